@@ -1,0 +1,3 @@
+//! The `wellspring` command.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Time, rates, seeded randomness, frames and the endpoint contract shared by every Wellspring protocol

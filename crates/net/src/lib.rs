@@ -1,0 +1,1 @@
+//! The real transport: SCDP endpoints on UDP sockets, objects, replicas and groups

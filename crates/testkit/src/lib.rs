@@ -1,0 +1,1 @@
+//! Contract checker, virtual network and fault rules for tests of Wellspring endpoints

@@ -1,0 +1,1 @@
+//! Sans-I/O transport state machines of Wellspring

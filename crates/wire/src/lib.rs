@@ -1,0 +1,1 @@
+//! Header values of the Wellspring protocols and their byte layout
