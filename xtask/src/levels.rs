@@ -1,0 +1,243 @@
+//! The dependency rule: a crate depends only on lower levels, and sockets live in level 3.
+//!
+//! The table below is the one place where levels are written down. Dev-dependencies are free of the
+//! level rule (a test may look down from anywhere) but not of the socket rule.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use crate::Finding;
+
+/// Where a package stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A room of the product; depends only on rooms of a lower number.
+    Room(u8),
+    /// A tool for developers: sees every room, is seen by tests only.
+    Dev,
+}
+
+/// A room: its package, its level, and the rooms it must not see although they are lower.
+pub struct Room {
+    pub package: &'static str,
+    pub level: Level,
+    pub blind_to: &'static [&'static str],
+}
+
+const fn room(package: &'static str, level: u8) -> Room {
+    Room { package, level: Level::Room(level), blind_to: &[] }
+}
+
+/// Every room of the house, lowest first.
+pub const ROOMS: &[Room] = &[
+    room("wellspring-core", 0),
+    room("wellspring-kernels", 0),
+    room("wellspring-codec", 1),
+    room("wellspring-wire", 1),
+    room("wellspring-fabric", 1),
+    // Identities here, bytes there: decoding is an effect the endpoint asks for.
+    Room {
+        package: "wellspring-transport",
+        level: Level::Room(2),
+        blind_to: &["wellspring-codec", "wellspring-kernels", "wellspring-fabric"],
+    },
+    room("wellspring-maelstrom", 2),
+    // The simulator moves frames of any protocol and so knows none.
+    Room {
+        package: "wellspring-sim",
+        level: Level::Room(2),
+        blind_to: &["wellspring-wire", "wellspring-codec", "wellspring-kernels"],
+    },
+    room("wellspring-net", 3),
+    room("wellspring-appliance", 3),
+    room("wellspring-experiments", 3),
+    room("wellspring-cli", 4),
+    room("wellspring-py", 4),
+    Room { package: "wellspring-testkit", level: Level::Dev, blind_to: &[] },
+    Room { package: "xtask", level: Level::Dev, blind_to: &[] },
+];
+
+/// Crates that open sockets or run an event loop: for level 3 and above.
+const SOCKET_CRATES: &[&str] = &["socket2", "mio", "tokio", "nix", "rustix"];
+
+/// Names that say nothing about what a crate holds.
+const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "helpers", "misc", "shared"];
+
+/// A dependency as a manifest states it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    pub name: String,
+    pub dev: bool,
+}
+
+/// A package of the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    pub name: String,
+    /// From the workspace's root.
+    pub folder: String,
+    pub dependencies: Vec<Dependency>,
+    /// All it needs to run, near and far.
+    pub closure: BTreeSet<String>,
+}
+
+/// The entry of `package` in the table.
+pub fn find(package: &str) -> Option<&'static Room> {
+    ROOMS.iter().find(|room| room.package == package)
+}
+
+/// Reports what breaks the dependency rule.
+pub fn check(packages: &[Package]) -> Vec<Finding> {
+    packages.iter().flat_map(check_package).collect()
+}
+
+fn check_package(package: &Package) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut breach = |message: String| findings.push(Finding::error(&package.name, message));
+    let words = || package.name.split(['-', '_']);
+    if let Some(word) = words().find(|word| EMPTY_NAMES.contains(word)) {
+        breach(format!("`{word}` says nothing: name the crate for what it holds"));
+    }
+    let Some(room) = find(&package.name) else {
+        breach("has no entry in the table of levels (xtask/src/levels.rs)".to_owned());
+        return findings;
+    };
+    if room.level != Level::Dev && !package.name.starts_with("wellspring-") {
+        breach("is not named `wellspring-*`".to_owned());
+    }
+    for dependency in package.dependencies.iter().filter(|d| !d.dev) {
+        let Some(other) = find(&dependency.name) else { continue };
+        match (room.level, other.level) {
+            (Level::Dev, _) => {}
+            (_, Level::Dev) => {
+                breach(format!("depends on `{}`, which is for tests only", other.package));
+            }
+            (Level::Room(own), Level::Room(theirs)) if own <= theirs => breach(format!(
+                "(level {own}) depends on `{}` (level {theirs}), which is not lower",
+                other.package
+            )),
+            _ => {}
+        }
+    }
+    for unseen in room.blind_to.iter().filter(|name| package.closure.contains(**name)) {
+        breach(format!("must not see `{unseen}`, not even through another crate"));
+    }
+    if matches!(room.level, Level::Room(0..=2)) {
+        let direct = package.dependencies.iter().map(|d| d.name.as_str());
+        let direct: BTreeSet<_> = direct.collect();
+        for name in SOCKET_CRATES {
+            if direct.contains(name) || package.closure.contains(*name) {
+                breach(format!("needs `{name}`: sockets and runtimes belong to level 3"));
+            }
+        }
+        if direct.contains("libc") {
+            breach("needs `libc`: system calls belong to level 3".to_owned());
+        }
+    }
+    findings
+}
+
+/// The rooms that exist, with their levels and what they depend on.
+pub fn table(packages: &[Package]) -> String {
+    let mut table = String::from("level  room                     depends on\n");
+    for room in ROOMS {
+        let Some(package) = packages.iter().find(|p| p.name == room.package) else { continue };
+        let level = match room.level {
+            Level::Room(number) => number.to_string(),
+            Level::Dev => "dev".to_owned(),
+        };
+        let needs: Vec<_> = package
+            .dependencies
+            .iter()
+            .filter(|d| !d.dev && find(&d.name).is_some())
+            .map(|d| d.name.trim_start_matches("wellspring-"))
+            .collect();
+        let line = format!("{level:5}  {:23}  {}", package.folder, needs.join(" "));
+        writeln!(table, "{}", line.trim_end()).expect("writing to a string cannot fail");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, needs: &[&str]) -> Package {
+        Package {
+            name: name.to_owned(),
+            folder: format!("crates/{}", name.trim_start_matches("wellspring-")),
+            dependencies: needs
+                .iter()
+                .map(|need| Dependency { name: (*need).to_owned(), dev: false })
+                .collect(),
+            closure: needs.iter().map(|need| (*need).to_owned()).collect(),
+        }
+    }
+
+    fn messages(package: Package) -> Vec<String> {
+        check(&[package]).into_iter().map(|f| f.message).collect()
+    }
+
+    #[test]
+    fn looking_down_is_allowed() {
+        assert!(messages(package("wellspring-net", &["wellspring-codec", "tokio"])).is_empty());
+        assert!(messages(package("wellspring-transport", &["wellspring-wire"])).is_empty());
+    }
+
+    #[test]
+    fn looking_up_or_sideways_is_a_breach() {
+        let up = messages(package("wellspring-wire", &["wellspring-net"]));
+        assert!(up[0].contains("level 1") && up[0].contains("level 3"), "{up:?}");
+        assert_eq!(messages(package("wellspring-wire", &["wellspring-codec"])).len(), 1);
+    }
+
+    #[test]
+    fn transport_sees_no_codec_even_from_afar() {
+        let mut transport = package("wellspring-transport", &["wellspring-wire"]);
+        transport.closure.insert("wellspring-codec".to_owned());
+        assert_eq!(messages(transport).len(), 1);
+    }
+
+    #[test]
+    fn the_simulator_sees_no_protocol() {
+        assert_eq!(messages(package("wellspring-sim", &["wellspring-transport"])).len(), 1);
+        assert_eq!(messages(package("wellspring-sim", &["wellspring-wire"])).len(), 1);
+        assert!(messages(package("wellspring-sim", &["wellspring-fabric"])).is_empty());
+    }
+
+    #[test]
+    fn sockets_below_level_3_are_a_breach_near_and_far() {
+        assert_eq!(messages(package("wellspring-core", &["tokio"])).len(), 1);
+        assert_eq!(messages(package("wellspring-core", &["libc"])).len(), 1);
+        let mut far = package("wellspring-codec", &["innocent"]);
+        far.closure.insert("mio".to_owned());
+        assert_eq!(messages(far).len(), 1);
+    }
+
+    #[test]
+    fn a_test_may_use_the_testkit_but_no_socket() {
+        let mut transport = package("wellspring-transport", &[]);
+        transport.dependencies.push(Dependency { name: "wellspring-testkit".into(), dev: true });
+        assert!(messages(transport.clone()).is_empty());
+        transport.dependencies.push(Dependency { name: "tokio".into(), dev: true });
+        assert_eq!(messages(transport).len(), 1);
+    }
+
+    #[test]
+    fn the_product_does_not_depend_on_tools() {
+        assert_eq!(messages(package("wellspring-net", &["wellspring-testkit"])).len(), 1);
+    }
+
+    #[test]
+    fn unknown_and_empty_names_are_breaches() {
+        assert_eq!(messages(package("wellspring-novelty", &[])).len(), 1);
+        assert_eq!(messages(package("wellspring-util", &[])).len(), 2);
+    }
+
+    #[test]
+    fn the_table_shows_what_exists() {
+        let shown = table(&[package("wellspring-net", &["wellspring-codec", "tokio"])]);
+        assert!(shown.contains("3      crates/net               codec\n"), "{shown}");
+        assert!(!shown.contains("sim"));
+    }
+}
