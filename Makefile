@@ -1,0 +1,45 @@
+# The errands of the house; `make help` lists them. Each brings what it needs.
+
+CARGO ?= cargo
+# Tools are looked for first and installed, if missing, into cargo's own folder.
+SETUP := .ci/setup
+# The demo: a file of your own (default: one it makes).
+FILE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help test unit check fmt lint deny api-docs demo bench setup
+
+help: ## List the errands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+test: check unit ## All that CI runs: checks, then tests
+
+unit: setup ## The tests alone
+	@.ci/count-tests $(CARGO) test --workspace
+
+check: fmt lint deny api-docs ## Layout, lints, the rules of the house, licences, API documents
+	$(CARGO) run --quiet -p xtask -- check
+
+fmt:
+	$(CARGO) fmt --all --check
+
+lint:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	# No unwrap outside tests, whose helper functions clippy does not know for tests.
+	$(CARGO) clippy --workspace --lib --bins -- -D warnings -D clippy::unwrap_used
+
+deny:
+	@$(SETUP) cargo-deny
+	$(CARGO) deny --log-level error check licenses bans sources
+
+api-docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
+
+demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
+	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
+
+bench: ## Run the benchmarks
+	$(CARGO) bench --workspace
+
+setup: ## Install the system packages that tests use
+	@$(SETUP) packages
