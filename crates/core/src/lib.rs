@@ -1,1 +1,28 @@
-//! Time, rates, seeded randomness, frames and the endpoint contract shared by every Wellspring protocol
+//! What every room of Wellspring shares: [`Time`] and [`Rate`], seeded random streams, the
+//! [`Frame`] that simulated and real networks carry, and the [`Endpoint`] contract.
+//!
+//! An endpoint sees *identities* (which symbol of which block), never payload bytes; the bytes
+//! live in a payload store kept by whoever drives it. So one compiled state machine runs in the
+//! simulator and over real sockets.
+//!
+//! This crate is `no_std`, has no clock, no socket and no thread: time is an argument.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod endpoint;
+mod frame;
+mod rate;
+mod rng;
+mod time;
+mod timer_queue;
+
+pub use endpoint::{DropReason, Endpoint, Identity, Verdict, Work, WorkDone};
+pub use frame::{Class, Destination, Ecn, Frame, GroupId, Header, HostId, SessionId};
+pub use rate::Rate;
+pub use rng::{RandomStream, Seed};
+pub use time::{Duration, Time};
+pub use timer_queue::TimerQueue;

@@ -1,1 +1,3 @@
-//! The real transport: SCDP endpoints on UDP sockets, objects, replicas and groups
+//! The real transport: SCDP endpoints on UDP sockets, objects, replicas and groups.
+
+pub mod payload;

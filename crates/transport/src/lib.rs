@@ -1,1 +1,12 @@
-//! Sans-I/O transport state machines of Wellspring
+//! Transport protocols as sans-I/O state machines.
+//!
+//! Each protocol is an [`Endpoint`](wellspring_core::Endpoint): one host, all its sessions. None
+//! knows bytes, sockets, clocks or codecs; the same code runs in the simulator and over UDP.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod scdp;

@@ -1,1 +1,17 @@
-//! Header values of the Wellspring protocols and their byte layout
+//! Header values of the Wellspring protocols and their byte layout.
+//!
+//! Bytes are parsed once, into types that cannot hold nonsense; state machines only ever see the
+//! values. Parsing never panics and never allocates more than the datagram holds; what does not
+//! parse is a counted [`ParseError`], not an error of the program.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod bytes;
+mod error;
+pub mod scdp;
+
+pub use error::ParseError;

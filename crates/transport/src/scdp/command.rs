@@ -1,0 +1,253 @@
+//! What the application can ask of an SCDP endpoint.
+
+use alloc::vec::Vec;
+use core::fmt;
+use wellspring_core::{GroupId, HostId, SessionId};
+use wellspring_wire::scdp::{Mode, Options};
+
+/// The object of a session, as RFC 6330 partitions it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ObjectInfo {
+    /// Object length F \[bytes\], 1 or more.
+    pub transfer_len: u64,
+    /// First eight bytes of the object's digest (see [`Options::object_tag`]).
+    pub object_tag: u64,
+    /// Symbol size T \[bytes\].
+    pub symbol_size: u16,
+    /// Number of source blocks Z.
+    pub source_blocks: u32,
+}
+
+impl ObjectInfo {
+    /// Cuts an object into blocks of at most `symbols_per_block` symbols (block pipelining,
+    /// SCDP §IV-F; §V uses 100). Arguments of 0 count as 1.
+    pub fn new(
+        transfer_len: u64,
+        symbol_size: u16,
+        symbols_per_block: u32,
+        object_tag: u64,
+    ) -> Self {
+        let transfer_len = transfer_len.max(1);
+        let symbol_size = symbol_size.max(1);
+        let symbols = transfer_len.div_ceil(u64::from(symbol_size));
+        let blocks = symbols.div_ceil(u64::from(symbols_per_block.max(1)));
+        let source_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        ObjectInfo { transfer_len, object_tag, symbol_size, source_blocks }
+    }
+
+    /// What a `syn` symbol announced.
+    pub fn from_options(options: &Options) -> Self {
+        ObjectInfo {
+            transfer_len: options.transfer_len,
+            object_tag: options.object_tag,
+            symbol_size: options.symbol_size,
+            source_blocks: options.source_blocks,
+        }
+    }
+
+    /// Source symbols of the whole object, Kt (RFC 6330 §4.4.1.2).
+    pub fn total_symbols(&self) -> u64 {
+        self.transfer_len.div_ceil(u64::from(self.symbol_size))
+    }
+
+    /// Source symbols K of that block: `Partition[Kt, Z]` (RFC 6330 §4.4.1.2); 0 beyond the last.
+    pub fn symbols_in_block(&self, sbn: u32) -> u32 {
+        if sbn >= self.source_blocks {
+            return 0;
+        }
+        let (total, blocks) = (self.total_symbols(), u64::from(self.source_blocks));
+        let long_blocks = total % blocks;
+        (total / blocks + u64::from(u64::from(sbn) < long_blocks)) as u32
+    }
+
+    /// First source symbol of that block, counted over the object.
+    pub fn first_symbol_of_block(&self, sbn: u32) -> u64 {
+        let (total, blocks) = (self.total_symbols(), u64::from(self.source_blocks));
+        let (short, long_blocks) = (total / blocks, total % blocks);
+        u64::from(sbn) * short + u64::from(sbn).min(long_blocks)
+    }
+
+    /// First byte and length of that block in the object; the last block may end short of a
+    /// whole symbol.
+    pub fn byte_range_of_block(&self, sbn: u32) -> (u64, u64) {
+        let size = u64::from(self.symbol_size);
+        let first = self.first_symbol_of_block(sbn) * size;
+        let len = u64::from(self.symbols_in_block(sbn)) * size;
+        (first, len.min(self.transfer_len.saturating_sub(first)))
+    }
+}
+
+/// A sender's share of the stream of symbols: the ESIs that are `index` modulo `count`, so that
+/// senders of one many-to-one session never send the same symbol (SCDP §IV-E).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// This sender's index, below `count`.
+    pub index: u8,
+    /// Number of senders.
+    pub count: u8,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Share = Share { index: 0, count: 1 };
+}
+
+/// Where a sender takes up a session that an earlier life of it, or a group, had begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resume {
+    /// Numbering epoch, greater than any used between these two hosts in this session.
+    pub epoch: u8,
+    /// The receiver has all blocks below.
+    pub floor: u32,
+    /// Blocks below this one may have been served in part: only fresh repair symbols are sent.
+    pub horizon: u32,
+}
+
+/// To whom an object is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// To one host; one of several senders if the share says so.
+    Unicast {
+        /// The receiver.
+        receiver: HostId,
+        /// This sender's share: [`Share::WHOLE`] in a one-to-one session.
+        share: Share,
+    },
+    /// To the members of a group.
+    OneToMany {
+        /// The multicast group.
+        group: GroupId,
+        /// Its members that must pull, at most 255.
+        members: Vec<HostId>,
+    },
+}
+
+impl Role {
+    /// The transfer mode announced.
+    pub fn mode(&self) -> Mode {
+        match self {
+            Role::Unicast { share, .. } if share.count > 1 => Mode::ManyToOne,
+            Role::Unicast { .. } => Mode::Unicast,
+            Role::OneToMany { .. } => Mode::OneToMany,
+        }
+    }
+}
+
+/// Opens a session as a sender.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendSession {
+    /// The session, not in use here.
+    pub session: SessionId,
+    /// What is sent.
+    pub object: ObjectInfo,
+    /// To whom.
+    pub role: Role,
+    /// Symbols pushed unasked \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
+    pub initial_window: u16,
+    /// Takes up an earlier sender's work; `None` for a new session.
+    pub resume: Option<Resume>,
+}
+
+/// Announces a session to its receiver, who then knows the object and its senders before the
+/// first symbol (and asks senders that stay silent).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveSession {
+    /// The session, not in use here.
+    pub session: SessionId,
+    /// What is received.
+    pub object: ObjectInfo,
+    /// How it is sent.
+    pub mode: Mode,
+    /// The senders, in the order of their shares.
+    pub senders: Vec<HostId>,
+    /// Initial window of each sender \[packets\].
+    pub initial_window: u16,
+}
+
+/// What the application asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Open a session as a sender.
+    Send(SendSession),
+    /// Expect a session as a receiver.
+    Receive(ReceiveSession),
+    /// A sender given up for lost is back, numbering in a new epoch.
+    SenderBack {
+        /// The session.
+        session: SessionId,
+        /// The sender.
+        sender: HostId,
+        /// The epoch of its [`Resume`].
+        epoch: u8,
+    },
+    /// End a session, telling the peers.
+    Cancel {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// Why a command was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// A session of that number is open.
+    SessionInUse(SessionId),
+    /// No session of that number is open.
+    NoSuchSession(SessionId),
+    /// The session has no such sender.
+    NoSuchSender(HostId),
+    /// A limit of the configuration would be passed.
+    OverLimit {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        got: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The command contradicts itself.
+    Invalid(&'static str),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::SessionInUse(s) => write!(f, "{s:?} is in use"),
+            CommandError::NoSuchSession(s) => write!(f, "{s:?} is not open"),
+            CommandError::NoSuchSender(h) => write!(f, "host {} is no sender of it", h.0),
+            CommandError::OverLimit { what, got, limit } => {
+                write!(f, "{what} is {got}, the limit {limit}")
+            }
+            CommandError::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn blocks_tile_the_object(len in 1_u64..10_000_000, size in 1_u16..2_000, k in 1_u32..300) {
+            let object = ObjectInfo::new(len, size, k, 0);
+            let mut next = 0;
+            for sbn in 0..object.source_blocks {
+                let (first, bytes) = object.byte_range_of_block(sbn);
+                prop_assert_eq!(first, next);
+                prop_assert!(object.symbols_in_block(sbn) <= k);
+                prop_assert_eq!(
+                    bytes.div_ceil(u64::from(size)),
+                    u64::from(object.symbols_in_block(sbn))
+                );
+                next += bytes;
+            }
+            prop_assert_eq!(next, len);
+            prop_assert_eq!(object.symbols_in_block(object.source_blocks), 0);
+        }
+    }
+}

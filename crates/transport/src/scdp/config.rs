@@ -1,0 +1,121 @@
+//! What a host's SCDP endpoint is told about itself and its network.
+
+use alloc::vec::Vec;
+use wellspring_core::{Duration, HostId, Rate};
+
+/// What the network does with packets it cannot hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fabric {
+    /// Switches trim (SCDP §IV-B): a fixed window, pulls at link rate, losses told by trimmed
+    /// headers; only timeouts guard against lost headers and pulls.
+    Trimming,
+    /// Switches drop, and others share them: losses are inferred from gaps in the packet numbers,
+    /// and a congestion controller (CUBIC, RFC 9438, kept at the receiver) bounds the credits in
+    /// flight, so that a session shares a bottleneck with TCP.
+    Shared {
+        /// A credit is taken for lost once one that many numbers later was answered \[packets\].
+        reordering_threshold: u32,
+    },
+    /// Switches drop, but the path is ours alone: losses are inferred as for `Shared`; the window
+    /// is fixed and pulls run at link rate.
+    Dedicated {
+        /// As for `Shared`.
+        reordering_threshold: u32,
+    },
+}
+
+/// When a receiver of a one-to-many session is left behind (SCDP §IV-D leaves this to policy).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StragglerPolicy {
+    /// Left behind when its lowest incomplete block lies that many symbols below the fastest
+    /// receiver's.
+    pub symbols_behind: u64,
+    /// Left behind when it alone has held up the group for so long.
+    pub silent_for: Duration,
+    /// Detach it from the group and finish it by a unicast session; otherwise only report it.
+    pub detach: bool,
+}
+
+/// What strangers may make this endpoint hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Sessions at once, sending and receiving.
+    pub sessions: u32,
+    /// Object length a receive session may announce \[bytes\].
+    pub transfer_len: u64,
+    /// Source symbols in a block, at most (RFC 6330 allows 56,403).
+    pub symbols_per_block: u32,
+    /// Blocks of one session a receiver keeps open at once.
+    pub open_blocks: u32,
+    /// Repair symbols of one block a receiver keeps beyond K.
+    pub extra_symbols: u32,
+}
+
+/// Configuration of an [`Endpoint`](super::Endpoint). [`Config::new`] gives the paper's values.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// This host.
+    pub host: HostId,
+    /// The rate of this host's own link: pulls are paced so that the answers fill it.
+    pub link_rate: Rate,
+    /// Bytes a symbol occupies on that link beside its payload (headers, framing) \[bytes\].
+    pub overhead_per_symbol: u32,
+    /// What the network does.
+    pub fabric: Fabric,
+    /// MLFQ demotion thresholds \[bytes sent\]: a session's symbols go out in class 1 until the
+    /// first, 2 until the second, ... (SCDP §V: 10 KB, 100 KB, 1 MB, 10 MB).
+    pub demotion_thresholds: Vec<u64>,
+    /// Additional symbols aimed at once loss is seen, o (SCDP §IV-C: 2).
+    pub overhead: u32,
+    /// Symbols of one session sent in a row, and credits one pull may carry. 1 is the paper's
+    /// behaviour; a real link batches (GSO).
+    pub burst: u16,
+    /// Assumed round trip before one is measured.
+    pub initial_rtt: Duration,
+    /// Shortest time after which silence counts as loss.
+    pub min_timeout: Duration,
+    /// A sender (or, at a sender, a receiver) silent for that long, in spite of probes, is lost.
+    pub peer_timeout: Duration,
+    /// How long a sender keeps a session after answering a `fin` pull (SCDP §IV-C: "a time period
+    /// that ensures that the last symbol was not trimmed").
+    pub release_after: Duration,
+    /// What to do about stragglers.
+    pub stragglers: StragglerPolicy,
+    /// Accept sessions never announced by a [`Command::Receive`](super::Command::Receive), as
+    /// the paper's receivers do; otherwise their symbols are dropped and a close is sent.
+    pub accept_unannounced: bool,
+    /// Bounds against strangers.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The paper's configuration on a trimming fabric (SCDP §V).
+    pub fn new(host: HostId, link_rate: Rate) -> Self {
+        Config {
+            host,
+            link_rate,
+            overhead_per_symbol: 60,
+            fabric: Fabric::Trimming,
+            demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
+            overhead: 2,
+            burst: 1,
+            initial_rtt: Duration::from_millis(1),
+            min_timeout: Duration::from_millis(2),
+            peer_timeout: Duration::from_secs(5),
+            release_after: Duration::from_millis(10),
+            stragglers: StragglerPolicy {
+                symbols_behind: 10_000,
+                silent_for: Duration::from_secs(1),
+                detach: true,
+            },
+            accept_unannounced: true,
+            limits: Limits {
+                sessions: 65_536,
+                transfer_len: 1 << 42,
+                symbols_per_block: 1_024,
+                open_blocks: 64,
+                extra_symbols: 64,
+            },
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What an SCDP endpoint tells the application.
+
+use alloc::vec::Vec;
+use wellspring_core::{HostId, SessionId};
+use wellspring_wire::scdp::CloseReason;
+
+use super::ObjectInfo;
+
+/// What one sender contributed to a receive session \[packets\].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SenderStats {
+    /// The sender.
+    pub host: HostId,
+    /// Symbols that counted towards a block.
+    pub useful: u64,
+    /// Symbols that arrived for nothing: duplicates, or of blocks already complete.
+    pub needless: u64,
+    /// Trimmed headers.
+    pub trimmed: u64,
+    /// Credits taken for lost (gaps and timeouts).
+    pub lost: u64,
+    /// Credits granted, the initial window included.
+    pub granted: u64,
+}
+
+/// The account of a receive session.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveStats {
+    /// Source symbols of the object.
+    pub needed: u64,
+    /// Blocks that took the decoder.
+    pub decoded_blocks: u32,
+    /// Blocks whose source symbols all arrived.
+    pub decode_free_blocks: u32,
+    /// Decoding attempts that wanted one more symbol.
+    pub failed_decodes: u32,
+    /// One entry a sender.
+    pub senders: Vec<SenderStats>,
+}
+
+/// The account of a send session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendStats {
+    /// Source symbols sent.
+    pub source_symbols: u64,
+    /// Repair symbols sent.
+    pub repair_symbols: u64,
+    /// Pulls taken in.
+    pub pulls: u64,
+}
+
+/// Why a session failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FailReason {
+    /// Every sender is gone (or, at a sender, every receiver).
+    PeersLost,
+    /// The peer closed it.
+    Closed(CloseReason),
+    /// Credits or symbols of a block are used up: the object does not arrive.
+    Exhausted,
+}
+
+/// What became of a straggler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StragglerAction {
+    /// Reported only: the group still waits for it.
+    Kept,
+    /// Detached: served by unicast from now on.
+    Detached,
+}
+
+/// What the application is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A session never announced here was accepted from its `syn`.
+    Accepted {
+        /// The session.
+        session: SessionId,
+        /// Who sends.
+        sender: HostId,
+        /// What.
+        object: ObjectInfo,
+    },
+    /// All source symbols of a block are there.
+    BlockComplete {
+        /// The session.
+        session: SessionId,
+        /// Source block number; blocks may complete in any order.
+        sbn: u32,
+        /// Whether the decoder was needed.
+        decoded: bool,
+    },
+    /// All blocks are complete: the receive session is over.
+    Received {
+        /// The session.
+        session: SessionId,
+        /// Its account.
+        stats: ReceiveStats,
+    },
+    /// A receive session goes on without this sender.
+    SenderLost {
+        /// The session.
+        session: SessionId,
+        /// The sender.
+        sender: HostId,
+        /// Closed by the sender, or silent (`None`).
+        reason: Option<CloseReason>,
+    },
+    /// This receiver was taken out of its group and is served by unicast: leave the group.
+    MovedToUnicast {
+        /// The session.
+        session: SessionId,
+    },
+    /// A receiver asked for its last symbols and got them (`fin`), or closed as complete.
+    ReceiverFinished {
+        /// The session.
+        session: SessionId,
+        /// The receiver.
+        receiver: HostId,
+    },
+    /// A receiver of a send session is gone.
+    ReceiverLost {
+        /// The session.
+        session: SessionId,
+        /// The receiver.
+        receiver: HostId,
+        /// Closed by the receiver, or silent (`None`).
+        reason: Option<CloseReason>,
+    },
+    /// A receiver holds up its group.
+    Straggler {
+        /// The session.
+        session: SessionId,
+        /// The receiver.
+        receiver: HostId,
+        /// How far its lowest incomplete block lies behind the fastest receiver's \[symbols\].
+        symbols_behind: u64,
+        /// What was done.
+        action: StragglerAction,
+    },
+    /// A send session is over and released: every receiver finished or was lost (told before).
+    Sent {
+        /// The session.
+        session: SessionId,
+        /// Its account.
+        stats: SendStats,
+    },
+    /// A session ended without success.
+    Failed {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        reason: FailReason,
+    },
+}

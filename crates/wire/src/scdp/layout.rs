@@ -1,0 +1,382 @@
+//! SCDP headers to bytes and back.
+
+use super::{
+    CLOSE_LEN, CORE_LEN, Close, CloseReason, HEADER_LEN, HEADER_WITH_OPTIONS_LEN, MAX_ESI, Mode,
+    Options, Pull, ScdpHeader, Symbol,
+};
+use crate::ParseError;
+use crate::bytes::Reader;
+use wellspring_core::SessionId;
+
+const VERSION: u8 = 1;
+const KIND_SYMBOL: u8 = 0;
+const KIND_PULL: u8 = 1;
+const KIND_CLOSE: u8 = 2;
+const FLAG_SYN: u8 = 1;
+const FLAG_FIN: u8 = 2;
+const FLAG_OPTIONS: u8 = 4;
+const FLAG_FROM_RECEIVER: u8 = 1;
+const TAG_FOLLOWS: u8 = 0x80;
+
+const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
+
+/// A datagram, understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parsed<'a> {
+    /// The session.
+    pub session: SessionId,
+    /// The header. In a trimmed symbol cut inside its options, these are absent; cut to
+    /// [`CORE_LEN`], the packet number holds only its lowest 8 bits (`number_is_partial`).
+    pub header: ScdpHeader,
+    /// The object's whole digest (BLAKE3), when options are present.
+    pub digest: Option<&'a [u8; 32]>,
+    /// The payload; empty in a trimmed header whatever was left in it.
+    pub payload: &'a [u8],
+    /// The payload is shorter than announced: a switch cut it.
+    pub trimmed: bool,
+    /// The packet number was cut away but for its lowest 8 bits.
+    pub number_is_partial: bool,
+}
+
+/// Writes a header before a payload of `payload_len` bytes; returns the header's length.
+/// `digest` goes into the options of a `syn` symbol and is ignored otherwise.
+///
+/// # Panics
+/// If `out` is shorter than the header ([`HEADER_WITH_OPTIONS_LEN`] always suffices).
+pub fn emit(
+    session: SessionId,
+    header: &ScdpHeader,
+    digest: &[u8; 32],
+    payload_len: u16,
+    out: &mut [u8],
+) -> usize {
+    let (kind, flags, sbn, word) = match header {
+        ScdpHeader::Symbol(s) => {
+            let syn = if s.options.is_some() { FLAG_SYN | FLAG_OPTIONS } else { 0 };
+            let flags = (s.priority << 3) | syn | if s.fin { FLAG_FIN } else { 0 };
+            (KIND_SYMBOL, flags, s.sbn, (s.esi << 8) | (s.number & 0xff))
+        }
+        ScdpHeader::Pull(p) => (KIND_PULL, if p.fin { FLAG_FIN } else { 0 }, p.sbn, p.granted),
+        ScdpHeader::Close(c) => {
+            let flags = if c.from_receiver { FLAG_FROM_RECEIVER } else { 0 };
+            (KIND_CLOSE, flags, 0, c.reason as u32)
+        }
+    };
+    out[0] = (VERSION << 4) | kind;
+    out[1] = flags;
+    out[4..8].copy_from_slice(&session.0.to_be_bytes());
+    out[8..12].copy_from_slice(&sbn.to_be_bytes());
+    out[12..16].copy_from_slice(&word.to_be_bytes());
+    let check = check_of(out);
+    out[2..4].copy_from_slice(&check.to_be_bytes());
+    match header {
+        ScdpHeader::Symbol(s) => {
+            out[16..20].copy_from_slice(&s.number.to_be_bytes());
+            out[20] = s.epoch;
+            out[21] = 0;
+            out[22..24].copy_from_slice(&payload_len.to_be_bytes());
+            match &s.options {
+                Some(options) => emit_options(options, digest, out),
+                None => HEADER_LEN,
+            }
+        }
+        ScdpHeader::Pull(p) => {
+            out[16..20].copy_from_slice(&p.floor.to_be_bytes());
+            out[20] = p.epoch;
+            out[21] = 0;
+            out[22..24].copy_from_slice(&p.run.to_be_bytes());
+            HEADER_LEN
+        }
+        ScdpHeader::Close(_) => CLOSE_LEN,
+    }
+}
+
+fn emit_options(options: &Options, digest: &[u8; 32], out: &mut [u8]) -> usize {
+    out[24..32].copy_from_slice(&options.transfer_len.to_be_bytes());
+    out[32..36].copy_from_slice(&options.source_blocks.to_be_bytes());
+    out[36..38].copy_from_slice(&options.symbol_size.to_be_bytes());
+    out[38] = options.mode as u8;
+    out[39] = options.senders;
+    out[40..72].copy_from_slice(digest);
+    HEADER_WITH_OPTIONS_LEN
+}
+
+/// The check over the first [`CORE_LEN`] bytes, its own field left out.
+fn check_of(bytes: &[u8]) -> u16 {
+    let mut digest = CHECK.digest();
+    digest.update(&bytes[..2]);
+    digest.update(&bytes[4..CORE_LEN]);
+    digest.finalize()
+}
+
+/// Reads a datagram (or what a switch left of it).
+///
+/// # Errors
+/// What it is not; see [`ParseError`].
+pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
+    let mut reader = Reader::new(datagram);
+    let core: [u8; CORE_LEN] = reader.array()?;
+    if core[0] >> 4 != VERSION {
+        return Err(ParseError::UnknownVersion(core[0] >> 4));
+    }
+    if check_of(&core) != u16::from_be_bytes([core[2], core[3]]) {
+        return Err(ParseError::BadCheck);
+    }
+    let session = SessionId(u32::from_be_bytes([core[4], core[5], core[6], core[7]]));
+    let sbn = u32::from_be_bytes([core[8], core[9], core[10], core[11]]);
+    let word = u32::from_be_bytes([core[12], core[13], core[14], core[15]]);
+    match core[0] & 0x0f {
+        KIND_SYMBOL => parse_symbol(session, core[1], sbn, word, reader),
+        KIND_PULL => parse_pull(session, core[1], sbn, word, reader),
+        KIND_CLOSE => parse_close(session, core[1], word),
+        kind => Err(ParseError::UnknownKind(kind)),
+    }
+}
+
+fn parse_symbol(
+    session: SessionId,
+    flags: u8,
+    sbn: u32,
+    word: u32,
+    mut reader: Reader<'_>,
+) -> Result<Parsed<'_>, ParseError> {
+    let esi = word >> 8;
+    debug_assert!(esi <= MAX_ESI);
+    let mut symbol = Symbol {
+        sbn,
+        esi,
+        number: word & 0xff,
+        epoch: 0,
+        priority: flags >> 3,
+        fin: flags & FLAG_FIN != 0,
+        options: None,
+    };
+    let trimmed = |symbol, number_is_partial| Parsed {
+        session,
+        header: ScdpHeader::Symbol(symbol),
+        digest: None,
+        payload: &[],
+        trimmed: true,
+        number_is_partial,
+    };
+    let Ok(rest) = reader.array::<8>() else {
+        return Ok(trimmed(symbol, true));
+    };
+    symbol.number = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
+    if symbol.number & 0xff != word & 0xff {
+        return Err(ParseError::BadField("packet number"));
+    }
+    symbol.epoch = rest[4];
+    if rest[5] & TAG_FOLLOWS != 0 {
+        return Err(ParseError::BadField("authentication tag"));
+    }
+    let payload_len = usize::from(u16::from_be_bytes([rest[6], rest[7]]));
+    if payload_len == 0 {
+        return Err(ParseError::BadField("payload length"));
+    }
+    let mut digest = None;
+    if flags & FLAG_OPTIONS != 0 {
+        let Ok(bytes) = reader.take(HEADER_WITH_OPTIONS_LEN - HEADER_LEN) else {
+            return Ok(trimmed(symbol, false));
+        };
+        let (options, whole) = parse_options(bytes)?;
+        symbol.options = Some(options);
+        digest = Some(whole);
+    } else if flags & FLAG_SYN != 0 {
+        return Err(ParseError::BadField("syn without options"));
+    }
+    match reader.take(payload_len) {
+        Ok(payload) => Ok(Parsed {
+            session,
+            header: ScdpHeader::Symbol(symbol),
+            digest,
+            payload,
+            trimmed: false,
+            number_is_partial: false,
+        }),
+        Err(_) => Ok(Parsed { digest, ..trimmed(symbol, false) }),
+    }
+}
+
+fn parse_options(bytes: &[u8]) -> Result<(Options, &[u8; 32]), ParseError> {
+    let mut reader = Reader::new(bytes);
+    let transfer_len = reader.u64()?;
+    let source_blocks = reader.u32()?;
+    let symbol_size = reader.u16()?;
+    let mode = match reader.u8()? {
+        0 => Mode::Unicast,
+        1 => Mode::OneToMany,
+        2 => Mode::ManyToOne,
+        _ => return Err(ParseError::BadField("mode")),
+    };
+    let senders = reader.u8()?;
+    let digest: &[u8; 32] =
+        reader.take(32)?.try_into().map_err(|_| ParseError::BadField("digest"))?;
+    if transfer_len == 0 || source_blocks == 0 || symbol_size == 0 || senders == 0 {
+        return Err(ParseError::BadField("options"));
+    }
+    let mut tag = [0; 8];
+    tag.copy_from_slice(&digest[..8]);
+    let object_tag = u64::from_be_bytes(tag);
+    Ok((Options { transfer_len, object_tag, source_blocks, symbol_size, mode, senders }, digest))
+}
+
+fn parse_pull(
+    session: SessionId,
+    flags: u8,
+    sbn: u32,
+    granted: u32,
+    mut reader: Reader<'_>,
+) -> Result<Parsed<'_>, ParseError> {
+    let floor = reader.u32()?;
+    let epoch = reader.u8()?;
+    if reader.u8()? & TAG_FOLLOWS != 0 {
+        return Err(ParseError::BadField("authentication tag"));
+    }
+    let run = reader.u16()?;
+    if run == 0 {
+        return Err(ParseError::BadField("run"));
+    }
+    let fin = flags & FLAG_FIN != 0;
+    Ok(whole(session, ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin })))
+}
+
+fn parse_close<'a>(session: SessionId, flags: u8, reason: u32) -> Result<Parsed<'a>, ParseError> {
+    let reason = match reason {
+        1 => CloseReason::UnknownSession,
+        2 => CloseReason::Cancelled,
+        3 => CloseReason::Refused,
+        4 => CloseReason::Detached,
+        5 => CloseReason::Complete,
+        _ => return Err(ParseError::BadField("close reason")),
+    };
+    let from_receiver = flags & FLAG_FROM_RECEIVER != 0;
+    Ok(whole(session, ScdpHeader::Close(Close { reason, from_receiver })))
+}
+
+fn whole<'a>(session: SessionId, header: ScdpHeader) -> Parsed<'a> {
+    Parsed { session, header, digest: None, payload: &[], trimmed: false, number_is_partial: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    fn options() -> impl Strategy<Value = (Options, [u8; 32])> {
+        let mode = prop_oneof![Just(Mode::Unicast), Just(Mode::OneToMany), Just(Mode::ManyToOne)];
+        (1..u64::MAX, 1..u32::MAX, 1..u16::MAX, mode, 1..u8::MAX, any::<[u8; 32]>()).prop_map(
+            |(transfer_len, source_blocks, symbol_size, mode, senders, digest)| {
+                let object_tag = u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"));
+                let options =
+                    Options { transfer_len, object_tag, source_blocks, symbol_size, mode, senders };
+                (options, digest)
+            },
+        )
+    }
+
+    fn symbol() -> impl Strategy<Value = (ScdpHeader, [u8; 32])> {
+        (any::<u32>(), 0..=MAX_ESI, any::<u32>(), any::<u8>(), 0..32_u8, any::<bool>())
+            .prop_flat_map(|(sbn, esi, number, epoch, priority, fin)| {
+                prop::option::of(options()).prop_map(move |with| {
+                    let symbol = Symbol {
+                        sbn,
+                        esi,
+                        number,
+                        epoch,
+                        priority,
+                        fin,
+                        options: with.map(|(o, _)| o),
+                    };
+                    (ScdpHeader::Symbol(symbol), with.map_or([0; 32], |(_, d)| d))
+                })
+            })
+    }
+
+    fn header() -> impl Strategy<Value = (ScdpHeader, [u8; 32])> {
+        let pull =
+            (any::<u32>(), any::<u32>(), any::<u32>(), 1..u16::MAX, any::<u8>(), any::<bool>())
+                .prop_map(|(sbn, granted, floor, run, epoch, fin)| {
+                    (ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin }), [0; 32])
+                });
+        let close = any::<bool>().prop_map(|from_receiver| {
+            let close = Close { reason: CloseReason::Refused, from_receiver };
+            (ScdpHeader::Close(close), [0; 32])
+        });
+        prop_oneof![symbol(), pull, close]
+    }
+
+    fn bytes_of(session: u32, header: &ScdpHeader, digest: &[u8; 32], payload: &[u8]) -> Vec<u8> {
+        let mut bytes = std::vec![0; HEADER_WITH_OPTIONS_LEN];
+        let len = emit(SessionId(session), header, digest, payload.len() as u16, &mut bytes);
+        assert_eq!(len as u16 + 8, wellspring_core::Header::wire_len(header));
+        bytes.truncate(len);
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_emitted_parses_back((header, digest) in header(), session: u32) {
+            let payload: &[u8] = match header {
+                ScdpHeader::Symbol(_) => b"payload",
+                _ => b"",
+            };
+            let bytes = bytes_of(session, &header, &digest, payload);
+            let parsed = parse(&bytes).expect("ours");
+            prop_assert_eq!(parsed.header, header);
+            prop_assert_eq!(parsed.session, SessionId(session));
+            prop_assert_eq!(parsed.payload, payload);
+            prop_assert!(!parsed.trimmed);
+        }
+
+        #[test]
+        fn any_cut_of_a_symbol_is_a_trimmed_header(
+            (header, digest) in symbol(), session: u32, payload_len in 1_usize..200, cut: u16,
+        ) {
+            let payload = std::vec![7; payload_len];
+            let bytes = bytes_of(session, &header, &digest, &payload);
+            let cut = CORE_LEN + usize::from(cut) % (bytes.len() - CORE_LEN);
+            let parsed = parse(&bytes[..cut]).expect("header is whole");
+            let (ScdpHeader::Symbol(sent), ScdpHeader::Symbol(got)) = (header, parsed.header)
+            else {
+                panic!("kind changed");
+            };
+            prop_assert!(parsed.trimmed && parsed.payload.is_empty());
+            prop_assert_eq!((got.sbn, got.esi), (sent.sbn, sent.esi));
+            prop_assert_eq!(got.number & 0xff, sent.number & 0xff);
+            prop_assert_eq!(parsed.number_is_partial, cut < HEADER_LEN);
+            if !parsed.number_is_partial {
+                prop_assert_eq!(got.number, sent.number);
+            }
+        }
+
+        #[test]
+        fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn a_flipped_bit_in_the_core_is_noticed(
+            (header, digest) in header(), session: u32, bit in 0_usize..CORE_LEN * 8,
+        ) {
+            let mut bytes = bytes_of(session, &header, &digest, b"x");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(parse(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn other_versions_and_kinds_are_named() {
+        let close =
+            ScdpHeader::Close(Close { reason: CloseReason::Cancelled, from_receiver: true });
+        let mut bytes = bytes_of(1, &close, &[0; 32], b"");
+        bytes[0] = 0x22;
+        assert_eq!(parse(&bytes), Err(ParseError::UnknownVersion(2)));
+        bytes[0] = 0x1f;
+        let check = check_of(&bytes);
+        bytes[2..4].copy_from_slice(&check.to_be_bytes());
+        assert_eq!(parse(&bytes), Err(ParseError::UnknownKind(15)));
+    }
+}
