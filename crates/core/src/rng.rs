@@ -3,7 +3,8 @@
 //! Every draw belongs to a stream with a name, so that adding a draw in one place shifts nothing
 //! elsewhere, and two protocols simulated with one seed meet the same workload.
 
-use rand_core::{RngCore, SeedableRng};
+use core::convert::Infallible;
+use rand_core::{Rng, SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// The seed of a run.
@@ -32,6 +33,11 @@ impl Seed {
 pub struct RandomStream(Xoshiro256PlusPlus);
 
 impl RandomStream {
+    /// The next 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
     /// A number below `bound` without bias; 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
@@ -58,15 +64,18 @@ impl RandomStream {
     }
 }
 
-impl RngCore for RandomStream {
-    fn next_u32(&mut self) -> u32 {
-        self.0.next_u32()
+/// So that distributions of `rand`'s family can draw from a stream.
+impl TryRng for RandomStream {
+    type Error = Infallible;
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(self.0.next_u32())
     }
-    fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.next_u64())
     }
-    fn fill_bytes(&mut self, dst: &mut [u8]) {
+    fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
         self.0.fill_bytes(dst);
+        Ok(())
     }
 }
 
