@@ -3,16 +3,19 @@
 CARGO ?= cargo
 # Tools are looked for first and installed, if missing, into cargo's own folder.
 SETUP := .ci/setup
+# Fuzzing: seconds a target, and which targets.
+SECONDS ?= 60
+TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 # The demo: a file of your own (default: one it makes).
 FILE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit check fmt lint deny api-docs demo bench setup
+.PHONY: help test unit check fmt lint deny api-docs demo fuzz bench setup
 
 help: ## List the errands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check unit ## All that CI runs: checks, then tests
+test: check fuzz-brief unit ## All that CI runs: checks, a brief fuzzing, tests
 
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace
@@ -22,6 +25,7 @@ check: fmt lint deny api-docs ## Layout, lints, the rules of the house, licences
 
 fmt:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -37,6 +41,14 @@ api-docs:
 
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
+
+fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."]
+	@$(SETUP) cargo-fuzz
+	@fuzz/run $(SECONDS) $(TARGETS)
+
+.PHONY: fuzz-brief
+fuzz-brief:
+	@$(MAKE) --no-print-directory fuzz SECONDS=20
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace
