@@ -59,28 +59,24 @@ pub enum Verdict {
 /// Work an endpoint asks for: an effect, like sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Try to decode this block from the payloads kept. Answer with a [`WorkDone`].
-    Decode {
+    /// Finish this block from the payloads kept, and hand its bytes over. Answer with a
+    /// [`WorkDone`]; until then the block counts as open, which is how a slow disk or a busy
+    /// decoder slows the senders down. Payloads of the block that arrive meanwhile are dropped.
+    Finish {
         /// The session.
         session: SessionId,
         /// Source block number.
         sbn: u32,
-    },
-    /// Nothing of this block's payload is needed any more (complete, or the session is gone).
-    /// Needs no answer.
-    Release {
-        /// The session.
-        session: SessionId,
-        /// Source block number.
-        sbn: u32,
+        /// Whether decoding is needed: false when all source symbols are there.
+        decode: bool,
     },
 }
 
-/// The outcome of a [`Work::Decode`].
+/// The outcome of a [`Work`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkDone {
-    /// The block's source symbols are all there.
-    Decoded {
+    /// The block's source symbols are all there and handed over.
+    Finished {
         /// The session.
         session: SessionId,
         /// Source block number.

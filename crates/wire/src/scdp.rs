@@ -11,7 +11,7 @@
 //! |                   source block number (SBN)                   |
 //! +-----------------------------------------------+---------------+
 //! |    symbol: encoding symbol id (ESI)           | number mod 256|
-//! |    pull: symbols asked for so far (cumulative)                |
+//! |    pull: highest packet number granted (cumulative)           |
 //! |    close: reason                                              |
 //! +-----------------------------------------------+---------------+  16
 //! |    symbol: packet number      | pull: lowest incomplete block |
@@ -20,7 +20,7 @@
 //! |               |               | pull: run                     |
 //! +---------------+---------------+-------------------------------+  24
 //! |    options, in symbols with O: F (64), Z (32), T (16),        |
-//! |    mode (8), senders (8), digest of the object (256)          |
+//! |    mode (8), window (8), digest of the object (256)          |
 //! +---------------------------------------------------------------+  72
 //! |    payload                                                    |
 //! ```
@@ -76,8 +76,8 @@ pub struct Options {
     pub symbol_size: u16,
     /// Transfer mode M.
     pub mode: Mode,
-    /// Senders of a many-to-one session, 1 otherwise.
-    pub senders: u8,
+    /// Symbols this sender pushes unasked, w \[packets\].
+    pub initial_window: u8,
 }
 
 /// A source or repair symbol, or what is left of one after trimming.
@@ -88,7 +88,7 @@ pub struct Symbol {
     /// Encoding symbol id, at most [`MAX_ESI`].
     pub esi: u32,
     /// Packet number: which credit of the receiver this symbol answers. The initial window is
-    /// 1 to w; a pull for n symbols in all grants up to w + n.
+    /// numbers 1 to w.
     pub number: u32,
     /// Numbering epoch: grows when a sender starts to number afresh.
     pub epoch: u8,
@@ -105,8 +105,8 @@ pub struct Symbol {
 pub struct Pull {
     /// The block the newest `run` credits are for.
     pub sbn: u32,
-    /// Credits granted so far in this epoch, beyond the initial window: cumulative, so that a
-    /// later pull covers a lost or overtaken one.
+    /// Highest packet number the sender may use in this epoch: the initial window and all credits
+    /// granted so far. Cumulative, so that a later pull covers a lost or overtaken one.
     pub granted: u32,
     /// Lowest block the receiver still needs symbols of; Z when none.
     pub floor: u32,

@@ -142,8 +142,8 @@ pub struct SendSession {
     pub object: ObjectInfo,
     /// To whom.
     pub role: Role,
-    /// Symbols pushed unasked \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
-    pub initial_window: u16,
+    /// Symbols pushed unasked, w \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
+    pub initial_window: u8,
     /// Takes up an earlier sender's work; `None` for a new session.
     pub resume: Option<Resume>,
 }
@@ -161,7 +161,7 @@ pub struct ReceiveSession {
     /// The senders, in the order of their shares.
     pub senders: Vec<HostId>,
     /// Initial window of each sender \[packets\].
-    pub initial_window: u16,
+    pub initial_window: u8,
 }
 
 /// What the application asks for.

@@ -21,6 +21,9 @@ pub enum Fabric {
     Dedicated {
         /// As for `Shared`.
         reordering_threshold: u32,
+        /// Credits in flight to each sender \[packets\]: what fills the path, its bandwidth-delay
+        /// product and more.
+        window: u32,
     },
 }
 
@@ -79,6 +82,9 @@ pub struct Config {
     /// How long a sender keeps a session after answering a `fin` pull (SCDP §IV-C: "a time period
     /// that ensures that the last symbol was not trimmed").
     pub release_after: Duration,
+    /// Most credits in flight to one sender, whatever the congestion controller says
+    /// \[packets\]; what the receive buffer holds.
+    pub max_window: u32,
     /// What to do about stragglers.
     pub stragglers: StragglerPolicy,
     /// Accept sessions never announced by a [`Command::Receive`](super::Command::Receive), as
@@ -103,6 +109,7 @@ impl Config {
             min_timeout: Duration::from_millis(2),
             peer_timeout: Duration::from_secs(5),
             release_after: Duration::from_millis(10),
+            max_window: 2_048,
             stragglers: StragglerPolicy {
                 symbols_behind: 10_000,
                 silent_for: Duration::from_secs(1),

@@ -96,7 +96,7 @@ fn emit_options(options: &Options, digest: &[u8; 32], out: &mut [u8]) -> usize {
     out[32..36].copy_from_slice(&options.source_blocks.to_be_bytes());
     out[36..38].copy_from_slice(&options.symbol_size.to_be_bytes());
     out[38] = options.mode as u8;
-    out[39] = options.senders;
+    out[39] = options.initial_window;
     out[40..72].copy_from_slice(digest);
     HEADER_WITH_OPTIONS_LEN
 }
@@ -209,16 +209,19 @@ fn parse_options(bytes: &[u8]) -> Result<(Options, &[u8; 32]), ParseError> {
         2 => Mode::ManyToOne,
         _ => return Err(ParseError::BadField("mode")),
     };
-    let senders = reader.u8()?;
+    let initial_window = reader.u8()?;
     let digest: &[u8; 32] =
         reader.take(32)?.try_into().map_err(|_| ParseError::BadField("digest"))?;
-    if transfer_len == 0 || source_blocks == 0 || symbol_size == 0 || senders == 0 {
+    if transfer_len == 0 || source_blocks == 0 || symbol_size == 0 {
         return Err(ParseError::BadField("options"));
     }
     let mut tag = [0; 8];
     tag.copy_from_slice(&digest[..8]);
     let object_tag = u64::from_be_bytes(tag);
-    Ok((Options { transfer_len, object_tag, source_blocks, symbol_size, mode, senders }, digest))
+    Ok((
+        Options { transfer_len, object_tag, source_blocks, symbol_size, mode, initial_window },
+        digest,
+    ))
 }
 
 fn parse_pull(
@@ -267,10 +270,16 @@ mod tests {
     fn options() -> impl Strategy<Value = (Options, [u8; 32])> {
         let mode = prop_oneof![Just(Mode::Unicast), Just(Mode::OneToMany), Just(Mode::ManyToOne)];
         (1..u64::MAX, 1..u32::MAX, 1..u16::MAX, mode, 1..u8::MAX, any::<[u8; 32]>()).prop_map(
-            |(transfer_len, source_blocks, symbol_size, mode, senders, digest)| {
+            |(transfer_len, source_blocks, symbol_size, mode, initial_window, digest)| {
                 let object_tag = u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"));
-                let options =
-                    Options { transfer_len, object_tag, source_blocks, symbol_size, mode, senders };
+                let options = Options {
+                    transfer_len,
+                    object_tag,
+                    source_blocks,
+                    symbol_size,
+                    mode,
+                    initial_window,
+                };
                 (options, digest)
             },
         )
