@@ -10,12 +10,12 @@ TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 FILE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit check fmt lint deny api-docs demo fuzz bench setup
+.PHONY: help test unit check fmt lint deny docs api-docs demo fuzz bench setup
 
 help: ## List the errands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check fuzz-brief unit ## All that CI runs: checks, a brief fuzzing, tests
+test: check docs fuzz-brief unit ## All that CI runs: checks, the book, a brief fuzzing, tests
 
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace
@@ -38,6 +38,10 @@ deny:
 
 api-docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
+
+docs: ## Build the book into docs/book
+	@$(SETUP) mdbook
+	mdbook build docs
 
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
