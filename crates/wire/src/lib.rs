@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 mod bytes;
+pub mod control;
 mod error;
 pub mod scdp;
 

@@ -1,0 +1,290 @@
+//! Control messages: what hosts agree on before and beside SCDP's symbols.
+//!
+//! They share the UDP port with SCDP and are told apart by the kind in the first byte (SCDP's own
+//! kinds are below 8). Every request carries a nonce that its reply repeats; a client repeats a
+//! request until it is answered, so servers treat a repeated request as the same request.
+//!
+//! ```text
+//!  0       1       2       3       4       5       6       7
+//! +-------+-------+-------+-------+-------+-------+-------+-------+
+//! |ver|knd| oper. |    length     |        check (CRC-32)         |
+//! +-------+-------+-------+-------+-------+-------+-------+-------+
+//! |                             nonce                             |
+//! +-------+-------+-------+-------+-------+-------+-------+-------+ 16
+//! |  body (requests: cookie (16) first), then zeros as padding    |
+//! ```
+//!
+//! `length` counts header and body; `check` covers them with its own field taken as zero.
+//!
+//! # No amplification
+//! A request is padded to at least [`REQUEST_MIN_LEN`] bytes and a reply never exceeds
+//! [`REPLY_MAX_LEN`], which is not more: whoever forges a source address makes a server send less
+//! than he sent. What costs a server more than a short answer (sending an object, taking one,
+//! computing a digest) needs a [`Cookie`] that was sent to that very address before.
+
+mod layout;
+
+use core::fmt;
+use core::net::SocketAddr;
+use wellspring_core::SessionId;
+
+pub use layout::{MessageKind, Parsed, emit_reply, emit_request, kind_of, parse};
+
+use crate::scdp::Mode;
+
+/// Longest control message \[bytes\]: fits every IPv6 path (RFC 8200 §5) with room for tunnels.
+pub const MAX_LEN: usize = 1_200;
+/// Shortest request, padding included \[bytes\].
+pub const REQUEST_MIN_LEN: usize = 256;
+/// Longest reply \[bytes\].
+pub const REPLY_MAX_LEN: usize = 256;
+/// Longest object name \[bytes of UTF-8\].
+pub const MAX_NAME_LEN: usize = 1_000;
+/// Longest explanation in a refusal \[bytes of UTF-8\].
+pub const MAX_TEXT_LEN: usize = 200;
+
+const _: () = assert!(REPLY_MAX_LEN <= REQUEST_MIN_LEN);
+
+/// The name of an object: UTF-8 without control characters, 1 to [`MAX_NAME_LEN`] bytes. Whether
+/// it stays inside a directory is for whoever opens it to check.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name<'a>(&'a str);
+
+impl<'a> Name<'a> {
+    /// The name, if it can be one.
+    pub fn new(name: &'a str) -> Option<Self> {
+        let fits = !name.is_empty() && name.len() <= MAX_NAME_LEN;
+        (fits && !name.chars().any(char::is_control)).then_some(Name(name))
+    }
+
+    /// The name as text.
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Proof that a client can be reached at its address; opaque to the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cookie(pub [u8; 16]);
+
+impl Cookie {
+    /// No cookie yet: earns a [`Reply::Challenge`] where one is needed.
+    pub const NONE: Cookie = Cookie([0; 16]);
+}
+
+/// How an object is cut into symbols and blocks; sizes 1 or more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// Symbol size T \[bytes\].
+    pub symbol_size: u16,
+    /// Source symbols in a block, at most.
+    pub symbols_per_block: u32,
+    /// Initial window \[packets\].
+    pub initial_window: u16,
+}
+
+/// Where a sender takes up a session (see the transport's `Resume`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResumeAt {
+    /// Numbering epoch, above all used before.
+    pub epoch: u8,
+    /// The receiver has all blocks below.
+    pub floor: u32,
+    /// Blocks below may have been served in part.
+    pub horizon: u32,
+}
+
+/// Asks a server to send an object in an SCDP session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start<'a> {
+    /// The session; the client chose it.
+    pub session: SessionId,
+    /// The object.
+    pub name: Name<'a>,
+    /// Its digest as the client knows it: other bytes are refused.
+    pub digest: [u8; 32],
+    /// Index of this sender's share, below `share_count`.
+    pub share_index: u8,
+    /// Number of shares, 1 or more.
+    pub share_count: u8,
+    /// How the object is cut.
+    pub geometry: Geometry,
+    /// Takes up a session that an earlier life of the server had begun.
+    pub resume: Option<ResumeAt>,
+}
+
+/// Offers an object to a server that takes objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Offer<'a> {
+    /// The session; the client chose it.
+    pub session: SessionId,
+    /// Under what name.
+    pub name: Name<'a>,
+    /// Object length \[bytes\]; 0 makes an empty object without a session.
+    pub size: u64,
+    /// BLAKE3 digest of the whole object.
+    pub digest: [u8; 32],
+    /// Unicast, or one-to-many through `group`.
+    pub mode: Mode,
+    /// The multicast group and port to listen on; present exactly in one-to-many mode.
+    pub group: Option<SocketAddr>,
+    /// How the object is cut.
+    pub geometry: Geometry,
+    /// Replace an object of that name.
+    pub overwrite: bool,
+}
+
+/// What a client asks. Each carries the [`Cookie`] it last got from that server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request<'a> {
+    /// What is the object's size and digest?
+    Info {
+        /// The object.
+        name: Name<'a>,
+    },
+    /// Send the object.
+    Start(Start<'a>),
+    /// Take an object.
+    Offer(Offer<'a>),
+    /// How far is an object that was offered?
+    Status {
+        /// The session of the offer.
+        session: SessionId,
+    },
+}
+
+/// Why a server refuses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// There is no such object, or it is no regular file.
+    NotFound = 1,
+    /// The object's bytes are not those the client asked for.
+    Changed = 2,
+    /// This server takes no objects.
+    NotAllowed = 3,
+    /// An object of that name exists.
+    Exists = 4,
+    /// The name cannot be that of an object here.
+    BadName = 5,
+    /// The object is larger than this server takes.
+    TooLarge = 6,
+    /// There is no room for the object.
+    NoSpace = 7,
+    /// Too much is going on at once; later may do.
+    Busy = 8,
+    /// The session number is in use: choose another.
+    SessionInUse = 9,
+    /// What was asked for cannot be done here (a symbol size, a group).
+    Unsupported = 10,
+    /// The server's own trouble: its disk, its network.
+    Failed = 11,
+    /// The bytes that arrived do not have the digest announced.
+    BadDigest = 12,
+}
+
+impl RefusalCode {
+    /// The code of that number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        use RefusalCode::*;
+        [
+            NotFound,
+            Changed,
+            NotAllowed,
+            Exists,
+            BadName,
+            TooLarge,
+            NoSpace,
+            Busy,
+            SessionInUse,
+            Unsupported,
+            Failed,
+            BadDigest,
+        ]
+        .into_iter()
+        .find(|code| *code as u8 == number)
+    }
+}
+
+impl fmt::Display for RefusalCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RefusalCode::NotFound => "no such object",
+            RefusalCode::Changed => "the object has changed",
+            RefusalCode::NotAllowed => "this server takes no objects",
+            RefusalCode::Exists => "an object of that name exists",
+            RefusalCode::BadName => "the name is not allowed",
+            RefusalCode::TooLarge => "the object is too large",
+            RefusalCode::NoSpace => "no room for the object",
+            RefusalCode::Busy => "busy",
+            RefusalCode::SessionInUse => "session number in use",
+            RefusalCode::Unsupported => "not possible here",
+            RefusalCode::Failed => "the server failed",
+            RefusalCode::BadDigest => "the bytes do not have the digest announced",
+        })
+    }
+}
+
+/// How far an offered object is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PutState {
+    /// The server knows no such offer (it may have restarted).
+    Unknown,
+    /// Symbols are arriving, or all have and the digest is being verified.
+    Receiving,
+    /// Verified, synced and in place under its name.
+    Complete,
+    /// Given up.
+    Failed(RefusalCode),
+}
+
+/// What a server answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply<'a> {
+    /// To [`Request::Info`].
+    Info {
+        /// For the requests to come.
+        cookie: Cookie,
+        /// Object length \[bytes\].
+        size: u64,
+        /// BLAKE3 digest of the whole object.
+        digest: [u8; 32],
+    },
+    /// Ask again with this cookie.
+    Challenge {
+        /// The cookie.
+        cookie: Cookie,
+    },
+    /// The answer takes time (a digest is being computed): ask again in a moment.
+    Pending {
+        /// Done so far \[bytes\].
+        done: u64,
+        /// Of how much \[bytes\].
+        total: u64,
+    },
+    /// To [`Request::Start`] and [`Request::Offer`]: yes.
+    Accepted,
+    /// No, and why.
+    Refused {
+        /// Why, for programs.
+        code: RefusalCode,
+        /// Why, for people: at most [`MAX_TEXT_LEN`] bytes, no control characters.
+        text: &'a str,
+    },
+    /// To [`Request::Status`].
+    Status {
+        /// How far.
+        state: PutState,
+        /// Blocks complete.
+        blocks_done: u32,
+        /// Blocks of the object.
+        blocks_total: u32,
+    },
+}

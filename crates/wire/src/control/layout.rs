@@ -1,0 +1,386 @@
+//! Control messages to bytes and back.
+
+use super::{
+    Cookie, Geometry, MAX_LEN, MAX_TEXT_LEN, Name, Offer, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN,
+    RefusalCode, Reply, Request, ResumeAt, Start,
+};
+use crate::ParseError;
+use crate::bytes::Reader;
+use crate::scdp::Mode;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use wellspring_core::SessionId;
+
+const VERSION: u8 = 1;
+const KIND_REQUEST: u8 = 8;
+const KIND_REPLY: u8 = 9;
+const HEADER_LEN: usize = 16;
+const CHECK_AT: usize = 4;
+const FLAG_RESUME: u8 = 1;
+const FLAG_OVERWRITE: u8 = 1;
+const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+
+/// What a datagram is, by its first byte alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageKind {
+    /// A packet of SCDP's.
+    Scdp,
+    /// A control request.
+    Request,
+    /// A control reply.
+    Reply,
+}
+
+/// Tells control messages from SCDP's packets; `None` for what is neither. Of a message that is
+/// named here, [`parse`] may still think otherwise.
+pub fn kind_of(datagram: &[u8]) -> Option<MessageKind> {
+    let first = *datagram.first()?;
+    match (first >> 4, first & 0x0f) {
+        (VERSION, 0..KIND_REQUEST) => Some(MessageKind::Scdp),
+        (VERSION, KIND_REQUEST) => Some(MessageKind::Request),
+        (VERSION, KIND_REPLY) => Some(MessageKind::Reply),
+        _ => None,
+    }
+}
+
+/// A control message, understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parsed<'a> {
+    /// A client's.
+    Request {
+        /// To be repeated in the reply.
+        nonce: u64,
+        /// The client's proof of its address, to be checked.
+        cookie: Cookie,
+        /// What it asks.
+        request: Request<'a>,
+    },
+    /// A server's.
+    Reply {
+        /// Of the request it answers.
+        nonce: u64,
+        /// The answer.
+        reply: Reply<'a>,
+    },
+}
+
+/// Writes a request, padded, into `out` (what it held is discarded).
+pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut Vec<u8>) {
+    let operation = match request {
+        Request::Info { .. } => 0,
+        Request::Start(_) => 1,
+        Request::Offer(_) => 2,
+        Request::Status { .. } => 3,
+    };
+    begin(KIND_REQUEST, operation, nonce, out);
+    out.extend_from_slice(&cookie.0);
+    match request {
+        Request::Info { name } => put_name(*name, out),
+        Request::Start(start) => put_start(start, out),
+        Request::Offer(offer) => put_offer(offer, out),
+        Request::Status { session } => out.extend_from_slice(&session.0.to_be_bytes()),
+    }
+    end(out);
+    if out.len() < REQUEST_MIN_LEN {
+        out.resize(REQUEST_MIN_LEN, 0);
+    }
+    debug_assert!(out.len() <= MAX_LEN);
+}
+
+/// Writes a reply into `out` (what it held is discarded). The text of a refusal is cut to
+/// [`MAX_TEXT_LEN`] and control characters become spaces.
+pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
+    let operation = match reply {
+        Reply::Info { .. } => 0,
+        Reply::Challenge { .. } => 1,
+        Reply::Pending { .. } => 2,
+        Reply::Accepted => 3,
+        Reply::Refused { .. } => 4,
+        Reply::Status { .. } => 5,
+    };
+    begin(KIND_REPLY, operation, nonce, out);
+    match reply {
+        Reply::Info { cookie, size, digest } => {
+            out.extend_from_slice(&cookie.0);
+            out.extend_from_slice(&size.to_be_bytes());
+            out.extend_from_slice(digest);
+        }
+        Reply::Challenge { cookie } => out.extend_from_slice(&cookie.0),
+        Reply::Pending { done, total } => {
+            out.extend_from_slice(&done.to_be_bytes());
+            out.extend_from_slice(&total.to_be_bytes());
+        }
+        Reply::Accepted => {}
+        Reply::Refused { code, text } => {
+            out.push(*code as u8);
+            put_text(text, out);
+        }
+        Reply::Status { state, blocks_done, blocks_total } => {
+            let (state, code) = match state {
+                PutState::Unknown => (0, 0),
+                PutState::Receiving => (1, 0),
+                PutState::Complete => (2, 0),
+                PutState::Failed(code) => (3, *code as u8),
+            };
+            out.extend_from_slice(&[state, code]);
+            out.extend_from_slice(&blocks_done.to_be_bytes());
+            out.extend_from_slice(&blocks_total.to_be_bytes());
+        }
+    }
+    end(out);
+    debug_assert!(out.len() <= REPLY_MAX_LEN);
+}
+
+fn begin(kind: u8, operation: u8, nonce: u64, out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&[(VERSION << 4) | kind, operation, 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&nonce.to_be_bytes());
+}
+
+fn end(out: &mut [u8]) {
+    let len = out.len() as u16;
+    out[2..4].copy_from_slice(&len.to_be_bytes());
+    let check = check_of(out);
+    out[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_be_bytes());
+}
+
+fn check_of(message: &[u8]) -> u32 {
+    let mut digest = CHECK.digest();
+    digest.update(&message[..CHECK_AT]);
+    digest.update(&[0; 4]);
+    digest.update(&message[CHECK_AT + 4..]);
+    digest.finalize()
+}
+
+fn put_name(name: Name<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(name.0.len() as u16).to_be_bytes());
+    out.extend_from_slice(name.0.as_bytes());
+}
+
+fn put_text(text: &str, out: &mut Vec<u8>) {
+    let mut len = text.len().min(MAX_TEXT_LEN);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    let at = out.len();
+    out.push(0);
+    for c in text[..len].chars() {
+        // A control character of two bytes becomes a space of one: never longer than before.
+        let c = if c.is_control() { ' ' } else { c };
+        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+    }
+    out[at] = (out.len() - at - 1) as u8;
+}
+
+fn put_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
+    out.extend_from_slice(&geometry.symbol_size.to_be_bytes());
+    out.extend_from_slice(&geometry.symbols_per_block.to_be_bytes());
+    out.extend_from_slice(&geometry.initial_window.to_be_bytes());
+}
+
+fn put_start(start: &Start<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&start.session.0.to_be_bytes());
+    out.extend_from_slice(&start.digest);
+    put_geometry(&start.geometry, out);
+    out.extend_from_slice(&[start.share_index, start.share_count]);
+    let (flags, at) = match start.resume {
+        Some(at) => (FLAG_RESUME, at),
+        None => (0, ResumeAt { epoch: 0, floor: 0, horizon: 0 }),
+    };
+    out.extend_from_slice(&[flags, at.epoch]);
+    out.extend_from_slice(&at.floor.to_be_bytes());
+    out.extend_from_slice(&at.horizon.to_be_bytes());
+    put_name(start.name, out);
+}
+
+fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&offer.session.0.to_be_bytes());
+    out.extend_from_slice(&offer.digest);
+    put_geometry(&offer.geometry, out);
+    out.extend_from_slice(&offer.size.to_be_bytes());
+    out.extend_from_slice(&[offer.mode as u8, if offer.overwrite { FLAG_OVERWRITE } else { 0 }]);
+    let (family, address, port) = match offer.group {
+        None => (0, [0; 16], 0),
+        Some(group) => match group.ip() {
+            IpAddr::V4(ip) => {
+                let mut address = [0; 16];
+                address[..4].copy_from_slice(&ip.octets());
+                (4, address, group.port())
+            }
+            IpAddr::V6(ip) => (6, ip.octets(), group.port()),
+        },
+    };
+    out.push(family);
+    out.extend_from_slice(&address);
+    out.extend_from_slice(&port.to_be_bytes());
+    put_name(offer.name, out);
+}
+
+/// Reads a control message.
+///
+/// # Errors
+/// What it is not; see [`ParseError`].
+pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
+    let mut header = Reader::new(datagram);
+    let start: [u8; HEADER_LEN] = header.array()?;
+    if start[0] >> 4 != VERSION {
+        return Err(ParseError::UnknownVersion(start[0] >> 4));
+    }
+    let kind = start[0] & 0x0f;
+    if kind != KIND_REQUEST && kind != KIND_REPLY {
+        return Err(ParseError::UnknownKind(kind));
+    }
+    let len = usize::from(u16::from_be_bytes([start[2], start[3]]));
+    if len < HEADER_LEN || datagram.len() > MAX_LEN {
+        return Err(ParseError::BadField("length"));
+    }
+    let message = Reader::new(datagram).take(len)?;
+    let check = u32::from_be_bytes([start[4], start[5], start[6], start[7]]);
+    if check_of(message) != check {
+        return Err(ParseError::BadCheck);
+    }
+    let padding = &datagram[len..];
+    let nonce = u64::from_be_bytes([
+        start[8], start[9], start[10], start[11], start[12], start[13], start[14], start[15],
+    ]);
+    let mut body = Reader::new(message);
+    body.take(HEADER_LEN)?;
+    let parsed = if kind == KIND_REQUEST {
+        if datagram.len() < REQUEST_MIN_LEN || padding.iter().any(|byte| *byte != 0) {
+            return Err(ParseError::BadField("padding"));
+        }
+        let cookie = Cookie(body.array()?);
+        Parsed::Request { nonce, cookie, request: parse_request(start[1], &mut body)? }
+    } else {
+        if datagram.len() > REPLY_MAX_LEN || !padding.is_empty() {
+            return Err(ParseError::BadField("padding"));
+        }
+        Parsed::Reply { nonce, reply: parse_reply(start[1], &mut body)? }
+    };
+    if body.u8().is_ok() {
+        return Err(ParseError::BadField("length"));
+    }
+    Ok(parsed)
+}
+
+fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>, ParseError> {
+    match operation {
+        0 => Ok(Request::Info { name: name(body)? }),
+        1 => parse_start(body).map(Request::Start),
+        2 => parse_offer(body).map(Request::Offer),
+        3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
+        _ => Err(ParseError::BadField("operation")),
+    }
+}
+
+fn parse_start<'a>(body: &mut Reader<'a>) -> Result<Start<'a>, ParseError> {
+    let session = SessionId(body.u32()?);
+    let digest = body.array()?;
+    let geometry = geometry(body)?;
+    let (share_index, share_count) = (body.u8()?, body.u8()?);
+    if share_index >= share_count {
+        return Err(ParseError::BadField("share"));
+    }
+    let flags = body.u8()?;
+    let at = ResumeAt { epoch: body.u8()?, floor: body.u32()?, horizon: body.u32()? };
+    let resume = match flags {
+        0 if at == (ResumeAt { epoch: 0, floor: 0, horizon: 0 }) => None,
+        FLAG_RESUME => Some(at),
+        _ => return Err(ParseError::BadField("resume")),
+    };
+    let name = name(body)?;
+    Ok(Start { session, name, digest, share_index, share_count, geometry, resume })
+}
+
+fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
+    let session = SessionId(body.u32()?);
+    let digest = body.array()?;
+    let geometry = geometry(body)?;
+    let size = body.u64()?;
+    let mode = match body.u8()? {
+        0 => Mode::Unicast,
+        1 => Mode::OneToMany,
+        _ => return Err(ParseError::BadField("mode")),
+    };
+    let overwrite = match body.u8()? {
+        0 => false,
+        FLAG_OVERWRITE => true,
+        _ => return Err(ParseError::BadField("flags")),
+    };
+    let family = body.u8()?;
+    let address: [u8; 16] = body.array()?;
+    let port = body.u16()?;
+    let group = match (family, mode) {
+        (0, Mode::Unicast) if address == [0; 16] && port == 0 => None,
+        (4, Mode::OneToMany) if address[4..] == [0; 12] => {
+            let [a, b, c, d, ..] = address;
+            Some(IpAddr::V4(Ipv4Addr::new(a, b, c, d)))
+        }
+        (6, Mode::OneToMany) => Some(IpAddr::V6(Ipv6Addr::from(address))),
+        _ => return Err(ParseError::BadField("group")),
+    };
+    if group.is_some_and(|ip| !ip.is_multicast() || port == 0) {
+        return Err(ParseError::BadField("group"));
+    }
+    let group = group.map(|ip| SocketAddr::new(ip, port));
+    let name = name(body)?;
+    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite })
+}
+
+fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, ParseError> {
+    match operation {
+        0 => {
+            let cookie = Cookie(body.array()?);
+            Ok(Reply::Info { cookie, size: body.u64()?, digest: body.array()? })
+        }
+        1 => Ok(Reply::Challenge { cookie: Cookie(body.array()?) }),
+        2 => Ok(Reply::Pending { done: body.u64()?, total: body.u64()? }),
+        3 => Ok(Reply::Accepted),
+        4 => {
+            let code = refusal(body.u8()?)?;
+            let len = usize::from(body.u8()?);
+            Ok(Reply::Refused { code, text: text(body, len, MAX_TEXT_LEN)? })
+        }
+        5 => {
+            let state = match (body.u8()?, body.u8()?) {
+                (0, 0) => PutState::Unknown,
+                (1, 0) => PutState::Receiving,
+                (2, 0) => PutState::Complete,
+                (3, code) => PutState::Failed(refusal(code)?),
+                _ => return Err(ParseError::BadField("state")),
+            };
+            Ok(Reply::Status { state, blocks_done: body.u32()?, blocks_total: body.u32()? })
+        }
+        _ => Err(ParseError::BadField("operation")),
+    }
+}
+
+fn refusal(number: u8) -> Result<RefusalCode, ParseError> {
+    RefusalCode::from_number(number).ok_or(ParseError::BadField("refusal"))
+}
+
+fn geometry(body: &mut Reader<'_>) -> Result<Geometry, ParseError> {
+    let (symbol_size, symbols_per_block, initial_window) = (body.u16()?, body.u32()?, body.u16()?);
+    if symbol_size == 0 || symbols_per_block == 0 || initial_window == 0 {
+        return Err(ParseError::BadField("geometry"));
+    }
+    Ok(Geometry { symbol_size, symbols_per_block, initial_window })
+}
+
+fn name<'a>(body: &mut Reader<'a>) -> Result<Name<'a>, ParseError> {
+    let len = usize::from(body.u16()?);
+    let name = text(body, len, super::MAX_NAME_LEN)?;
+    Name::new(name).ok_or(ParseError::BadField("name"))
+}
+
+/// Text that may be shown to people: no control characters, so none that a terminal obeys.
+fn text<'a>(body: &mut Reader<'a>, len: usize, limit: usize) -> Result<&'a str, ParseError> {
+    let text = core::str::from_utf8(body.take(len)?).map_err(|_| ParseError::BadField("text"))?;
+    if len > limit || text.chars().any(char::is_control) {
+        return Err(ParseError::BadField("text"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+use super::super::MAX_NAME_LEN;
+use super::*;
+use proptest::prelude::*;
+use std::string::String;
+use std::vec::Vec;
+
+fn a_name() -> impl Strategy<Value = String> {
+    "[^\\p{Cc}]{1,200}".prop_filter("fits", |name| name.len() <= MAX_NAME_LEN)
+}
+
+fn a_geometry() -> impl Strategy<Value = Geometry> {
+    (1..=u16::MAX, 1..=u32::MAX, 1..=u16::MAX).prop_map(
+        |(symbol_size, symbols_per_block, initial_window)| Geometry {
+            symbol_size,
+            symbols_per_block,
+            initial_window,
+        },
+    )
+}
+
+fn a_group() -> impl Strategy<Value = Option<SocketAddr>> {
+    let v4 = (224..=239_u8, any::<[u8; 3]>())
+        .prop_map(|(a, [b, c, d])| IpAddr::V4(Ipv4Addr::new(a, b, c, d)));
+    let v6 = any::<[u8; 15]>().prop_map(|tail| {
+        let mut octets = [0xff; 16];
+        octets[1..].copy_from_slice(&tail);
+        IpAddr::V6(Ipv6Addr::from(octets))
+    });
+    prop::option::of((prop_oneof![v4, v6], 1..=u16::MAX).prop_map(|(ip, p)| SocketAddr::new(ip, p)))
+}
+
+/// Draws the fields and hands each kind of request to the test.
+fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit_request(nonce, Cookie(cookie), &request, &mut bytes);
+    assert!((REQUEST_MIN_LEN..=MAX_LEN).contains(&bytes.len()));
+    assert_eq!(kind_of(&bytes), Some(MessageKind::Request));
+    assert_eq!(parse(&bytes), Ok(Parsed::Request { nonce, cookie: Cookie(cookie), request }));
+    bytes
+}
+
+fn check_reply(nonce: u64, reply: Reply<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit_reply(nonce, &reply, &mut bytes);
+    assert!(bytes.len() <= REPLY_MAX_LEN);
+    assert_eq!(kind_of(&bytes), Some(MessageKind::Reply));
+    assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce, reply }));
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn requests_parse_back(
+        nonce: u64, cookie: [u8; 16], name in a_name(), digest: [u8; 32], session: u32,
+        geometry in a_geometry(), share in (0..254_u8, 1..=255_u8), size: u64,
+        resume in prop::option::of((any::<u8>(), any::<u32>(), any::<u32>())),
+        group in a_group(), overwrite: bool,
+    ) {
+        let name = Name::new(&name).expect("drawn to fit");
+        let session = SessionId(session);
+        check_request(nonce, cookie, Request::Info { name });
+        check_request(nonce, cookie, Request::Status { session });
+        let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
+        let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
+        let start = Start { session, name, digest, share_index, share_count, geometry, resume };
+        check_request(nonce, cookie, Request::Start(start));
+        let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
+        let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite };
+        check_request(nonce, cookie, Request::Offer(offer));
+    }
+
+    #[test]
+    fn replies_parse_back(
+        nonce: u64, cookie: [u8; 16], digest: [u8; 32], size: u64, done: (u32, u32),
+        code in 1..=12_u8, text in "[^\\p{Cc}]{0,50}",
+    ) {
+        let cookie = Cookie(cookie);
+        let code = RefusalCode::from_number(code).expect("all codes up to 12 exist");
+        check_reply(nonce, Reply::Info { cookie, size, digest });
+        check_reply(nonce, Reply::Challenge { cookie });
+        check_reply(nonce, Reply::Pending { done: size / 2, total: size });
+        check_reply(nonce, Reply::Accepted);
+        check_reply(nonce, Reply::Refused { code, text: &text });
+        for state in [
+            PutState::Unknown, PutState::Receiving, PutState::Complete, PutState::Failed(code),
+        ] {
+            let (blocks_done, blocks_total) = done;
+            check_reply(nonce, Reply::Status { state, blocks_done, blocks_total });
+        }
+    }
+
+    #[test]
+    fn any_refusal_text_makes_a_reply_that_parses(text in ".{0,400}") {
+        let mut bytes = Vec::new();
+        emit_reply(1, &Reply::Refused { code: RefusalCode::Failed, text: &text }, &mut bytes);
+        prop_assert!(bytes.len() <= REPLY_MAX_LEN);
+        prop_assert!(parse(&bytes).is_ok());
+    }
+
+    #[test]
+    fn noise_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..1_300)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn noise_with_a_right_check_never_panics(
+        kind in prop_oneof![Just(KIND_REQUEST), Just(KIND_REPLY)], operation in 0..7_u8,
+        body in prop::collection::vec(any::<u8>(), 0..1_180),
+    ) {
+        let mut bytes = Vec::new();
+        begin(kind, operation, 7, &mut bytes);
+        bytes.extend_from_slice(&body);
+        end(&mut bytes);
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn a_flipped_bit_is_noticed(bit in 0_usize..REQUEST_MIN_LEN * 8) {
+        let name = Name::new("a/b").expect("a name");
+        let mut bytes = check_request(9, [3; 16], Request::Info { name });
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(parse(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_cut_message_is_refused(cut in 0_usize..REQUEST_MIN_LEN) {
+        let request = check_request(9, [3; 16], Request::Status { session: SessionId(1) });
+        prop_assert!(parse(&request[..cut.min(request.len() - 1)]).is_err());
+        let reply = check_reply(9, Reply::Accepted);
+        prop_assert!(parse(&reply[..cut.min(reply.len() - 1)]).is_err());
+    }
+}
+
+#[test]
+fn the_longest_name_fits_every_request() {
+    let long = "n".repeat(MAX_NAME_LEN);
+    let name = Name::new(&long).expect("just fits");
+    let geometry = Geometry { symbol_size: 1, symbols_per_block: 1, initial_window: 1 };
+    let group = "[ff02::1]:1".parse().ok();
+    check_request(
+        1,
+        [1; 16],
+        Request::Offer(Offer {
+            session: SessionId(1),
+            name,
+            size: u64::MAX,
+            digest: [9; 32],
+            mode: Mode::OneToMany,
+            group,
+            geometry,
+            overwrite: true,
+        }),
+    );
+    assert_eq!(Name::new(&"n".repeat(MAX_NAME_LEN + 1)), None);
+}
+
+#[test]
+fn names_hold_no_control_characters() {
+    for bad in ["", "a\0b", "a\nb", "\u{1b}[2J", "\u{85}"] {
+        assert_eq!(Name::new(bad), None, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_request_without_padding_is_refused() {
+    let mut bytes = Vec::new();
+    emit_request(1, Cookie::NONE, &Request::Status { session: SessionId(1) }, &mut bytes);
+    bytes.pop();
+    assert_eq!(parse(&bytes), Err(ParseError::BadField("padding")));
+}
+
+#[test]
+fn a_group_that_is_not_multicast_is_refused() {
+    let name = Name::new("x").expect("a name");
+    let geometry = Geometry { symbol_size: 1, symbols_per_block: 1, initial_window: 1 };
+    let offer = Offer {
+        session: SessionId(1),
+        name,
+        size: 1,
+        digest: [0; 32],
+        mode: Mode::OneToMany,
+        group: "10.0.0.1:5".parse().ok(),
+        geometry,
+        overwrite: false,
+    };
+    let mut bytes = Vec::new();
+    emit_request(1, Cookie::NONE, &Request::Offer(offer), &mut bytes);
+    assert_eq!(parse(&bytes), Err(ParseError::BadField("group")));
+}
+
+#[test]
+fn scdp_packets_are_told_apart() {
+    assert_eq!(kind_of(&[0x10]), Some(MessageKind::Scdp));
+    assert_eq!(kind_of(&[0x17]), Some(MessageKind::Scdp));
+    assert_eq!(kind_of(&[0x1a]), None);
+    assert_eq!(kind_of(&[0x28]), None);
+    assert_eq!(kind_of(&[]), None);
+}
