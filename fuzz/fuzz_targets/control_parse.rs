@@ -1,0 +1,49 @@
+//! Any datagram, read as a control message: parsing neither panics nor reads past its end, and what
+//! it understands comes back the same after being emitted.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wellspring_wire::control::{
+    MAX_LEN, MessageKind, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, emit_reply, emit_request,
+    kind_of, parse,
+};
+
+const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+
+/// Puts in what chance would hardly find: a possible length, a right check, a request's padding.
+fn mend(message: &mut Vec<u8>) {
+    if message.len() < 16 {
+        return;
+    }
+    message.truncate(MAX_LEN);
+    let len = message.len() as u16;
+    message[2..4].copy_from_slice(&len.to_be_bytes());
+    message[4..8].fill(0);
+    let check = CHECK.checksum(message);
+    message[4..8].copy_from_slice(&check.to_be_bytes());
+    if kind_of(message) == Some(MessageKind::Request) && message.len() < REQUEST_MIN_LEN {
+        message.resize(REQUEST_MIN_LEN, 0);
+    }
+}
+
+// The first byte of an input says whether to mend the message; the rest is the datagram.
+fuzz_target!(|input: &[u8]| {
+    let Some((mended, message)) = input.split_first() else { return };
+    let mut message = message.to_vec();
+    if mended % 2 == 1 {
+        mend(&mut message);
+    }
+    let Ok(parsed) = parse(&message) else { return };
+    let mut again = Vec::new();
+    match &parsed {
+        Parsed::Request { nonce, cookie, request } => {
+            emit_request(*nonce, *cookie, request, &mut again);
+            assert!((REQUEST_MIN_LEN..=MAX_LEN).contains(&again.len()));
+        }
+        Parsed::Reply { nonce, reply } => {
+            emit_reply(*nonce, reply, &mut again);
+            assert!(again.len() <= REPLY_MAX_LEN, "a reply never exceeds a request");
+        }
+    }
+    assert_eq!(parse(&again), Ok(parsed));
+});
