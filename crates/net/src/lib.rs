@@ -1,3 +1,6 @@
 //! The real transport: SCDP endpoints on UDP sockets, objects, replicas and groups.
+#![deny(unsafe_code)]
 
+pub mod driver;
 pub mod payload;
+pub mod socket;

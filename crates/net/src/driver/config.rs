@@ -1,0 +1,130 @@
+//! How a driver is set up.
+
+use std::net::SocketAddr;
+
+use wellspring_core::{Duration, HostId, Rate, Seed};
+use wellspring_transport::scdp;
+
+use crate::socket::SocketConfig;
+
+/// How a driver is set up. [`DriverConfig::new`] gives the defaults.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DriverConfig {
+    /// The socket: bind address, buffers, multicast interface and TTL.
+    pub socket: SocketConfig,
+    /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
+    /// always announced first (by control messages, which can be authenticated).
+    pub scdp: scdp::Config,
+    /// The DSCPs of what is sent.
+    pub dscp: DscpMap,
+    /// The seed of what is drawn at random (nothing that needs to be secret).
+    pub seed: Seed,
+    /// Threads that read blocks, decode and write; 1 or more.
+    pub workers: usize,
+    /// Bytes of received blocks held, over all sessions \[bytes\]. Repair symbols come on top:
+    /// never more than the source symbols of the same blocks and a few
+    /// ([`scdp::Limits::extra_symbols`]).
+    pub receive_memory: usize,
+    /// Bytes of blocks read ahead and kept for sending, over all sessions \[bytes\].
+    pub send_memory: usize,
+    /// Blocks read ahead of the one being sent, in each session.
+    pub read_ahead: u32,
+    /// Hosts that sessions name, at most, at one time.
+    pub peers: usize,
+    /// Trouble made on purpose.
+    pub faults: Faults,
+}
+
+impl DriverConfig {
+    /// The defaults at that address: a network shared with others and switches that drop, a link
+    /// of 10 Gbit/s, credits and symbols in bursts fit for segmentation offload, 512 MiB for
+    /// received blocks and 256 MiB for blocks to send.
+    pub fn new(bind: SocketAddr) -> Self {
+        let mut scdp = scdp::Config::new(HostId(0), Rate::from_mbps(10_000));
+        scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 64 };
+        scdp.burst = 32;
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
+        DriverConfig {
+            socket: SocketConfig::new(bind),
+            scdp,
+            dscp: DscpMap::default(),
+            seed: Seed(0),
+            workers,
+            receive_memory: 512 << 20,
+            send_memory: 256 << 20,
+            read_ahead: 8,
+            peers: 4_096,
+            faults: Faults::default(),
+        }
+    }
+}
+
+/// DSCPs by what a datagram is. Which values a network trims, prioritises or bleaches is the
+/// operator's choice; the default asks for nothing (best effort throughout).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DscpMap {
+    /// Pulls and closes, which must overtake symbols.
+    pub control: u8,
+    /// Symbols by priority class, from class 1 on; the last entry stands for all higher classes.
+    /// Empty: 0.
+    pub symbols: Vec<u8>,
+    /// Messages that set sessions up.
+    pub messages: u8,
+}
+
+impl DscpMap {
+    /// A choice for fabrics that trim: pulls in CS6 (48), symbols in AF11, AF12 and AF13 by
+    /// priority (10, 12, 14: these are to be configured as trimmable), messages in CS6.
+    pub fn trimming() -> Self {
+        DscpMap { control: 48, symbols: vec![10, 12, 14], messages: 48 }
+    }
+
+    /// The DSCP of a symbol in that class (0 counts as 1).
+    pub fn of_symbol(&self, class: u8) -> u8 {
+        let index = usize::from(class.saturating_sub(1)).min(self.symbols.len().saturating_sub(1));
+        self.symbols.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// Trouble made on purpose, to see how transfers fare. Everything is done to datagrams that have
+/// arrived, control messages too, before they are looked at; `send_rate` alone slows what is
+/// sent. Statistics name the faults in force.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Faults {
+    /// Datagrams lost, 0 to 1.
+    pub loss: f64,
+    /// Datagrams that come twice, 0 to 1.
+    pub duplicate: f64,
+    /// Symbols cut down to their header, as a trimming switch would, 0 to 1.
+    pub trim: f64,
+    /// Datagrams held back by a random span up to `reorder_by`, 0 to 1.
+    pub reorder: f64,
+    /// How far back a reordered datagram falls, at most.
+    pub reorder_by: Duration,
+    /// Delay of every datagram.
+    pub delay: Duration,
+    /// Rate at which datagrams are let in: a bottleneck with a queue of `queue` bytes that drops
+    /// what does not fit.
+    pub receive_rate: Option<Rate>,
+    /// Queue of that bottleneck \[bytes\].
+    pub queue: u32,
+    /// Rate at which datagrams are sent, as on a slow link.
+    pub send_rate: Option<Rate>,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+impl Faults {
+    /// Whether any trouble is made.
+    pub fn active(&self) -> bool {
+        self.on_receive() || self.send_rate.is_some()
+    }
+
+    /// Whether arriving datagrams meet any.
+    pub(crate) fn on_receive(&self) -> bool {
+        let chances = [self.loss, self.duplicate, self.trim, self.reorder];
+        chances.iter().any(|p| *p > 0.0)
+            || self.delay > Duration::ZERO
+            || self.receive_rate.is_some()
+    }
+}

@@ -1,0 +1,147 @@
+//! What a driver tells about its sessions.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use wellspring_transport::scdp::{CommandError, ReceiveStats, SendStats, StragglerAction};
+use wellspring_wire::scdp::CloseReason;
+
+/// Where a session's events go: called on the driver's thread, must not wait, dropped after the
+/// last event.
+pub type EventSink = Box<dyn FnMut(SessionEvent) + Send>;
+
+/// Where control messages go: called on the driver's thread, must not wait. Returns false if the
+/// message could not be taken (its queue is full), which is counted.
+pub type ControlSink = Box<dyn FnMut(ControlMessage) -> bool + Send>;
+
+/// A datagram that is not SCDP's: its kind (low nibble of the first byte) is 8 or above. Nothing
+/// about it has been checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlMessage {
+    /// Who sent it, by its own account.
+    pub from: SocketAddr,
+    /// The local address it was sent to, where the system tells.
+    pub local: Option<IpAddr>,
+    /// The datagram.
+    pub bytes: Vec<u8>,
+}
+
+/// What happens in a session. Progress by blocks is not an event: see
+/// [`SessionProgress`](super::SessionProgress).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SessionEvent {
+    /// The last event of a receive session: all bytes are with the sink, every write returned.
+    Received {
+        /// Its account; its senders are in the order of `senders`.
+        stats: ReceiveStats,
+        /// The addresses of the senders, in the order of the account's.
+        senders: Vec<SocketAddr>,
+    },
+    /// The last event of a send session: every receiver finished or was lost (told before).
+    Sent {
+        /// Its account.
+        stats: SendStats,
+    },
+    /// The last event of a session that did not succeed. No worker touches its source or sink
+    /// any more.
+    Failed(Failure),
+    /// A receive session goes on without this sender.
+    SenderLost {
+        /// The sender.
+        sender: SocketAddr,
+        /// Closed by the sender, or silent (`None`).
+        reason: Option<CloseReason>,
+    },
+    /// A sender announced other bytes than agreed. It was refused before its symbols mixed with
+    /// others'; the session goes on without it, if it can.
+    SenderRefused {
+        /// The sender.
+        sender: SocketAddr,
+        /// The digest it announced.
+        announced: [u8; 32],
+    },
+    /// This receiver was taken out of its group and is served by unicast: leave the group.
+    MovedToUnicast,
+    /// A receiver has all it wanted.
+    ReceiverFinished {
+        /// The receiver.
+        receiver: SocketAddr,
+    },
+    /// A receiver of a send session is gone.
+    ReceiverLost {
+        /// The receiver.
+        receiver: SocketAddr,
+        /// Closed by the receiver, or silent (`None`).
+        reason: Option<CloseReason>,
+    },
+    /// A receiver holds up its group.
+    Straggler {
+        /// The receiver.
+        receiver: SocketAddr,
+        /// How far its lowest incomplete block lies behind the fastest receiver's \[symbols\].
+        symbols_behind: u64,
+        /// What was done.
+        action: StragglerAction,
+    },
+}
+
+impl SessionEvent {
+    /// Whether it is the session's last.
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self,
+            SessionEvent::Received { .. } | SessionEvent::Sent { .. } | SessionEvent::Failed(_)
+        )
+    }
+}
+
+/// Why a session did not succeed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The command was refused; nothing was sent.
+    Refused(CommandError),
+    /// More peers than the driver's table holds: the limit \[peers\].
+    TooManyPeers(usize),
+    /// Every sender is gone (or, at a sender, every receiver).
+    PeersLost,
+    /// The peer closed it.
+    Closed(CloseReason),
+    /// Credits or symbols of a block are used up: the object does not arrive.
+    Exhausted,
+    /// Cancelled here.
+    Cancelled,
+    /// The bytes to send could not be read.
+    Read(io::Error),
+    /// The bytes received could not be written.
+    Write(io::Error),
+    /// The driver stopped.
+    Stopped,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Refused(error) => write!(f, "refused: {error}"),
+            Failure::TooManyPeers(limit) => write!(f, "more than {limit} peers"),
+            Failure::PeersLost => f.write_str("every peer is gone"),
+            Failure::Closed(reason) => write!(f, "closed by the peer: {reason:?}"),
+            Failure::Exhausted => f.write_str("symbols used up before the object was complete"),
+            Failure::Cancelled => f.write_str("cancelled"),
+            Failure::Read(error) => write!(f, "cannot read the object: {error}"),
+            Failure::Write(error) => write!(f, "cannot write the object: {error}"),
+            Failure::Stopped => f.write_str("the driver stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::Refused(error) => Some(error),
+            Failure::Read(error) | Failure::Write(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a driver's handles and its loop share.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
+use std::sync::{Mutex, PoisonError};
+
+use super::handle::{HandleError, Request};
+use crate::socket::{Interface, SocketConfig, UdpSocket};
+
+/// Control messages that may wait to be sent.
+const MAX_WAITING_CONTROL: usize = 4_096;
+/// Multicast groups joined at one time.
+const MAX_GROUPS: usize = 256;
+
+/// What a driver's handles and its loop share.
+pub(crate) struct Shared {
+    pub(crate) local_addr: SocketAddr,
+    requests: Sender<Request>,
+    waker: mio::Waker,
+    socket_config: SocketConfig,
+    waiting_control: AtomicUsize,
+    /// How often each group is joined.
+    groups: Mutex<BTreeMap<SocketAddr, usize>>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        local_addr: SocketAddr,
+        requests: Sender<Request>,
+        waker: mio::Waker,
+        socket_config: SocketConfig,
+    ) -> Self {
+        Shared {
+            local_addr,
+            requests,
+            waker,
+            socket_config,
+            waiting_control: AtomicUsize::new(0),
+            groups: Mutex::default(),
+        }
+    }
+
+    /// Takes a place in the queue of control messages; false if it is full.
+    pub(crate) fn reserve_control(&self) -> bool {
+        let below = |n| (n < MAX_WAITING_CONTROL).then_some(n + 1);
+        self.waiting_control.fetch_update(Relaxed, Relaxed, below).is_ok()
+    }
+
+    /// Gives a place in the queue of control messages back.
+    pub(crate) fn release_control(&self) {
+        self.waiting_control.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts a join; the first opens the group's socket and hands it to the loop.
+    pub(crate) fn join_group(
+        &self,
+        group: SocketAddr,
+        interface: Option<&Interface>,
+    ) -> Result<(), HandleError> {
+        // Held while the request is sent, so that joins and leaves reach the loop in order.
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(joined) = groups.get_mut(&group) {
+            *joined += 1;
+            return Ok(());
+        }
+        if groups.len() >= MAX_GROUPS {
+            let message = format!("{MAX_GROUPS} multicast groups are joined");
+            return Err(HandleError::Group(io::Error::new(io::ErrorKind::QuotaExceeded, message)));
+        }
+        let interface = interface.or(self.socket_config.multicast_interface.as_ref());
+        let socket = UdpSocket::bind_group(&self.socket_config, group, interface)
+            .map_err(HandleError::Group)?;
+        self.ask(Request::GroupJoined { group, socket })?;
+        groups.insert(group, 1);
+        Ok(())
+    }
+
+    /// Undoes a join; the last closes the group's socket.
+    pub(crate) fn leave_group(&self, group: SocketAddr) -> Result<(), HandleError> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(joined) = groups.get_mut(&group) else {
+            return Ok(());
+        };
+        *joined -= 1;
+        if *joined == 0 {
+            groups.remove(&group);
+            self.ask(Request::GroupLeft { group })?;
+        }
+        Ok(())
+    }
+
+    /// Sends the loop a request and wakes it.
+    pub(crate) fn ask(&self, request: Request) -> Result<(), HandleError> {
+        self.requests.send(request).map_err(|_| HandleError::Stopped)?;
+        // Fails only when wake-ups are pending already.
+        let _ = self.waker.wake();
+        Ok(())
+    }
+}
