@@ -3,4 +3,6 @@
 
 pub mod driver;
 pub mod payload;
+mod random;
 pub mod socket;
+pub mod store;

@@ -78,15 +78,15 @@ impl Cookie {
     pub const NONE: Cookie = Cookie([0; 16]);
 }
 
-/// How an object is cut into symbols and blocks; sizes 1 or more.
+/// How an object is cut into symbols and blocks; both sizes are 1 or more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Symbol size T \[bytes\].
     pub symbol_size: u16,
     /// Source symbols in a block, at most.
     pub symbols_per_block: u32,
-    /// Initial window \[packets\].
-    pub initial_window: u16,
+    /// Symbols the sender pushes unasked, w \[packets\].
+    pub initial_window: u8,
 }
 
 /// Where a sender takes up a session (see the transport's `Resume`).

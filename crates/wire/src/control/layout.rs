@@ -175,7 +175,7 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
 fn put_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
     out.extend_from_slice(&geometry.symbol_size.to_be_bytes());
     out.extend_from_slice(&geometry.symbols_per_block.to_be_bytes());
-    out.extend_from_slice(&geometry.initial_window.to_be_bytes());
+    out.push(geometry.initial_window);
 }
 
 fn put_start(start: &Start<'_>, out: &mut Vec<u8>) {
@@ -360,8 +360,8 @@ fn refusal(number: u8) -> Result<RefusalCode, ParseError> {
 }
 
 fn geometry(body: &mut Reader<'_>) -> Result<Geometry, ParseError> {
-    let (symbol_size, symbols_per_block, initial_window) = (body.u16()?, body.u32()?, body.u16()?);
-    if symbol_size == 0 || symbols_per_block == 0 || initial_window == 0 {
+    let (symbol_size, symbols_per_block, initial_window) = (body.u16()?, body.u32()?, body.u8()?);
+    if symbol_size == 0 || symbols_per_block == 0 {
         return Err(ParseError::BadField("geometry"));
     }
     Ok(Geometry { symbol_size, symbols_per_block, initial_window })

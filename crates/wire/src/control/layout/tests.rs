@@ -9,7 +9,7 @@ fn a_name() -> impl Strategy<Value = String> {
 }
 
 fn a_geometry() -> impl Strategy<Value = Geometry> {
-    (1..=u16::MAX, 1..=u32::MAX, 1..=u16::MAX).prop_map(
+    (1..=u16::MAX, 1..=u32::MAX, any::<u8>()).prop_map(
         |(symbol_size, symbols_per_block, initial_window)| Geometry {
             symbol_size,
             symbols_per_block,

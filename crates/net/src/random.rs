@@ -1,0 +1,16 @@
+//! Random numbers that cannot be guessed: session numbers, nonces, secrets.
+
+/// Fills `bytes` from the system's generator.
+///
+/// # Panics
+/// If the system has none, without which nothing here is safe.
+pub(crate) fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the system's random number generator works");
+}
+
+/// A random number.
+pub(crate) fn number() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_be_bytes(bytes)
+}

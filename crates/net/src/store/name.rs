@@ -1,0 +1,227 @@
+//! Names of objects: relative paths that cannot lead out of their directory.
+
+use std::fmt;
+use std::str::FromStr;
+
+use wellspring_wire::control::{MAX_NAME_LEN, Name};
+
+/// Longest component of a name \[bytes\]: what file systems hold.
+const MAX_COMPONENT_LEN: usize = 255;
+/// Most components of a name.
+const MAX_DEPTH: usize = 32;
+
+/// The name of an object: components joined by `/`, none of them empty, `.` or `..`, without
+/// backslashes and control characters. It leads to a place below its root as long as no component
+/// is a symbolic link, which opening checks.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectName(String);
+
+/// Why a text is not the name of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It is empty, or begins or ends with `/`, or holds `//`.
+    EmptyComponent,
+    /// It begins with `/`.
+    Absolute,
+    /// It holds the component `.` or `..`.
+    Dots,
+    /// It holds a backslash, which some systems take for a separator.
+    Backslash,
+    /// It holds a control character (NUL and line ends are such).
+    Control,
+    /// The name or a component is too long.
+    TooLong {
+        /// Its length \[bytes\].
+        got: usize,
+        /// The limit \[bytes\].
+        limit: usize,
+    },
+    /// It has too many components.
+    TooDeep {
+        /// How many.
+        got: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// It is the kind of name that objects have while they are received.
+    PartFile,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::EmptyComponent => f.write_str("it has an empty component"),
+            NameError::Absolute => {
+                f.write_str("it is absolute; names are relative to the server's directory")
+            }
+            NameError::Dots => f.write_str("it has a component `.` or `..`"),
+            NameError::Backslash => f.write_str("it has a backslash"),
+            NameError::Control => f.write_str("it has a control character"),
+            NameError::TooLong { got, limit } => write!(f, "{got} bytes (limit {limit})"),
+            NameError::TooDeep { got, limit } => write!(f, "{got} components (limit {limit})"),
+            NameError::PartFile => f.write_str("it is reserved for objects being received"),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl ObjectName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// Why it cannot be one.
+    pub fn new(name: &str) -> Result<Self, NameError> {
+        if name.len() > MAX_NAME_LEN {
+            return Err(NameError::TooLong { got: name.len(), limit: MAX_NAME_LEN });
+        }
+        if name.chars().any(char::is_control) {
+            return Err(NameError::Control);
+        }
+        if name.contains('\\') {
+            return Err(NameError::Backslash);
+        }
+        if name.starts_with('/') {
+            return Err(NameError::Absolute);
+        }
+        let depth = name.split('/').count();
+        if depth > MAX_DEPTH {
+            return Err(NameError::TooDeep { got: depth, limit: MAX_DEPTH });
+        }
+        for component in name.split('/') {
+            match component {
+                "" => return Err(NameError::EmptyComponent),
+                "." | ".." => return Err(NameError::Dots),
+                c if c.len() > MAX_COMPONENT_LEN => {
+                    return Err(NameError::TooLong { got: c.len(), limit: MAX_COMPONENT_LEN });
+                }
+                c if is_part_file(c) => return Err(NameError::PartFile),
+                _ => {}
+            }
+        }
+        Ok(ObjectName(name.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as messages carry it.
+    pub fn to_wire(&self) -> Name<'_> {
+        Name::new(&self.0).expect("the rules for objects include those for messages")
+    }
+
+    /// The last component.
+    pub fn file_name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or(&self.0)
+    }
+
+    /// All but the last component, joined; `None` for a name of one component.
+    pub fn parent(&self) -> Option<&str> {
+        self.0.rsplit_once('/').map(|(parent, _)| parent)
+    }
+}
+
+impl FromStr for ObjectName {
+    type Err = NameError;
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        ObjectName::new(name)
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+const PART_MARK: &str = ".wellspring-";
+const PART_END: &str = ".part";
+
+fn is_part_file(component: &str) -> bool {
+    component.starts_with('.') && component.contains(PART_MARK) && component.ends_with(PART_END)
+}
+
+/// The name of a part file beside `file_name`, which is cut if there is no room for all of it.
+pub(super) fn part_file_name(file_name: &str, random: u64) -> String {
+    let tail = format!("{PART_MARK}{random:016x}{PART_END}");
+    let mut len = file_name.len().min(MAX_COMPONENT_LEN - tail.len() - 1);
+    while !file_name.is_char_boundary(len) {
+        len -= 1;
+    }
+    format!(".{}{tail}", &file_name[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::path::{Component, Path};
+
+    #[test]
+    fn names_that_escape_are_refused() {
+        for (name, error) in [
+            ("", NameError::EmptyComponent),
+            ("/etc/passwd", NameError::Absolute),
+            ("..", NameError::Dots),
+            ("a/../b", NameError::Dots),
+            ("a/..", NameError::Dots),
+            ("./a", NameError::Dots),
+            ("a//b", NameError::EmptyComponent),
+            ("a/", NameError::EmptyComponent),
+            ("..\\a", NameError::Backslash),
+            ("C:\\a", NameError::Backslash),
+            ("a\0b", NameError::Control),
+            ("a\n", NameError::Control),
+            (".x.wellspring-00ff.part", NameError::PartFile),
+        ] {
+            assert_eq!(ObjectName::new(name), Err(error), "{name:?}");
+        }
+        let long = "x".repeat(256);
+        assert_eq!(ObjectName::new(&long), Err(NameError::TooLong { got: 256, limit: 255 }));
+        let deep = ["a"; 33].join("/");
+        assert_eq!(ObjectName::new(&deep), Err(NameError::TooDeep { got: 33, limit: 32 }));
+    }
+
+    #[test]
+    fn ordinary_names_pass() {
+        for name in ["a", "models/7b/weights.bin", "...", "..a", ".hidden", "a b", "ü", "a:b"] {
+            assert_eq!(ObjectName::new(name).expect(name).as_str(), name);
+        }
+    }
+
+    #[test]
+    fn part_files_are_hidden_fit_and_cannot_be_asked_for() {
+        for name in ["a".to_owned(), "ü".repeat(127)] {
+            let part = part_file_name(&name, u64::MAX);
+            assert!(part.starts_with('.') && part.len() <= 255, "{part}");
+            assert_eq!(ObjectName::new(&part), Err(NameError::PartFile));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_that_passes_stays_below_its_root(
+            parts in prop::collection::vec(
+                prop_oneof!["\\PC{0,6}", Just("..".to_owned()), Just(".".to_owned()),
+                    Just(String::new()), "[./\\\\\0]{1,4}"],
+                0..6,
+            ),
+        ) {
+            let text = parts.join("/");
+            if let Ok(name) = ObjectName::new(&text) {
+                let path = Path::new(name.as_str());
+                prop_assert!(path.components().all(|c| matches!(c, Component::Normal(_))));
+                prop_assert_eq!(path.components().count(), text.split('/').count());
+                prop_assert_eq!(name.to_wire().as_str(), text.as_str());
+                let joined = match name.parent() {
+                    Some(parent) => format!("{parent}/{}", name.file_name()),
+                    None => name.file_name().to_owned(),
+                };
+                prop_assert_eq!(joined, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! An object while it is received: a hidden file beside its final place.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
+use tokio::sync::watch;
+
+use super::name::part_file_name;
+use super::prefix::Prefix;
+use super::{Digest, Reservation, StoreError};
+use crate::payload::ObjectSink;
+
+/// Names tried before giving up: each has 64 random bits.
+const ATTEMPTS: usize = 8;
+
+/// What to do when an object of that name exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Existing {
+    /// Leave it alone and fail.
+    Keep,
+    /// Put the new one in its place, in one step.
+    Replace,
+}
+
+/// A file that an object is received into: `.NAME.wellspring-XXXX.part` beside the final name,
+/// until [`commit`](PartFile::commit) has verified and synced it and gives it that name in one
+/// step. Dropped before, it is removed.
+#[derive(Debug)]
+pub struct PartFile {
+    file: File,
+    parent: OwnedFd,
+    part_name: String,
+    target: String,
+    size: u64,
+    digest: Digest,
+    existing: Existing,
+    prefix: Prefix,
+    in_place: AtomicBool,
+    _reservation: Option<Reservation>,
+}
+
+impl PartFile {
+    /// Makes a part file beside `path`. Links on the way to `path` are the caller's own choice.
+    ///
+    /// # Errors
+    /// Something of that name exists (unless `existing` allows to replace it), or the system's
+    /// error.
+    pub fn beside(
+        path: &Path,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<Self, StoreError> {
+        let shown = path.display().to_string();
+        let target = path.file_name().and_then(|name| name.to_str());
+        let target = target.ok_or_else(|| StoreError::NotFound(shown.clone()))?;
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let parent =
+            rustix::fs::open(parent, flags, Mode::empty()).map_err(|errno| match errno {
+                Errno::NOENT | Errno::NOTDIR => StoreError::NoParent(parent.display().to_string()),
+                errno => errno.into(),
+            })?;
+        match rustix::fs::statat(&parent, target, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(_) if existing == Existing::Keep => return Err(StoreError::Exists(shown)),
+            Ok(_) => {}
+        }
+        PartFile::create(parent, target, size, digest, existing, None)
+    }
+
+    pub(super) fn create(
+        parent: OwnedFd,
+        target: &str,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+        reservation: Option<Reservation>,
+    ) -> Result<Self, StoreError> {
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            let part_name = part_file_name(target, crate::random::number());
+            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o666)) {
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+                Ok(fd) => {
+                    let part = PartFile {
+                        file: File::from(fd),
+                        parent,
+                        part_name,
+                        target: target.to_owned(),
+                        size,
+                        digest,
+                        existing,
+                        prefix: Prefix::new(),
+                        in_place: AtomicBool::new(false),
+                        _reservation: reservation,
+                    };
+                    // Holes until written: what is sparse at the sender stays so here.
+                    part.file.set_len(size)?;
+                    return Ok(part);
+                }
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// The object's length \[bytes\].
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes there without a gap from the beginning on \[bytes\]; watch it to follow.
+    pub fn contiguous(&self) -> watch::Receiver<u64> {
+        self.prefix.watch()
+    }
+
+    /// The end of the last block there \[bytes\].
+    pub fn furthest(&self) -> u64 {
+        self.prefix.furthest()
+    }
+
+    /// Verifies the whole object, syncs it to the disk and gives it its name. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`StoreError::BadDigest`], [`StoreError::Exists`] (somebody was faster), or the system's.
+    /// The part file is removed on drop.
+    pub fn commit(&self) -> Result<(), StoreError> {
+        let got = self.prefix.digest(&self.file, self.size)?;
+        if got != self.digest {
+            return Err(StoreError::BadDigest { expected: self.digest, got });
+        }
+        self.file.sync_all()?;
+        self.take_name()?;
+        self.in_place.store(true, Ordering::Release);
+        match rustix::fs::fsync(&self.parent) {
+            // Some file systems cannot sync a directory: the data are synced, the name follows.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn take_name(&self) -> Result<(), StoreError> {
+        let (parent, part, target) = (&self.parent, &self.part_name, &self.target);
+        if self.existing == Existing::Replace {
+            return Ok(renameat(parent, part, parent, target)?);
+        }
+        let renamed = renameat_with(parent, part, parent, target, RenameFlags::NOREPLACE);
+        let taken = match renamed {
+            // The file system cannot; a hard link fails on an existing name just as well.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                rustix::fs::linkat(parent, part, parent, target, AtFlags::empty())
+                    .and_then(|()| unlinkat(parent, part, AtFlags::empty()))
+            }
+            other => other,
+        };
+        taken.map_err(|errno| match errno {
+            Errno::EXIST => StoreError::Exists(target.clone()),
+            errno => errno.into(),
+        })
+    }
+}
+
+impl ObjectSink for PartFile {
+    fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        write_sparse(&self.file, self.size, offset, block)?;
+        self.prefix.wrote(&self.file, offset, block)
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !*self.in_place.get_mut() {
+            // Gone already, or a disk in trouble: nobody is left to be told.
+            let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
+        }
+    }
+}
+
+/// Writes a block of a file that is all holes where it was not written; zeros need no writing.
+pub(super) fn write_sparse(file: &File, size: u64, offset: u64, block: &[u8]) -> io::Result<()> {
+    let end = offset.checked_add(block.len() as u64);
+    if end.is_none_or(|end| end > size) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "block beyond the object's end"));
+    }
+    // Ends at the first byte that is not zero: costs nothing on ordinary data.
+    if block.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    file.write_all_at(block, offset)
+}

@@ -1,0 +1,124 @@
+//! What may be received at once, and whether the disk has room for it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::StoreError;
+
+/// Bounds on what strangers may put into a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Length of one object \[bytes\].
+    pub object_len: u64,
+    /// Objects being received at once.
+    pub objects: usize,
+    /// Length of all objects being received at once \[bytes\].
+    pub total_len: u64,
+    /// What must stay free on the disk \[bytes\].
+    pub keep_free: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { object_len: 1 << 40, objects: 64, total_len: 1 << 42, keep_free: 64 << 20 }
+    }
+}
+
+/// The account of what is being received.
+#[derive(Debug)]
+pub struct Reservations {
+    limits: Limits,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    objects: usize,
+    bytes: u64,
+}
+
+/// Room held for one object until dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    owner: Arc<Reservations>,
+    bytes: u64,
+}
+
+impl Reservations {
+    /// Nothing taken yet.
+    pub fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Reservations { limits, taken: Mutex::default() })
+    }
+
+    /// Takes room for an object of `size` bytes on the disk of `directory`.
+    ///
+    /// # Errors
+    /// The limit that forbids it.
+    pub fn reserve(
+        self: &Arc<Self>,
+        size: u64,
+        directory: &OwnedFd,
+    ) -> Result<Reservation, StoreError> {
+        let disk = rustix::fs::fstatvfs(directory)?;
+        self.reserve_of(size, disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    fn reserve_of(self: &Arc<Self>, size: u64, on_disk: u64) -> Result<Reservation, StoreError> {
+        let limits = &self.limits;
+        if size > limits.object_len {
+            return Err(StoreError::TooLarge { got: size, limit: limits.object_len });
+        }
+        let mut taken = self.lock();
+        if taken.objects >= limits.objects {
+            return Err(StoreError::Busy { limit: limits.objects });
+        }
+        // All that was promised counts as used, although part of it is on the disk already: rather
+        // too careful than an object that fails at its end.
+        let on_disk = on_disk.saturating_sub(limits.keep_free).saturating_sub(taken.bytes);
+        let free = on_disk.min(limits.total_len.saturating_sub(taken.bytes));
+        if size > free {
+            return Err(StoreError::NoSpace { needed: size, free });
+        }
+        taken.objects += 1;
+        taken.bytes += size;
+        Ok(Reservation { owner: Arc::clone(self), bytes: size })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut taken = self.owner.lock();
+        taken.objects -= 1;
+        taken.bytes -= self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_hold_at_their_edges_and_room_comes_back() {
+        let limits = Limits { object_len: 100, objects: 2, total_len: 150, keep_free: 10 };
+        let room = Reservations::new(limits);
+        let too_large = room.reserve_of(101, 1_000).expect_err("too large");
+        assert!(matches!(too_large, StoreError::TooLarge { got: 101, limit: 100 }));
+        let no_disk = room.reserve_of(91, 100).expect_err("disk");
+        assert!(matches!(no_disk, StoreError::NoSpace { needed: 91, free: 90 }));
+        let first = room.reserve_of(100, 1_000).expect("fits");
+        let no_room = room.reserve_of(51, 1_000).expect_err("total");
+        assert!(matches!(no_room, StoreError::NoSpace { needed: 51, free: 50 }));
+        let promised = room.reserve_of(50, 150).expect_err("promised already");
+        assert!(matches!(promised, StoreError::NoSpace { needed: 50, free: 40 }));
+        let second = room.reserve_of(50, 1_000).expect("fits");
+        assert!(matches!(room.reserve_of(0, 1_000), Err(StoreError::Busy { limit: 2 })));
+        drop(first);
+        let third = room.reserve_of(100, 1_000).expect("fits again");
+        drop((second, third));
+        assert_eq!(room.lock().bytes, 0);
+    }
+}

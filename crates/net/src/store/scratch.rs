@@ -1,0 +1,96 @@
+//! An object that is read in order while it is received, and kept nowhere.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use tokio::sync::watch;
+
+use super::part_file::write_sparse;
+use super::prefix::Prefix;
+use super::{Digest, StoreError};
+use crate::payload::ObjectSink;
+
+/// A nameless temporary file that reorders blocks for a reader who wants them in order. What was
+/// read can be given back to the disk at once.
+#[derive(Debug)]
+pub struct ScratchFile {
+    file: File,
+    size: u64,
+    digest: Digest,
+    prefix: Prefix,
+}
+
+impl ScratchFile {
+    /// Makes one in the system's directory for temporary files (`TMPDIR`).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(size: u64, digest: Digest) -> Result<Self, StoreError> {
+        let file = tempfile::tempfile()?;
+        file.set_len(size)?;
+        Ok(ScratchFile { file, size, digest, prefix: Prefix::new() })
+    }
+
+    /// The object's length \[bytes\].
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Bytes there without a gap from the beginning on \[bytes\]; watch it to follow.
+    pub fn contiguous(&self) -> watch::Receiver<u64> {
+        self.prefix.watch()
+    }
+
+    /// The end of the last block there \[bytes\].
+    pub fn furthest(&self) -> u64 {
+        self.prefix.furthest()
+    }
+
+    /// Reads bytes that are there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Verifies the object. Call it before bytes are released: what was hashed on arrival is not
+    /// read again, the rest is.
+    ///
+    /// # Errors
+    /// [`StoreError::BadDigest`] or the system's.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let got = self.prefix.digest(&self.file, self.size)?;
+        if got == self.digest {
+            Ok(())
+        } else {
+            Err(StoreError::BadDigest { expected: self.digest, got })
+        }
+    }
+
+    /// Bytes hashed so far: those may be released \[bytes\].
+    pub fn hashed(&self) -> u64 {
+        self.prefix.hashed()
+    }
+
+    /// Gives the disk space of a range back, where the file system can.
+    pub fn release(&self, from: u64, to: u64) {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Only a kindness to the disk: nothing depends on it.
+            let _ = fallocate(&self.file, flags, from, to.saturating_sub(from));
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = (from, to);
+    }
+}
+
+impl ObjectSink for ScratchFile {
+    fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        write_sparse(&self.file, self.size, offset, block)?;
+        self.prefix.wrote(&self.file, offset, block)
+    }
+}

@@ -1,0 +1,227 @@
+use super::*;
+use crate::payload::{ObjectSink, ObjectSource};
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, symlink};
+
+fn store(limits: Limits) -> (tempfile::TempDir, Store) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let store = Store::open(dir.path(), limits).expect("store");
+    (dir, store)
+}
+
+fn no_reserve() -> Limits {
+    Limits { keep_free: 0, ..Limits::default() }
+}
+
+fn name(text: &str) -> ObjectName {
+    ObjectName::new(text).expect("a name")
+}
+
+fn digest(bytes: &[u8]) -> Digest {
+    Digest(*blake3::hash(bytes).as_bytes())
+}
+
+/// Names of what is in a directory, sorted.
+fn listing(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .expect("directory")
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn objects_open_in_subdirectories() {
+    let (dir, store) = store(no_reserve());
+    fs::create_dir_all(dir.path().join("a/b")).expect("directories");
+    fs::write(dir.path().join("a/b/c"), b"hello").expect("write");
+    let (file, fingerprint) = store.open_object(&name("a/b/c")).expect("opens");
+    assert_eq!(fingerprint.size(), 5);
+    let mut bytes = [0; 5];
+    FileSource::new(file, fingerprint).read_block(0, &mut bytes).expect("read");
+    assert_eq!(&bytes, b"hello");
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_opened() {
+    let (dir, store) = store(no_reserve());
+    let outside = tempfile::tempdir().expect("temporary directory");
+    fs::write(outside.path().join("secret"), b"secret").expect("write");
+    fs::write(dir.path().join("real"), b"real").expect("write");
+    symlink(outside.path().join("secret"), dir.path().join("link")).expect("link");
+    symlink(outside.path(), dir.path().join("out")).expect("link");
+    symlink("real", dir.path().join("inner")).expect("link");
+    fs::create_dir(dir.path().join("directory")).expect("directory");
+    let fifo = dir.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).expect("fifo");
+    assert!(fs::metadata(&fifo).expect("stat").file_type().is_fifo());
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket"))
+        .expect("socket in the directory");
+    for bad in ["link", "out/secret", "inner", "directory", "fifo", "socket", "real/x"] {
+        let error = store.open_object(&name(bad)).expect_err(bad);
+        assert!(matches!(error, StoreError::NotRegular(_)), "{bad}: {error:?}");
+    }
+    let error = store.open_object(&name("none")).expect_err("missing");
+    assert!(matches!(error, StoreError::NotFound(_)), "{error:?}");
+}
+
+#[test]
+fn a_received_object_appears_whole_or_not_at_all() {
+    let (dir, store) = store(no_reserve());
+    let bytes = vec![5; 3_000];
+    let part =
+        store.create(&name("x"), 3_000, digest(&bytes), Existing::Keep).expect("room and right");
+    part.write_block(1_000, &bytes[1_000..]).expect("write");
+    let while_received = listing(dir.path());
+    assert_eq!(while_received.len(), 1);
+    assert!(while_received[0].starts_with(".x.wellspring-"), "{while_received:?}");
+    assert!(part.commit().is_err(), "bytes are missing");
+    part.write_block(0, &bytes[..1_000]).expect("write");
+    part.commit().expect("complete");
+    drop(part);
+    assert_eq!(listing(dir.path()), ["x"]);
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), bytes);
+}
+
+#[test]
+fn wrong_bytes_never_get_the_name() {
+    let (dir, store) = store(no_reserve());
+    let part = store.create(&name("x"), 3, digest(b"abc"), Existing::Keep).expect("room");
+    part.write_block(0, b"abd").expect("write");
+    assert!(matches!(part.commit(), Err(StoreError::BadDigest { .. })));
+    drop(part);
+    assert_eq!(listing(dir.path()), [""; 0]);
+}
+
+#[test]
+fn blocks_beyond_the_end_are_refused() {
+    let (_dir, store) = store(no_reserve());
+    let part = store.create(&name("x"), 3, digest(b"abc"), Existing::Keep).expect("room");
+    assert!(part.write_block(0, b"abcd").is_err());
+    assert!(part.write_block(u64::MAX, b"a").is_err());
+}
+
+#[test]
+fn existing_objects_stay_unless_told_otherwise() {
+    let (dir, store) = store(no_reserve());
+    fs::write(dir.path().join("x"), b"old").expect("write");
+    let error = store.create(&name("x"), 3, digest(b"new"), Existing::Keep).expect_err("exists");
+    assert!(matches!(error, StoreError::Exists(_)));
+    // Somebody puts a file there while ours is received: theirs stays.
+    let part = store.create(&name("y"), 3, digest(b"new"), Existing::Keep).expect("room");
+    part.write_block(0, b"new").expect("write");
+    fs::write(dir.path().join("y"), b"theirs").expect("write");
+    assert!(matches!(part.commit(), Err(StoreError::Exists(_))));
+    drop(part);
+    assert_eq!(fs::read(dir.path().join("y")).expect("read"), b"theirs");
+    let part = store.create(&name("x"), 3, digest(b"new"), Existing::Replace).expect("allowed");
+    part.write_block(0, b"new").expect("write");
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), b"old", "until committed");
+    part.commit().expect("replaces");
+    drop(part);
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), b"new");
+    assert_eq!(listing(dir.path()), ["x", "y"]);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_target_is_refused_and_never_written_through() {
+    let (dir, store) = store(no_reserve());
+    let outside = tempfile::tempdir().expect("temporary directory");
+    let victim = outside.path().join("victim");
+    fs::write(&victim, b"precious").expect("write");
+    symlink(&victim, dir.path().join("x")).expect("link");
+    for existing in [Existing::Keep, Existing::Replace] {
+        let error = store.create(&name("x"), 3, digest(b"new"), existing).expect_err("link");
+        assert!(matches!(error, StoreError::NotRegular(_)), "{error:?}");
+    }
+    // The same, but the link comes after the check: the rename replaces the link, not the victim.
+    let part = store.create(&name("y"), 3, digest(b"new"), Existing::Replace).expect("room");
+    part.write_block(0, b"new").expect("write");
+    symlink(&victim, dir.path().join("y")).expect("link");
+    part.commit().expect("replaces the link");
+    assert_eq!(fs::read(&victim).expect("read"), b"precious");
+    assert!(!fs::symlink_metadata(dir.path().join("y")).expect("stat").is_symlink());
+}
+
+#[test]
+fn a_directory_swapped_for_a_link_does_not_lead_out() {
+    let (dir, store) = store(no_reserve());
+    let outside = tempfile::tempdir().expect("temporary directory");
+    fs::create_dir(dir.path().join("d")).expect("directory");
+    let part = store.create(&name("d/x"), 3, digest(b"new"), Existing::Keep).expect("room");
+    part.write_block(0, b"new").expect("write");
+    fs::rename(dir.path().join("d"), dir.path().join("moved")).expect("rename");
+    symlink(outside.path(), dir.path().join("d")).expect("link");
+    part.commit().expect("into the directory that was opened");
+    assert_eq!(listing(outside.path()), [""; 0]);
+    assert_eq!(listing(&dir.path().join("moved")), ["x"]);
+    let error = store.create(&name("d/z"), 3, digest(b"new"), Existing::Keep).expect_err("link");
+    assert!(matches!(error, StoreError::NotRegular(_)), "{error:?}");
+}
+
+#[test]
+fn a_missing_directory_is_named() {
+    let (_dir, store) = store(no_reserve());
+    let error = store.create(&name("a/b/x"), 1, digest(b"1"), Existing::Keep).expect_err("no a/b");
+    assert_eq!(error.to_string(), "no directory a/b to put the object in");
+}
+
+#[test]
+fn full_caps_refuse_and_come_back() {
+    let (dir, store) = store(Limits { object_len: 10, objects: 1, total_len: 10, keep_free: 0 });
+    let create = |n: &str, size| store.create(&name(n), size, digest(b""), Existing::Keep);
+    assert!(matches!(create("a", 11), Err(StoreError::TooLarge { got: 11, limit: 10 })));
+    let first = create("a", 10).expect("fits");
+    assert!(matches!(create("b", 0), Err(StoreError::Busy { limit: 1 })));
+    drop(first);
+    drop(create("b", 10).expect("fits again"));
+    assert_eq!(listing(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_disk_without_room_refuses_before_the_first_byte() {
+    let (dir, store) =
+        store(Limits { object_len: u64::MAX, objects: 9, total_len: u64::MAX, keep_free: 0 });
+    let error =
+        store.create(&name("a"), 1 << 60, digest(b""), Existing::Keep).expect_err("an exabyte");
+    assert!(matches!(error, StoreError::NoSpace { .. }), "{error:?}");
+    assert_eq!(listing(dir.path()), [""; 0]);
+}
+
+#[test]
+fn empty_objects_and_sparse_ones_work() {
+    let (dir, store) = store(no_reserve());
+    let empty = store.create(&name("empty"), 0, Digest::of_nothing(), Existing::Keep);
+    empty.expect("room").commit().expect("nothing is missing");
+    assert_eq!(fs::metadata(dir.path().join("empty")).expect("stat").len(), 0);
+    let size = 64 << 20;
+    let zeros = vec![0; 1 << 20];
+    let mut hasher = blake3::Hasher::new();
+    (0..64).for_each(|_| {
+        hasher.update(&zeros);
+    });
+    let digest = Digest(*hasher.finalize().as_bytes());
+    let part = store.create(&name("sparse"), size, digest, Existing::Keep).expect("room");
+    for block in (0..64).rev() {
+        part.write_block(block << 20, &zeros).expect("write");
+    }
+    part.commit().expect("complete");
+    let meta = fs::metadata(dir.path().join("sparse")).expect("stat");
+    assert_eq!(meta.len(), size);
+    assert!(std::os::unix::fs::MetadataExt::blocks(&meta) < 100, "stays sparse");
+}
+
+#[test]
+fn hashing_can_be_stopped() {
+    let (dir, store) = store(no_reserve());
+    fs::write(dir.path().join("x"), b"hello").expect("write");
+    let (file, _) = store.open_object(&name("x")).expect("opens");
+    let progress = HashProgress::default();
+    assert_eq!(hash_file(&file, 5, &progress).expect("hash"), digest(b"hello"));
+    assert_eq!(progress.done(), 5);
+    assert!(hash_file(&file, 6, &progress).is_err(), "shorter than it was");
+    progress.stop();
+    assert!(hash_file(&file, 5, &progress).is_err());
+}
