@@ -1,0 +1,61 @@
+//! The shape of a source block and the checks every entry point shares.
+
+use std::sync::Arc;
+
+use super::code::Code;
+use super::params::ENCODING_SYMBOLS;
+use crate::Error;
+
+/// Largest symbol size, a 16-bit field (RFC 6330 §3.3.2) \[bytes\].
+pub const MAX_SYMBOL_SIZE: usize = 65_535;
+
+/// K and T of a block, and the code for its K'.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockShape {
+    pub(crate) code: Arc<Code>,
+    pub(crate) k: u32,
+    pub(crate) symbol_size: usize,
+}
+
+impl BlockShape {
+    pub(crate) fn new(code: Arc<Code>, k: u32, symbol_size: usize) -> Result<Self, Error> {
+        if !code.serves(k) {
+            let (got, limit) = (u64::from(k), u64::from(code.extended_symbols()));
+            return Err(Error::SourceSymbols { got, limit });
+        }
+        if symbol_size == 0 || symbol_size > MAX_SYMBOL_SIZE {
+            return Err(Error::SymbolSize { got: symbol_size, limit: MAX_SYMBOL_SIZE });
+        }
+        Ok(Self { code, k, symbol_size })
+    }
+
+    /// Distance of symbols in memory of our own: whole cache lines.
+    pub(crate) fn stride(&self) -> usize {
+        self.symbol_size.next_multiple_of(64)
+    }
+
+    /// The internal symbol ID: padding symbols come between source and repair symbols
+    /// (RFC 6330 §5.3.1).
+    pub(crate) fn internal_id(&self, esi: u32) -> Result<u32, Error> {
+        if esi >= ENCODING_SYMBOLS {
+            return Err(Error::SymbolId { got: esi, limit: ENCODING_SYMBOLS });
+        }
+        let padding = self.code.extended_symbols() - self.k;
+        Ok(if esi < self.k { esi } else { esi + padding })
+    }
+
+    pub(crate) fn check_symbol(&self, len: usize) -> Result<(), Error> {
+        let expected = self.symbol_size;
+        if len == expected { Ok(()) } else { Err(Error::SymbolLength { got: len, expected }) }
+    }
+
+    /// Checks a block's length: the last symbol may be short, but not empty.
+    pub(crate) fn check_block(&self, len: usize) -> Result<(), Error> {
+        let expected = self.k as usize * self.symbol_size;
+        if len <= expected && len > expected - self.symbol_size {
+            Ok(())
+        } else {
+            Err(Error::BlockLength { got: len, expected })
+        }
+    }
+}

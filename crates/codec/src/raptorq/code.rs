@@ -1,0 +1,84 @@
+//! What is computed once for a number of source symbols and used for every block of that size.
+
+use std::sync::{Arc, OnceLock};
+
+use wellspring_kernels::{Kernels, Program};
+
+use super::constraints::Constraints;
+use super::schedule;
+use super::solver::{Rank, Solver};
+use crate::Error;
+
+/// The code for one K' of RFC 6330's table: everything about it that does not depend on the
+/// symbols.
+///
+/// A code serves all blocks whose number of source symbols is extended to its K', in encoders and
+/// decoders of any number of threads: share it by [`Arc`]. The encoding schedule is computed at
+/// first use.
+#[derive(Debug)]
+pub struct Code {
+    constraints: Constraints,
+    plan: OnceLock<Program>,
+}
+
+impl Code {
+    /// The code for source blocks of `k` symbols.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SourceSymbols`] if `k` is zero or more than 56,403 (RFC 6330 §5.1.2).
+    pub fn new(k: u32) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self { constraints: Constraints::new(k)?, plan: OnceLock::new() }))
+    }
+
+    /// K', the number of source symbols after extension by padding symbols (RFC 6330 §5.3.1).
+    #[must_use]
+    pub fn extended_symbols(&self) -> u32 {
+        self.constraints.params.k_ext
+    }
+
+    /// L, the number of intermediate symbols (RFC 6330 §5.3.3.3).
+    #[must_use]
+    pub fn intermediate_symbols(&self) -> u32 {
+        self.constraints.params.l
+    }
+
+    /// Whether blocks of `k` source symbols use this code.
+    #[must_use]
+    pub fn serves(&self, k: u32) -> bool {
+        super::params::Parameters::for_source_symbols(k)
+            .is_ok_and(|params| params.k_ext == self.constraints.params.k_ext)
+    }
+
+    /// Memory the code takes by now \[bytes\].
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.constraints.memory() + self.plan.get().map_or(0, Program::memory)
+    }
+
+    pub(crate) fn constraints(&self) -> &Constraints {
+        &self.constraints
+    }
+
+    /// The program that computes the intermediate symbols from the K' source symbols in external
+    /// rows `0..K'`.
+    pub(crate) fn plan(&self, kernels: Kernels) -> &Program {
+        self.plan.get_or_init(|| {
+            let mut solver = Solver::default();
+            let source = 0..self.constraints.params.k_ext;
+            let rank = solver.solve(kernels, &self.constraints, source);
+            // The systematic index J(K') was chosen for exactly this (RFC 6330 §5.6).
+            assert_eq!(rank, Rank::Full, "source symbols determine the intermediate symbols");
+            let mut program = Program::new();
+            schedule::intermediate_symbols(&mut program, &solver, &self.constraints, Some);
+            program.shrink_to_fit();
+            program
+        })
+    }
+}
+
+/// Columns processed at a time \[bytes\]: so many that the work rows stay in the inner caches.
+pub(crate) fn strip_len(work_rows: usize) -> usize {
+    const INNER_CACHE: usize = 128 * 1024;
+    (INNER_CACHE / work_rows.max(1) / 64 * 64).clamp(64, 2048)
+}

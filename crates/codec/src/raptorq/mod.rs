@@ -1,0 +1,27 @@
+//! RaptorQ, the fountain code of RFC 6330.
+//!
+//! A source block of K symbols gives up to 2^24 encoding symbols, the first K of which are the
+//! block itself; any K of them, and sometimes one or two more, give the block back.
+//!
+//! - [`Code`]: what depends on K alone, computed once and shared.
+//! - [`BlockEncoder`]: any encoding symbol of a block in the caller's memory.
+//! - [`BlockDecoder`]: a block in the caller's memory from any mix of its symbols.
+
+mod block;
+mod code;
+mod constraints;
+mod decoder;
+mod elimination;
+mod encoder;
+mod params;
+mod random;
+mod received;
+mod schedule;
+mod solver;
+mod systematic;
+
+pub use block::MAX_SYMBOL_SIZE;
+pub use code::Code;
+pub use decoder::{Added, BlockDecoder, Decoded};
+pub use encoder::BlockEncoder;
+pub use params::{ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS};

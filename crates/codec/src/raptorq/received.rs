@@ -1,0 +1,96 @@
+//! Which symbols of a block have been received.
+
+/// Source symbols as bits, repair symbols as an open-addressed set of their IDs.
+///
+/// No allocation once it has grown to a block's size; a set of 24-bit IDs needs no more than
+/// multiplication for a hash, and its size is bounded by the number of symbols stored.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    source: Vec<u64>,
+    sources: u32,
+    slots: Vec<u32>,
+    repairs: Vec<u32>,
+}
+
+const EMPTY: u32 = u32::MAX;
+
+impl Received {
+    pub(crate) fn reset(&mut self, k: u32) {
+        self.source.clear();
+        self.source.resize((k as usize).div_ceil(64), 0);
+        self.sources = 0;
+        self.slots.fill(EMPTY);
+        self.repairs.clear();
+    }
+
+    pub(crate) fn has_source(&self, esi: u32) -> bool {
+        self.source.get(esi as usize / 64).is_some_and(|word| word >> (esi % 64) & 1 == 1)
+    }
+
+    /// Notes a source symbol; false if it was there.
+    pub(crate) fn add_source(&mut self, esi: u32) -> bool {
+        let new = !self.has_source(esi);
+        if new {
+            self.source[esi as usize / 64] |= 1 << (esi % 64);
+            self.sources += 1;
+        }
+        new
+    }
+
+    pub(crate) fn sources(&self) -> u32 {
+        self.sources
+    }
+
+    /// IDs of the repair symbols, in order of arrival.
+    pub(crate) fn repairs(&self) -> &[u32] {
+        &self.repairs
+    }
+
+    pub(crate) fn has_repair(&self, esi: u32) -> bool {
+        !self.slots.is_empty() && self.slots[self.slot_of(esi)] == esi
+    }
+
+    /// Notes a repair symbol; false if it was there.
+    pub(crate) fn add_repair(&mut self, esi: u32) -> bool {
+        if 2 * (self.repairs.len() + 1) > self.slots.len() {
+            self.grow();
+        }
+        let slot = self.slot_of(esi);
+        if self.slots[slot] == esi {
+            return false;
+        }
+        self.slots[slot] = esi;
+        self.repairs.push(esi);
+        true
+    }
+
+    /// Where `esi` stands or would stand.
+    fn slot_of(&self, esi: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        let hash = esi.wrapping_mul(0x9e37_79b1);
+        let mut slot = (hash ^ (hash >> 15)) as usize & mask;
+        while self.slots[slot] != esi && self.slots[slot] != EMPTY {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+
+    fn grow(&mut self) {
+        let size = (2 * self.slots.len()).max(64);
+        self.slots.clear();
+        self.slots.resize(size, EMPTY);
+        for i in 0..self.repairs.len() {
+            let slot = self.slot_of(self.repairs[i]);
+            self.slots[slot] = self.repairs[i];
+        }
+    }
+
+    /// Source symbols not received, ascending.
+    pub(crate) fn missing(&self, k: u32) -> impl Iterator<Item = u32> {
+        (0..k).filter(|&esi| !self.has_source(esi))
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        8 * self.source.capacity() + 4 * (self.slots.capacity() + self.repairs.capacity())
+    }
+}

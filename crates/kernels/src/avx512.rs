@@ -1,0 +1,108 @@
+//! AVX-512 with GFNI: 64 bytes a vector, multiplication by one affine transform.
+
+use core::arch::x86_64::*;
+
+use crate::gf256::AFFINE;
+use crate::vector::Vector;
+
+/// Sixty-four bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Zmm(__m512i);
+
+/// Whether this CPU runs these kernels.
+pub(crate) fn detect() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("gfni")
+}
+
+/// A mask of the `len` lowest lanes, `len < 64`.
+#[inline(always)]
+fn lanes(len: usize) -> __mmask64 {
+    (1 << len) - 1
+}
+
+// SAFETY: loads and stores cover 64 bytes, or under a mask of `len` lanes only those bytes:
+// masked-off lanes are neither read nor written. The instructions are AVX-512F, AVX-512BW and GFNI,
+// which callers know to be present.
+unsafe impl Vector for Zmm {
+    const BYTES: usize = 64;
+    const WIDE: bool = true;
+    type Coefficient = __m512i;
+    type Factor = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: features as above.
+        Self(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller vouches for 64 readable bytes.
+        Self(unsafe { _mm512_loadu_si512(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_partial(from: *const u8, len: usize) -> Self {
+        // SAFETY: the caller vouches for `len` readable bytes; the mask hides the others.
+        Self(unsafe { _mm512_maskz_loadu_epi8(lanes(len), from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller vouches for 64 writable bytes.
+        unsafe { _mm512_storeu_si512(to.cast(), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_partial(self, to: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for `len` writable bytes; the mask hides the others.
+        unsafe { _mm512_mask_storeu_epi8(to.cast(), lanes(len), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn xor(self, other: Self) -> Self {
+        // SAFETY: features as above.
+        Self(unsafe { _mm512_xor_si512(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    unsafe fn coefficient(value: u8) -> __m512i {
+        // SAFETY: features as above. The cast only reinterprets bits.
+        unsafe { _mm512_set1_epi64(AFFINE[usize::from(value)].cast_signed()) }
+    }
+
+    #[inline(always)]
+    unsafe fn factor(self) -> __m512i {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: __m512i, coefficient: __m512i) -> Self {
+        // SAFETY: features as above.
+        unsafe {
+            let product = _mm512_gf2p8affine_epi64_epi8::<0>(factor, coefficient);
+            Self(_mm512_xor_si512(self.0, product))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn double(self) -> Self {
+        // SAFETY: features as above.
+        unsafe {
+            Self(_mm512_gf2p8affine_epi64_epi8::<0>(
+                self.0,
+                _mm512_set1_epi64(AFFINE[2].cast_signed()),
+            ))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn spread(bits: u64) -> Self {
+        // SAFETY: features as above.
+        Self(unsafe { _mm512_maskz_set1_epi8(bits, 1) })
+    }
+}
+
+crate::generic::instantiate!(Zmm, "avx512f,avx512bw,gfni");

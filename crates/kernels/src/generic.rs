@@ -1,0 +1,582 @@
+//! Every kernel, written once over [`Vector`].
+//!
+//! Nothing here is called directly: `instantiate!` wraps each body in a function that enables the
+//! instruction set, into which the body and the vector operations are inlined.
+
+use crate::program::{EXTERNAL, Opcode, Strip};
+use crate::vector::Vector;
+
+/// Rows of a matrix product handled by one call: the input pointers are shared by all outputs.
+pub(crate) struct Product<'a> {
+    /// Row-major coefficients, one row an output.
+    pub(crate) coefficients: &'a [u8],
+    pub(crate) inputs: &'a [*const u8],
+}
+
+/// `dst ^= src`.
+///
+/// # Safety
+///
+/// `dst` and `src` are valid for `len` bytes, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn xor<V: Vector>(dst: *mut u8, src: *const u8, len: usize) {
+    let mut at = 0;
+    // SAFETY: `at + V::BYTES <= len` in the loop, and the tail covers `len - at` bytes.
+    unsafe {
+        while at + V::BYTES <= len {
+            V::load(dst.add(at)).xor(V::load(src.add(at))).store(dst.add(at));
+            at += V::BYTES;
+        }
+        if at < len {
+            let tail = len - at;
+            V::load_partial(dst.add(at), tail)
+                .xor(V::load_partial(src.add(at), tail))
+                .store_partial(dst.add(at), tail);
+        }
+    }
+}
+
+/// `dst ^= coefficient * src`.
+///
+/// # Safety
+///
+/// `dst` and `src` are valid for `len` bytes, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn mul_add<V: Vector>(dst: *mut u8, src: *const u8, len: usize, value: u8) {
+    let mut at = 0;
+    // SAFETY: `at + V::BYTES <= len` in the loop, and the tail covers `len - at` bytes.
+    unsafe {
+        let coefficient = V::coefficient(value);
+        while at + V::BYTES <= len {
+            let factor = V::load(src.add(at)).factor();
+            V::load(dst.add(at)).mul_add(factor, coefficient).store(dst.add(at));
+            at += V::BYTES;
+        }
+        if at < len {
+            let tail = len - at;
+            let factor = V::load_partial(src.add(at), tail).factor();
+            V::load_partial(dst.add(at), tail)
+                .mul_add(factor, coefficient)
+                .store_partial(dst.add(at), tail);
+        }
+    }
+}
+
+/// `dst = coefficient * dst`.
+///
+/// # Safety
+///
+/// `dst` is valid for `len` bytes, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn scale<V: Vector>(dst: *mut u8, len: usize, value: u8) {
+    let mut at = 0;
+    // SAFETY: `at + V::BYTES <= len` in the loop, and the tail covers `len - at` bytes.
+    unsafe {
+        let coefficient = V::coefficient(value);
+        while at + V::BYTES <= len {
+            let factor = V::load(dst.add(at)).factor();
+            V::zero().mul_add(factor, coefficient).store(dst.add(at));
+            at += V::BYTES;
+        }
+        if at < len {
+            let tail = len - at;
+            let factor = V::load_partial(dst.add(at), tail).factor();
+            V::zero().mul_add(factor, coefficient).store_partial(dst.add(at), tail);
+        }
+    }
+}
+
+/// `rows[i] ^= factors[i] * row` for rows of `len` bytes at distance `stride`.
+///
+/// # Safety
+///
+/// `row` is valid for `len` bytes and `rows` for `(factors.len() - 1) * stride + len`, they do not
+/// overlap, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn rank_one<V: Vector>(
+    rows: *mut u8,
+    stride: usize,
+    factors: &[u8],
+    row: *const u8,
+    len: usize,
+) {
+    for (i, &factor) in factors.iter().enumerate() {
+        if factor != 0 {
+            // SAFETY: row `i` lies within the matrix.
+            unsafe { mul_add::<V>(rows.add(i * stride), row, len, factor) };
+        }
+    }
+}
+
+/// `dst = sum of rows` of a slab with rows at distance `stride`.
+///
+/// # Safety
+///
+/// `dst` is valid for `len` bytes, every named row of the slab is, and the CPU has `V`'s
+/// instruction set.
+#[inline(always)]
+pub(crate) unsafe fn gather<V: Vector>(
+    dst: *mut u8,
+    len: usize,
+    slab: *const u8,
+    stride: usize,
+    rows: &[u32],
+) {
+    let mut at = 0;
+    // SAFETY: the chunks cover bytes `0..len` of each row.
+    unsafe {
+        while at + 8 * V::BYTES <= len {
+            let mut sum = [V::zero(); 8];
+            for &row in rows {
+                let from = slab.add(row as usize * stride + at);
+                for (i, sum) in sum.iter_mut().enumerate() {
+                    *sum = sum.xor(V::load(from.add(i * V::BYTES)));
+                }
+            }
+            for (i, sum) in sum.iter().enumerate() {
+                sum.store(dst.add(at + i * V::BYTES));
+            }
+            at += 8 * V::BYTES;
+        }
+        while at < len {
+            let tail = len - at;
+            let mut sum = V::zero();
+            for &row in rows {
+                let from = slab.add(row as usize * stride + at);
+                sum = sum.xor(if tail < V::BYTES {
+                    V::load_partial(from, tail)
+                } else {
+                    V::load(from)
+                });
+            }
+            if tail < V::BYTES {
+                sum.store_partial(dst.add(at), tail);
+            } else {
+                sum.store(dst.add(at));
+            }
+            at += V::BYTES;
+        }
+    }
+}
+
+/// The HDPC rows of RFC 6330 §5.3.3.3 applied to bit rows: for each word of 64 columns,
+/// `z_j = α z_{j-1} + bits_j` is added to the two sums `pairs[j]` names, and at the last `j`
+/// α^i z to every sum `i`.
+///
+/// # Safety
+///
+/// `bits` holds `pairs.len()` rows of `words` words, `out` is valid for `sums` rows of
+/// `64 * words` bytes and zeroed, every pair is below `sums`, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn fold_bits<V: Vector>(
+    bits: &[u64],
+    words: usize,
+    pairs: &[[u8; 2]],
+    out: *mut u8,
+    sums: usize,
+) {
+    let stride = 64 * words;
+    for word in 0..words {
+        for lane in (0..64).step_by(V::BYTES) {
+            // SAFETY: `word * 64 + lane + V::BYTES <= stride`, and the pairs name rows of `out`.
+            unsafe {
+                let base = out.add(word * 64 + lane);
+                let add = |sum: usize, value: V| {
+                    let at = base.add(sum * stride);
+                    V::load(at).xor(value).store(at);
+                };
+                let mut z = V::zero();
+                for (j, pair) in pairs.iter().enumerate() {
+                    z = z.double().xor(V::spread(*bits.get_unchecked(j * words + word) >> lane));
+                    if j + 1 < pairs.len() {
+                        add(usize::from(pair[0]), z);
+                        add(usize::from(pair[1]), z);
+                    }
+                }
+                for sum in 0..sums {
+                    add(sum, z);
+                    z = z.double();
+                }
+            }
+        }
+    }
+}
+
+/// Runs a program over one strip of columns.
+///
+/// # Safety
+///
+/// The strip was made by [`Program::run`](crate::Program::run), which checks that every row the
+/// program names exists and every written external row is exclusive; the CPU has `V`'s
+/// instruction set.
+#[inline(always)]
+pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
+    let code = strip.code;
+    let mut at = 0;
+    while at < code.len() {
+        // SAFETY: the builder writes whole instructions only, and checked every operand.
+        unsafe {
+            match Opcode::from_word(*code.get_unchecked(at)) {
+                Opcode::Xor => {
+                    let head = code.get_unchecked(at..at + 4);
+                    let (external, work) = (head[2] as usize, head[3] as usize);
+                    let end = at + 4 + external + work;
+                    let sources = code.get_unchecked(at + 4..end);
+                    xor_rows::<V>(strip, head[1], sources.split_at_unchecked(external));
+                    at = end;
+                }
+                Opcode::Product => {
+                    let head = code.get_unchecked(at..at + 4);
+                    let (outputs, inputs) = (head[1] as usize, head[2] as usize);
+                    let end = at + 4 + outputs + inputs;
+                    let rows = code.get_unchecked(at + 4..end);
+                    product::<V>(strip, rows.split_at_unchecked(outputs), head[3] as usize);
+                    at = end;
+                }
+                Opcode::Fold => {
+                    let first = *code.get_unchecked(at + 1) as usize;
+                    fold::<V>(strip, first);
+                    at += 2;
+                }
+            }
+        }
+    }
+}
+
+/// One XOR instruction: `dst = sum of sources`, external sources first.
+#[inline(always)]
+unsafe fn xor_rows<V: Vector>(strip: &Strip<'_>, dst: u32, sources: (&[u32], &[u32])) {
+    let vectors = strip.width.div_ceil(V::BYTES);
+    let tail = strip.width % V::BYTES;
+    let mut first = 0;
+    // SAFETY: the chunks cover vectors `0..vectors`, of which only the last may be partial.
+    unsafe {
+        while vectors - first >= 8 {
+            let partial = first + 8 == vectors && tail != 0;
+            if partial {
+                xor_chunk::<V, 8, true>(strip, dst, sources, first * V::BYTES);
+            } else {
+                xor_chunk::<V, 8, false>(strip, dst, sources, first * V::BYTES);
+            }
+            first += 8;
+        }
+        while vectors - first >= 2 {
+            if first + 2 == vectors && tail != 0 {
+                xor_chunk::<V, 2, true>(strip, dst, sources, first * V::BYTES);
+            } else {
+                xor_chunk::<V, 2, false>(strip, dst, sources, first * V::BYTES);
+            }
+            first += 2;
+        }
+        if first < vectors {
+            if tail != 0 {
+                xor_chunk::<V, 1, true>(strip, dst, sources, first * V::BYTES);
+            } else {
+                xor_chunk::<V, 1, false>(strip, dst, sources, first * V::BYTES);
+            }
+        }
+    }
+}
+
+/// `N` vectors of one XOR instruction, from byte `offset` of the strip on. With `PARTIAL`, the
+/// last of them covers only the end of the strip.
+#[inline(always)]
+unsafe fn xor_chunk<V: Vector, const N: usize, const PARTIAL: bool>(
+    strip: &Strip<'_>,
+    dst: u32,
+    (external, work): (&[u32], &[u32]),
+    offset: usize,
+) {
+    let whole = if PARTIAL { N - 1 } else { N };
+    let tail = strip.width % V::BYTES;
+    // SAFETY: external rows are read up to the end of the strip only; work rows are as long as
+    // the stride, a multiple of every vector length, and may be read and written in full.
+    unsafe {
+        let mut sum = [V::zero(); N];
+        for &row in external {
+            let from = strip.external(row).add(offset);
+            for (i, sum) in sum.iter_mut().enumerate().take(whole) {
+                *sum = sum.xor(V::load(from.add(i * V::BYTES)));
+            }
+            if PARTIAL {
+                sum[N - 1] = sum[N - 1].xor(V::load_partial(from.add((N - 1) * V::BYTES), tail));
+            }
+        }
+        for &row in work {
+            let from = strip.work(row).add(offset);
+            for (i, sum) in sum.iter_mut().enumerate() {
+                *sum = sum.xor(V::load(from.add(i * V::BYTES)));
+            }
+        }
+        if dst & EXTERNAL == 0 {
+            let to = strip.work(dst).add(offset);
+            for (i, sum) in sum.iter().enumerate() {
+                sum.store(to.add(i * V::BYTES));
+            }
+        } else {
+            let to = strip.external(dst & !EXTERNAL).add(offset);
+            for (i, sum) in sum.iter().enumerate().take(whole) {
+                sum.store(to.add(i * V::BYTES));
+            }
+            if PARTIAL {
+                sum[N - 1].store_partial(to.add((N - 1) * V::BYTES), tail);
+            }
+        }
+    }
+}
+
+/// The HDPC fold over work rows `0..pairs.len()` into the sums from row `first` on.
+#[inline(always)]
+unsafe fn fold<V: Vector>(strip: &Strip<'_>, first: usize) {
+    let vectors = strip.width.div_ceil(V::BYTES);
+    let mut at = 0;
+    // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
+    unsafe {
+        while vectors - at >= 4 {
+            fold_chunk::<V, 4>(strip, first, at * V::BYTES);
+            at += 4;
+        }
+        while at < vectors {
+            fold_chunk::<V, 1>(strip, first, at * V::BYTES);
+            at += 1;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn fold_chunk<V: Vector, const N: usize>(strip: &Strip<'_>, first: usize, offset: usize) {
+    // SAFETY: `Program::run` checked that rows `0..pairs.len()` and `first..first + sums` exist,
+    // and the pairs were checked against `sums` when they were made.
+    unsafe {
+        let base = strip.workspace.add(offset);
+        let sums = base.add(first * strip.stride);
+        for sum in 0..strip.sums {
+            for i in 0..N {
+                V::zero().store(sums.add(sum * strip.stride + i * V::BYTES));
+            }
+        }
+        let add = |sum: usize, values: &[V; N]| {
+            let at = sums.add(sum * strip.stride);
+            for (i, value) in values.iter().enumerate() {
+                V::load(at.add(i * V::BYTES)).xor(*value).store(at.add(i * V::BYTES));
+            }
+        };
+        let mut z = [V::zero(); N];
+        for (j, pair) in strip.pairs.iter().enumerate() {
+            let from = base.add(j * strip.stride);
+            for (i, z) in z.iter_mut().enumerate() {
+                *z = z.double().xor(V::load(from.add(i * V::BYTES)));
+            }
+            if j + 1 < strip.pairs.len() {
+                add(usize::from(pair[0]), &z);
+                add(usize::from(pair[1]), &z);
+            }
+        }
+        for sum in 0..strip.sums {
+            add(sum, &z);
+            for z in &mut z {
+                *z = z.double();
+            }
+        }
+    }
+}
+
+/// One matrix product: outputs are written after all inputs of a register block were read.
+#[inline(always)]
+unsafe fn product<V: Vector>(
+    strip: &mut Strip<'_>,
+    (outputs, inputs): (&[u32], &[u32]),
+    coefficients: usize,
+) {
+    let mut pointers = core::mem::take(strip.pointers);
+    pointers.clear();
+    // SAFETY: operands were checked by `Program::run`.
+    pointers.extend(inputs.iter().map(|&row| unsafe { strip.row(row) }.cast_const()));
+    let n = inputs.len();
+    let len = strip.width;
+    let mut first = 0;
+    while first < outputs.len() {
+        let left = outputs.len() - first;
+        // Blocks of equal height where a whole number of full ones does not fit: a lone last row
+        // would cost as much loading as a full block.
+        let height = if V::WIDE { 8 } else { 4 };
+        let rows = left.div_ceil(left.div_ceil(height));
+        let block = Product {
+            // SAFETY: the builder stored `outputs * inputs` coefficients from there on.
+            coefficients: unsafe {
+                strip
+                    .coefficients
+                    .get_unchecked(coefficients + first * n..coefficients + (first + rows) * n)
+            },
+            inputs: &pointers,
+        };
+        let mut to = [core::ptr::null_mut(); 8];
+        for (to, &row) in to.iter_mut().zip(&outputs[first..first + rows]) {
+            // SAFETY: operands were checked by `Program::run`.
+            *to = unsafe { strip.row(row) };
+        }
+        // SAFETY: all rows are valid for `len` bytes.
+        unsafe {
+            match (V::WIDE, rows) {
+                (true, 1) => columns::<V, 1, 8>(&block, &to, len),
+                (true, 2) => columns::<V, 2, 8>(&block, &to, len),
+                (true, 3) => columns::<V, 3, 6>(&block, &to, len),
+                (true, 4) => columns::<V, 4, 4>(&block, &to, len),
+                (true, 5) => columns::<V, 5, 4>(&block, &to, len),
+                (true, 6) => columns::<V, 6, 3>(&block, &to, len),
+                (true, 7) => columns::<V, 7, 3>(&block, &to, len),
+                (true, _) => columns::<V, 8, 2>(&block, &to, len),
+                (false, 1) => columns::<V, 1, 4>(&block, &to, len),
+                (false, 2) => columns::<V, 2, 2>(&block, &to, len),
+                (false, 3) => columns::<V, 3, 2>(&block, &to, len),
+                (false, _) => columns::<V, 4, 2>(&block, &to, len),
+            }
+        }
+        first += rows;
+    }
+    *strip.pointers = pointers;
+}
+
+/// `R` outputs over all columns, `C` vectors at a time, the rest one vector at a time.
+#[inline(always)]
+unsafe fn columns<V: Vector, const R: usize, const C: usize>(
+    block: &Product<'_>,
+    to: &[*mut u8; 8],
+    len: usize,
+) {
+    let mut at = 0;
+    // SAFETY: each block covers bytes `at..` of rows that are valid for `len` bytes.
+    unsafe {
+        while at + C * V::BYTES <= len {
+            product_block::<V, R, C>(block, to, at, None);
+            at += C * V::BYTES;
+        }
+        while at + V::BYTES <= len {
+            product_block::<V, R, 1>(block, to, at, None);
+            at += V::BYTES;
+        }
+        if at < len {
+            product_block::<V, R, 1>(block, to, at, Some(len - at));
+        }
+    }
+}
+
+/// `R` outputs times `C` vectors held in registers while all inputs stream by.
+#[inline(always)]
+unsafe fn product_block<V: Vector, const R: usize, const C: usize>(
+    block: &Product<'_>,
+    to: &[*mut u8; 8],
+    at: usize,
+    partial: Option<usize>,
+) {
+    let n = block.inputs.len();
+    // SAFETY: the caller vouches for `C * V::BYTES` bytes at `at` of every row, or for `partial`
+    // bytes of the only vector; there are `R * n` coefficients.
+    unsafe {
+        let mut sums = [[V::zero(); C]; R];
+        for (i, &input) in block.inputs.iter().enumerate() {
+            let from = input.add(at);
+            let mut factors = [V::zero().factor(); C];
+            for (c, factor) in factors.iter_mut().enumerate() {
+                *factor = match partial {
+                    None => V::load(from.add(c * V::BYTES)),
+                    Some(len) => V::load_partial(from, len),
+                }
+                .factor();
+            }
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let coefficient = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
+                for (sum, factor) in sums.iter_mut().zip(factors) {
+                    *sum = sum.mul_add(factor, coefficient);
+                }
+            }
+        }
+        for (sums, &to) in sums.iter().zip(to) {
+            for (c, sum) in sums.iter().enumerate() {
+                match partial {
+                    None => sum.store(to.add(at + c * V::BYTES)),
+                    Some(len) => sum.store_partial(to.add(at), len),
+                }
+            }
+        }
+    }
+}
+
+/// The entry points of one instruction set.
+pub(crate) struct Table {
+    pub(crate) xor: unsafe fn(*mut u8, *const u8, usize),
+    pub(crate) mul_add: unsafe fn(*mut u8, *const u8, usize, u8),
+    pub(crate) scale: unsafe fn(*mut u8, usize, u8),
+    pub(crate) rank_one: unsafe fn(*mut u8, usize, &[u8], *const u8, usize),
+    pub(crate) gather: unsafe fn(*mut u8, usize, *const u8, usize, &[u32]),
+    pub(crate) fold_bits: unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize),
+    pub(crate) run: unsafe fn(&mut Strip<'_>),
+}
+
+/// Defines `TABLE`: every kernel over one vector type, compiled with its features enabled.
+macro_rules! instantiate {
+    ($vector:ty $(, $features:literal)?) => {
+        /// The kernels of this instruction set.
+        pub(crate) static TABLE: crate::generic::Table = {
+            use crate::generic;
+
+            // SAFETY (all seven): forwarded from the generic bodies; whoever holds this table's
+            // `Kernels` token knows that the CPU has the features.
+            $(#[target_feature(enable = $features)])?
+            unsafe fn xor(dst: *mut u8, src: *const u8, len: usize) {
+                // SAFETY: as above.
+                unsafe { generic::xor::<$vector>(dst, src, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn mul_add(dst: *mut u8, src: *const u8, len: usize, value: u8) {
+                // SAFETY: as above.
+                unsafe { generic::mul_add::<$vector>(dst, src, len, value) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn scale(dst: *mut u8, len: usize, value: u8) {
+                // SAFETY: as above.
+                unsafe { generic::scale::<$vector>(dst, len, value) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rank_one(
+                rows: *mut u8,
+                stride: usize,
+                factors: &[u8],
+                row: *const u8,
+                len: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::rank_one::<$vector>(rows, stride, factors, row, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gather(
+                dst: *mut u8,
+                len: usize,
+                slab: *const u8,
+                stride: usize,
+                rows: &[u32],
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::gather::<$vector>(dst, len, slab, stride, rows) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold_bits(
+                bits: &[u64],
+                words: usize,
+                pairs: &[[u8; 2]],
+                out: *mut u8,
+                sums: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::fold_bits::<$vector>(bits, words, pairs, out, sums) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn run(strip: &mut crate::program::Strip<'_>) {
+                // SAFETY: as above.
+                unsafe { generic::run::<$vector>(strip) }
+            }
+            generic::Table { xor, mul_add, scale, rank_one, gather, fold_bits, run }
+        };
+    };
+}
+pub(crate) use instantiate;

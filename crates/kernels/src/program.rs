@@ -1,0 +1,392 @@
+//! Programs: the symbol operations of an encoding or decoding, recorded once and run over columns.
+//!
+//! A program works on *work rows*, which exist only as long as a strip of columns is processed, and
+//! on *external rows*, the symbols in the caller's buffers. Running it strip by strip keeps the
+//! work rows in the innermost caches however long the symbols are. Programs can only be built
+//! through checked methods, so that running one needs a few comparisons and no bounds checks
+//! in the loops.
+
+use crate::rows::{Row, RowTable};
+use crate::{AlignedBuffer, Kernels};
+
+/// Flag of operands that name an external row.
+pub(crate) const EXTERNAL: u32 = 1 << 31;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opcode {
+    /// `[Xor, dst, externals, works, external.., work..]`
+    Xor,
+    /// `[Product, outputs, inputs, first coefficient, output.., input..]`
+    Product,
+    /// `[Fold, first sum]`
+    Fold,
+}
+
+impl Opcode {
+    #[inline(always)]
+    pub(crate) fn from_word(word: u32) -> Self {
+        match word {
+            0 => Self::Xor,
+            1 => Self::Product,
+            _ => Self::Fold,
+        }
+    }
+}
+
+/// A row an instruction reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A row of the workspace.
+    Work(u32),
+    /// A row of the caller's [`RowTable`].
+    External(u32),
+}
+
+impl Operand {
+    fn word(self) -> u32 {
+        match self {
+            Self::Work(row) | Self::External(row) => {
+                assert!(row < EXTERNAL, "row number too large");
+                if matches!(self, Self::Work(_)) { row } else { row | EXTERNAL }
+            }
+        }
+    }
+}
+
+/// Which two sums each column of the HDPC matrix is added to (RFC 6330 §5.3.3.3), checked.
+#[derive(Clone, Debug)]
+pub struct FoldColumns {
+    pairs: Vec<[u8; 2]>,
+    sums: usize,
+}
+
+impl FoldColumns {
+    /// Takes one pair a column; the pair of the last column is not used.
+    ///
+    /// # Panics
+    ///
+    /// If a pair names a sum that is not below `sums`, or there are no columns.
+    #[must_use]
+    pub fn new(pairs: Vec<[u8; 2]>, sums: usize) -> Self {
+        assert!(!pairs.is_empty(), "no columns to fold");
+        assert!(pairs.iter().flatten().all(|&sum| usize::from(sum) < sums), "no such sum");
+        Self { pairs, sums }
+    }
+
+    /// Number of columns.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Whether there are no columns, which `new` excludes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
+    /// Number of sums.
+    #[must_use]
+    pub fn sums(&self) -> usize {
+        self.sums
+    }
+
+    pub(crate) fn pairs(&self) -> &[[u8; 2]] {
+        &self.pairs
+    }
+}
+
+/// A sequence of symbol operations.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    code: Vec<u32>,
+    coefficients: Vec<u8>,
+    work_rows: u32,
+    external_rows: u32,
+    written: Vec<u32>,
+    /// First sum, number of columns and number of sums of the fold instruction, if there is one.
+    folds: Option<(usize, usize, usize)>,
+}
+
+impl Program {
+    /// An empty program.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets all instructions and keeps the memory.
+    pub fn clear(&mut self) {
+        self.code.clear();
+        self.coefficients.clear();
+        self.written.clear();
+        self.work_rows = 0;
+        self.external_rows = 0;
+        self.folds = None;
+    }
+
+    /// Bytes allocated for instructions and coefficients.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.code.capacity() * 4 + self.coefficients.capacity() + self.written.capacity() * 4
+    }
+
+    /// Frees memory that instructions recorded later would have used.
+    pub fn shrink_to_fit(&mut self) {
+        self.code.shrink_to_fit();
+        self.coefficients.shrink_to_fit();
+        self.written.shrink_to_fit();
+    }
+
+    /// Number of work rows the program uses.
+    #[must_use]
+    pub fn work_rows(&self) -> usize {
+        self.work_rows as usize
+    }
+
+    fn note(&mut self, operand: Operand) {
+        match operand {
+            Operand::Work(row) => self.work_rows = self.work_rows.max(row + 1),
+            Operand::External(row) => self.external_rows = self.external_rows.max(row + 1),
+        }
+    }
+
+    fn note_written(&mut self, operand: Operand) {
+        self.note(operand);
+        if let Operand::External(row) = operand {
+            self.written.push(row);
+        }
+    }
+
+    /// Starts `dst = sum of sources`; without sources, `dst` becomes zero. `dst` may be among the
+    /// sources.
+    pub fn xor(&mut self, dst: Operand) -> XorBuilder<'_> {
+        let word = dst.word();
+        self.note_written(dst);
+        let head = self.code.len();
+        self.code.extend([Opcode::Xor as u32, word, 0, 0]);
+        XorBuilder { program: self, head }
+    }
+
+    /// Appends `outputs[i] = sum over j of coefficients[i * inputs + j] * inputs[j]`.
+    ///
+    /// No output may be among the inputs: with many outputs some are written before all are
+    /// computed, and the result is then not the product.
+    ///
+    /// # Panics
+    ///
+    /// If the number of coefficients is not outputs times inputs.
+    pub fn product(&mut self, outputs: &[Operand], inputs: &[Operand], coefficients: &[u8]) {
+        assert_eq!(coefficients.len(), outputs.len() * inputs.len(), "coefficients missing");
+        let first = u32::try_from(self.coefficients.len()).expect("coefficients fit 32 bits");
+        self.coefficients.extend_from_slice(coefficients);
+        let count = |rows: &[Operand]| u32::try_from(rows.len()).expect("rows fit 32 bits");
+        self.code.extend([Opcode::Product as u32, count(outputs), count(inputs), first]);
+        for &output in outputs {
+            self.code.push(output.word());
+            self.note_written(output);
+        }
+        for &input in inputs {
+            self.code.push(input.word());
+            self.note(input);
+        }
+    }
+
+    /// Appends the HDPC fold: work rows 0, 1 .. are the columns, work rows from `first` on become
+    /// the sums. [`run`](Self::run) must be given `columns` again.
+    ///
+    /// # Panics
+    ///
+    /// If the sums overlap the columns, or the program folds other columns already.
+    pub fn fold(&mut self, columns: &FoldColumns, first: u32) {
+        let rows = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
+        assert!(first >= rows(columns.len()), "the sums overlap the columns");
+        self.note(Operand::Work(first + rows(columns.sums()) - 1));
+        self.code.extend([Opcode::Fold as u32, first]);
+        let folds = (first as usize, columns.len(), columns.sums());
+        assert!(self.folds.is_none_or(|before| before == folds), "one fold a program");
+        self.folds = Some(folds);
+    }
+
+    /// Runs the program over all columns of the external rows, `strip` bytes at a time.
+    ///
+    /// `workspace` is grown to [`work_rows`](Self::work_rows) times the strip length and its
+    /// contents are lost. `columns` must be what [`fold`](Self::fold) was given, for programs
+    /// that fold.
+    ///
+    /// # Panics
+    ///
+    /// If the program names external rows that `rows` does not have or may not write, if it folds
+    /// and `columns` is missing or too large, or if `strip` is not a positive multiple of 64.
+    pub fn run(
+        &self,
+        kernels: Kernels,
+        rows: &RowTable<'_, '_>,
+        columns: Option<&FoldColumns>,
+        workspace: &mut Workspace,
+        strip: usize,
+    ) {
+        Self::run_all(&[self], kernels, rows, columns, workspace, strip);
+    }
+
+    /// Runs several programs one after the other on the same work rows, within each strip.
+    ///
+    /// # Panics
+    ///
+    /// As [`run`](Self::run), for each of them.
+    pub fn run_all(
+        programs: &[&Self],
+        kernels: Kernels,
+        rows: &RowTable<'_, '_>,
+        columns: Option<&FoldColumns>,
+        workspace: &mut Workspace,
+        strip: usize,
+    ) {
+        assert!(strip > 0 && strip.is_multiple_of(64), "strip is not a multiple of 64");
+        let table = rows.rows();
+        let (pairs, sums): (&[[u8; 2]], usize) =
+            columns.map_or((&[], 0), |columns| (columns.pairs(), columns.sums()));
+        let mut work_rows = 0;
+        for program in programs {
+            assert!(program.external_rows as usize <= table.len(), "external rows missing");
+            let writable = |&row: &u32| table[row as usize].writable;
+            assert!(program.written.iter().all(writable), "row is shared");
+            assert!(program.fold_fits(pairs.len(), sums), "fold columns do not fit");
+            work_rows = work_rows.max(program.work_rows as usize);
+        }
+        let strip = strip.min(rows.row_len().next_multiple_of(64).max(64));
+        let size = work_rows.checked_mul(strip).expect("work rows exceed the address space");
+        workspace.buffer.reserve_len(size);
+        for column in (0..rows.row_len()).step_by(strip) {
+            for program in programs {
+                let mut strip = Strip {
+                    code: &program.code,
+                    coefficients: &program.coefficients,
+                    rows: table,
+                    workspace: workspace.buffer.as_mut_ptr(),
+                    stride: strip,
+                    column,
+                    width: strip.min(rows.row_len() - column),
+                    pairs,
+                    sums,
+                    pointers: &mut workspace.pointers.0,
+                };
+                // SAFETY: the checks above: every external row the code names is in the table,
+                // valid for the row length, and exclusive if written; the workspace has every
+                // work row for `stride` bytes; `kernels` proves the instruction set.
+                unsafe { (kernels.table().run)(&mut strip) };
+            }
+        }
+    }
+
+    /// Whether every fold instruction's columns and sums lie within the work rows.
+    fn fold_fits(&self, columns: usize, sums: usize) -> bool {
+        self.folds.is_none_or(|(first, needed, rows)| {
+            columns == needed && sums == rows && columns <= first && sums > 0
+        })
+    }
+}
+/// Adds sources to an XOR instruction: external rows first, then work rows.
+#[derive(Debug)]
+pub struct XorBuilder<'p> {
+    program: &'p mut Program,
+    head: usize,
+}
+
+impl XorBuilder<'_> {
+    /// Adds an external row.
+    ///
+    /// # Panics
+    ///
+    /// If a work row was added before.
+    pub fn external(&mut self, row: u32) -> &mut Self {
+        assert!(self.program.code[self.head + 3] == 0, "external rows come first");
+        self.program.note(Operand::External(row));
+        self.program.code.push(row);
+        self.program.code[self.head + 2] += 1;
+        self
+    }
+
+    /// Adds a work row.
+    pub fn work(&mut self, row: u32) -> &mut Self {
+        self.program.note(Operand::Work(row));
+        self.program.code.push(row);
+        self.program.code[self.head + 3] += 1;
+        self
+    }
+}
+
+/// Memory a program runs in, kept between runs.
+#[derive(Debug, Default)]
+pub struct Workspace {
+    buffer: AlignedBuffer,
+    pointers: Pointers,
+}
+
+impl Workspace {
+    /// Bytes allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.buffer.memory() + self.pointers.0.capacity() * size_of::<*const u8>()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Pointers(Vec<*const u8>);
+
+// SAFETY: the vector is cleared before it is filled and read within one run; between runs its
+// contents are dead values that nothing dereferences.
+unsafe impl Send for Pointers {}
+// SAFETY: as above.
+unsafe impl Sync for Pointers {}
+
+/// One strip of columns of a running program.
+pub(crate) struct Strip<'a> {
+    pub(crate) code: &'a [u32],
+    pub(crate) coefficients: &'a [u8],
+    rows: &'a [Row],
+    pub(crate) workspace: *mut u8,
+    pub(crate) stride: usize,
+    column: usize,
+    pub(crate) width: usize,
+    pub(crate) pairs: &'a [[u8; 2]],
+    pub(crate) sums: usize,
+    pub(crate) pointers: &'a mut Vec<*const u8>,
+}
+
+impl Strip<'_> {
+    /// Where this strip of external row `row` starts.
+    ///
+    /// # Safety
+    ///
+    /// The row is in the table.
+    #[inline(always)]
+    pub(crate) unsafe fn external(&self, row: u32) -> *mut u8 {
+        // SAFETY: the row is in the table, and `column` is below the row length.
+        unsafe { self.rows.get_unchecked(row as usize).start.add(self.column) }
+    }
+
+    /// Where work row `row` starts.
+    ///
+    /// # Safety
+    ///
+    /// The row is within the workspace.
+    #[inline(always)]
+    pub(crate) unsafe fn work(&self, row: u32) -> *mut u8 {
+        // SAFETY: as the caller vouches.
+        unsafe { self.workspace.add(row as usize * self.stride) }
+    }
+
+    /// Where the row of an operand word starts.
+    ///
+    /// # Safety
+    ///
+    /// The operand was checked by `Program::run`.
+    #[inline(always)]
+    pub(crate) unsafe fn row(&self, word: u32) -> *mut u8 {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if word & EXTERNAL == 0 { self.work(word) } else { self.external(word & !EXTERNAL) }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Every instruction set against byte-by-byte arithmetic.
+
+use super::*;
+
+/// Bytes that differ from place to place, without a random number generator.
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(2_654_435_761) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state.to_le_bytes()[1]
+        })
+        .collect()
+}
+
+const CANARY: u8 = 0xa5;
+
+/// Runs `kernel` on slices of every length up to three vectors and one byte, at every offset of a
+/// vector, and checks that bytes around the slice keep their value.
+fn at_every_length_and_offset(mut check: impl FnMut(Kernels, &mut [u8], &[u8])) {
+    for kernels in Kernels::available() {
+        for len in 0..=3 * 64 + 1 {
+            for offset in (0..64).step_by(if len % 8 == 1 { 1 } else { 13 }) {
+                let src = pattern(len + 64, 7);
+                let mut dst = vec![CANARY; len + 128];
+                let inner = offset..offset + len;
+                dst[inner.clone()].copy_from_slice(&pattern(len, 99));
+                check(kernels, &mut dst[inner.clone()], &src[63 - offset..][..len]);
+                for (i, byte) in dst.iter().enumerate() {
+                    assert!(inner.contains(&i) || *byte == CANARY, "{kernels:?} wrote beyond");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn this_machine_runs_the_kernels_it_detects() {
+    let names: Vec<_> = Kernels::available().map(|kernels| kernels.isa().name()).collect();
+    println!("kernels tested: {names:?}");
+    assert_eq!(names[0], "scalar");
+    if let Ok(expected) = std::env::var("WELLSPRING_EXPECT_KERNEL") {
+        assert!(names.contains(&expected.as_str()), "{expected} kernels were not tested");
+    }
+}
+
+#[test]
+fn names_parse_back() {
+    for isa in Isa::ALL {
+        assert_eq!(isa.name().parse(), Ok(isa));
+    }
+    assert_eq!("mmx".parse::<Isa>(), Err(KernelError::UnknownName));
+}
+
+#[test]
+fn xor_agrees_at_every_length_and_offset() {
+    at_every_length_and_offset(|kernels, dst, src| {
+        let expected: Vec<u8> = dst.iter().zip(src).map(|(d, s)| d ^ s).collect();
+        kernels.xor(dst, src);
+        assert_eq!(dst, expected);
+    });
+}
+
+#[test]
+fn mul_add_and_scale_agree_at_every_length_and_offset() {
+    at_every_length_and_offset(|kernels, dst, src| {
+        let c = (dst.len() * 37 + 3) as u8;
+        let expected: Vec<u8> = dst.iter().zip(src).map(|(d, s)| d ^ gf256::mul(c, *s)).collect();
+        kernels.mul_add(dst, src, c);
+        assert_eq!(dst, expected);
+        let expected: Vec<u8> = dst.iter().map(|d| gf256::mul(c, *d)).collect();
+        kernels.scale(dst, c);
+        assert_eq!(dst, expected);
+    });
+}
+
+#[test]
+fn every_product_agrees() {
+    let all: Vec<u8> = (0..=255).collect();
+    for kernels in Kernels::available() {
+        for c in 0..=255 {
+            let mut dst = all.clone();
+            kernels.scale(&mut dst, c);
+            assert!(dst.iter().zip(&all).all(|(d, s)| *d == gf256::mul(c, *s)));
+            let mut sum = pattern(256, 5);
+            kernels.mul_add(&mut sum, &all, c);
+            assert!(sum.iter().zip(&pattern(256, 5)).zip(&dst).all(|((s, p), d)| *s == p ^ d));
+        }
+    }
+}
+
+#[test]
+fn rank_one_updates_each_row_by_its_factor() {
+    for kernels in Kernels::available() {
+        let (len, stride) = (75, 80);
+        let row = pattern(len, 1);
+        let factors = [0, 1, 2, 255, 0, 77];
+        let mut rows = pattern(stride * factors.len(), 2);
+        let before = rows.clone();
+        kernels.rank_one(&mut rows, stride, &factors, &row);
+        for (i, factor) in factors.iter().enumerate() {
+            for j in 0..stride {
+                let add = if j < len { gf256::mul(*factor, row[j]) } else { 0 };
+                assert_eq!(rows[i * stride + j], before[i * stride + j] ^ add);
+            }
+        }
+    }
+}
+
+#[test]
+fn gather_sums_the_named_rows() {
+    at_every_length_and_offset(|kernels, dst, _| {
+        let stride = dst.len() + 3;
+        let slab = pattern(stride * 6, 4);
+        for rows in [&[][..], &[5], &[0, 3], &[1, 2, 4, 2, 0]] {
+            if rows.iter().any(|&row| row as usize * stride + dst.len() > slab.len()) {
+                continue;
+            }
+            kernels.gather(dst, &slab, stride, rows);
+            for (i, byte) in dst.iter().enumerate() {
+                let sum = rows.iter().fold(0, |sum, &row| sum ^ slab[row as usize * stride + i]);
+                assert_eq!(*byte, sum);
+            }
+        }
+    });
+}
+
+/// Columns and sums small enough to check by the definition of the matrix.
+fn small_fold() -> FoldColumns {
+    let pairs = (0..40u8).map(|j| [j % 10, (j + 3 + j / 10) % 10]).collect();
+    FoldColumns::new(pairs, 10)
+}
+
+/// The fold by its definition: `MT * GAMMA` of RFC 6330 §5.3.3.3 with all powers written out.
+fn fold_by_definition(columns: &FoldColumns, values: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let n = columns.len();
+    let mut sums = vec![vec![0; values[0].len()]; columns.sums()];
+    for (i, sum) in sums.iter_mut().enumerate() {
+        for (j, value) in values.iter().enumerate() {
+            let mut entry = 0;
+            for m in j..n {
+                let mt = if m == n - 1 {
+                    gf256::alpha_power(i)
+                } else {
+                    u8::from(columns.pairs()[m].contains(&(i as u8)))
+                };
+                entry ^= gf256::mul(mt, gf256::alpha_power(m - j));
+            }
+            for (s, v) in sum.iter_mut().zip(value) {
+                *s ^= gf256::mul(entry, *v);
+            }
+        }
+    }
+    sums
+}
+
+#[test]
+fn folding_bits_agrees_with_the_hdpc_matrix() {
+    let columns = small_fold();
+    for kernels in Kernels::available() {
+        for words in 1..=2 {
+            let bytes = pattern(columns.len() * words * 8, 11);
+            let bits: Vec<u64> = bytes
+                .chunks_exact(8)
+                .map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
+                .collect();
+            let values: Vec<Vec<u8>> = bits
+                .chunks_exact(words)
+                .map(|row| (0..64 * words).map(|i| (row[i / 64] >> (i % 64) & 1) as u8).collect())
+                .collect();
+            let mut out = vec![0xff; columns.sums() * 64 * words];
+            kernels.fold_bits(&columns, &bits, words, &mut out);
+            assert_eq!(out, fold_by_definition(&columns, &values).concat(), "{kernels:?}");
+        }
+    }
+}
+
+/// A program with every instruction, checked for symbol lengths around vectors and strips.
+#[test]
+fn programs_agree_at_every_symbol_length() {
+    let columns = small_fold();
+    let n = columns.len() as u32;
+    for kernels in Kernels::available() {
+        for len in (1..=130).chain([255, 256, 257, 511, 512, 513, 575, 700, 1500]) {
+            for strip in [64, 128, 512, 1536] {
+                let source = pattern(40 * (len + 1), 3);
+                let mut output = vec![CANARY; 14 * (len + 3)];
+                let coefficients = pattern(11 * 12, 8);
+                let mut program = Program::new();
+                for row in 0..n {
+                    let mut xor = program.xor(Operand::Work(row));
+                    xor.external(row);
+                    if row > 1 {
+                        xor.external(row - 1).work(row - 1).work(row - 2);
+                    }
+                }
+                program.fold(&columns, n);
+                let inputs: Vec<_> = (0..11)
+                    .map(|i| if i == 5 { Operand::External(2) } else { Operand::Work(n - 1 + i) })
+                    .collect();
+                let outputs: Vec<_> = (0..12).map(|i| Operand::External(n + i)).collect();
+                program.product(&outputs, &inputs, &coefficients);
+                program.xor(Operand::External(n + 12)).external(n + 1).work(3).work(30);
+                drop(program.xor(Operand::External(n + 13)));
+
+                let mut storage = RowStorage::default();
+                let mut rows = RowTable::new(&mut storage, len);
+                rows.push_shared_rows(&source, len + 1, 40);
+                rows.push_exclusive_rows(&mut output, len + 3, 14);
+                let mut workspace = Workspace::default();
+                program.run(kernels, &rows, Some(&columns), &mut workspace, strip);
+                check_program(&columns, &source, &output, &coefficients, len);
+            }
+        }
+    }
+}
+
+fn check_program(
+    columns: &FoldColumns,
+    source: &[u8],
+    output: &[u8],
+    coefficients: &[u8],
+    len: usize,
+) {
+    let mut work: Vec<Vec<u8>> = Vec::new();
+    for row in 0..columns.len() {
+        let mut value = source[row * (len + 1)..][..len].to_vec();
+        if row > 1 {
+            for (i, value) in value.iter_mut().enumerate() {
+                *value ^= source[(row - 1) * (len + 1) + i] ^ work[row - 1][i] ^ work[row - 2][i];
+            }
+        }
+        work.push(value);
+    }
+    let sums = fold_by_definition(columns, &work);
+    work.extend(sums);
+    let mut expected = vec![vec![0; len]; 14];
+    for (i, expected) in expected.iter_mut().enumerate().take(12) {
+        for j in 0..11 {
+            let input =
+                if j == 5 { &source[2 * (len + 1)..][..len] } else { &work[columns.len() - 1 + j] };
+            for (e, x) in expected.iter_mut().zip(input) {
+                *e ^= gf256::mul(coefficients[i * 11 + j], *x);
+            }
+        }
+    }
+    for i in 0..len {
+        expected[12][i] = expected[1][i] ^ work[3][i] ^ work[30][i];
+    }
+    for (i, expected) in expected.iter().enumerate() {
+        let row = &output[i * (len + 3)..][..len + 3];
+        assert_eq!(&row[..len], expected, "row {i} of {len} bytes");
+        assert!(row[len..].iter().all(|byte| *byte == CANARY), "wrote beyond row {i}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "row is shared")]
+fn a_program_cannot_write_a_shared_row() {
+    let mut program = Program::new();
+    program.xor(Operand::External(0));
+    let mut storage = RowStorage::default();
+    let mut rows = RowTable::new(&mut storage, 4);
+    rows.push_shared(&[0; 4]);
+    program.run(Kernels::detect(), &rows, None, &mut Workspace::default(), 64);
+}
+
+#[test]
+#[should_panic(expected = "external rows missing")]
+fn a_program_cannot_read_rows_that_are_not_there() {
+    let mut program = Program::new();
+    program.xor(Operand::Work(0)).external(1);
+    let mut storage = RowStorage::default();
+    let mut rows = RowTable::new(&mut storage, 4);
+    rows.push_shared(&[0; 4]);
+    program.run(Kernels::detect(), &rows, None, &mut Workspace::default(), 64);
+}
+
+#[test]
+fn aligned_buffers_start_on_a_line_and_grow_with_zeros() {
+    let mut buffer = AlignedBuffer::default();
+    buffer.resize(100);
+    assert_eq!(buffer.as_ptr() as usize % 64, 0);
+    buffer.fill(9);
+    buffer.resize(10);
+    buffer.resize(100);
+    assert!(buffer[..10].iter().all(|b| *b == 9) && buffer[10..].iter().all(|b| *b == 0));
+}

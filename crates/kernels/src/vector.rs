@@ -1,0 +1,44 @@
+//! The few vector operations every kernel is written in, one implementation an instruction set.
+
+/// A machine vector of bytes.
+///
+/// The kernels in [`generic`](crate::generic) are written once over this trait; each instruction
+/// set implements it and instantiates them inside functions that enable its features.
+///
+/// # Safety
+///
+/// Implementors must touch exactly the bytes each method names. Every method may use the
+/// implementor's instruction set: callers must know that the CPU has it.
+pub(crate) unsafe trait Vector: Copy {
+    /// Bytes in a vector: a power of two, at most 64.
+    const BYTES: usize;
+    /// Accumulators a matrix product may hold in registers.
+    const WIDE: bool;
+    /// A field element prepared for multiplication.
+    type Coefficient: Copy;
+    /// A vector prepared to be multiplied by many coefficients.
+    type Factor: Copy;
+
+    /// All zeros.
+    unsafe fn zero() -> Self;
+    /// Reads `BYTES` bytes at any alignment.
+    unsafe fn load(from: *const u8) -> Self;
+    /// Reads `len < BYTES` bytes and fills up with zeros.
+    unsafe fn load_partial(from: *const u8, len: usize) -> Self;
+    /// Writes `BYTES` bytes at any alignment.
+    unsafe fn store(self, to: *mut u8);
+    /// Writes the first `len < BYTES` bytes.
+    unsafe fn store_partial(self, to: *mut u8, len: usize);
+    /// Sum in the field.
+    unsafe fn xor(self, other: Self) -> Self;
+    /// Prepares a field element.
+    unsafe fn coefficient(value: u8) -> Self::Coefficient;
+    /// Prepares a vector to be multiplied.
+    unsafe fn factor(self) -> Self::Factor;
+    /// `self + coefficient * factor`.
+    unsafe fn mul_add(self, factor: Self::Factor, coefficient: Self::Coefficient) -> Self;
+    /// α times each byte.
+    unsafe fn double(self) -> Self;
+    /// Spreads the low `BYTES` bits of `bits` into bytes 0 or 1, lowest bit first.
+    unsafe fn spread(bits: u64) -> Self;
+}
