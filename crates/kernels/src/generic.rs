@@ -502,6 +502,9 @@ unsafe fn product_block<V: Vector, const R: usize, const C: usize>(
     }
 }
 
+/// See [`fold_bits`].
+type FoldBits = unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize);
+
 /// The entry points of one instruction set.
 pub(crate) struct Table {
     pub(crate) xor: unsafe fn(*mut u8, *const u8, usize),
@@ -509,7 +512,7 @@ pub(crate) struct Table {
     pub(crate) scale: unsafe fn(*mut u8, usize, u8),
     pub(crate) rank_one: unsafe fn(*mut u8, usize, &[u8], *const u8, usize),
     pub(crate) gather: unsafe fn(*mut u8, usize, *const u8, usize, &[u32]),
-    pub(crate) fold_bits: unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize),
+    pub(crate) fold_bits: FoldBits,
     pub(crate) run: unsafe fn(&mut Strip<'_>),
 }
 

@@ -203,7 +203,7 @@ fn programs_agree_at_every_symbol_length() {
                 let outputs: Vec<_> = (0..12).map(|i| Operand::External(n + i)).collect();
                 program.product(&outputs, &inputs, &coefficients);
                 program.xor(Operand::External(n + 12)).external(n + 1).work(3).work(30);
-                drop(program.xor(Operand::External(n + 13)));
+                program.xor(Operand::External(n + 13));
 
                 let mut storage = RowStorage::default();
                 let mut rows = RowTable::new(&mut storage, len);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use wellspring_kernels::{AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace};
+use wellspring_kernels::{
+    AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace,
+};
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
@@ -37,7 +39,10 @@ enum Phase {
     /// No attempt has been made with the symbols so far.
     Collecting,
     /// An attempt fell short; the solver goes on with the symbols from these numbers on.
-    Short { deficit: u32, repairs: usize },
+    Short {
+        deficit: u32,
+        repairs: usize,
+    },
     Complete,
 }
 
@@ -193,8 +198,13 @@ impl BlockDecoder {
     /// Distinct symbols received.
     #[must_use]
     pub fn received(&self) -> u32 {
-        let repairs = u32::try_from(self.received.repairs().len()).expect("24-bit IDs");
-        self.received.sources() + repairs
+        self.received.sources() + self.repairs()
+    }
+
+    /// Repair symbols stored.
+    #[must_use]
+    pub fn repairs(&self) -> u32 {
+        u32::try_from(self.received.repairs().len()).expect("24-bit IDs")
     }
 
     /// Whether every source symbol stands in the block.

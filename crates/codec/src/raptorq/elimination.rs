@@ -124,8 +124,9 @@ mod tests {
         system.inverse_into(&mut inverse);
         for i in 0..n {
             for j in 0..n {
-                let entry = (0..n)
-                    .fold(0, |sum, m| sum ^ gf256::mul(inverse[i * n + m], accepted[m][j]));
+                let combination = &inverse[i * n..][..n];
+                let terms = combination.iter().zip(&accepted);
+                let entry = terms.fold(0, |sum, (&c, row)| sum ^ gf256::mul(c, row[j]));
                 assert_eq!(entry, u8::from(i == j));
             }
         }

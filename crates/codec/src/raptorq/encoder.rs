@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use wellspring_kernels::{AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace};
+use wellspring_kernels::{
+    AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace,
+};
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};

@@ -6,6 +6,8 @@
 //! - [`Code`]: what depends on K alone, computed once and shared.
 //! - [`BlockEncoder`]: any encoding symbol of a block in the caller's memory.
 //! - [`BlockDecoder`]: a block in the caller's memory from any mix of its symbols.
+//! - [`ObjectTransmissionInformation`] and [`PayloadId`]: what goes on the wire (§3).
+//! - [`ObjectEncoder`] and [`ObjectDecoder`]: objects of several blocks and sub-blocks (§4.4).
 
 mod block;
 mod code;
@@ -13,6 +15,8 @@ mod constraints;
 mod decoder;
 mod elimination;
 mod encoder;
+mod information;
+mod object;
 mod params;
 mod random;
 mod received;
@@ -24,4 +28,6 @@ pub use block::MAX_SYMBOL_SIZE;
 pub use code::Code;
 pub use decoder::{Added, BlockDecoder, Decoded};
 pub use encoder::BlockEncoder;
+pub use information::{MAX_TRANSFER_LENGTH, ObjectTransmissionInformation, PayloadId, SourceBlock};
+pub use object::{ObjectDecoder, ObjectEncoder, deinterleave, interleave};
 pub use params::{ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS};

@@ -318,7 +318,8 @@ impl Solver {
     fn choose_inactive(&mut self) -> u32 {
         while let Some((size, root)) = self.components.pop() {
             let root = root as usize;
-            if self.state[root] == ACTIVE && self.parents[root] as usize == root
+            if self.state[root] == ACTIVE
+                && self.parents[root] as usize == root
                 && self.sizes[root] == size
             {
                 return u32::try_from(root).expect("counted in 32 bits");

@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn rows_ascend_and_s_and_w_are_prime() {
-        let prime = |n: u32| n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
+        let prime =
+            |n: u32| n > 1 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
         for pair in TABLE.windows(2) {
             assert!(pair[0].0 < pair[1].0);
         }
