@@ -9,4 +9,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod cubic;
+mod pull_queue;
+mod rtt;
 pub mod scdp;
+
+pub use cubic::Cubic;
+pub use pull_queue::PullQueue;
+pub use rtt::RttEstimator;

@@ -90,6 +90,14 @@ pub struct Share {
 impl Share {
     /// All of it.
     pub const WHOLE: Share = Share { index: 0, count: 1 };
+
+    /// Symbols a sender with this share pushes unasked when `window` is its initial window: no
+    /// more than its source symbols of the first block.
+    pub fn initial_window(self, object: &ObjectInfo, window: u8) -> u32 {
+        let (index, count) = (u32::from(self.index), u32::from(self.count.max(1)));
+        let share = object.symbols_in_block(0).saturating_sub(index).div_ceil(count);
+        share.min(u32::from(window))
+    }
 }
 
 /// Where a sender takes up a session that an earlier life of it, or a group, had begun.

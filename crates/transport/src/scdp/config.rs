@@ -79,8 +79,10 @@ pub struct Config {
     pub min_timeout: Duration,
     /// A sender (or, at a sender, a receiver) silent for that long, in spite of probes, is lost.
     pub peer_timeout: Duration,
-    /// How long a sender keeps a session after answering a `fin` pull (SCDP §IV-C: "a time period
-    /// that ensures that the last symbol was not trimmed").
+    /// How long a sender keeps a session after the last sign of life behind a `fin` pull, unless
+    /// the receiver says before that it is complete (SCDP §IV-C: "a time period that ensures that
+    /// the last symbol was not trimmed"). Where packets are lost, not trimmed, it must outlast
+    /// the receiver's patience: `peer_timeout`.
     pub release_after: Duration,
     /// Most credits in flight to one sender, whatever the congestion controller says
     /// \[packets\]; what the receive buffer holds.

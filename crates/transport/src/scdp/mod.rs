@@ -13,10 +13,15 @@
 
 mod command;
 mod config;
+mod context;
+mod endpoint;
 mod event;
+mod receiver;
+mod sender;
 
 pub use command::{
     Command, CommandError, ObjectInfo, ReceiveSession, Resume, Role, SendSession, Share,
 };
 pub use config::{Config, Fabric, Limits, StragglerPolicy};
+pub use endpoint::Endpoint;
 pub use event::{Event, FailReason, ReceiveStats, SendStats, SenderStats, StragglerAction};

@@ -1,0 +1,439 @@
+//! A small network in virtual time: every host hangs on one switch by a link of its own.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::fmt::Debug;
+
+use wellspring_core::{
+    Destination, Duration, Ecn, Endpoint, Frame, GroupId, HostId, Identity, RandomStream, Rate,
+    Seed, SessionId, Time, Verdict, Work, WorkDone,
+};
+
+use crate::Checked;
+
+/// What goes wrong on the way to a host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// Probability that a frame is lost, pulls and headers too.
+    pub loss: f64,
+    /// Probability that a frame with payload is trimmed.
+    pub trim: f64,
+    /// Probability that a frame comes twice.
+    pub duplicate: f64,
+    /// Probability that a frame is delayed by up to `reorder_by`.
+    pub reorder: f64,
+    /// Greatest such delay.
+    pub reorder_by: Duration,
+    /// Probability that a frame arrives marked (ECN), if capable.
+    pub mark: f64,
+}
+
+/// A host's link and manners.
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Link rate, both ways.
+    pub rate: Rate,
+    /// One-way delay to the switch.
+    pub delay: Duration,
+    /// Frames with payload the switch port to this host holds.
+    pub queue: usize,
+    /// Whether that port trims what does not fit (or drops it).
+    pub trims: bool,
+    /// Faults on the way to this host.
+    pub faults: Faults,
+    /// How long finishing a block takes.
+    pub work: Duration,
+}
+
+impl HostConfig {
+    /// 1 Gbit/s, 10 us a link, 20 packets, trimming, no faults, instant work.
+    pub fn new() -> Self {
+        HostConfig {
+            rate: Rate::from_mbps(1_000),
+            delay: Duration::from_micros(10),
+            queue: 20,
+            trims: true,
+            faults: Faults::default(),
+            work: Duration::ZERO,
+        }
+    }
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Nothing is in flight and no deadline is set.
+    Quiet,
+    /// The time given is up.
+    TimeUp,
+}
+
+/// The payloads hosts keep, as identities; checks that none is kept twice.
+#[derive(Debug, Default)]
+pub struct Payloads {
+    kept: BTreeMap<(HostId, SessionId, u32), BTreeSet<u32>>,
+    finished: BTreeSet<(HostId, SessionId, u32)>,
+    /// Distinct symbols kept, by host.
+    pub symbols: BTreeMap<HostId, u64>,
+}
+
+impl Payloads {
+    fn keep(&mut self, host: HostId, identity: Identity) {
+        if let Identity::Symbol { session, sbn, esi } = identity {
+            assert!(
+                !self.finished.contains(&(host, session, sbn)),
+                "a symbol was kept for a block already handed over: {identity:?}"
+            );
+            let block = self.kept.entry((host, session, sbn)).or_default();
+            assert!(block.insert(esi), "a symbol was kept twice: {identity:?}");
+            *self.symbols.entry(host).or_default() += 1;
+        }
+    }
+
+    /// Finishes a block: succeeds by RaptorQ's failure law (codec-independent: 1 in 160 at K
+    /// symbols, 1 in 34,000 at K+1, 1 in 6 million at K+2).
+    fn finish(
+        &mut self,
+        host: HostId,
+        work: Work,
+        source_symbols: u32,
+        rng: &mut RandomStream,
+    ) -> WorkDone {
+        let Work::Finish { session, sbn, decode } = work;
+        let block = self.kept.get(&(host, session, sbn)).expect("work on a block with symbols");
+        let source = block.range(..source_symbols).count() as u32;
+        if decode {
+            assert!(block.len() as u32 >= source_symbols, "decoding with fewer than K symbols");
+            let failure = match block.len() as u32 - source_symbols {
+                0 => 6.3e-3,
+                1 => 2.9e-5,
+                _ => 1.6e-7,
+            };
+            if source < source_symbols && rng.chance(failure) {
+                return WorkDone::NeedMore { session, sbn };
+            }
+        } else {
+            assert_eq!(source, source_symbols, "not all source symbols are there");
+        }
+        assert!(self.finished.insert((host, session, sbn)), "a block was handed over twice");
+        WorkDone::Finished { session, sbn }
+    }
+}
+
+#[derive(Debug)]
+struct Host<E: Endpoint> {
+    endpoint: Checked<E>,
+    config: HostConfig,
+    uplink_free: Time,
+    /// The switch port towards this host: control first, then payload.
+    control: VecDeque<Frame<E::Header>>,
+    data: VecDeque<Frame<E::Header>>,
+    port_busy: bool,
+    alive: bool,
+    wake: Option<Time>,
+}
+
+#[derive(Debug)]
+enum Action<H> {
+    /// A frame reaches the switch port of a host.
+    AtPort(HostId, Frame<H>),
+    /// The port has sent a frame.
+    PortFree(HostId),
+    /// A frame reaches a host.
+    Deliver(HostId, Frame<H>),
+    /// A host's uplink is free again, or its deadline has come.
+    Wake(HostId),
+    Done(HostId, Work),
+}
+
+/// The network.
+#[derive(Debug)]
+pub struct Network<E: Endpoint> {
+    now: Time,
+    hosts: Vec<Host<E>>,
+    groups: BTreeMap<GroupId, Vec<HostId>>,
+    events: BinaryHeap<Reverse<(Time, u64)>>,
+    actions: BTreeMap<u64, Action<E::Header>>,
+    sequence: u64,
+    rng: RandomStream,
+    /// What hosts keep.
+    pub payloads: Payloads,
+    /// Source symbols K of a block, for finishing it.
+    source_symbols: fn(&E, SessionId, u32) -> u32,
+    /// Events of the endpoints, in order.
+    pub log: Vec<(Time, HostId, E::Event)>,
+    /// Frames with payload sent, by host (copies made by multicast count once).
+    pub sent: BTreeMap<HostId, u64>,
+    /// Frames that arrived, by verdict of the endpoint.
+    pub dropped: BTreeMap<wellspring_core::DropReason, u64>,
+}
+
+impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
+    /// A network of hosts 0, 1, ... with these endpoints. `start` is the time it begins at.
+    pub fn new(
+        seed: Seed,
+        start: Time,
+        hosts: impl IntoIterator<Item = (E, HostConfig)>,
+        source_symbols: fn(&E, SessionId, u32) -> u32,
+    ) -> Self {
+        let hosts = hosts
+            .into_iter()
+            .map(|(endpoint, config)| Host {
+                endpoint: Checked::new(endpoint),
+                config,
+                uplink_free: start,
+                control: VecDeque::new(),
+                data: VecDeque::new(),
+                port_busy: false,
+                alive: true,
+                wake: None,
+            })
+            .collect();
+        Network {
+            now: start,
+            hosts,
+            groups: BTreeMap::new(),
+            events: BinaryHeap::new(),
+            actions: BTreeMap::new(),
+            sequence: 0,
+            rng: seed.stream("testkit network"),
+            payloads: Payloads::default(),
+            source_symbols,
+            log: Vec::new(),
+            sent: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+        }
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// An endpoint.
+    pub fn endpoint(&self, host: HostId) -> &E {
+        self.hosts[host.0 as usize].endpoint.inner()
+    }
+
+    /// Changes a host's link.
+    pub fn config_mut(&mut self, host: HostId) -> &mut HostConfig {
+        &mut self.hosts[host.0 as usize].config
+    }
+
+    /// Names the members of a group.
+    pub fn set_group(&mut self, group: GroupId, members: Vec<HostId>) {
+        self.groups.insert(group, members);
+    }
+
+    /// Gives a host a command.
+    ///
+    /// # Panics
+    /// If the endpoint refuses it.
+    pub fn command(&mut self, host: HostId, command: E::Command) {
+        let now = self.now;
+        let endpoint = &mut self.hosts[host.0 as usize].endpoint;
+        endpoint.handle_command(now, command).expect("the command fits");
+        self.drain(host);
+    }
+
+    /// Hands a host a frame out of nowhere.
+    pub fn inject(&mut self, host: HostId, frame: Frame<E::Header>) {
+        self.deliver(host, &frame);
+    }
+
+    /// Cuts a host off, or lets it back (it keeps its state).
+    pub fn set_alive(&mut self, host: HostId, alive: bool) {
+        self.hosts[host.0 as usize].alive = alive;
+        self.drain(host);
+    }
+
+    /// Runs until nothing is left to happen, or for `span`.
+    pub fn run(&mut self, span: Duration) -> Stop {
+        let end = self.now + span;
+        while let Some(&Reverse((at, sequence))) = self.events.peek() {
+            if at > end {
+                self.now = end;
+                return Stop::TimeUp;
+            }
+            self.events.pop();
+            self.now = at;
+            let action = self.actions.remove(&sequence).expect("every event has an action");
+            self.act(action);
+        }
+        Stop::Quiet
+    }
+
+    fn schedule(&mut self, at: Time, action: Action<E::Header>) {
+        self.sequence += 1;
+        self.events.push(Reverse((at, self.sequence)));
+        self.actions.insert(self.sequence, action);
+    }
+
+    fn act(&mut self, action: Action<E::Header>) {
+        match action {
+            Action::AtPort(host, frame) => self.at_port(host, frame),
+            Action::PortFree(host) => {
+                self.hosts[host.0 as usize].port_busy = false;
+                self.serve_port(host);
+            }
+            Action::Deliver(host, frame) => self.deliver(host, &frame),
+            Action::Wake(host) => {
+                let now = self.now;
+                let state = &mut self.hosts[host.0 as usize];
+                if state.wake.is_some_and(|at| at <= now) {
+                    state.wake = None;
+                }
+                if state.alive && state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+                    state.endpoint.handle_timeout(now);
+                }
+                self.drain(host);
+            }
+            Action::Done(host, work) => {
+                let Work::Finish { session, sbn, .. } = work;
+                let state = &mut self.hosts[host.0 as usize];
+                let k = (self.source_symbols)(state.endpoint.inner(), session, sbn);
+                if k > 0 {
+                    let done = self.payloads.finish(host, work, k, &mut self.rng);
+                    state.endpoint.handle_work_done(self.now, done);
+                    self.drain(host);
+                }
+            }
+        }
+    }
+
+    /// A frame arrives at the switch port towards `host`: queue it, trim it or drop it.
+    fn at_port(&mut self, host: HostId, mut frame: Frame<E::Header>) {
+        let state = &mut self.hosts[host.0 as usize];
+        if frame.class == 0 {
+            state.control.push_back(frame);
+        } else if state.data.len() < state.config.queue {
+            if frame.ecn == Ecn::Capable && state.data.len() * 2 > state.config.queue {
+                frame.ecn = Ecn::Marked;
+            }
+            state.data.push_back(frame);
+        } else if state.config.trims {
+            state.control.push_back(frame.trim());
+        }
+        self.serve_port(host);
+    }
+
+    fn serve_port(&mut self, host: HostId) {
+        let state = &mut self.hosts[host.0 as usize];
+        if state.port_busy {
+            return;
+        }
+        let Some(frame) = state.control.pop_front().or_else(|| state.data.pop_front()) else {
+            return;
+        };
+        state.port_busy = true;
+        let sent = self.now + state.config.rate.time_for(u64::from(frame.transport_len()) + 20);
+        let arrival = sent + state.config.delay;
+        self.schedule(sent, Action::PortFree(host));
+        self.schedule(arrival, Action::Deliver(host, frame));
+    }
+
+    /// Sends a frame towards the port of `host`, through the faults on the way.
+    fn travel(&mut self, host: HostId, mut frame: Frame<E::Header>, sent: Time) {
+        let config = self.hosts[host.0 as usize].config;
+        let faults = config.faults;
+        if self.rng.chance(faults.loss) {
+            return;
+        }
+        if frame.payload_len > 0 && self.rng.chance(faults.trim) {
+            frame = frame.trim();
+        }
+        if frame.ecn == Ecn::Capable && self.rng.chance(faults.mark) {
+            frame.ecn = Ecn::Marked;
+        }
+        let copies = 1 + u32::from(self.rng.chance(faults.duplicate));
+        for _ in 0..copies {
+            let mut at = sent;
+            if self.rng.chance(faults.reorder) {
+                let by = self.rng.below(faults.reorder_by.as_picos().max(1));
+                at = at + Duration::from_picos(by);
+            }
+            self.schedule(at, Action::AtPort(host, frame));
+        }
+    }
+
+    fn deliver(&mut self, host: HostId, frame: &Frame<E::Header>) {
+        let state = &mut self.hosts[host.0 as usize];
+        if !state.alive {
+            return;
+        }
+        match state.endpoint.handle_frame(self.now, frame) {
+            Verdict::Keep(identity) => self.payloads.keep(host, identity),
+            Verdict::Drop(reason) => *self.dropped.entry(reason).or_default() += 1,
+            Verdict::Consumed => {}
+        }
+        self.drain(host);
+    }
+
+    /// Drains a host's outputs as the contract says, frames only while its uplink is free.
+    fn drain(&mut self, host: HostId) {
+        let now = self.now;
+        loop {
+            let state = &mut self.hosts[host.0 as usize];
+            if let Some(work) = state.endpoint.poll_work() {
+                let at = now + state.config.work;
+                self.schedule(at, Action::Done(host, work));
+            } else if let Some(event) = state.endpoint.poll_event() {
+                self.log.push((now, host, event));
+            } else {
+                break;
+            }
+        }
+        let state = &mut self.hosts[host.0 as usize];
+        if !state.alive {
+            return;
+        }
+        if state.uplink_free <= now
+            && let Some(frame) = state.endpoint.poll_transmit(now)
+        {
+            self.send(host, frame);
+        }
+        self.plan_wake(host);
+    }
+
+    fn send(&mut self, host: HostId, frame: Frame<E::Header>) {
+        let state = &mut self.hosts[host.0 as usize];
+        let sent = self.now + state.config.rate.time_for(u64::from(frame.transport_len()) + 20);
+        state.uplink_free = sent;
+        let at_switch = sent + state.config.delay;
+        if frame.payload_len > 0 {
+            *self.sent.entry(host).or_default() += 1;
+        }
+        match frame.destination {
+            Destination::Host(to) => {
+                assert!((to.0 as usize) < self.hosts.len(), "a frame to nowhere: {frame:?}");
+                self.travel(to, frame, at_switch);
+            }
+            Destination::Group(group) => {
+                for to in self.groups.get(&group).cloned().unwrap_or_default() {
+                    self.travel(to, frame, at_switch);
+                }
+            }
+        }
+        self.schedule(sent, Action::Wake(host));
+    }
+
+    /// One wake-up a host: its deadline.
+    fn plan_wake(&mut self, host: HostId) {
+        let now = self.now;
+        let state = &mut self.hosts[host.0 as usize];
+        let Some(deadline) = state.endpoint.poll_timeout() else { return };
+        let at = deadline.max(now);
+        if state.wake.is_none_or(|planned| at < planned) && (at > now || state.uplink_free <= now) {
+            // At `now` itself only if something can be done about it.
+            let at = if at == now { now + Duration::from_picos(1) } else { at };
+            state.wake = Some(at);
+            self.schedule(at, Action::Wake(host));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! CUBIC (RFC 9438), counting packets, for whoever keeps the window: a TCP sender, or a receiver
+//! that grants credits.
+
+use wellspring_core::{Duration, Time};
+
+const C: f64 = 0.4;
+const BETA: f64 = 0.7;
+/// Additive increase of the Reno-friendly region (§4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+const MIN_WINDOW: f64 = 2.0;
+
+/// A congestion window \[packets\].
+#[derive(Clone, Copy, Debug)]
+pub struct Cubic {
+    window: f64,
+    slow_start_threshold: f64,
+    max_window: f64,
+    /// Window just before the last reduction (W_max, after fast convergence).
+    w_max: f64,
+    /// The window a Reno flow would have (W_est).
+    reno_window: f64,
+    /// Window before the reduction (cwnd_prior).
+    prior_window: f64,
+    /// When the present growth began; `None` until the first packet after a reduction.
+    epoch_start: Option<Time>,
+    /// Time to grow back to `w_max` \[s\] (K in the RFC).
+    regrowth_secs: f64,
+}
+
+impl Cubic {
+    /// A window that starts at `initial` packets in slow start and never passes `max`.
+    pub fn new(initial: u32, max: u32) -> Self {
+        let max_window = f64::from(max).max(MIN_WINDOW);
+        Cubic {
+            window: f64::from(initial).clamp(MIN_WINDOW, max_window),
+            slow_start_threshold: f64::INFINITY,
+            max_window,
+            w_max: 0.0,
+            reno_window: 0.0,
+            prior_window: 0.0,
+            epoch_start: None,
+            regrowth_secs: 0.0,
+        }
+    }
+
+    /// The window \[packets\], 2 or more.
+    pub fn window(&self) -> u32 {
+        self.window as u32
+    }
+
+    /// A packet of a window in full use came through (§4.2-4.4).
+    pub fn on_delivered(&mut self, now: Time, rtt: Duration) {
+        if self.window < self.slow_start_threshold {
+            self.window = (self.window + 1.0).min(self.max_window);
+            return;
+        }
+        let start = match self.epoch_start {
+            Some(start) => start,
+            None => {
+                self.begin_epoch(now);
+                now
+            }
+        };
+        let gain = if self.reno_window >= self.prior_window { 1.0 } else { ALPHA };
+        self.reno_window += gain / self.window;
+        let elapsed = now.since(start).as_secs_f64();
+        let cubic = self.cubic_at(elapsed);
+        if cubic < self.reno_window {
+            self.window = self.window.max(self.reno_window);
+        } else {
+            let target =
+                self.cubic_at(elapsed + rtt.as_secs_f64()).clamp(self.window, 1.5 * self.window);
+            self.window += (target - self.window) / self.window;
+        }
+        self.window = self.window.min(self.max_window);
+    }
+
+    /// Loss or mark: once a round trip (§4.6-4.7). The caller sees to the "once".
+    pub fn on_congestion(&mut self) {
+        self.prior_window = self.window;
+        self.w_max = if self.window < self.w_max {
+            self.window * (1.0 + BETA) / 2.0 // fast convergence
+        } else {
+            self.window
+        };
+        self.window = (self.window * BETA).max(MIN_WINDOW);
+        self.slow_start_threshold = self.window;
+        self.epoch_start = None;
+    }
+
+    /// Silence for a whole timeout: back to slow start (§4.8).
+    pub fn on_timeout(&mut self) {
+        self.on_congestion();
+        self.window = MIN_WINDOW;
+    }
+
+    fn begin_epoch(&mut self, now: Time) {
+        self.epoch_start = Some(now);
+        self.reno_window = self.window;
+        self.w_max = self.w_max.max(self.window);
+        self.regrowth_secs = libm::cbrt((self.w_max - self.window) / C);
+    }
+
+    fn cubic_at(&self, secs: f64) -> f64 {
+        let t = secs - self.regrowth_secs;
+        C * t * t * t + self.w_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn deliver_for(cubic: &mut Cubic, from: Time, rounds: u32) -> Time {
+        let mut now = from;
+        for _ in 0..rounds {
+            for _ in 0..cubic.window() {
+                cubic.on_delivered(now, RTT);
+            }
+            now = now + RTT;
+        }
+        now
+    }
+
+    #[test]
+    fn slow_start_doubles_every_round() {
+        let mut cubic = Cubic::new(10, 10_000);
+        deliver_for(&mut cubic, Time::ZERO, 3);
+        assert_eq!(cubic.window(), 80);
+    }
+
+    #[test]
+    fn grows_back_to_its_old_maximum_in_k_seconds() {
+        let mut cubic = Cubic::new(1_000, 10_000);
+        cubic.on_congestion();
+        assert_eq!(cubic.window(), 700);
+        // K = cbrt(1000 * 0.3 / 0.4) = 9.09 s.
+        deliver_for(&mut cubic, Time::ZERO, 91);
+        assert!((985..=1_010).contains(&cubic.window()), "{}", cubic.window());
+    }
+
+    #[test]
+    fn is_no_slower_than_reno_at_short_round_trips() {
+        let mut cubic = Cubic::new(20, 10_000);
+        cubic.on_congestion();
+        let before = cubic.window();
+        let mut now = Time::ZERO;
+        let rtt = Duration::from_micros(100);
+        for _ in 0..100 {
+            for _ in 0..cubic.window() {
+                cubic.on_delivered(now, rtt);
+            }
+            now = now + rtt;
+        }
+        assert!(cubic.window() >= before + 45, "{}", cubic.window());
+    }
+
+    #[test]
+    fn stays_within_bounds() {
+        let mut cubic = Cubic::new(10, 50);
+        deliver_for(&mut cubic, Time::ZERO, 20);
+        assert_eq!(cubic.window(), 50);
+        for _ in 0..100 {
+            cubic.on_congestion();
+        }
+        assert_eq!(cubic.window(), 2);
+        cubic.on_timeout();
+        assert_eq!(cubic.window(), 2);
+    }
+}

@@ -1,0 +1,68 @@
+//! Round-trip time, as RFC 6298 estimates it.
+
+use wellspring_core::Duration;
+
+/// Smoothed round-trip time and its variation (RFC 6298 §2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RttEstimator {
+    smoothed: Option<Duration>,
+    least: Option<Duration>,
+    variation: Duration,
+}
+
+impl RttEstimator {
+    /// Takes in a measured round trip.
+    pub fn sample(&mut self, rtt: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(rtt);
+                self.variation = rtt / 2;
+            }
+            Some(smoothed) => {
+                let error = rtt.saturating_sub(smoothed) + smoothed.saturating_sub(rtt);
+                self.variation = (self.variation * 3 + error) / 4;
+                self.smoothed = Some((smoothed * 7 + rtt) / 8);
+            }
+        }
+    }
+
+    /// The smoothed round trip, once there is one.
+    pub fn smoothed(&self) -> Option<Duration> {
+        self.smoothed
+    }
+
+    /// The shortest round trip seen.
+    pub fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// After how long silence means loss: SRTT + 4 RTTVAR, no less than `min`; before any sample
+    /// three times `initial`.
+    pub fn timeout(&self, initial: Duration, min: Duration) -> Duration {
+        let estimate = match self.smoothed {
+            Some(smoothed) => smoothed + self.variation * 4,
+            None => initial * 3,
+        };
+        estimate.max(min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follows_rfc_6298() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.timeout(ms(1), ms(2)), ms(3));
+        rtt.sample(ms(100));
+        assert_eq!(rtt.timeout(ms(1), ms(2)), ms(300));
+        rtt.sample(ms(140));
+        assert_eq!(rtt.smoothed(), Some(ms(105)));
+        // RTTVAR = 3/4 * 50 + 1/4 * 40 = 47.5 ms.
+        assert_eq!(rtt.timeout(ms(1), ms(2)), ms(105) + Duration::from_micros(190_000));
+        assert_eq!(RttEstimator::default().timeout(Duration::ZERO, ms(2)), ms(2));
+    }
+}

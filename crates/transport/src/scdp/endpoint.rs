@@ -1,0 +1,519 @@
+//! One host's SCDP: all its sessions, one pull queue, one order of sending.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use wellspring_core::{
+    Destination, DropReason, Duration, Ecn, Frame, HostId, SessionId, Time, TimerQueue, Verdict,
+    Work, WorkDone,
+};
+use wellspring_wire::scdp::{Close, CloseReason, ScdpHeader, Symbol};
+
+use super::context::Context;
+use super::receiver::{Arrival, Receiver};
+use super::sender::Sender;
+use super::{
+    Command, CommandError, Config, Event, FailReason, ObjectInfo, ReceiveSession, Role, SendSession,
+};
+use crate::PullQueue;
+
+/// Closes waiting to be sent, at most; further ones are dropped (they are only a courtesy).
+const MAX_CLOSES: usize = 256;
+/// Sessions remembered after they were received, so that late symbols are answered by "complete".
+const MAX_REMEMBERED: usize = 256;
+/// How much unused pull time a host that asks late may make up for: a batch's worth.
+const PULL_SLACK: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+enum Session {
+    Receiving(Box<Receiver>),
+    Sending(Box<Sender>),
+}
+
+/// One host's SCDP endpoint. See the [module documentation](super).
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    sessions: Vec<Option<(SessionId, Session)>>,
+    free: Vec<u32>,
+    places: BTreeMap<SessionId, u32>,
+    timers: TimerQueue,
+    /// Sessions whose deadline has come; empty between calls.
+    due: Vec<u32>,
+    pulls: PullQueue,
+    /// Sending sessions with something to send, round robin.
+    ready: VecDeque<u32>,
+    is_ready: Vec<bool>,
+    /// Symbols the session at the head of `ready` may still send in a row.
+    burst_left: u16,
+    closes: VecDeque<(HostId, SessionId, Close)>,
+    received: VecDeque<SessionId>,
+    events: VecDeque<Event>,
+    work: VecDeque<Work>,
+}
+
+impl Endpoint {
+    /// An endpoint without sessions.
+    pub fn new(config: Config) -> Self {
+        let slack = if config.burst > 1 { PULL_SLACK } else { Duration::ZERO };
+        Endpoint {
+            pulls: PullQueue::new(config.link_rate, slack),
+            sessions: Vec::new(),
+            free: Vec::new(),
+            places: BTreeMap::new(),
+            timers: TimerQueue::new(),
+            due: Vec::new(),
+            ready: VecDeque::new(),
+            is_ready: Vec::new(),
+            burst_left: 0,
+            closes: VecDeque::new(),
+            received: VecDeque::new(),
+            events: VecDeque::new(),
+            work: VecDeque::new(),
+            config,
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sessions open.
+    pub fn sessions(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The object of an open session.
+    pub fn object(&self, session: SessionId) -> Option<ObjectInfo> {
+        let &place = self.places.get(&session)?;
+        self.sessions[place as usize].as_ref().map(|(_, state)| match state {
+            Session::Receiving(receiver) => receiver.object(),
+            Session::Sending(sender) => sender.object(),
+        })
+    }
+
+    /// Of a receive session: the lowest incomplete block and the first block not asked for yet.
+    /// What a sender that takes over is told in its [`Resume`](super::Resume).
+    pub fn progress(&self, session: SessionId) -> Option<(u32, u32)> {
+        let &place = self.places.get(&session)?;
+        match &self.sessions[place as usize] {
+            Some((_, Session::Receiving(receiver))) => Some(receiver.horizon()),
+            _ => None,
+        }
+    }
+
+    fn insert(&mut self, id: SessionId, session: Session) -> u32 {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                self.sessions.push(None);
+                self.is_ready.push(false);
+                (self.sessions.len() - 1) as u32
+            }
+        };
+        self.sessions[place as usize] = Some((id, session));
+        self.places.insert(id, place);
+        place
+    }
+
+    /// Runs `input` on the session at `place` and settles what follows from it.
+    fn with<R>(
+        &mut self,
+        now: Time,
+        place: u32,
+        input: impl FnOnce(&mut Session, &mut Context<'_>) -> R,
+    ) -> R {
+        let (_, session) =
+            self.sessions[place as usize].as_mut().expect("places name open sessions");
+        let mut cx =
+            Context { now, config: &self.config, events: &mut self.events, work: &mut self.work };
+        let result = input(session, &mut cx);
+        self.refresh(place);
+        result
+    }
+
+    /// Brings queues and timers in line with a session's state; removes it when it is over.
+    fn refresh(&mut self, place: u32) {
+        let index = place as usize;
+        let Some((id, session)) = &self.sessions[index] else { return };
+        let (over, deadline) = match session {
+            Session::Receiving(r) => (r.is_over(), r.deadline(&self.config)),
+            Session::Sending(s) => (s.is_over(), s.deadline(&self.config)),
+        };
+        if over {
+            let id = *id;
+            self.close_peers(index, None);
+            self.remove(id);
+            return;
+        }
+        match session {
+            Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(place),
+            Session::Sending(s) if s.can_send() && !self.is_ready[index] => {
+                self.is_ready[index] = true;
+                self.ready.push_back(place);
+            }
+            _ => {}
+        }
+        self.timers.set(place, deadline);
+    }
+
+    fn remove(&mut self, id: SessionId) {
+        if let Some(place) = self.places.remove(&id) {
+            self.timers.set(place, None);
+            self.sessions[place as usize] = None;
+            self.free.push(place);
+        }
+    }
+
+    /// Tells the peers of a session that it is over: for `reason`, or (a receive session that
+    /// ended by itself) complete or refused.
+    fn close_peers(&mut self, index: usize, reason: Option<CloseReason>) {
+        let Some((id, session)) = &self.sessions[index] else { return };
+        match session {
+            Session::Receiving(receiver) => {
+                let complete = receiver.horizon().0 > 0 && receiver.is_complete();
+                let reason = reason.unwrap_or(if complete {
+                    CloseReason::Complete
+                } else {
+                    CloseReason::Refused
+                });
+                for sender in receiver.senders() {
+                    push_close(&mut self.closes, sender, *id, reason, true);
+                }
+                if complete {
+                    if self.received.len() == MAX_REMEMBERED {
+                        self.received.pop_front();
+                    }
+                    self.received.push_back(*id);
+                }
+            }
+            Session::Sending(sender) => {
+                let Some(reason) = reason else { return };
+                for receiver in sender.receivers() {
+                    push_close(&mut self.closes, receiver, *id, reason, false);
+                }
+            }
+        }
+    }
+
+    fn open_send(&mut self, now: Time, command: &SendSession) -> Result<(), CommandError> {
+        self.check_new(command.session, &command.object)?;
+        match &command.role {
+            Role::Unicast { share, .. } if share.index >= share.count => {
+                return Err(CommandError::Invalid("a share's index lies below its count"));
+            }
+            Role::OneToMany { members, .. } if members.is_empty() || members.len() > 255 => {
+                return Err(CommandError::OverLimit {
+                    what: "members of a group",
+                    got: members.len() as u64,
+                    limit: 255,
+                });
+            }
+            _ => {}
+        }
+        if command.resume.is_some_and(|r| r.epoch == 0 || r.floor >= command.object.source_blocks) {
+            return Err(CommandError::Invalid("a resumed session has an epoch and blocks to send"));
+        }
+        let sender = Sender::new(now, command);
+        let place = self.insert(command.session, Session::Sending(Box::new(sender)));
+        self.refresh(place);
+        Ok(())
+    }
+
+    fn open_receive(&mut self, now: Time, command: &ReceiveSession) -> Result<(), CommandError> {
+        self.check_new(command.session, &command.object)?;
+        if command.senders.is_empty() || command.senders.len() > 255 {
+            return Err(CommandError::OverLimit {
+                what: "senders of a session",
+                got: command.senders.len() as u64,
+                limit: 255,
+            });
+        }
+        let receiver = Receiver::announced(now, command, &self.config);
+        self.received.retain(|&id| id != command.session);
+        let place = self.insert(command.session, Session::Receiving(Box::new(receiver)));
+        self.refresh(place);
+        Ok(())
+    }
+
+    fn check_new(&self, session: SessionId, object: &ObjectInfo) -> Result<(), CommandError> {
+        if self.places.contains_key(&session) {
+            return Err(CommandError::SessionInUse(session));
+        }
+        self.check_room(object)
+    }
+
+    /// Whether a session for this object fits the limits.
+    fn check_room(&self, object: &ObjectInfo) -> Result<(), CommandError> {
+        let limits = &self.config.limits;
+        let over = |what, got, limit| Err(CommandError::OverLimit { what, got, limit });
+        if self.places.len() as u64 >= u64::from(limits.sessions) {
+            return over("open sessions", self.places.len() as u64, limits.sessions.into());
+        }
+        if object.transfer_len > limits.transfer_len {
+            return over("object length", object.transfer_len, limits.transfer_len);
+        }
+        if object.transfer_len == 0 || object.symbol_size == 0 || object.source_blocks == 0 {
+            return Err(CommandError::Invalid("an object has bytes, symbols and blocks"));
+        }
+        if u64::from(object.source_blocks) > object.total_symbols() {
+            return Err(CommandError::Invalid("more blocks than symbols"));
+        }
+        // Packet numbers are 32 bits; half of them are left for repair.
+        if object.total_symbols() > 1 << 31 {
+            return over("symbols of an object", object.total_symbols(), 1 << 31);
+        }
+        let symbols = u64::from(object.symbols_in_block(0));
+        if symbols > u64::from(limits.symbols_per_block) {
+            return over("symbols of a block", symbols, limits.symbols_per_block.into());
+        }
+        Ok(())
+    }
+
+    fn on_symbol(&mut self, now: Time, frame: &Frame<ScdpHeader>, symbol: &Symbol) -> Verdict {
+        let place = match self.places.get(&frame.session) {
+            Some(&place) => place,
+            None => match self.accept(frame, symbol) {
+                Ok(place) => place,
+                Err(reason) => return Verdict::Drop(reason),
+            },
+        };
+        self.with(now, place, |session, cx| match session {
+            Session::Receiving(receiver) => {
+                let arrival = Arrival {
+                    source: frame.source,
+                    symbol,
+                    trimmed: frame.trimmed,
+                    marked: frame.ecn == Ecn::Marked,
+                };
+                receiver.on_symbol(cx, arrival)
+            }
+            Session::Sending(_) => Verdict::Drop(DropReason::Misdirected),
+        })
+    }
+
+    /// Opens a session for a `syn` symbol nobody announced (SCDP §IV-C).
+    fn accept(&mut self, frame: &Frame<ScdpHeader>, symbol: &Symbol) -> Result<u32, DropReason> {
+        let session = frame.session;
+        if self.received.contains(&session) {
+            push_close(&mut self.closes, frame.source, session, CloseReason::Complete, true);
+            return Err(DropReason::Stale);
+        }
+        let Some(options) = symbol.options.filter(|_| self.config.accept_unannounced) else {
+            return Err(DropReason::UnknownSession);
+        };
+        let object = ObjectInfo::from_options(&options);
+        if self.check_room(&object).is_err() {
+            push_close(&mut self.closes, frame.source, session, CloseReason::Refused, true);
+            return Err(DropReason::OverLimit);
+        }
+        let receiver = Receiver::unannounced(session, object, &self.config);
+        let place = self.insert(session, Session::Receiving(Box::new(receiver)));
+        self.events.push_back(Event::Accepted { session, sender: frame.source, object });
+        Ok(place)
+    }
+
+    fn on_close(&mut self, now: Time, frame: &Frame<ScdpHeader>, close: &Close) -> Verdict {
+        let Some(&place) = self.places.get(&frame.session) else {
+            return Verdict::Drop(DropReason::UnknownSession);
+        };
+        self.with(now, place, |session, cx| match session {
+            Session::Receiving(receiver) if !close.from_receiver => {
+                receiver.on_close(cx, frame.source, close.reason);
+                Verdict::Consumed
+            }
+            Session::Sending(sender) if close.from_receiver => {
+                sender.on_close(cx, frame.source, close.reason);
+                Verdict::Consumed
+            }
+            _ => Verdict::Drop(DropReason::Misdirected),
+        })
+    }
+
+    fn next_close(&mut self) -> Option<Frame<ScdpHeader>> {
+        let (peer, session, close) = self.closes.pop_front()?;
+        Some(self.control_frame(peer, session, 0, ScdpHeader::Close(close)))
+    }
+
+    fn next_pull(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
+        while let Some(place) = self.pulls.next(now) {
+            let Some((id, Session::Receiving(receiver))) = &mut self.sessions[place as usize]
+            else {
+                continue; // over since
+            };
+            let Some(grant) = receiver.next_pull(now, &self.config) else { continue };
+            let session = *id;
+            let symbol_bytes = u64::from(receiver.object().symbol_size)
+                + u64::from(self.config.overhead_per_symbol);
+            self.pulls.book(now, symbol_bytes * u64::from(grant.symbols));
+            self.refresh(place);
+            let path = grant.pull.granted as u16;
+            return Some(self.control_frame(
+                grant.sender,
+                session,
+                path,
+                ScdpHeader::Pull(grant.pull),
+            ));
+        }
+        None
+    }
+
+    fn control_frame(
+        &self,
+        peer: HostId,
+        session: SessionId,
+        path: u16,
+        header: ScdpHeader,
+    ) -> Frame<ScdpHeader> {
+        Frame {
+            source: self.config.host,
+            destination: Destination::Host(peer),
+            session,
+            payload_len: 0,
+            path,
+            class: 0,
+            ecn: Ecn::NotCapable,
+            trimmed: false,
+            header,
+        }
+    }
+
+    fn next_symbol(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
+        loop {
+            let &place = self.ready.front()?;
+            let index = place as usize;
+            let frame = match &mut self.sessions[index] {
+                Some((_, Session::Sending(sender))) => sender.next_frame(now, &self.config),
+                _ => None, // over since
+            };
+            let Some(frame) = frame else {
+                self.ready.pop_front();
+                self.is_ready[index] = false;
+                self.burst_left = 0;
+                self.refresh_timer(place);
+                continue;
+            };
+            if self.burst_left == 0 {
+                self.burst_left = self.config.burst.max(1);
+            }
+            self.burst_left -= 1;
+            if self.burst_left == 0 {
+                self.ready.rotate_left(1);
+                self.refresh_timer(place);
+            }
+            return Some(frame);
+        }
+    }
+
+    fn refresh_timer(&mut self, place: u32) {
+        if let Some((_, Session::Sending(sender))) = &self.sessions[place as usize] {
+            let deadline = sender.deadline(&self.config);
+            self.timers.set(place, deadline);
+        }
+    }
+}
+
+fn push_close(
+    closes: &mut VecDeque<(HostId, SessionId, Close)>,
+    peer: HostId,
+    session: SessionId,
+    reason: CloseReason,
+    from_receiver: bool,
+) {
+    if closes.len() < MAX_CLOSES {
+        closes.push_back((peer, session, Close { reason, from_receiver }));
+    }
+}
+
+impl wellspring_core::Endpoint for Endpoint {
+    type Header = ScdpHeader;
+    type Command = Command;
+    type Event = Event;
+    type CommandError = CommandError;
+
+    fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
+        match command {
+            Command::Send(command) => self.open_send(now, &command),
+            Command::Receive(command) => self.open_receive(now, &command),
+            Command::SenderBack { session, sender, epoch } => {
+                let &place =
+                    self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
+                let found = self.with(now, place, |state, cx| match state {
+                    Session::Receiving(r) => r.on_sender_back(cx.now, sender, epoch, cx.config),
+                    Session::Sending(_) => false,
+                });
+                if found { Ok(()) } else { Err(CommandError::NoSuchSender(sender)) }
+            }
+            Command::Cancel { session } => {
+                let &place =
+                    self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
+                self.close_peers(place as usize, Some(CloseReason::Cancelled));
+                self.remove(session);
+                let reason = FailReason::Closed(CloseReason::Cancelled);
+                self.events.push_back(Event::Failed { session, reason });
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, frame: &Frame<ScdpHeader>) -> Verdict {
+        if frame.source == self.config.host {
+            return Verdict::Drop(DropReason::Misdirected); // our own multicast, looped back
+        }
+        match &frame.header {
+            ScdpHeader::Symbol(symbol) => self.on_symbol(now, frame, symbol),
+            ScdpHeader::Pull(pull) => match self.places.get(&frame.session) {
+                None => Verdict::Drop(DropReason::UnknownSession),
+                Some(&place) => self.with(now, place, |session, cx| match session {
+                    Session::Sending(sender) => sender.on_pull(cx, frame.source, pull),
+                    Session::Receiving(_) => Verdict::Drop(DropReason::Misdirected),
+                }),
+            },
+            ScdpHeader::Close(close) => self.on_close(now, frame, close),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.pulls.forget_past(now);
+        while let Some(place) = self.timers.pop_due(now) {
+            self.due.push(place);
+        }
+        while let Some(place) = self.due.pop() {
+            self.with(now, place, |session, cx| match session {
+                Session::Receiving(receiver) => receiver.on_timeout(cx),
+                Session::Sending(sender) => sender.on_timeout(cx),
+            });
+        }
+        debug_assert!(
+            self.timers.next_deadline().is_none_or(|at| at > now),
+            "a deadline that stays due would keep the driver busy for ever: {self:?}"
+        );
+    }
+
+    fn handle_work_done(&mut self, now: Time, done: WorkDone) {
+        let (WorkDone::Finished { session, .. } | WorkDone::NeedMore { session, .. }) = done;
+        let Some(&place) = self.places.get(&session) else { return };
+        self.with(now, place, |state, cx| match (state, done) {
+            (Session::Receiving(r), WorkDone::Finished { sbn, .. }) => r.on_finished(cx, sbn),
+            (Session::Receiving(r), WorkDone::NeedMore { sbn, .. }) => r.on_need_more(cx, sbn),
+            (Session::Sending(_), _) => {}
+        });
+    }
+
+    fn poll_work(&mut self) -> Option<Work> {
+        self.work.pop_front()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
+        self.next_close().or_else(|| self.next_pull(now)).or_else(|| self.next_symbol(now))
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        [self.timers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,401 @@
+//! One sender of a session as its receiver sees it: credits in flight, losses, pace.
+
+use alloc::collections::VecDeque;
+use wellspring_core::{Duration, HostId, Time};
+
+use crate::scdp::{Config, Fabric, SenderStats};
+use crate::{Cubic, RttEstimator};
+
+/// How many credits may be in flight.
+#[derive(Debug)]
+enum Window {
+    Fixed(u32),
+    Controlled(Cubic),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum CreditState {
+    /// In flight, and its block counts on it.
+    Counted,
+    /// In flight, but nobody counts on it: a probe, or overtaken by a hedge.
+    Uncounted,
+    /// Answered, or taken for lost.
+    Settled,
+}
+
+/// A credit: the right to send one symbol, numbered.
+#[derive(Clone, Copy, Debug)]
+struct Credit {
+    sbn: u32,
+    state: CreditState,
+    granted_at: Time,
+}
+
+/// A credit that is no longer in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Settled {
+    /// The block it was granted for.
+    pub sbn: u32,
+    /// Whether that block counted on it.
+    pub counted: bool,
+}
+
+/// What a numbered packet says about its credit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// Settles a credit in flight.
+    Settles(Settled),
+    /// Its credit was settled before: overtaken, or a duplicate.
+    Late,
+    /// Beyond what was granted.
+    NeverGranted,
+}
+
+/// Whether the sender is believed to be there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Liveness {
+    /// Announced, nothing heard yet: not pulled (it may not know the session yet; it is the
+    /// sender's part to repeat its first symbols).
+    Awaited,
+    /// It answers.
+    Live,
+    /// A timeout passed: probed with one uncounted credit at a time.
+    Suspect,
+    /// Given up; any symbol of its revives it.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) host: HostId,
+    pub(super) epoch: u8,
+    /// Part of a multicast group: numbers are the group's, and run on without our grants.
+    pub(super) group: bool,
+    pub(super) liveness: Liveness,
+    pub(super) last_heard: Time,
+    pub(super) last_pull: Time,
+    pub(super) stats: SenderStats,
+    pub(super) rtt: RttEstimator,
+    credits: VecDeque<Credit>,
+    /// Number of the first entry of `credits`.
+    first: u32,
+    in_flight: u32,
+    /// Highest number answered.
+    highest: u32,
+    window: Window,
+    reordering_threshold: Option<u32>,
+    /// Numbers up to this one were pushed, not pulled: they measure no round trip.
+    pushed: u32,
+    /// Losses of credits up to this number belong to a congestion event already answered.
+    recovery_point: u32,
+    /// When silence will count as loss.
+    deadline: Option<Time>,
+    timeouts: u32,
+}
+
+impl Flow {
+    pub(super) fn new(now: Time, host: HostId, initial_window: u32, config: &Config) -> Self {
+        let initial_window = initial_window.max(1);
+        let (window, reordering_threshold) = match config.fabric {
+            Fabric::Trimming => (Window::Fixed(initial_window), None),
+            Fabric::Shared { reordering_threshold } => (
+                Window::Controlled(Cubic::new(initial_window, config.max_window)),
+                Some(reordering_threshold),
+            ),
+            Fabric::Dedicated { reordering_threshold, window } => {
+                (Window::Fixed(window.clamp(1, config.max_window)), Some(reordering_threshold))
+            }
+        };
+        Flow {
+            host,
+            epoch: 0,
+            group: false,
+            liveness: Liveness::Awaited,
+            last_heard: now,
+            last_pull: now,
+            stats: SenderStats { host, ..SenderStats::default() },
+            rtt: RttEstimator::default(),
+            credits: VecDeque::new(),
+            first: 1,
+            in_flight: 0,
+            highest: 0,
+            window,
+            reordering_threshold,
+            pushed: 0,
+            recovery_point: 0,
+            deadline: None,
+            timeouts: 0,
+        }
+    }
+
+    /// Highest number granted.
+    pub(super) fn granted(&self) -> u32 {
+        self.first - 1 + self.credits.len() as u32
+    }
+
+    /// Credits that may be granted now.
+    pub(super) fn spare(&self) -> u32 {
+        let window = match (self.liveness, &self.window) {
+            (Liveness::Lost | Liveness::Awaited, _) => 0,
+            (Liveness::Suspect, _) => 1,
+            (Liveness::Live, Window::Fixed(window)) => *window,
+            (Liveness::Live, Window::Controlled(cubic)) => cubic.window(),
+        };
+        window.saturating_sub(self.in_flight)
+    }
+
+    /// Whether credits granted now should be counted on.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.liveness == Liveness::Live
+    }
+
+    /// The sender's initial window: credits nobody asked for.
+    pub(super) fn grant_pushed(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
+        self.grant(now, sbn, count, counted);
+        self.pushed = self.granted();
+    }
+
+    /// Grants `count` credits for a block.
+    pub(super) fn grant(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
+        let state = if counted { CreditState::Counted } else { CreditState::Uncounted };
+        for _ in 0..count {
+            self.credits.push_back(Credit { sbn, state, granted_at: now });
+        }
+        self.in_flight += count;
+        self.stats.granted += u64::from(count);
+    }
+
+    /// Skips ahead to a number of the group that was sent without our asking.
+    pub(super) fn skip_to(&mut self, number: u32) {
+        debug_assert!(self.granted() < number);
+        if self.in_flight == 0 {
+            self.credits.clear();
+            self.first = number + 1;
+        } else {
+            let missing = number - self.granted();
+            let credit =
+                Credit { sbn: 0, state: CreditState::Settled, granted_at: self.last_heard };
+            self.credits.extend(core::iter::repeat_n(credit, missing as usize));
+        }
+    }
+
+    /// A packet of that number arrived, whole or trimmed.
+    pub(super) fn answer(&mut self, now: Time, number: u32, config: &Config) -> Answer {
+        self.heard(now);
+        if number > self.granted() {
+            return Answer::NeverGranted;
+        }
+        self.highest = self.highest.max(number);
+        let Some(index) = number.checked_sub(self.first) else {
+            return Answer::Late;
+        };
+        let full = self.is_window_full();
+        let credit = &mut self.credits[index as usize];
+        if credit.state == CreditState::Settled {
+            return Answer::Late;
+        }
+        let settled = Settled { sbn: credit.sbn, counted: credit.state == CreditState::Counted };
+        credit.state = CreditState::Settled;
+        let rtt = now.since(credit.granted_at);
+        self.in_flight -= 1;
+        // Only a credit that was answered in time ends the backing off (Karn's rule): a late
+        // answer may be one to a later pull that made up for a lost one.
+        self.timeouts = 0;
+        if number > self.pushed {
+            self.rtt.sample(rtt);
+        }
+        if full && let Window::Controlled(cubic) = &mut self.window {
+            cubic.on_delivered(now, rtt);
+        }
+        self.rearm(config);
+        Answer::Settles(settled)
+    }
+
+    /// The credit in flight that a trimmed header speaks of: that number or, since a header may
+    /// have been cut to the lowest 8 bits of it, the oldest that ends so.
+    pub(super) fn number_like(&self, number: u32) -> Option<u32> {
+        let in_flight = |&(c, _): &(&Credit, u32)| c.state != CreditState::Settled;
+        let mut candidates = self
+            .credits
+            .iter()
+            .zip(self.first..)
+            .filter(in_flight)
+            .map(|(_, n)| n)
+            .filter(|n| n & 0xff == number & 0xff);
+        let oldest = candidates.next()?;
+        Some(if oldest == number || candidates.any(|n| n == number) { number } else { oldest })
+    }
+
+    /// The next credit that a gap in the numbers gives up for lost.
+    pub(super) fn next_gap(&mut self, config: &Config) -> Option<Settled> {
+        let threshold = self.reordering_threshold?;
+        self.drop_settled_front();
+        if self.credits.is_empty() || self.first.saturating_add(threshold) > self.highest {
+            return None;
+        }
+        let number = self.first;
+        let settled = self.lose_front();
+        self.on_congestion(number);
+        self.rearm(config);
+        Some(settled)
+    }
+
+    /// Acts on the deadline: gives up credits that are overdue, and the sender itself after
+    /// `peer_timeout` of silence. Calls `for_each` with each credit given up.
+    pub(super) fn on_deadline(
+        &mut self,
+        now: Time,
+        config: &Config,
+        mut for_each: impl FnMut(Settled),
+    ) {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        let silence = now.since(self.last_heard);
+        if silence >= config.peer_timeout {
+            self.give_up(for_each);
+            self.liveness = Liveness::Lost;
+            return;
+        }
+        let timeout = self.timeout(config);
+        self.drop_settled_front();
+        let before = self.first;
+        while self.credits.front().is_some_and(|c| c.granted_at + timeout <= now) {
+            for_each(self.lose_front());
+            self.drop_settled_front();
+        }
+        if self.first > before {
+            self.timeouts = self.timeouts.saturating_add(1);
+            if silence >= timeout {
+                self.liveness = Liveness::Suspect;
+            }
+            if !self.group {
+                self.on_silence(silence >= timeout);
+            }
+        }
+        self.rearm(config);
+    }
+
+    /// Credits were overdue: all that were in flight, or some while others came through.
+    fn on_silence(&mut self, complete: bool) {
+        if complete {
+            if let Window::Controlled(cubic) = &mut self.window {
+                cubic.on_timeout();
+            }
+            self.recovery_point = self.granted();
+        } else {
+            self.on_congestion(self.first - 1);
+        }
+    }
+
+    /// Gives up all credits in flight. Calls `for_each` with each.
+    pub(super) fn give_up(&mut self, mut for_each: impl FnMut(Settled)) {
+        self.drop_settled_front();
+        while !self.credits.is_empty() {
+            for_each(self.lose_front());
+            self.drop_settled_front();
+        }
+        self.deadline = None;
+    }
+
+    /// Loss, trim or mark at that number: the congestion controller hears of it once a window.
+    pub(super) fn on_congestion(&mut self, number: u32) {
+        if let Window::Controlled(cubic) = &mut self.window
+            && number > self.recovery_point
+        {
+            cubic.on_congestion();
+            self.recovery_point = self.first - 1 + self.credits.len() as u32;
+        }
+    }
+
+    /// Stops counting on credits that this sender, going by its round trips, will not answer
+    /// within `within`, or should have answered that long ago; calls `for_each` with the block of
+    /// each.
+    pub(super) fn doubt_slower_than(
+        &mut self,
+        now: Time,
+        within: Duration,
+        mut for_each: impl FnMut(u32),
+    ) {
+        let usual = self.rtt.smoothed().unwrap_or(within);
+        for credit in &mut self.credits {
+            let expected = credit.granted_at + usual;
+            let slow = expected > now + within || expected + within < now;
+            if credit.state == CreditState::Counted && slow {
+                credit.state = CreditState::Uncounted;
+                for_each(credit.sbn);
+            }
+        }
+    }
+
+    /// Starts afresh in a new numbering epoch: the sender (or its unicast successor) numbers
+    /// from 1. Credits in flight must have been given up before.
+    pub(super) fn restart(&mut self, now: Time, epoch: u8) {
+        debug_assert_eq!(self.in_flight, 0);
+        self.epoch = epoch;
+        self.credits.clear();
+        self.first = 1;
+        self.highest = 0;
+        self.pushed = 0;
+        self.recovery_point = 0;
+        self.last_heard = now;
+        self.timeouts = 0;
+        self.liveness = Liveness::Awaited;
+        self.deadline = None;
+    }
+
+    /// When to call [`Flow::on_deadline`].
+    pub(super) fn deadline(&self) -> Option<Time> {
+        if self.liveness == Liveness::Lost { None } else { self.deadline }
+    }
+
+    /// Sets the deadline anew: when the oldest credit in flight will be overdue.
+    pub(super) fn rearm(&mut self, config: &Config) {
+        self.drop_settled_front();
+        self.deadline = match (self.liveness, self.credits.front()) {
+            (Liveness::Awaited, _) => Some(self.last_heard + config.peer_timeout),
+            (_, Some(oldest)) => Some(oldest.granted_at + self.timeout(config)),
+            (_, None) => None,
+        };
+    }
+
+    /// After how long a credit is overdue. Backed off, but so that a sender is probed several times
+    /// before it is given up.
+    fn timeout(&self, config: &Config) -> Duration {
+        let base = match self.rtt.least() {
+            // A group's round trips measure its slowest member; ours would be the least.
+            Some(least) if self.group => (least * 4).max(config.min_timeout),
+            _ => self.rtt.timeout(config.initial_rtt, config.min_timeout),
+        };
+        let longest = (config.peer_timeout / 8).max(base);
+        (base * (1 << self.timeouts.min(10))).min(longest)
+    }
+
+    fn heard(&mut self, now: Time) {
+        self.last_heard = now;
+        self.liveness = Liveness::Live;
+    }
+
+    fn is_window_full(&self) -> bool {
+        match &self.window {
+            Window::Fixed(window) => self.in_flight >= *window,
+            // Grants come in batches, so "full" is judged with some room.
+            Window::Controlled(cubic) => self.in_flight * 4 >= cubic.window() * 3,
+        }
+    }
+
+    fn lose_front(&mut self) -> Settled {
+        let credit = self.credits.pop_front().expect("the caller saw a credit in flight");
+        self.first += 1;
+        self.in_flight -= 1;
+        self.stats.lost += 1;
+        Settled { sbn: credit.sbn, counted: credit.state == CreditState::Counted }
+    }
+
+    fn drop_settled_front(&mut self) {
+        while self.credits.front().is_some_and(|c| c.state == CreditState::Settled) {
+            self.credits.pop_front();
+            self.first += 1;
+        }
+    }
+}

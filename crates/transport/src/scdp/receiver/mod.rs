@@ -1,0 +1,456 @@
+//! A session at its receiver (SCDP Algorithm 2, for several senders and pipelined blocks).
+
+mod block;
+mod flow;
+
+use alloc::vec::Vec;
+use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
+use wellspring_wire::scdp::{CloseReason, Mode, Pull, Symbol};
+
+use self::block::{BlockWindow, Intake};
+use self::flow::{Answer, Flow, Liveness};
+use super::context::Context;
+use super::{Config, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats, Share};
+
+/// A symbol as it arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'a> {
+    pub source: HostId,
+    pub symbol: &'a Symbol,
+    pub trimmed: bool,
+    pub marked: bool,
+}
+
+/// A pull to send, and what it costs on the receiver's link.
+pub(super) struct Grant {
+    pub sender: HostId,
+    pub pull: Pull,
+    /// Symbols newly granted.
+    pub symbols: u32,
+}
+
+/// One receive session.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    session: SessionId,
+    object: ObjectInfo,
+    blocks: BlockWindow,
+    flows: Vec<Flow>,
+    /// Which flow is asked next.
+    turn: usize,
+    /// A pull to repeat as a sign of life, by flow.
+    keepalive: Option<usize>,
+    decoded_blocks: u32,
+    decode_free_blocks: u32,
+    failed_decodes: u32,
+    over: bool,
+}
+
+impl Receiver {
+    /// A session announced by the application: its senders are known, their initial windows on
+    /// their way.
+    pub(super) fn announced(now: Time, command: &ReceiveSession, config: &Config) -> Self {
+        let mut receiver = Self::empty(command.session, command.object, config);
+        let count = command.senders.len().min(255) as u8;
+        receiver.blocks.open_through(0);
+        for (index, &host) in (0_u8..count).zip(&command.senders) {
+            let share = Share { index, count };
+            let pushed = share.initial_window(&command.object, command.initial_window);
+            let mut flow = Flow::new(now, host, u32::from(command.initial_window), config);
+            flow.group = command.mode == Mode::OneToMany;
+            flow.grant_pushed(now, 0, pushed, true);
+            flow.rearm(config);
+            receiver.blocks.expect(0, pushed);
+            receiver.flows.push(flow);
+        }
+        receiver
+    }
+
+    /// A session opened by a `syn` nobody announced.
+    pub(super) fn unannounced(session: SessionId, object: ObjectInfo, config: &Config) -> Self {
+        Self::empty(session, object, config)
+    }
+
+    fn empty(session: SessionId, object: ObjectInfo, config: &Config) -> Self {
+        let limits = &config.limits;
+        Receiver {
+            session,
+            object,
+            blocks: BlockWindow::new(
+                object,
+                config.overhead,
+                limits.extra_symbols,
+                limits.open_blocks,
+            ),
+            flows: Vec::new(),
+            turn: 0,
+            keepalive: None,
+            decoded_blocks: 0,
+            decode_free_blocks: 0,
+            failed_decodes: 0,
+            over: false,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.blocks.all_complete()
+    }
+
+    pub(super) fn object(&self) -> ObjectInfo {
+        self.object
+    }
+
+    pub(super) fn senders(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.flows.iter().map(|f| f.host)
+    }
+
+    /// Takes in a symbol or a trimmed header.
+    pub(super) fn on_symbol(&mut self, cx: &mut Context<'_>, arrival: Arrival<'_>) -> Verdict {
+        let symbol = arrival.symbol;
+        if let Some(options) = &symbol.options
+            && ObjectInfo::from_options(options) != self.object
+        {
+            return Verdict::Drop(DropReason::Malformed);
+        }
+        if symbol.sbn >= self.object.source_blocks {
+            return Verdict::Drop(DropReason::Malformed);
+        }
+        let Some(index) = self.flow_of(cx, &arrival) else {
+            return Verdict::Drop(DropReason::UnknownPeer);
+        };
+        self.settle(cx, index, &arrival);
+        let verdict = if arrival.trimmed {
+            self.flows[index].stats.trimmed += 1;
+            Verdict::Consumed
+        } else {
+            self.keep(cx, index, symbol)
+        };
+        self.give_up_gaps(cx, index);
+        self.hedge(cx.now, index);
+        verdict
+    }
+
+    /// The flow this symbol belongs to: known, new in an unannounced session, or restarted.
+    fn flow_of(&mut self, cx: &mut Context<'_>, arrival: &Arrival<'_>) -> Option<usize> {
+        let (now, config) = (cx.now, cx.config);
+        let known = self.flows.iter().position(|f| f.host == arrival.source);
+        let Some(options) = &arrival.symbol.options else { return known };
+        let window = u32::from(options.initial_window);
+        let index = match known {
+            Some(index) => index,
+            // Only a session opened by its symbols takes senders nobody named.
+            None if config.accept_unannounced && self.flows.len() < 255 => {
+                let mut flow = Flow::new(now, arrival.source, window, config);
+                flow.group = options.mode == Mode::OneToMany;
+                self.flows.push(flow);
+                self.flows.len() - 1
+            }
+            None => return None,
+        };
+        let epoch = arrival.symbol.epoch;
+        if epoch > self.flows[index].epoch {
+            // The sender came back, or serves us by unicast from now on.
+            self.forget_credits(index);
+            let flow = &mut self.flows[index];
+            flow.restart(now, epoch);
+            if flow.group && options.mode != Mode::OneToMany {
+                flow.group = false;
+                cx.events.push_back(Event::MovedToUnicast { session: self.session });
+            }
+        }
+        let flow = &mut self.flows[index];
+        if epoch == flow.epoch && flow.granted() < window {
+            // The initial window is granted by its announcement. Only the lowest incomplete
+            // block is sure to be what a new sender starts with.
+            let pushed = window - flow.granted();
+            let counted = flow.epoch == 0;
+            flow.grant_pushed(now, 0, pushed, counted);
+            if counted {
+                self.blocks.open_through(0);
+                self.blocks.expect(0, pushed);
+            }
+        }
+        Some(index)
+    }
+
+    /// Settles the credit an arrival answers.
+    fn settle(&mut self, cx: &Context<'_>, index: usize, arrival: &Arrival<'_>) {
+        let flow = &mut self.flows[index];
+        let symbol = arrival.symbol;
+        if symbol.epoch != flow.epoch {
+            return; // of an earlier epoch: its credit is long given up
+        }
+        let mut number = symbol.number;
+        if arrival.trimmed
+            && let Some(whole) = flow.number_like(number)
+        {
+            number = whole;
+        }
+        let mut answer = flow.answer(cx.now, number, cx.config);
+        if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
+            // Other members of the group drive it on.
+            flow.skip_to(number);
+            answer = Answer::Late;
+        }
+        if arrival.trimmed || arrival.marked {
+            flow.on_congestion(number);
+        }
+        if let Answer::Settles(settled) = answer
+            && settled.counted
+        {
+            self.blocks.settle(settled.sbn);
+        }
+        if arrival.trimmed {
+            self.blocks.note_loss(symbol.sbn);
+        }
+    }
+
+    fn keep(&mut self, cx: &mut Context<'_>, index: usize, symbol: &Symbol) -> Verdict {
+        let session = self.session;
+        let (sbn, esi) = (symbol.sbn, symbol.esi);
+        let mut intake = self.blocks.receive(sbn, esi);
+        if intake == Intake::OutOfRange && self.flows[index].group && self.blocks.open_through(sbn)
+        {
+            intake = self.blocks.receive(sbn, esi);
+        }
+        let stats = &mut self.flows[index].stats;
+        match intake {
+            Intake::Needless => {
+                stats.needless += 1;
+                return Verdict::Drop(DropReason::Duplicate);
+            }
+            Intake::OutOfRange => {
+                stats.needless += 1;
+                return Verdict::Drop(DropReason::OverLimit);
+            }
+            Intake::Kept => {}
+            Intake::Finishable { decode } => {
+                cx.work.push_back(Work::Finish { session, sbn, decode });
+            }
+        }
+        stats.useful += 1;
+        Verdict::Keep(Identity::Symbol { session, sbn, esi })
+    }
+
+    fn give_up_gaps(&mut self, cx: &Context<'_>, index: usize) {
+        while let Some(lost) = self.flows[index].next_gap(cx.config) {
+            if lost.counted {
+                self.blocks.settle(lost.sbn);
+            }
+            self.blocks.note_loss(lost.sbn);
+        }
+    }
+
+    /// When nothing is left to ask for but symbols in flight from slower senders, a sender that
+    /// is done asks for them again: a slow sender costs its share and no more. Each credit is
+    /// hedged at most once.
+    fn hedge(&mut self, now: Time, fast: usize) {
+        if self.flows.len() < 2 || self.blocks.wants() || self.blocks.all_complete() {
+            return;
+        }
+        let flow = &self.flows[fast];
+        let (true, Some(round_trip)) = (flow.spare() > 0, flow.rtt.smoothed()) else { return };
+        let within = round_trip + round_trip / 2;
+        let blocks = &mut self.blocks;
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            if index != fast {
+                flow.doubt_slower_than(now, within, |sbn| blocks.settle(sbn));
+            }
+        }
+    }
+
+    /// A block was finished: decoded if need be, and handed over.
+    pub(super) fn on_finished(&mut self, cx: &mut Context<'_>, sbn: u32) {
+        let Some(decoded) = self.blocks.finished(sbn) else { return };
+        if decoded {
+            self.decoded_blocks += 1;
+        } else {
+            self.decode_free_blocks += 1;
+        }
+        let session = self.session;
+        cx.events.push_back(Event::BlockComplete { session, sbn, decoded });
+        if self.blocks.all_complete() {
+            self.over = true;
+            cx.events.push_back(Event::Received { session, stats: self.stats() });
+        }
+    }
+
+    /// A block did not decode.
+    pub(super) fn on_need_more(&mut self, cx: &mut Context<'_>, sbn: u32) {
+        self.failed_decodes += 1;
+        if !self.blocks.need_more(sbn) {
+            self.fail(cx, FailReason::Exhausted);
+        }
+    }
+
+    fn stats(&self) -> ReceiveStats {
+        ReceiveStats {
+            needed: self.object.total_symbols(),
+            decoded_blocks: self.decoded_blocks,
+            decode_free_blocks: self.decode_free_blocks,
+            failed_decodes: self.failed_decodes,
+            senders: self.flows.iter().map(|f| f.stats).collect(),
+        }
+    }
+
+    fn fail(&mut self, cx: &mut Context<'_>, reason: FailReason) {
+        if !self.over {
+            self.over = true;
+            cx.events.push_back(Event::Failed { session: self.session, reason });
+        }
+    }
+
+    /// A sender closed the session.
+    pub(super) fn on_close(&mut self, cx: &mut Context<'_>, source: HostId, reason: CloseReason) {
+        let Some(index) = self.flows.iter().position(|f| f.host == source) else { return };
+        // A sender not heard from yet may not know the session yet.
+        if matches!(self.flows[index].liveness, Liveness::Lost | Liveness::Awaited)
+            && reason == CloseReason::UnknownSession
+        {
+            return;
+        }
+        self.forget_credits(index);
+        self.lose_sender(cx, index, Some(reason));
+    }
+
+    fn lose_sender(&mut self, cx: &mut Context<'_>, index: usize, reason: Option<CloseReason>) {
+        let flow = &mut self.flows[index];
+        flow.liveness = Liveness::Lost;
+        let (session, sender) = (self.session, flow.host);
+        cx.events.push_back(Event::SenderLost { session, sender, reason });
+        if self.flows.iter().all(|f| f.liveness == Liveness::Lost) {
+            self.fail(cx, reason.map_or(FailReason::PeersLost, FailReason::Closed));
+        }
+    }
+
+    /// Gives up all credits of a flow, without calling it loss.
+    fn forget_credits(&mut self, index: usize) {
+        let blocks = &mut self.blocks;
+        self.flows[index].give_up(|lost| {
+            if lost.counted {
+                blocks.settle(lost.sbn);
+            }
+        });
+    }
+
+    /// A sender given up for lost is back in a new epoch. False if it is no sender of this
+    /// session.
+    pub(super) fn on_sender_back(
+        &mut self,
+        now: Time,
+        sender: HostId,
+        epoch: u8,
+        config: &Config,
+    ) -> bool {
+        let Some(index) = self.flows.iter().position(|f| f.host == sender) else { return false };
+        self.forget_credits(index);
+        self.flows[index].restart(now, epoch);
+        self.flows[index].rearm(config);
+        true
+    }
+
+    /// Acts on deadlines of the flows.
+    pub(super) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        for index in 0..self.flows.len() {
+            let before = self.flows[index].liveness;
+            let blocks = &mut self.blocks;
+            // In a group silence may only mean that the sender waits for another member: ask
+            // again, but do not call it loss.
+            let is_loss = !self.flows[index].group;
+            self.flows[index].on_deadline(cx.now, cx.config, |lost| {
+                if lost.counted {
+                    blocks.settle(lost.sbn);
+                }
+                if is_loss {
+                    blocks.note_loss(lost.sbn);
+                }
+            });
+            let flow = &self.flows[index];
+            if flow.liveness == Liveness::Lost && before != Liveness::Lost {
+                self.lose_sender(cx, index, None);
+            } else if flow.liveness == Liveness::Live
+                && flow.last_pull + keepalive_interval(cx.config) <= cx.now
+            {
+                self.flows[index].last_pull = cx.now;
+                self.keepalive = Some(index);
+            }
+        }
+    }
+
+    /// When `on_timeout` is due.
+    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
+        if self.over {
+            return None;
+        }
+        self.flows
+            .iter()
+            .filter_map(|f| {
+                let alive = (f.liveness == Liveness::Live)
+                    .then(|| f.last_pull + keepalive_interval(config));
+                f.deadline().into_iter().chain(alive).min()
+            })
+            .min()
+    }
+
+    /// Whether a pull could be sent, pace permitting.
+    pub(super) fn wants_pull(&self) -> bool {
+        !self.over
+            && (self.keepalive.is_some()
+                || (self.flows.iter().any(|f| f.spare() > 0) && self.blocks.wants()))
+    }
+
+    /// The next pull: the next sender with room in its window is granted symbols of the lowest
+    /// block that wants some, at most `burst`.
+    pub(super) fn next_pull(&mut self, now: Time, config: &Config) -> Option<Grant> {
+        if self.over {
+            return None;
+        }
+        if let Some(index) = self.keepalive.take() {
+            return Some(self.pull(now, index, self.blocks.floor(), 0));
+        }
+        let flows = self.flows.len();
+        let index =
+            (0..flows).map(|i| (self.turn + i) % flows).find(|&i| self.flows[i].spare() > 0)?;
+        let (sbn, wanted) = self.blocks.next_wanting()?;
+        self.turn = (index + 1) % flows;
+        let flow = &mut self.flows[index];
+        let symbols = wanted.min(flow.spare()).min(u32::from(config.burst.max(1)));
+        let counted = flow.is_trusted();
+        flow.grant(now, sbn, symbols, counted);
+        flow.rearm(config);
+        if counted {
+            self.blocks.expect(sbn, symbols);
+        }
+        Some(self.pull(now, index, sbn, symbols))
+    }
+
+    fn pull(&mut self, now: Time, index: usize, sbn: u32, symbols: u32) -> Grant {
+        let fin = self.blocks.all_asked_for();
+        let flow = &mut self.flows[index];
+        flow.last_pull = now;
+        let pull = Pull {
+            sbn: sbn.min(self.object.source_blocks - 1),
+            granted: flow.granted(),
+            floor: self.blocks.floor(),
+            run: symbols.clamp(1, u32::from(u16::MAX)) as u16,
+            epoch: flow.epoch,
+            fin,
+        };
+        Grant { sender: flow.host, pull, symbols }
+    }
+
+    /// First block no sender has been asked for: what a sender that comes back need not mistrust.
+    pub(super) fn horizon(&self) -> (u32, u32) {
+        (self.blocks.floor(), self.blocks.horizon())
+    }
+}
+
+/// A receiver that has nothing to ask for (its disk is slow) repeats its last pull that often, so
+/// that senders do not take it for gone.
+fn keepalive_interval(config: &Config) -> Duration {
+    config.peer_timeout / 4
+}

@@ -1,0 +1,256 @@
+//! One numbered stream of symbols: to one host, or to a multicast group.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use wellspring_core::{Destination, DropReason, HostId, Time};
+use wellspring_wire::scdp::{Mode, Pull};
+
+use super::symbols::SymbolStream;
+
+/// Credits a receiver may have outstanding at a sender \[packets\]; what lies beyond is ignored.
+const MAX_PENDING: u32 = 65_536;
+/// Ranges of credits kept apart by block for one receiver.
+const MAX_RANGES: usize = 256;
+
+/// Where a receiver of the stream stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Served.
+    Live,
+    /// Asked for its last symbols (`fin`), or closed as complete.
+    Finished,
+    /// Gone.
+    Lost,
+    /// Served by a unicast stream of its own.
+    Detached,
+}
+
+/// A receiver of the stream.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) host: HostId,
+    pub(super) standing: Standing,
+    pub(super) last_heard: Time,
+    /// Whether any pull has come.
+    pub(super) heard: bool,
+    /// Highest packet number granted.
+    pub(super) granted: u32,
+    /// Lowest block it still needs.
+    pub(super) floor: u32,
+    /// Since when it alone has held up the stream.
+    pub(super) holds_up_since: Option<Time>,
+    /// Already reported as a straggler.
+    pub(super) reported: bool,
+    /// Closed the session as complete.
+    pub(super) closed: bool,
+    /// `(last number, block)` of the credits not yet answered, ascending.
+    requests: VecDeque<(u32, u32)>,
+}
+
+impl Member {
+    fn new(now: Time, host: HostId, pushed: u32) -> Self {
+        Member {
+            host,
+            standing: Standing::Live,
+            last_heard: now,
+            heard: false,
+            granted: pushed,
+            floor: 0,
+            holds_up_since: None,
+            reported: false,
+            closed: false,
+            requests: VecDeque::new(),
+        }
+    }
+
+    /// The block credit `number` is for.
+    fn block_for(&self, number: u32) -> Option<u32> {
+        self.requests.iter().find(|&&(last, _)| last >= number).map(|&(_, sbn)| sbn)
+    }
+
+    fn forget_through(&mut self, number: u32) {
+        while self.requests.front().is_some_and(|&(last, _)| last <= number) {
+            self.requests.pop_front();
+        }
+    }
+
+    fn request(&mut self, last: u32, sbn: u32) {
+        let full = self.requests.len() >= MAX_RANGES;
+        match self.requests.back_mut() {
+            Some(back) if back.1 == sbn || full => back.0 = last,
+            _ => self.requests.push_back((last, sbn)),
+        }
+    }
+}
+
+/// What a stream is to be.
+pub(super) struct StreamPlan {
+    pub(super) destination: Destination,
+    pub(super) mode: Mode,
+    pub(super) epoch: u8,
+    pub(super) symbols: SymbolStream,
+    /// Symbols pushed unasked \[packets\].
+    pub(super) initial_window: u32,
+    /// Number of source blocks Z.
+    pub(super) source_blocks: u32,
+}
+
+/// A stream of symbols.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) destination: Destination,
+    pub(super) mode: Mode,
+    pub(super) epoch: u8,
+    pub(super) members: Vec<Member>,
+    pub(super) symbols: SymbolStream,
+    /// Symbols pushed unasked so far, announced in their options \[packets\].
+    pub(super) pushed: u32,
+    /// Block the initial window is taken from.
+    first_block: u32,
+    /// Number of source blocks Z.
+    source_blocks: u32,
+    /// Packets numbered so far.
+    pub(super) sent: u32,
+    /// The next symbol answers a `fin` pull.
+    pub(super) fin: bool,
+}
+
+impl Stream {
+    pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
+        let StreamPlan { destination, mode, epoch, symbols, initial_window, source_blocks } = plan;
+        Stream {
+            destination,
+            mode,
+            epoch,
+            members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
+            first_block: symbols.floor(),
+            symbols,
+            pushed: initial_window,
+            source_blocks,
+            sent: 0,
+            fin: false,
+        }
+    }
+
+    pub(super) fn member(&mut self, host: HostId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|m| m.host == host)
+    }
+
+    /// Takes in a pull (SCDP Algorithm 1, lines 14-26).
+    pub(super) fn on_pull(
+        &mut self,
+        now: Time,
+        source: HostId,
+        pull: &Pull,
+    ) -> Result<(), DropReason> {
+        let (sent, source_blocks) = (self.sent, self.source_blocks);
+        if pull.sbn >= source_blocks || pull.floor > source_blocks {
+            return Err(DropReason::Malformed);
+        }
+        let Some(member) = self.member(source) else { return Err(DropReason::UnknownPeer) };
+        if member.closed || member.standing == Standing::Detached {
+            return Err(DropReason::Stale);
+        }
+        member.last_heard = now;
+        member.heard = true;
+        member.floor = member.floor.max(pull.floor);
+        member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
+        if pull.granted > sent.saturating_add(MAX_PENDING) {
+            return Err(DropReason::OverLimit);
+        }
+        if pull.granted <= member.granted.max(sent) {
+            return Err(DropReason::Stale); // already served
+        }
+        member.granted = pull.granted;
+        member.request(pull.granted, pull.sbn);
+        member.holds_up_since = None;
+        self.fin = pull.fin;
+        self.raise_floor();
+        Ok(())
+    }
+
+    /// Forgets the blocks that every receiver still served has.
+    fn raise_floor(&mut self) {
+        let served = |m: &&Member| matches!(m.standing, Standing::Live | Standing::Finished);
+        if let Some(floor) = self.members.iter().filter(served).map(|m| m.floor).min() {
+            self.symbols.raise_floor(floor);
+        }
+    }
+
+    /// Packets that may go out now: in a group as many as every live receiver has asked for
+    /// (SCDP §IV-D). A receiver that sent `fin` is waited for only as long as its credits last.
+    pub(super) fn sendable(&self) -> u32 {
+        let mut least = None;
+        let mut most_finished = 0;
+        for member in &self.members {
+            match member.standing {
+                Standing::Live => {
+                    least = Some(least.unwrap_or(u32::MAX).min(member.granted));
+                }
+                Standing::Finished => most_finished = most_finished.max(member.granted),
+                Standing::Lost | Standing::Detached => {}
+            }
+        }
+        least.unwrap_or(most_finished).saturating_sub(self.sent)
+    }
+
+    /// The block and ESI of the next packet, and whether it belongs to the initial window. `None`
+    /// when nothing may be sent, or the block's ESIs are used up.
+    pub(super) fn next(&mut self) -> Option<NextSymbol> {
+        if self.sendable() == 0 || self.symbols.floor() >= self.source_blocks {
+            return None;
+        }
+        let number = self.sent + 1;
+        let pushed = number <= self.pushed;
+        let sbn = if pushed { self.first_block } else { self.wanted_block(number)? };
+        let esi = self.symbols.next_esi(sbn)?;
+        self.sent = number;
+        for member in &mut self.members {
+            member.forget_through(number);
+        }
+        let sbn = sbn.max(self.symbols.floor());
+        let fin = self.fin && self.sendable() == 0;
+        Some(NextSymbol { sbn, esi, number, pushed, fin })
+    }
+
+    /// What the receivers want answered by that number: the lowest block, so that whoever is
+    /// behind is served first.
+    fn wanted_block(&self, number: u32) -> Option<u32> {
+        self.members
+            .iter()
+            .filter(|m| matches!(m.standing, Standing::Live | Standing::Finished))
+            .filter_map(|m| m.block_for(number))
+            .min()
+    }
+
+    /// Pushes one more symbol: nobody has answered.
+    pub(super) fn push_one_more(&mut self) {
+        self.pushed = self.sent + 1;
+        for member in &mut self.members {
+            member.granted = member.granted.max(self.pushed);
+        }
+    }
+
+    /// Notes who holds up the others, since when.
+    pub(super) fn note_hold_up(&mut self, now: Time) {
+        let sent = self.sent;
+        let others_wait =
+            self.members.iter().any(|m| m.standing == Standing::Live && m.granted > sent);
+        for member in &mut self.members {
+            let holds_up =
+                others_wait && member.standing == Standing::Live && member.granted <= sent;
+            member.holds_up_since =
+                if holds_up { member.holds_up_since.or(Some(now)) } else { None };
+        }
+    }
+}
+
+/// A symbol about to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NextSymbol {
+    pub(super) sbn: u32,
+    pub(super) esi: u32,
+    pub(super) number: u32,
+    pub(super) pushed: bool,
+    pub(super) fin: bool,
+}

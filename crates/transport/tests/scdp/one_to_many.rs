@@ -1,0 +1,148 @@
+//! One sender, a multicast group (SCDP §IV-D).
+
+use crate::lab::*;
+use proptest::prelude::*;
+use wellspring_core::{Duration, GroupId, Rate, Time};
+use wellspring_testkit::{Faults, HostConfig};
+use wellspring_transport::scdp::{Config, Event, Fabric, Role, StragglerAction};
+
+const GROUP: GroupId = GroupId(1);
+
+/// Host 0 sends to 1..=n by multicast.
+fn replicate(lab: &mut Lab, receivers: u32, symbols: u64) {
+    let members: Vec<_> = (1..=receivers).map(host).collect();
+    lab.set_group(GROUP, members.clone());
+    let role = Role::OneToMany { group: GROUP, members };
+    send(lab, 0, SESSION, role, symbols, 12);
+}
+
+fn quick_stragglers(config: &mut Config) {
+    config.stragglers.silent_for = Duration::from_millis(20);
+    config.stragglers.symbols_behind = 500;
+}
+
+#[test]
+fn one_stream_serves_all_receivers() {
+    let mut lab = lab(1, 4, Fabric::Trimming, HostConfig::new(), |_| {});
+    replicate(&mut lab, 3, 3_000);
+    lab.run(Duration::from_secs(1));
+    for receiver in 1..=3 {
+        let (_, stats) = received(&lab, receiver);
+        assert_eq!(stats.decode_free_blocks, 30);
+    }
+    assert_eq!(lab.sent[&host(0)], 3_000, "each symbol once for all");
+    assert_all_over(&mut lab, 4);
+}
+
+#[test]
+fn receivers_that_lose_different_symbols_share_the_repair() {
+    let faults = Faults { trim: 0.05, ..Faults::default() };
+    let link = HostConfig { faults, ..HostConfig::new() };
+    let mut lab = lab(2, 4, Fabric::Trimming, link, |c| c.stragglers.detach = false);
+    replicate(&mut lab, 3, 3_000);
+    lab.run(Duration::from_secs(5));
+    for receiver in 1..=3 {
+        received(&lab, receiver);
+    }
+    // Retransmission would repeat about 3 x 5 % of the symbols; any repair symbol helps all.
+    let beyond = lab.sent[&host(0)] - 3_000;
+    assert!(beyond < 3_000 * 14 / 100 + 2 * 30, "{beyond}");
+    assert_all_over(&mut lab, 4);
+}
+
+#[test]
+fn a_dead_receiver_is_left_behind_and_the_others_finish() {
+    let mut lab = lab(3, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |c| {
+        quick_stragglers(c);
+    });
+    replicate(&mut lab, 3, 20_000);
+    lab.run(Duration::from_millis(30));
+    lab.set_alive(host(3), false);
+    lab.run(Duration::from_secs(10));
+    let (end, _) = received(&lab, 1);
+    received(&lab, 2);
+    let ideal = Rate::from_mbps(1_000).time_for(20_000 * 1_492);
+    assert!(end.since(Time::ZERO) < ideal + Duration::from_millis(80), "{end:?} {ideal}");
+    assert!(lab.log.iter().any(|(_, _, e)| matches!(
+        e,
+        Event::Straggler { receiver, action: StragglerAction::Detached, .. } if *receiver == host(3)
+    )));
+    assert_eq!(lab.endpoint(host(0)).sessions(), 0);
+}
+
+#[test]
+fn a_slow_receiver_is_detached_and_finished_by_unicast() {
+    let mut lab = lab(4, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |c| {
+        quick_stragglers(c);
+        c.peer_timeout = Duration::from_secs(2);
+        c.release_after = c.peer_timeout;
+    });
+    lab.config_mut(host(3)).faults.loss = 0.4;
+    replicate(&mut lab, 3, 6_000);
+    lab.run(Duration::from_secs(30));
+    let ends: Vec<Time> = (1..=3).map(|r| received(&lab, r).0).collect();
+    assert!(ends[2] > ends[0] && ends[2] > ends[1]);
+    assert!(lab.log.iter().any(|(_, who, e)| *who == host(0)
+        && matches!(e, Event::Straggler { action: StragglerAction::Detached, .. })));
+    assert!(
+        lab.log
+            .iter()
+            .any(|(_, who, e)| *who == host(3) && matches!(e, Event::MovedToUnicast { .. }))
+    );
+    assert_all_over(&mut lab, 4);
+}
+
+#[test]
+fn a_kept_straggler_is_reported_once_and_waited_for() {
+    let mut lab = lab(5, 3, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |c| {
+        quick_stragglers(c);
+        c.stragglers.detach = false;
+    });
+    replicate(&mut lab, 2, 3_000);
+    lab.run(Duration::from_millis(10));
+    lab.set_alive(host(2), false);
+    lab.run(Duration::from_millis(100));
+    assert!(received_if(&lab, 1).is_none(), "the group waits");
+    lab.set_alive(host(2), true);
+    lab.run(Duration::from_secs(5));
+    received(&lab, 1);
+    received(&lab, 2);
+    let reports = lab.log.iter().filter(|(_, _, e)| matches!(e, Event::Straggler { .. })).count();
+    assert_eq!(reports, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_replication_ends(
+        seed: u64,
+        receivers in 1_u32..5,
+        symbols in 1_u64..1_500,
+        shared: bool,
+        loss in 0.0..0.2_f64,
+        trim in 0.0..0.2_f64,
+        duplicate in 0.0..0.1_f64,
+        reorder in 0.0..0.3_f64,
+        worst in 0.0..0.3_f64,
+        detach: bool,
+    ) {
+        let reorder_by = Duration::from_micros(200);
+        let faults = Faults { loss, trim, duplicate, reorder, reorder_by, mark: 0.0 };
+        let link = HostConfig { faults, trims: !shared, queue: 60, ..HostConfig::new() };
+        let fabric = if shared { SHARED } else { Fabric::Trimming };
+        let mut lab = lab(seed, receivers + 1, fabric, link, |c| {
+            quick_stragglers(c);
+            c.stragglers.detach = detach;
+            c.peer_timeout = Duration::from_secs(5);
+            c.release_after = c.peer_timeout;
+        });
+        lab.config_mut(host(1)).faults.loss = worst;
+        replicate(&mut lab, receivers, symbols);
+        lab.run(Duration::from_secs(100));
+        for receiver in 1..=receivers {
+            received(&lab, receiver);
+        }
+        assert_all_over(&mut lab, receivers + 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! One sender, one receiver (SCDP §IV-C).
+
+use crate::lab::*;
+use proptest::prelude::*;
+use wellspring_core::{Duration, Rate, Time};
+use wellspring_testkit::{Faults, HostConfig};
+use wellspring_transport::scdp::{Command, Event, Fabric, FailReason};
+
+const WHOLE_WIRE: u64 = 1_440 + 32 + 20;
+
+#[test]
+fn without_loss_nothing_is_sent_beyond_need_and_nothing_decoded() {
+    let mut lab = lab(1, 2, Fabric::Trimming, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 1_000);
+    lab.run(Duration::from_secs(1));
+    let (_, stats) = received(&lab, 0);
+    assert_eq!(lab.sent[&host(1)], 1_000, "K symbols, not one more");
+    assert_eq!((stats.decoded_blocks, stats.decode_free_blocks), (0, 10));
+    assert_eq!(total(&stats, |s| s.useful), 1_000);
+    assert_eq!(total(&stats, |s| s.granted), 1_000, "w pushed and K - w pulled (SCDP §IV-G)");
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn a_lone_session_fills_its_link() {
+    let mut lab = lab(1, 2, Fabric::Trimming, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 10_000);
+    lab.run(Duration::from_secs(1));
+    let (end, _) = received(&lab, 0);
+    let ideal = Rate::from_mbps(1_000).time_for(10_000 * WHOLE_WIRE);
+    let spent = end.since(Time::ZERO);
+    assert!(spent < ideal + ideal / 50, "{spent} against {ideal}");
+}
+
+#[test]
+fn trimmed_symbols_are_replaced_by_new_ones() {
+    let faults = Faults { trim: 0.1, ..Faults::default() };
+    let link = HostConfig { faults, ..HostConfig::new() };
+    let mut lab = lab(2, 2, Fabric::Trimming, link, |_| {});
+    send_one_to_one(&mut lab, 1, 0, 1_000);
+    lab.run(Duration::from_secs(1));
+    let (_, stats) = received(&lab, 0);
+    let trimmed = total(&stats, |s| s.trimmed);
+    assert!((60..180).contains(&trimmed), "{trimmed}");
+    assert_eq!(
+        total(&stats, |s| s.useful + s.needless),
+        1_000 + 2 * u64::from(stats.decoded_blocks)
+    );
+    assert_eq!(lab.sent[&host(1)], 1_000 + trimmed + 2 * u64::from(stats.decoded_blocks));
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn losses_without_trimming_are_inferred() {
+    let faults = Faults { loss: 0.05, ..Faults::default() };
+    let link = HostConfig { faults, trims: false, queue: 1_000, ..HostConfig::new() };
+    let mut lab = lab(3, 2, SHARED, link, |_| {});
+    send_one_to_one(&mut lab, 1, 0, 2_000);
+    lab.run(Duration::from_secs(10));
+    let (_, stats) = received(&lab, 0);
+    // Every block aims at K + 2 once it lost a symbol; gaps take nothing for lost that is not.
+    let sent = lab.sent[&host(1)];
+    assert!(sent < 2_000 * 108 / 100 + 2 * 20 + 30, "{sent} {stats:?}");
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn a_shallow_queue_is_shared_by_trims_not_by_timeouts() {
+    // Eight senders push at once into one 20-packet port: incast.
+    let mut lab = lab(4, 9, Fabric::Trimming, HostConfig::new(), |_| {});
+    for sender in 1..9 {
+        let session = wellspring_core::SessionId(sender);
+        let role = wellspring_transport::scdp::Role::Unicast {
+            receiver: host(0),
+            share: wellspring_transport::scdp::Share::WHOLE,
+        };
+        send(&mut lab, sender, session, role, 180, 12);
+    }
+    lab.run(Duration::from_secs(1));
+    let ends: Vec<Time> = lab
+        .log
+        .iter()
+        .filter(|(_, _, e)| matches!(e, Event::Received { .. }))
+        .map(|&(at, ..)| at)
+        .collect();
+    assert_eq!(ends.len(), 8);
+    let last = ends.iter().map(|t| t.since(Time::ZERO)).max().expect("eight");
+    let ideal = Rate::from_mbps(1_000).time_for(8 * 180 * WHOLE_WIRE);
+    assert!(last < ideal + ideal / 10, "{last} against {ideal}");
+    assert_all_over(&mut lab, 9);
+}
+
+#[test]
+fn a_sender_that_dies_is_given_up_in_time() {
+    let mut lab = lab(5, 2, SHARED, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 100_000);
+    lab.run(Duration::from_millis(20));
+    let killed = lab.now();
+    lab.set_alive(host(1), false);
+    lab.run(Duration::from_secs(2));
+    let (at, reason) = lab
+        .log
+        .iter()
+        .find_map(|(at, who, event)| match event {
+            Event::Failed { reason, .. } if *who == host(0) => Some((*at, *reason)),
+            _ => None,
+        })
+        .expect("the receiver is told");
+    assert_eq!(reason, FailReason::PeersLost);
+    assert!(at.since(killed) < Duration::from_millis(450), "{}", at.since(killed));
+}
+
+#[test]
+fn a_sender_that_stalls_for_a_while_is_taken_up_again() {
+    let mut lab = lab(6, 2, SHARED, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 5_000);
+    lab.run(Duration::from_millis(10));
+    lab.set_alive(host(1), false);
+    lab.run(Duration::from_millis(100));
+    lab.set_alive(host(1), true);
+    lab.run(Duration::from_secs(2));
+    received(&lab, 0);
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn a_receiver_that_vanishes_frees_the_sender() {
+    let mut lab = lab(7, 2, Fabric::Trimming, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 100_000);
+    lab.run(Duration::from_millis(20));
+    lab.set_alive(host(0), false);
+    lab.run(Duration::from_secs(2));
+    assert_eq!(lab.endpoint(host(1)).sessions(), 0);
+    assert!(lab.log.iter().any(|(_, who, event)| *who == host(1)
+        && matches!(event, Event::Failed { reason: FailReason::PeersLost, .. })));
+}
+
+#[test]
+fn a_cancelled_session_ends_at_both_sides() {
+    let mut lab = lab(8, 2, Fabric::Trimming, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 100_000);
+    lab.run(Duration::from_millis(5));
+    lab.command(host(0), Command::Cancel { session: SESSION });
+    lab.run(Duration::from_millis(5));
+    assert_eq!(lab.endpoint(host(0)).sessions(), 0);
+    assert_eq!(lab.endpoint(host(1)).sessions(), 0);
+}
+
+#[test]
+fn a_slow_disk_holds_the_sender_back_and_keeps_it() {
+    let link = HostConfig { work: Duration::from_millis(120), ..HostConfig::new() };
+    let mut lab = lab(9, 2, Fabric::Trimming, link, |c| c.limits.open_blocks = 2);
+    send_one_to_one(&mut lab, 1, 0, 1_000);
+    lab.run(Duration::from_secs(5));
+    let (end, _) = received(&lab, 0);
+    assert!(end.since(Time::ZERO) > Duration::from_millis(5 * 120), "two blocks at a time");
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn the_turn_of_the_clock_goes_unnoticed() {
+    let faults = Faults { loss: 0.02, ..Faults::default() };
+    let link = HostConfig { faults, trims: false, queue: 1_000, ..HostConfig::new() };
+    let run = |start: Time| {
+        let endpoints =
+            (0..2).map(|n| (wellspring_transport::scdp::Endpoint::new(config(n, SHARED)), link));
+        let mut lab =
+            Lab::new(wellspring_core::Seed(10), start, endpoints, |endpoint, session, sbn| {
+                endpoint.object(session).map_or(0, |o| o.symbols_in_block(sbn))
+            });
+        send_one_to_one(&mut lab, 1, 0, 3_000);
+        lab.run(Duration::from_secs(10));
+        let (end, stats) = received(&lab, 0);
+        (end.since(start), stats)
+    };
+    let at_epoch = run(Time::ZERO);
+    let over_the_turn = run(Time::from_picos(u64::MAX - Duration::from_millis(20).as_picos()));
+    assert_eq!(at_epoch, over_the_turn);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever the network does, the session ends, everything is delivered once, and what is
+    /// sent beyond need stays within a bound.
+    #[test]
+    fn every_session_ends(
+        seed: u64,
+        symbols in 1_u64..1_200,
+        shared: bool,
+        trims: bool,
+        loss in 0.0..0.3_f64,
+        trim in 0.0..0.3_f64,
+        duplicate in 0.0..0.2_f64,
+        reorder in 0.0..0.3_f64,
+        mark in 0.0..0.1_f64,
+        queue in 2_usize..200,
+        work_us in 0_u64..2_000,
+        burst in 1_u16..64,
+    ) {
+        let reorder_by = Duration::from_micros(300);
+        let faults = Faults { loss, trim, duplicate, reorder, reorder_by, mark };
+        let work = Duration::from_micros(work_us);
+        let link = HostConfig { faults, trims, queue, work, ..HostConfig::new() };
+        let fabric = if shared { SHARED } else { Fabric::Trimming };
+        let mut lab = lab(seed, 2, fabric, link, |c| {
+            c.burst = burst;
+            c.peer_timeout = Duration::from_secs(5);
+            c.release_after = c.peer_timeout;
+        });
+        send_one_to_one(&mut lab, 1, 0, symbols);
+        lab.run(Duration::from_secs(60));
+        let (_, stats) = received(&lab, 0);
+        prop_assert_eq!(stats.needed, symbols);
+        // Beyond need: two symbols (and one a failed decode) a block that lost some; what was
+        // lost, trimmed or taken for lost; and a window of pulls that crossed.
+        let blocks = symbols.div_ceil(100);
+        let accounted = symbols
+            + 2 * blocks
+            + u64::from(stats.failed_decodes)
+            + total(&stats, |s| s.trimmed + s.lost)
+            + 16;
+        prop_assert!(lab.sent[&host(1)] <= accounted, "{} > {accounted}", lab.sent[&host(1)]);
+        assert_all_over(&mut lab, 2);
+    }
+}
