@@ -1,0 +1,193 @@
+//! Packets as switches move them: 16 bytes that point to a frame.
+
+use wellspring_core::{Destination, Ecn, Frame, Header};
+use wellspring_fabric::{FlowKey, Packet};
+
+const GROUP: u32 = 1 << 31;
+const SHARED: u32 = 1 << 31;
+
+const CLASS: u8 = 0x0f;
+const TRIMMABLE: u8 = 0x10;
+const TRIMMED: u8 = 0x20;
+const ECN_CAPABLE: u8 = 0x40;
+const ECN_MARKED: u8 = 0x80;
+
+/// How many bytes a frame is on the wire, beyond what its protocol says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WireModel {
+    /// IP header, framing and gaps of every packet \[bytes\].
+    pub overhead: u8,
+    /// Length of a trimmed packet \[bytes\]; `None` is its headers and the overhead.
+    pub trimmed_len: Option<u8>,
+}
+
+impl Default for WireModel {
+    /// An IPv4 header of 20 bytes, and headers stay whole.
+    fn default() -> Self {
+        WireModel { overhead: 20, trimmed_len: None }
+    }
+}
+
+/// A packet on its way: a handle to its frame and what switches read. What a switch does to it
+/// (trim, mark) is noted here, so that the frame itself is touched only at the ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parcel {
+    frame: u32,
+    destination: u32,
+    wire_len: u16,
+    pub key: FlowKey,
+    trimmed_len: u8,
+    bits: u8,
+}
+
+const _: () = assert!(size_of::<Parcel>() == 16);
+
+impl Parcel {
+    pub fn destination(&self) -> Destination {
+        match self.destination & GROUP {
+            0 => Destination::Host(wellspring_core::HostId(self.destination)),
+            _ => Destination::Group(wellspring_core::GroupId(self.destination & !GROUP)),
+        }
+    }
+
+    /// The destination as a host's number, or `None` for a group.
+    #[inline]
+    pub fn host(&self) -> Option<u32> {
+        (self.destination & GROUP == 0).then_some(self.destination)
+    }
+}
+
+impl Packet for Parcel {
+    fn wire_len(&self) -> u32 {
+        u32::from(self.wire_len)
+    }
+    fn class(&self) -> u8 {
+        self.bits & CLASS
+    }
+    fn trimmable(&self) -> bool {
+        self.bits & TRIMMABLE != 0
+    }
+    fn trim(&mut self) {
+        self.wire_len = u16::from(self.trimmed_len);
+        self.bits = (self.bits & !(CLASS | TRIMMABLE)) | TRIMMED;
+    }
+    fn mark(&mut self) -> bool {
+        let capable = self.bits & ECN_CAPABLE != 0;
+        if capable {
+            self.bits |= ECN_MARKED;
+        }
+        capable
+    }
+}
+
+/// The frames of all packets on their way.
+#[derive(Debug)]
+pub(crate) struct Frames<H> {
+    slots: Vec<Frame<H>>,
+    free: Vec<u32>,
+    /// Copies in the network of each frame that was replicated, beyond the first.
+    copies: Vec<u32>,
+    live: u64,
+}
+
+impl<H: Header> Frames<H> {
+    pub fn new() -> Self {
+        Frames { slots: Vec::new(), free: Vec::new(), copies: Vec::new(), live: 0 }
+    }
+
+    /// Packets in the network, copies included.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Puts a frame into the network.
+    pub fn insert(&mut self, frame: Frame<H>, wire: WireModel) -> Parcel {
+        let headers = u32::from(frame.header.wire_len()) + u32::from(wire.overhead);
+        let header_len = headers.min(255) as u8;
+        let trimmed_len = wire.trimmed_len.unwrap_or(header_len);
+        let wire_len = if frame.trimmed {
+            u32::from(trimmed_len)
+        } else {
+            headers + u32::from(frame.payload_len)
+        };
+        let ecn = match frame.ecn {
+            Ecn::NotCapable => 0,
+            Ecn::Capable => ECN_CAPABLE,
+            Ecn::Marked => ECN_CAPABLE | ECN_MARKED,
+        };
+        let trim = match (frame.trimmed, frame.payload_len) {
+            (true, _) => TRIMMED,
+            (false, 0) => 0,
+            (false, _) => TRIMMABLE,
+        };
+        let destination = match frame.destination {
+            Destination::Host(host) => host.0,
+            Destination::Group(group) => group.0 | GROUP,
+        };
+        let flow = FlowKey::hash_flow(frame.source.0, destination, frame.session.0);
+        self.live += 1;
+        let handle = match self.free.pop() {
+            Some(handle) => {
+                self.slots[handle as usize] = frame;
+                handle
+            }
+            None => {
+                self.slots.push(frame);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        Parcel {
+            frame: handle,
+            destination,
+            wire_len: wire_len.min(u32::from(u16::MAX)) as u16,
+            key: FlowKey { flow, label: frame.path },
+            trimmed_len,
+            bits: frame.class.min(CLASS) | ecn | trim,
+        }
+    }
+
+    /// One more packet of the same frame.
+    pub fn replicate(&mut self, parcel: Parcel) -> Parcel {
+        let handle = (parcel.frame & !SHARED) as usize;
+        if handle >= self.copies.len() {
+            self.copies.resize(handle + 1, 0);
+        }
+        self.copies[handle] += 1;
+        self.live += 1;
+        Parcel { frame: parcel.frame | SHARED, ..parcel }
+    }
+
+    /// Marks a parcel whose frame was replicated.
+    pub fn shared(parcel: Parcel) -> Parcel {
+        Parcel { frame: parcel.frame | SHARED, ..parcel }
+    }
+
+    /// Takes a packet out of the network: its frame as it arrived.
+    #[inline]
+    pub fn take(&mut self, parcel: Parcel) -> Frame<H> {
+        let handle = parcel.frame & !SHARED;
+        let mut frame = self.slots[handle as usize];
+        self.release(parcel);
+        if parcel.bits & TRIMMED != 0 && !frame.trimmed {
+            frame = frame.trim();
+        }
+        if parcel.bits & ECN_MARKED != 0 {
+            frame.ecn = Ecn::Marked;
+        }
+        frame
+    }
+
+    /// Takes a packet out of the network unseen.
+    pub fn release(&mut self, parcel: Parcel) {
+        self.live -= 1;
+        let handle = parcel.frame & !SHARED;
+        if parcel.frame & SHARED != 0
+            && let Some(copies) = self.copies.get_mut(handle as usize)
+            && *copies > 0
+        {
+            *copies -= 1;
+            return;
+        }
+        self.free.push(handle);
+    }
+}

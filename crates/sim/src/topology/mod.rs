@@ -1,0 +1,12 @@
+//! Networks: hosts, switches and the links between them.
+
+mod fat_tree;
+mod file;
+mod graph;
+mod small;
+
+pub use fat_tree::FatTree;
+pub use file::GraphError;
+pub(crate) use graph::Directed;
+pub use graph::{EgressId, Graph, Link, NodeId};
+pub use small::{dumbbell, single_switch};

@@ -1,0 +1,152 @@
+//! Trimming, copies, failures, repeatability.
+
+use crate::toy::{Blast, blast, config, finish, simulator, with_groups};
+use wellspring_core::{Destination, Duration, GroupId, HostId, Rate, Time};
+use wellspring_fabric::{Limit, PortConfig, Spraying};
+use wellspring_sim::topology::{FatTree, Graph, NodeId, single_switch};
+use wellspring_sim::{Config, Counters, Fault, LossRule};
+
+fn gigabit() -> Rate {
+    Rate::from_mbps(1_000)
+}
+
+fn paper_tree() -> Graph {
+    FatTree::PAPER.build(gigabit(), gigabit(), Duration::from_micros(10))
+}
+
+fn trimming() -> PortConfig {
+    PortConfig::trimming(Limit::Packets(8))
+}
+
+/// 30 hosts to each of 5, from all over the tree.
+fn incasts(shift: u64) -> Vec<Blast> {
+    (0..150_u32).map(|n| blast(shift * u64::from(n), n, 200 + n % 5, 40)).collect()
+}
+
+fn run(config: &Config, blasts: Vec<Blast>) -> Counters {
+    let mut sim = simulator(&paper_tree(), config, blasts);
+    finish(&mut sim);
+    sim.counters()
+}
+
+#[test]
+fn overloaded_ports_trim_and_headers_overtake() {
+    let graph = single_switch(3, gigabit(), Duration::from_micros(1));
+    let blasts = vec![blast(0, 0, 2, 100), blast(0, 1, 2, 100)];
+    let mut sim = simulator(&graph, &config(trimming()), blasts);
+    finish(&mut sim);
+    let arrivals = &sim.application().arrivals;
+    assert_eq!(arrivals.len(), 200);
+    let trimmed = arrivals.iter().filter(|a| a.trimmed).count();
+    assert_eq!(trimmed as u64, sim.counters().trimmed);
+    assert!((80..110).contains(&trimmed), "{trimmed}");
+    let first = arrivals.iter().position(|a| a.trimmed).unwrap();
+    assert!(first < 25, "a header does not wait behind the queue: {first}");
+}
+
+#[test]
+fn same_seed_same_digest() {
+    let config = config(trimming());
+    let (a, b) = (run(&config, incasts(0)), run(&config, incasts(0)));
+    assert_eq!(a, b);
+    let other = Config { seed: wellspring_core::Seed(2), ..config };
+    assert_ne!(run(&other, incasts(0)).digest, a.digest);
+}
+
+#[test]
+fn the_digest_is_the_same_on_every_machine() {
+    assert_eq!(run(&config(trimming()), incasts(1_000)).digest, PINNED);
+}
+const PINNED: u64 = 18_272_089_479_198_987_124;
+
+#[test]
+fn shuffled_ties_do_not_move_totals_beyond_noise() {
+    let plain = config(trimming());
+    let trims: Vec<_> = (0..8)
+        .map(|seed| {
+            let shuffled = Config { shuffle_ties: Some(seed), ..plain.clone() };
+            run(&shuffled, incasts(0)).trimmed as f64
+        })
+        .collect();
+    let mean = trims.iter().sum::<f64>() / trims.len() as f64;
+    let ordered = run(&plain, incasts(0)).trimmed as f64;
+    assert!((ordered / mean - 1.0).abs() < 0.02, "{ordered} against {trims:?}");
+}
+
+#[test]
+fn a_group_gets_every_packet_once_over_a_tree() {
+    let members = [3, 7, 60, 61, 249].map(HostId).to_vec();
+    let group = GroupId(4);
+    let send = Blast {
+        at: Time::ZERO,
+        from: HostId(0),
+        to: Destination::Group(group),
+        session: 9,
+        count: 50,
+    };
+    let groups = vec![(group, HostId(0), members.clone())];
+    let deep = config(PortConfig::drop_tail(Limit::Unlimited));
+    let mut sim = with_groups(&paper_tree(), &deep, vec![send], groups);
+    finish(&mut sim);
+    for member in &members {
+        let got = sim.application().arrivals.iter().filter(|a| a.host == *member).count();
+        assert_eq!(got, 50, "{member:?}");
+    }
+    let counters = sim.counters();
+    assert_eq!((counters.sent, counters.replicated, counters.delivered), (50, 200, 250));
+    // NIC, ToR down to 3; up to one aggregation switch, down to 7's rack; one core, two pods
+    // with one rack each, of which one with two members.
+    assert_eq!(counters.packet_hops, 50 * (1 + 1 + 1 + 2 + 1 + (1 + 1 + 2) + (1 + 1 + 1)));
+}
+
+#[test]
+fn routing_avoids_what_failed_once_it_has_noticed() {
+    let graph = paper_tree();
+    let (tor, agg) = (graph.switch(0), graph.switch(50));
+    let mut config = config(PortConfig::drop_tail(Limit::Unlimited));
+    config.convergence = Duration::from_millis(1);
+    config.faults = vec![
+        (Time::from_picos(1_000_000_000), Fault::LinkDown(tor, agg)),
+        (Time::from_picos(5_000_000_000), Fault::LinkUp(tor, agg)),
+    ];
+    let mut sim = simulator(&graph, &config, vec![blast(0, 0, 249, 1_000)]);
+    finish(&mut sim);
+    let counters = sim.counters();
+    // A fifth of the packets of one millisecond, one in 12 us.
+    assert!((8..=25).contains(&counters.dropped_down), "{}", counters.dropped_down);
+    assert_eq!(counters.delivered + counters.dropped_down, 1_000);
+}
+
+#[test]
+fn a_dead_switch_takes_its_hosts_off_the_net() {
+    let graph = paper_tree();
+    let mut config = config(trimming());
+    config.faults = vec![(Time::ZERO, Fault::NodeDown(graph.switch(0)))];
+    let mut sim = simulator(&graph, &config, vec![blast(10, 249, 0, 10), blast(10, 0, 249, 10)]);
+    finish(&mut sim);
+    let counters = sim.counters();
+    assert_eq!((counters.sent, counters.delivered, counters.dropped_unroutable), (10, 0, 10));
+    assert_eq!(sim.ports(NodeId(0)).count(), 1);
+}
+
+#[test]
+fn a_loss_rule_loses_its_share() {
+    let mut config = config(PortConfig::drop_tail(Limit::Unlimited));
+    config.loss = Some(LossRule { data: 0.1, control: 0.0 });
+    let graph = single_switch(2, gigabit(), Duration::from_micros(1));
+    let mut sim = simulator(&graph, &config, vec![blast(0, 0, 1, 10_000)]);
+    finish(&mut sim);
+    assert!((8_000..8_200).contains(&sim.counters().delivered));
+}
+
+#[test]
+fn flows_keep_one_path_under_ecmp() {
+    let mut config = config(PortConfig::drop_tail(Limit::Unlimited));
+    config.spraying = Spraying::Flow;
+    let graph = paper_tree();
+    let mut sim = simulator(&graph, &config, vec![blast(0, 0, 249, 100)]);
+    finish(&mut sim);
+    let ports = sim.ports(graph.switch(0)).skip(5).collect::<Vec<_>>();
+    let used = ports.iter().filter(|p| sim.port_counters(**p).packets > 0).count();
+    assert_eq!(used, 1);
+}

@@ -1,0 +1,5 @@
+//! Whole networks under a protocol without rules.
+
+mod behaviour;
+mod closed_forms;
+mod toy;
