@@ -139,7 +139,7 @@ impl Endpoint {
         let Some((id, session)) = &self.sessions[index] else { return };
         let (over, deadline) = match session {
             Session::Receiving(r) => (r.is_over(), r.deadline(&self.config)),
-            Session::Sending(s) => (s.is_over(), s.deadline(&self.config)),
+            Session::Sending(s) => (s.is_over(), s.deadline()),
         };
         if over {
             let id = *id;
@@ -215,7 +215,7 @@ impl Endpoint {
         if command.resume.is_some_and(|r| r.epoch == 0 || r.floor >= command.object.source_blocks) {
             return Err(CommandError::Invalid("a resumed session has an epoch and blocks to send"));
         }
-        let sender = Sender::new(now, command);
+        let sender = Sender::new(now, command, &self.config);
         let place = self.insert(command.session, Session::Sending(Box::new(sender)));
         self.refresh(place);
         Ok(())
@@ -304,6 +304,9 @@ impl Endpoint {
             return Err(DropReason::UnknownSession);
         };
         let object = ObjectInfo::from_options(&options);
+        if symbol.sbn >= object.source_blocks {
+            return Err(DropReason::Malformed);
+        }
         if self.check_room(&object).is_err() {
             push_close(&mut self.closes, frame.source, session, CloseReason::Refused, true);
             return Err(DropReason::OverLimit);
@@ -391,7 +394,7 @@ impl Endpoint {
                 self.ready.pop_front();
                 self.is_ready[index] = false;
                 self.burst_left = 0;
-                self.refresh_timer(place);
+                self.on_idle(place);
                 continue;
             };
             if self.burst_left == 0 {
@@ -400,16 +403,15 @@ impl Endpoint {
             self.burst_left -= 1;
             if self.burst_left == 0 {
                 self.ready.rotate_left(1);
-                self.refresh_timer(place);
             }
             return Some(frame);
         }
     }
 
-    fn refresh_timer(&mut self, place: u32) {
-        if let Some((_, Session::Sending(sender))) = &self.sessions[place as usize] {
-            let deadline = sender.deadline(&self.config);
-            self.timers.set(place, deadline);
+    fn on_idle(&mut self, place: u32) {
+        if let Some((_, Session::Sending(sender))) = &mut self.sessions[place as usize] {
+            sender.on_idle(&self.config);
+            self.timers.set(place, sender.deadline());
         }
     }
 }

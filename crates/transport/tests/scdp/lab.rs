@@ -117,8 +117,9 @@ pub fn assert_all_over(lab: &mut Lab, hosts: u32) {
         assert_eq!(
             lab.endpoint(host(number)).sessions(),
             0,
-            "host {number} keeps a session: {:#?}",
-            tail(lab)
+            "host {number} keeps a session: {:#?} {:?}",
+            tail(lab),
+            lab.endpoint(host(number))
         );
     }
 }

@@ -179,8 +179,8 @@ impl Flow {
         }
     }
 
-    /// A packet of that number arrived, whole or trimmed.
-    pub(super) fn answer(&mut self, now: Time, number: u32, config: &Config) -> Answer {
+    /// A packet of that number arrived, whole or trimmed. The caller rearms.
+    pub(super) fn answer(&mut self, now: Time, number: u32) -> Answer {
         self.heard(now);
         if number > self.granted() {
             return Answer::NeverGranted;
@@ -207,7 +207,6 @@ impl Flow {
         if full && let Window::Controlled(cubic) = &mut self.window {
             cubic.on_delivered(now, rtt);
         }
-        self.rearm(config);
         Answer::Settles(settled)
     }
 

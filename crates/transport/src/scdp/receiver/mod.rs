@@ -123,6 +123,7 @@ impl Receiver {
             return Verdict::Drop(DropReason::UnknownPeer);
         };
         self.settle(cx, index, &arrival);
+        self.flows[index].rearm(cx.config);
         let verdict = if arrival.trimmed {
             self.flows[index].stats.trimmed += 1;
             Verdict::Consumed
@@ -190,7 +191,7 @@ impl Receiver {
         {
             number = whole;
         }
-        let mut answer = flow.answer(cx.now, number, cx.config);
+        let mut answer = flow.answer(cx.now, number);
         if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
             // Other members of the group drive it on.
             flow.skip_to(number);

@@ -35,10 +35,13 @@ pub(super) struct Sender {
     probes: u32,
     stats: SendStats,
     over: bool,
+    /// When to look at the deadlines again: never later than the earliest, but activity that only
+    /// postpones them is not followed (an early timeout is a no-op).
+    check_at: Option<Time>,
 }
 
 impl Sender {
-    pub(super) fn new(now: Time, command: &SendSession) -> Self {
+    pub(super) fn new(now: Time, command: &SendSession, config: &Config) -> Self {
         let (destination, members, share): (_, &[HostId], _) = match &command.role {
             Role::Unicast { receiver, share } => {
                 (Destination::Host(*receiver), core::slice::from_ref(receiver), *share)
@@ -55,7 +58,7 @@ impl Sender {
             initial_window: share.initial_window(&command.object, command.initial_window),
             source_blocks: command.object.source_blocks,
         };
-        Sender {
+        let mut sender = Sender {
             session: command.session,
             object: command.object,
             initial_window: command.initial_window,
@@ -66,7 +69,10 @@ impl Sender {
             probes: 0,
             stats: SendStats::default(),
             over: false,
-        }
+            check_at: None,
+        };
+        sender.plan(config);
+        sender
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -100,9 +106,15 @@ impl Sender {
                 continue;
             }
             outcome = self.streams[index].on_pull(cx.now, source, pull);
-            self.streams[index].note_hold_up(cx.now);
-            self.check_stragglers(cx, index);
+            if self.streams[index].mode == Mode::OneToMany {
+                self.streams[index].note_hold_up(cx.now);
+                self.check_stragglers(cx, index);
+                self.plan(cx.config);
+            }
             break;
+        }
+        if pull.fin || self.stats.pulls == 1 {
+            self.plan(cx.config);
         }
         match outcome {
             Ok(()) => {
@@ -135,6 +147,7 @@ impl Sender {
             }
         }
         self.end_if_done(cx);
+        self.plan(cx.config);
     }
 
     /// Acts on deadlines: silent receivers, stragglers, symbols pushed in vain, release.
@@ -161,13 +174,23 @@ impl Sender {
             }
         }
         self.end_if_done(cx);
+        self.plan(cx.config);
     }
 
     /// When `on_timeout` is due.
-    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
-        if self.over {
-            return None;
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.check_at
+    }
+
+    /// Nothing is left to send for now: what was asked for last may have been the end.
+    pub(super) fn on_idle(&mut self, config: &Config) {
+        if self.streams.iter().any(|s| s.fin) {
+            self.plan(config);
         }
+    }
+
+    /// Sets `check_at` to the earliest deadline.
+    fn plan(&mut self, config: &Config) {
         let live =
             self.streams.iter().flat_map(|s| &s.members).filter(|m| m.standing == Standing::Live);
         let silences = live.flat_map(|m| {
@@ -177,7 +200,9 @@ impl Sender {
                 .map(|since| since + config.stragglers.silent_for);
             [Some(m.last_heard + config.peer_timeout), straggles]
         });
-        silences.flatten().chain(self.next_probe(config)).chain(self.release_at(config)).min()
+        let earliest =
+            silences.flatten().chain(self.next_probe(config)).chain(self.release_at(config)).min();
+        self.check_at = earliest;
     }
 
     /// When to push a symbol again, because nobody has answered the ones pushed.

@@ -1,0 +1,140 @@
+//! Frames no honest peer would send.
+
+use crate::lab::*;
+use proptest::prelude::*;
+use wellspring_core::{Destination, Duration, Ecn, Frame, SessionId};
+use wellspring_testkit::HostConfig;
+use wellspring_transport::scdp::{Command, Fabric, ReceiveSession};
+use wellspring_wire::scdp::{Close, CloseReason, MAX_ESI, Mode, Options, Pull, ScdpHeader, Symbol};
+
+/// Small numbers hit the bounds of what is going on, large ones those of arithmetic.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![0..300_u32, any::<u32>(), Just(u32::MAX)]
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let mode = prop_oneof![Just(Mode::Unicast), Just(Mode::OneToMany), Just(Mode::ManyToOne)];
+    let genuine = any::<u8>().prop_map(|initial_window| {
+        let object = object(300);
+        Options {
+            transfer_len: object.transfer_len,
+            object_tag: object.object_tag,
+            source_blocks: object.source_blocks,
+            symbol_size: object.symbol_size,
+            mode: Mode::Unicast,
+            initial_window,
+        }
+    });
+    let absurd = (1..u64::MAX, any::<u64>(), 1..u32::MAX, 1..u16::MAX, mode, any::<u8>()).prop_map(
+        |(transfer_len, object_tag, source_blocks, symbol_size, mode, initial_window)| Options {
+            transfer_len,
+            object_tag,
+            source_blocks,
+            symbol_size,
+            mode,
+            initial_window,
+        },
+    );
+    prop_oneof![genuine, absurd]
+}
+
+fn header() -> impl Strategy<Value = ScdpHeader> {
+    let symbol = (
+        number(),
+        prop_oneof![0..400_u32, 0..=MAX_ESI],
+        number(),
+        0..3_u8,
+        any::<bool>(),
+        prop::option::of(options()),
+    )
+        .prop_map(|(sbn, esi, number, epoch, fin, options)| {
+            ScdpHeader::Symbol(Symbol { sbn, esi, number, epoch, priority: 1, fin, options })
+        });
+    let pull = (number(), number(), number(), 1..u16::MAX, 0..3_u8, any::<bool>()).prop_map(
+        |(sbn, granted, floor, run, epoch, fin)| {
+            ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin })
+        },
+    );
+    let reason = prop_oneof![
+        Just(CloseReason::UnknownSession),
+        Just(CloseReason::Cancelled),
+        Just(CloseReason::Complete)
+    ];
+    let close = (reason, any::<bool>())
+        .prop_map(|(reason, from_receiver)| ScdpHeader::Close(Close { reason, from_receiver }));
+    prop_oneof![4 => symbol, 4 => pull, 1 => close]
+}
+
+fn frame(sources: std::ops::Range<u32>) -> impl Strategy<Value = Frame<ScdpHeader>> {
+    let session = prop_oneof![4 => Just(SESSION), 1 => (0..50_u32).prop_map(SessionId)];
+    (sources, session, header(), any::<bool>(), any::<bool>()).prop_map(
+        |(source, session, header, trimmed, marked)| Frame {
+            source: host(source),
+            destination: Destination::Host(host(0)),
+            session,
+            payload_len: if trimmed { 0 } else { T },
+            path: 0,
+            class: 0,
+            ecn: if marked { Ecn::Marked } else { Ecn::NotCapable },
+            trimmed,
+            header,
+        },
+    )
+}
+
+type Attack = Vec<(u32, u64, Frame<ScdpHeader>)>;
+
+fn attack(sources: std::ops::Range<u32>) -> impl Strategy<Value = Attack> {
+    prop::collection::vec((0..2_u32, 0..400_u64, frame(sources)), 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    /// Strangers cannot harm an announced session, nor open one.
+    #[test]
+    fn strangers_change_nothing(seed: u64, attack in attack(2..4)) {
+        let mut lab = lab(seed, 4, Fabric::Trimming, HostConfig::new(), |c| {
+            c.accept_unannounced = false;
+        });
+        let command = ReceiveSession {
+            session: SESSION,
+            object: object(300),
+            mode: Mode::Unicast,
+            senders: vec![host(1)],
+            initial_window: 12,
+        };
+        lab.command(host(0), Command::Receive(command));
+        send_one_to_one(&mut lab, 1, 0, 300);
+        for (to, wait_us, frame) in attack {
+            lab.run(Duration::from_micros(wait_us));
+            lab.inject(host(to), frame);
+        }
+        lab.run(Duration::from_secs(1));
+        let (_, stats) = received(&lab, 0);
+        prop_assert_eq!(lab.sent[&host(1)], 300);
+        prop_assert_eq!(stats.decode_free_blocks, 3);
+        assert_all_over(&mut lab, 4);
+    }
+
+    /// A peer of the session may spoil it, but not for ever, and breaks nothing else.
+    #[test]
+    fn hostile_peers_only_spoil_their_own_session(seed: u64, attack in attack(0..4), shared: bool) {
+        let fabric = if shared { SHARED } else { Fabric::Trimming };
+        let mut lab = lab(seed, 4, fabric, HostConfig::new(), |_| {});
+        send_one_to_one(&mut lab, 1, 0, 300);
+        let other = SessionId(1_000);
+        let role = wellspring_transport::scdp::Role::Unicast {
+            receiver: host(3),
+            share: wellspring_transport::scdp::Share::WHOLE,
+        };
+        send(&mut lab, 2, other, role, 300, 12);
+        for (to, wait_us, frame) in attack {
+            lab.run(Duration::from_micros(wait_us));
+            lab.inject(host(to), frame);
+        }
+        lab.run(Duration::from_secs(10));
+        received(&lab, 3);
+        assert_all_over(&mut lab, 4);
+    }
+}
