@@ -37,6 +37,11 @@ impl RttEstimator {
         self.least
     }
 
+    /// What a round trip hardly ever exceeds: SRTT and a quarter of it, or twice its variation.
+    pub fn usual_maximum(&self) -> Option<Duration> {
+        self.smoothed.map(|smoothed| smoothed + (smoothed / 4).max(self.variation * 2))
+    }
+
     /// After how long silence means loss: SRTT + 4 RTTVAR, no less than `min`; before any sample
     /// three times `initial`.
     pub fn timeout(&self, initial: Duration, min: Duration) -> Duration {

@@ -13,7 +13,10 @@ pub enum Fabric {
     /// and a congestion controller (CUBIC, RFC 9438, kept at the receiver) bounds the credits in
     /// flight, so that a session shares a bottleneck with TCP.
     Shared {
-        /// A credit is taken for lost once one that many numbers later was answered \[packets\].
+        /// A credit is taken for lost once one that many numbers later was answered \[packets\]
+        /// (or a little more than a round trip has passed and any later one was). It grows, up to
+        /// 256, where packets turn out to overtake each other by more. RFC 9002 §6.1.1 starts
+        /// at 3.
         reordering_threshold: u32,
     },
     /// Switches drop, but the path is ours alone: losses are inferred as for `Shared`; the window

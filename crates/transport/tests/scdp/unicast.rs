@@ -65,6 +65,20 @@ fn losses_without_trimming_are_inferred() {
 }
 
 #[test]
+fn reordering_is_learnt_and_no_longer_taken_for_loss() {
+    let reorder_by = Duration::from_micros(240); // twenty packets
+    let faults = Faults { reorder: 0.1, reorder_by, ..Faults::default() };
+    let link = HostConfig { faults, trims: false, queue: 1_000, ..HostConfig::new() };
+    let mut lab = lab(3, 2, SHARED, link, |_| {});
+    send_one_to_one(&mut lab, 1, 0, 20_000);
+    lab.run(Duration::from_secs(10));
+    let (end, stats) = received(&lab, 0);
+    assert!(total(&stats, |s| s.lost) < 100, "{stats:?}");
+    let ideal = Rate::from_mbps(1_000).time_for(20_000 * WHOLE_WIRE);
+    assert!(end.since(Time::ZERO) < ideal + ideal / 10, "{end:?} against {ideal}");
+}
+
+#[test]
 fn a_shallow_queue_is_shared_by_trims_not_by_timeouts() {
     // Eight senders push at once into one 20-packet port: incast.
     let mut lab = lab(4, 9, Fabric::Trimming, HostConfig::new(), |_| {});

@@ -6,6 +6,11 @@ use wellspring_core::{Duration, HostId, Time};
 use crate::scdp::{Config, Fabric, SenderStats};
 use crate::{Cubic, RttEstimator};
 
+/// How far the reordering threshold adapts \[packets\]; beyond, only time tells.
+const MAX_REORDERING: u32 = 256;
+
+const MAX_PATIENCE: u32 = 6;
+
 /// How many credits may be in flight.
 #[derive(Debug)]
 enum Window {
@@ -84,6 +89,8 @@ pub(super) struct Flow {
     highest: u32,
     window: Window,
     reordering_threshold: Option<u32>,
+    /// Doublings of the time that a credit overtaken by others is waited for.
+    patience: u32,
     /// Numbers up to this one were pushed, not pulled: they measure no round trip.
     pushed: u32,
     /// Losses of credits up to this number belong to a congestion event already answered.
@@ -121,6 +128,7 @@ impl Flow {
             highest: 0,
             window,
             reordering_threshold,
+            patience: 0,
             pushed: 0,
             recovery_point: 0,
             deadline: None,
@@ -187,6 +195,7 @@ impl Flow {
         }
         self.highest = self.highest.max(number);
         let Some(index) = number.checked_sub(self.first) else {
+            self.on_late(number);
             return Answer::Late;
         };
         let full = self.is_window_full();
@@ -208,6 +217,18 @@ impl Flow {
             cubic.on_delivered(now, rtt);
         }
         Answer::Settles(settled)
+    }
+
+    /// A number given up (or answered twice): if others overtook it by that much, reordering goes
+    /// further than was thought, and gaps must be given more room.
+    fn on_late(&mut self, number: u32) {
+        if let Some(threshold) = &mut self.reordering_threshold {
+            let overtaken_by = self.highest - number;
+            if overtaken_by > 0 {
+                self.patience = (self.patience + 1).min(MAX_PATIENCE);
+            }
+            *threshold = (*threshold).max(overtaken_by.saturating_add(1).min(MAX_REORDERING));
+        }
     }
 
     /// The credit in flight that a trimmed header speaks of: that number or, since a header may
@@ -258,21 +279,40 @@ impl Flow {
         }
         let timeout = self.timeout(config);
         self.drop_settled_front();
-        let before = self.first;
-        while self.credits.front().is_some_and(|c| c.granted_at + timeout <= now) {
+        let (mut gaps, mut overdue) = (0, 0);
+        while let Some(at) = self.front_overdue_at(timeout)
+            && at <= now
+        {
+            if self.first < self.highest {
+                gaps += 1
+            } else {
+                overdue += 1
+            }
             for_each(self.lose_front());
             self.drop_settled_front();
         }
-        if self.first > before {
+        if overdue > 0 {
             self.timeouts = self.timeouts.saturating_add(1);
             if silence >= timeout {
                 self.liveness = Liveness::Suspect;
             }
-            if !self.group {
-                self.on_silence(silence >= timeout);
-            }
+        }
+        if gaps + overdue > 0 && !self.group {
+            self.on_silence(overdue > 0 && silence >= timeout);
         }
         self.rearm(config);
+    }
+
+    /// When the oldest credit in flight is to be given up. One that others have overtaken is
+    /// waited for no longer than reordering lasts: a round trip and its variation.
+    fn front_overdue_at(&self, timeout: Duration) -> Option<Time> {
+        let oldest = self.credits.front()?;
+        let overtaken = self.reordering_threshold.is_some() && self.first < self.highest;
+        let wait = match self.rtt.usual_maximum() {
+            Some(usual) if overtaken => (usual * (1 << self.patience)).min(timeout),
+            _ => timeout,
+        };
+        Some(oldest.granted_at + wait)
     }
 
     /// Credits were overdue: all that were in flight, or some while others came through.
@@ -351,10 +391,9 @@ impl Flow {
     /// Sets the deadline anew: when the oldest credit in flight will be overdue.
     pub(super) fn rearm(&mut self, config: &Config) {
         self.drop_settled_front();
-        self.deadline = match (self.liveness, self.credits.front()) {
-            (Liveness::Awaited, _) => Some(self.last_heard + config.peer_timeout),
-            (_, Some(oldest)) => Some(oldest.granted_at + self.timeout(config)),
-            (_, None) => None,
+        self.deadline = match self.liveness {
+            Liveness::Awaited => Some(self.last_heard + config.peer_timeout),
+            _ => self.front_overdue_at(self.timeout(config)),
         };
     }
 
