@@ -11,6 +11,8 @@ use wellspring_core::{Duration, Endpoint, Frame, HostId, Seed, Time, Verdict, Wo
 use wellspring_fabric::{PortConfig, Spraying};
 
 const NEVER: u64 = u64::MAX;
+/// How often a host whose links are all down, and who has something due, is asked: 1 ms \[ps\].
+const OFFLINE_POLL: u64 = 1_000_000_000;
 
 /// How a network behaves.
 #[derive(Clone, Debug)]
@@ -313,13 +315,10 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         let host = &mut self.hosts[index as usize];
         let due = match host.endpoint.poll_timeout().map(Time::as_picos) {
             // Its time has come, and it has been told already: it waits for the interface.
-            Some(due) if woken && due <= self.now => {
-                if free == NEVER {
-                    self.now + 1_000
-                } else {
-                    free
-                }
-            }
+            Some(due) if woken && due <= self.now => match free {
+                NEVER => self.now + OFFLINE_POLL,
+                free => free,
+            },
             Some(due) => due.max(self.now),
             None => NEVER,
         };

@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 mod cubic;
+pub mod ndp;
 mod pull_queue;
 mod rtt;
 pub mod scdp;

@@ -1,0 +1,83 @@
+//! What a host's NDP endpoint is told about itself and its network.
+
+use alloc::vec::Vec;
+use wellspring_core::{Class, Duration, HostId, Rate, Seed};
+
+/// The class of a flow's data packets; class 0 is for control packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Priority {
+    /// Class 1 for all: NDP.
+    One,
+    /// NDP+: class 1 until so many bytes are sent, 2 until so many, ... (SCDP §V: 10 KB, 100 KB,
+    /// 1 MB, 10 MB).
+    BytesSent(Vec<u64>),
+    /// By the flow's whole size against the same thresholds, from its first packet on (the SCDP
+    /// authors' published models).
+    FinalSize(Vec<u64>),
+}
+
+impl Priority {
+    pub(super) fn class(&self, sent: u64, total: u64) -> Class {
+        let below = |thresholds: &[u64], bytes: u64| {
+            let passed = thresholds.iter().filter(|threshold| bytes >= **threshold).count();
+            1 + passed.min(254) as Class
+        };
+        match self {
+            Priority::One => 1,
+            Priority::BytesSent(thresholds) => below(thresholds, sent),
+            Priority::FinalSize(thresholds) => below(thresholds, total),
+        }
+    }
+}
+
+/// Configuration of an [`Endpoint`](super::Endpoint). [`Config::new`] gives the SCDP paper's
+/// values (§V).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// This host.
+    pub host: HostId,
+    /// The rate of this host's own link: pulls are paced so that the answers fill it.
+    pub link_rate: Rate,
+    /// Payload of a full data packet \[bytes\].
+    pub payload: u16,
+    /// Bytes a full data packet occupies on that link beside its payload \[bytes\].
+    pub overhead_per_packet: u32,
+    /// Packets pushed unasked \[packets\] (SCDP §V: 12).
+    pub initial_window: u16,
+    /// The class of data packets.
+    pub priority: Priority,
+    /// Path labels: a sender runs through all labels below this in a random order, then in
+    /// another (NDP §3.1).
+    pub paths: u16,
+    /// Assumed round trip before one is measured.
+    pub initial_rtt: Duration,
+    /// Shortest time after which silence counts as loss.
+    pub min_timeout: Duration,
+    /// A peer silent for that long is lost. A finished receiver answers what comes again until
+    /// nothing has come for twice as long, so that no sender outlives its memory.
+    pub peer_timeout: Duration,
+    /// An [`Event::Progress`](super::Event::Progress) every so many packets; 0 for none.
+    pub progress_every: u32,
+    /// Seed of the order of paths.
+    pub seed: Seed,
+}
+
+impl Config {
+    /// 1,500-byte packets of which 64 are headers, a window of 12, no priorities.
+    pub fn new(host: HostId, link_rate: Rate, seed: Seed) -> Self {
+        Config {
+            host,
+            link_rate,
+            payload: 1_436,
+            overhead_per_packet: 64,
+            initial_window: 12,
+            priority: Priority::One,
+            paths: 64,
+            initial_rtt: Duration::from_millis(1),
+            min_timeout: Duration::from_millis(2),
+            peer_timeout: Duration::from_secs(5),
+            progress_every: 0,
+            seed,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! NDP's packets as values.
+
+use wellspring_core::Header;
+
+/// A data packet, or what is left of one after trimming.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Data {
+    /// Packet number in the flow, from 0.
+    pub number: u32,
+    /// Packets of the flow.
+    pub total: u32,
+    /// Packets the sender pushes unasked.
+    pub window: u16,
+    /// Packets the sender has given up for lost without an answer, and waits for pulls to repeat:
+    /// cumulative. Not in the paper, where such packets are sent again unasked; with many
+    /// senders that makes the congestion worse that lost them.
+    pub vanished: u32,
+}
+
+/// The header of an NDP packet (a trimmed header is [`NdpHeader::Data`] whose frame says
+/// `trimmed`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NdpHeader {
+    /// Data.
+    Data(Data),
+    /// This packet arrived.
+    Ack {
+        /// Packet number.
+        number: u32,
+    },
+    /// Only the header of this packet arrived: send it again when pulled.
+    Nack {
+        /// Packet number.
+        number: u32,
+    },
+    /// Packets may be sent.
+    Pull {
+        /// How many in all beyond the initial window: cumulative.
+        granted: u32,
+    },
+    /// All packets of the flow arrived: the last packet's ACK, and the answer to whatever comes
+    /// after it.
+    Done,
+    /// The sender has ended the flow early.
+    Close,
+}
+
+impl Header for NdpHeader {
+    /// UDP and 20 bytes, as in the SCDP authors' models; with 20 bytes of IP and 16 of framing
+    /// this makes the 64 bytes of htsim's headers, ACKs and pulls.
+    fn wire_len(&self) -> u16 {
+        28
+    }
+}
+
+const _: () = assert!(size_of::<wellspring_core::Frame<NdpHeader>>() <= 64);

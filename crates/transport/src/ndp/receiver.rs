@@ -1,0 +1,184 @@
+//! The receiving side of a flow.
+
+use super::config::Config;
+use super::header::Data;
+use super::seen::Seen;
+use wellspring_core::{Duration, HostId, SessionId, Time};
+
+/// The account of a flow at its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveStats {
+    /// Payload bytes of the flow.
+    pub bytes: u64,
+    /// Data packets of the flow.
+    pub packets: u64,
+    /// Trimmed headers.
+    pub trimmed: u64,
+    /// Packets that were here already.
+    pub duplicates: u64,
+    /// Pulls sent, repeats included.
+    pub pulls: u64,
+}
+
+/// What an arrival calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Answer {
+    pub ack: bool,
+    pub complete: bool,
+    pub progress: bool,
+}
+
+/// A flow at its receiver.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub session: SessionId,
+    pub sender: HostId,
+    total: u32,
+    window: u32,
+    seen: Seen,
+    /// Packets to be sent once more: trimmed or vanished.
+    repeats_wanted: u64,
+    /// Pulls granted, sent or queued.
+    granted: u32,
+    /// Of these, those that wait in the pull queue.
+    queued: u32,
+    /// The last pull is to be sent again, granting nothing new.
+    repeat: bool,
+    /// Packets the sender said had vanished.
+    vanished: u32,
+    /// Whether the flow stands in its host's pull queue.
+    pub in_pull_queue: bool,
+    last_arrival: Time,
+    last_pull: Time,
+    backoff: u32,
+    /// When the flow was complete.
+    pub done: Option<Time>,
+    pub stats: ReceiveStats,
+}
+
+impl Receiver {
+    pub fn new(now: Time, session: SessionId, sender: HostId, data: &Data) -> Self {
+        Receiver {
+            session,
+            sender,
+            total: data.total.max(1),
+            window: u32::from(data.window).min(data.total.max(1)),
+            seen: Seen::default(),
+            repeats_wanted: 0,
+            granted: 0,
+            queued: 0,
+            repeat: false,
+            vanished: 0,
+            in_pull_queue: false,
+            last_arrival: now,
+            last_pull: now,
+            backoff: 0,
+            done: None,
+            stats: ReceiveStats::default(),
+        }
+    }
+
+    /// Takes in a data packet or its header; `None` if it contradicts the flow.
+    pub fn on_data(
+        &mut self,
+        now: Time,
+        data: &Data,
+        trimmed: bool,
+        payload_len: u16,
+        config: &Config,
+    ) -> Option<Answer> {
+        if data.total != self.total || data.number >= self.total {
+            return None;
+        }
+        self.last_arrival = now;
+        self.backoff = 0;
+        let mut answer = Answer { ack: true, complete: false, progress: false };
+        let is_new = if trimmed {
+            self.stats.trimmed += 1;
+            answer.ack = self.seen.contains(data.number);
+            !answer.ack
+        } else {
+            self.seen.insert(data.number)
+        };
+        if is_new && !trimmed {
+            self.stats.bytes += u64::from(payload_len);
+            self.stats.packets += 1;
+            answer.complete = self.seen.count() == self.total;
+            let every = config.progress_every;
+            answer.progress = every > 0 && self.stats.packets.is_multiple_of(u64::from(every));
+        } else if !trimmed {
+            self.stats.duplicates += 1;
+        }
+        if answer.complete {
+            self.done = Some(now);
+            self.queued = 0;
+            self.repeat = false;
+        }
+        if self.done.is_none() {
+            self.grant(is_new, trimmed, data.vanished);
+        }
+        Some(answer)
+    }
+
+    /// One pull for a new packet as long as pulls are short of what is still to be sent, one for
+    /// every header, and one for everything that vanished.
+    fn grant(&mut self, is_new: bool, trimmed: bool, vanished: u32) {
+        let newly_vanished = vanished.saturating_sub(self.vanished).min(u32::from(u16::MAX));
+        self.vanished += newly_vanished;
+        self.repeats_wanted += u64::from(is_new && trimmed) + u64::from(newly_vanished);
+        let sendable = u64::from(self.window) + u64::from(self.granted);
+        let short = (u64::from(self.total) + self.repeats_wanted).saturating_sub(sendable);
+        let pulls = short.min(u64::from(is_new) + u64::from(newly_vanished)) as u32;
+        self.granted = self.granted.saturating_add(pulls);
+        self.queued += pulls;
+    }
+
+    /// Whether a pull waits to be sent.
+    pub fn has_pull(&self) -> bool {
+        self.queued > 0 || self.repeat
+    }
+
+    /// Takes one pull from the queue: what it grants in all.
+    pub fn pull(&mut self, now: Time) -> u32 {
+        match self.queued.checked_sub(1) {
+            Some(left) => self.queued = left,
+            None => self.repeat = false,
+        }
+        self.last_pull = now;
+        self.stats.pulls += 1;
+        self.granted - self.queued
+    }
+
+    fn timeout(&self, config: &Config) -> Duration {
+        (config.min_timeout * (1 << self.backoff.min(10))).min(config.peer_timeout / 32)
+    }
+
+    /// When to repeat a pull, or to give up, or to forget.
+    pub fn deadline(&self, config: &Config) -> Time {
+        match self.done {
+            Some(_) => self.last_arrival + config.peer_timeout * 2,
+            None => {
+                let quiet_since = self.last_arrival.max(self.last_pull);
+                quiet_since + self.timeout(config)
+            }
+        }
+    }
+
+    /// Whether the flow's sender is gone. While pulls wait for their turn it may be silent for
+    /// longer.
+    pub fn is_abandoned(&self, now: Time, config: &Config) -> bool {
+        let patience = if self.has_pull() { 4 } else { 1 };
+        self.done.is_none() && now >= self.last_arrival + config.peer_timeout * patience
+    }
+
+    /// Silence: asks for the last pull to be sent again unless others wait; true if it does.
+    pub fn repeat_pull(&mut self, now: Time) -> bool {
+        self.last_pull = now;
+        if self.has_pull() {
+            return false;
+        }
+        self.backoff += u32::from(self.backoff < 10);
+        self.repeat = true;
+        true
+    }
+}

@@ -1,0 +1,286 @@
+//! The sending side of a flow.
+
+use super::config::Config;
+use super::header::{Data, NdpHeader};
+use super::seen::Seen;
+use alloc::collections::VecDeque;
+use wellspring_core::{
+    Class, Destination, Duration, Ecn, Frame, HostId, RandomStream, SessionId, Time,
+};
+
+/// The account of a flow at its sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendStats {
+    /// Data packets sent, repeats included.
+    pub sent: u64,
+    /// Repeats a NACK asked for.
+    pub retransmitted: u64,
+    /// Packets given up for lost after a timeout.
+    pub timed_out: u64,
+}
+
+/// A flow at its sender.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub session: SessionId,
+    pub receiver: HostId,
+    transfer_len: u64,
+    total: u32,
+    window: u16,
+    fixed_class: Option<Class>,
+    /// First packet never sent.
+    next_new: u32,
+    /// Packets pushed so far without a pull, of the initial window.
+    pushed: u16,
+    granted: u32,
+    used: u32,
+    acked: Seen,
+    /// Packets in flight in the order sent; `None` once answered.
+    in_flight: VecDeque<(Option<u32>, Time)>,
+    nacked: VecDeque<u32>,
+    /// Timed out, and to be sent again without a pull.
+    probe: Option<u32>,
+    vanished: u32,
+    labels: Labels,
+    pub ready: bool,
+    last_heard: Time,
+    smoothed_rtt: Duration,
+    backoff: u32,
+    pub stats: SendStats,
+}
+
+impl Sender {
+    pub fn new(now: Time, config: &Config, flow: &super::SendFlow, random: RandomStream) -> Sender {
+        let transfer_len = flow.transfer_len.max(1);
+        let packets = transfer_len.div_ceil(u64::from(config.payload.max(1)));
+        let window = flow.initial_window.unwrap_or(config.initial_window).max(1);
+        Sender {
+            session: flow.session,
+            receiver: flow.receiver,
+            transfer_len,
+            total: u32::try_from(packets).unwrap_or(u32::MAX),
+            window,
+            fixed_class: flow.class,
+            next_new: 0,
+            pushed: 0,
+            granted: 0,
+            used: 0,
+            acked: Seen::default(),
+            in_flight: VecDeque::new(),
+            nacked: VecDeque::new(),
+            probe: None,
+            vanished: 0,
+            labels: Labels::new(config.paths, random),
+            ready: false,
+            last_heard: now,
+            smoothed_rtt: config.initial_rtt,
+            backoff: 0,
+            stats: SendStats::default(),
+        }
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Whether a packet could be sent now.
+    pub fn can_send(&self) -> bool {
+        let new = self.next_new < self.total;
+        self.probe.is_some()
+            || (new && self.pushed < self.window)
+            || (self.used < self.granted && (new || !self.nacked.is_empty()))
+    }
+
+    /// The next packet, if one may be sent.
+    pub fn transmit(&mut self, now: Time, config: &Config) -> Option<Frame<NdpHeader>> {
+        let number = self.next_number()?;
+        self.stats.sent += 1;
+        self.in_flight.push_back((Some(number), now));
+        let payload = u64::from(config.payload.max(1));
+        let sent = u64::from(number) * payload;
+        let class =
+            self.fixed_class.unwrap_or_else(|| config.priority.class(sent, self.transfer_len));
+        Some(Frame {
+            source: config.host,
+            destination: Destination::Host(self.receiver),
+            session: self.session,
+            payload_len: self.transfer_len.saturating_sub(sent).min(payload) as u16,
+            path: self.labels.next(),
+            class,
+            ecn: Ecn::NotCapable,
+            trimmed: false,
+            header: NdpHeader::Data(Data {
+                number,
+                total: self.total,
+                window: self.window,
+                vanished: self.vanished,
+            }),
+        })
+    }
+
+    fn next_number(&mut self) -> Option<u32> {
+        if let Some(number) = self.probe.take() {
+            return Some(number);
+        }
+        let new = (self.next_new < self.total).then_some(self.next_new);
+        if new.is_some() && self.pushed < self.window {
+            self.pushed += 1;
+            self.next_new += 1;
+            return new;
+        }
+        if self.used == self.granted {
+            return None;
+        }
+        while let Some(number) = self.nacked.pop_front() {
+            if !self.acked.contains(number) {
+                self.used += 1;
+                self.stats.retransmitted += 1;
+                return Some(number);
+            }
+        }
+        if new.is_some() {
+            self.used += 1;
+            self.next_new += 1;
+        }
+        new
+    }
+
+    /// A packet arrived.
+    pub fn on_ack(&mut self, now: Time, number: u32) {
+        if number < self.next_new {
+            self.answered(now, number, true);
+            self.acked.insert(number);
+        }
+    }
+
+    /// A packet was trimmed.
+    pub fn on_nack(&mut self, now: Time, number: u32) {
+        if number < self.next_new && !self.acked.contains(number) {
+            self.answered(now, number, false);
+            self.nacked.push_back(number);
+        }
+    }
+
+    /// The receiver grants packets.
+    pub fn on_pull(&mut self, now: Time, granted: u32) {
+        self.last_heard = now;
+        self.granted = self.granted.max(granted);
+    }
+
+    fn answered(&mut self, now: Time, number: u32, measure: bool) {
+        self.last_heard = now;
+        self.backoff = 0;
+        let place = self.in_flight.iter().position(|entry| entry.0 == Some(number));
+        if let Some(place) = place {
+            if measure {
+                let rtt = now.since(self.in_flight[place].1);
+                self.smoothed_rtt = (self.smoothed_rtt * 7 + rtt) / 8;
+            }
+            self.in_flight[place].0 = None;
+        }
+        while let Some((None, _)) = self.in_flight.front() {
+            self.in_flight.pop_front();
+        }
+    }
+
+    fn timeout(&self, config: &Config) -> Duration {
+        let base = (self.smoothed_rtt * 3).max(config.min_timeout);
+        (base * (1 << self.backoff.min(10))).min(config.peer_timeout / 32)
+    }
+
+    /// When to look for lost packets, or for a lost receiver.
+    pub fn deadline(&self, config: &Config) -> Time {
+        let lost_peer = self.last_heard + config.peer_timeout;
+        match self.in_flight.front() {
+            Some((_, sent)) => (*sent + self.timeout(config)).min(lost_peer),
+            None => lost_peer,
+        }
+    }
+
+    /// Gives packets up for lost; false if the receiver is.
+    pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
+        if now >= self.last_heard + config.peer_timeout {
+            return false;
+        }
+        let timeout = self.timeout(config);
+        let mut found = false;
+        while let Some((number, sent)) = self.in_flight.front().copied() {
+            if number.is_some() && sent + timeout > now {
+                break;
+            }
+            self.in_flight.pop_front();
+            if let Some(number) = number {
+                self.stats.timed_out += 1;
+                if self.probe.is_none() && !found {
+                    self.probe = Some(number);
+                } else {
+                    self.vanished = self.vanished.saturating_add(1);
+                    self.nacked.push_back(number);
+                }
+                found = true;
+            }
+        }
+        self.backoff += u32::from(found && self.backoff < 10);
+        true
+    }
+}
+
+/// Path labels: all labels below a bound in a random order, then in another.
+#[derive(Debug)]
+struct Labels {
+    count: u16,
+    left: u16,
+    label: u16,
+    step: u16,
+    random: RandomStream,
+}
+
+impl Labels {
+    fn new(count: u16, random: RandomStream) -> Self {
+        Labels { count: count.max(1), left: 0, label: 0, step: 1, random }
+    }
+
+    fn next(&mut self) -> u16 {
+        if self.left == 0 {
+            // Steps coprime to the count visit every label once.
+            self.left = self.count;
+            self.label = self.random.below(self.count.into()) as u16;
+            self.step = self.random.below(self.count.into()) as u16;
+            while gcd(self.step, self.count) != 1 {
+                self.step = self.random.below(self.count.into()) as u16;
+                if self.count == 1 {
+                    break;
+                }
+            }
+        }
+        self.left -= 1;
+        self.label =
+            ((u32::from(self.label) + u32::from(self.step)) % u32::from(self.count)) as u16;
+        self.label
+    }
+}
+
+fn gcd(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+    use wellspring_core::Seed;
+
+    #[test]
+    fn labels_visit_every_path_in_turn() {
+        for count in [1, 2, 12, 25, 36] {
+            let mut labels = Labels::new(count, Seed(1).stream("labels"));
+            for _ in 0..4 {
+                let round: Vec<_> = (0..count).map(|_| labels.next()).collect();
+                let distinct: BTreeSet<_> = round.iter().collect();
+                assert_eq!(distinct.len(), count.into(), "{round:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! NDP on simulated networks: every flow ends, whatever is lost, and lossless ones end in time.
+
+use proptest::prelude::*;
+use wellspring_core::{Duration, HostId, Rate, Seed, SessionId, Time, Work, WorkDone};
+use wellspring_fabric::{ControlQueue, Limit, PortConfig, Spraying};
+use wellspring_sim::topology::{FatTree, Graph, single_switch};
+use wellspring_sim::{Actions, Application, Config, LossRule, Simulator, Status};
+use wellspring_transport::ndp::{
+    Command, CommandError, Config as NdpConfig, Endpoint, Event, SendFlow,
+};
+
+/// Starts all flows at once and keeps what ends.
+struct Flows {
+    flows: Vec<(u32, u32, u64)>,
+    received: Vec<(SessionId, Time, u64)>,
+    sent: usize,
+    failed: usize,
+}
+
+impl Application<Endpoint> for Flows {
+    fn on_start(&mut self, actions: &mut Actions<Command>) {
+        for (number, &(from, to, transfer_len)) in self.flows.iter().enumerate() {
+            let flow = SendFlow {
+                session: SessionId(number as u32),
+                receiver: HostId(to),
+                transfer_len,
+                initial_window: None,
+                class: None,
+            };
+            actions.command(HostId(from), Command::Send(flow));
+        }
+    }
+    fn on_event(&mut self, now: Time, _: HostId, event: Event, _: &mut Actions<Command>) {
+        match event {
+            Event::Received { session, stats, .. } => {
+                self.received.push((session, now, stats.bytes));
+            }
+            Event::Sent { .. } => self.sent += 1,
+            Event::Failed { .. } => self.failed += 1,
+            Event::Accepted { .. } | Event::Progress { .. } => {}
+        }
+    }
+    fn on_alarm(&mut self, _: Time, _: &mut Actions<Command>) {}
+    fn on_work(&mut self, _: Time, _: HostId, _: Work) -> Option<(Duration, WorkDone)> {
+        None
+    }
+    fn on_refused(&mut self, _: Time, _: HostId, error: CommandError) {
+        panic!("{error}");
+    }
+}
+
+fn gigabit() -> Rate {
+    Rate::from_mbps(1_000)
+}
+
+fn network(limit: u32) -> Config {
+    let mut config = Config::new(PortConfig::trimming(Limit::Packets(limit)), Seed(1));
+    config.wire.overhead = 36;
+    config
+}
+
+/// Runs all flows to their end: none fails, every byte arrives once, nothing is left behind.
+fn run(graph: &Graph, config: &Config, flows: Vec<(u32, u32, u64)>) -> Simulator<Endpoint, Flows> {
+    let sizes: Vec<_> = flows.iter().map(|flow| flow.2).collect();
+    let flows = Flows { flows, received: Vec::new(), sent: 0, failed: 0 };
+    let endpoint = |host| {
+        let mut ndp = NdpConfig::new(host, gigabit(), Seed(3));
+        ndp.peer_timeout = Duration::from_secs(600);
+        Endpoint::new(ndp)
+    };
+    let mut sim = Simulator::new(graph, config, endpoint, flows);
+    let status = sim.run_until(Time::from_picos(u64::MAX / 4), 50_000_000);
+    assert_eq!(status, Status::Idle, "still busy at {:?}", sim.now());
+    sim.check_conservation().unwrap();
+    let flows = sim.application();
+    assert_eq!((flows.received.len(), flows.failed), (sizes.len(), 0));
+    assert_eq!(flows.sent, sizes.len());
+    for (session, _, bytes) in &flows.received {
+        assert_eq!(*bytes, sizes[session.0 as usize]);
+    }
+    for host in 0..graph.hosts() {
+        assert_eq!(sim.endpoint(HostId(host)).open_flows(), 0, "host {host}");
+    }
+    sim
+}
+
+fn last(sim: &Simulator<Endpoint, Flows>) -> f64 {
+    sim.application().received.iter().map(|r| r.1.as_secs_f64()).fold(0.0, f64::max)
+}
+
+#[test]
+fn a_flow_fills_its_path_when_the_window_covers_the_round_trip() {
+    let graph = FatTree::PAPER.build(gigabit(), gigabit(), Duration::from_micros(1));
+    let sim = run(&graph, &network(20), vec![(0, 249, 15_000_000)]);
+    let goodput = 15e6 * 8.0 / last(&sim) / 1e6;
+    // htsim: 949.4 Mbit/s at w = 12 and 1 us a link; the wire's share is 1436/1500 = 957.
+    assert!((945.0..957.4).contains(&goodput), "{goodput}");
+}
+
+#[test]
+fn a_short_window_caps_the_rate_at_a_window_a_round_trip() {
+    let graph = FatTree::PAPER.build(gigabit(), gigabit(), Duration::from_micros(10));
+    let sim = run(&graph, &network(20), vec![(0, 249, 15_000_000)]);
+    let goodput = 15e6 * 8.0 / last(&sim) / 1e6;
+    // htsim: 726 Mbit/s. Round trip: data 6 x 22 us, pull 6 x 10.5 us.
+    let closed = 12.0 * 1_436.0 * 8.0 / (6.0 * 22.0 + 6.0 * 10.512);
+    assert!((goodput / closed - 1.0).abs() < 0.03, "{goodput} against {closed}");
+}
+
+#[test]
+fn incast_fills_the_receivers_link() {
+    let graph = FatTree::PAPER.build(gigabit(), gigabit(), Duration::from_micros(10));
+    let flows = (1..=70).map(|host| (host * 3, 0, 70_000)).collect();
+    let sim = run(&graph, &network(20), flows);
+    let millis = last(&sim) * 1e3;
+    // htsim: 41.9 ms, 842 trims.
+    assert!((40.5..43.0).contains(&millis), "{millis} ms");
+    let trims = sim.counters().trimmed;
+    assert!((650..1_050).contains(&trims), "{trims}");
+}
+
+#[test]
+fn a_large_incast_over_short_header_queues_ends() {
+    // htsim leaves 372 of 400 such flows stuck.
+    let graph = FatTree::k_ary(12).build(gigabit(), gigabit(), Duration::from_micros(1));
+    let mut config = network(8);
+    config.port.control = Some(ControlQueue { limit: Limit::Packets(8), weight: 9 });
+    let flows = (1..=400).map(|host| (host, 0, 135_000)).collect();
+    let sim = run(&graph, &config, flows);
+    let ideal = 400.0 * 135e3 * 8.0 / 957e6;
+    assert!(last(&sim) < ideal * 1.6, "{} s for {ideal}", last(&sim));
+}
+
+#[test]
+fn all_flows_end_although_everything_is_lost_now_and_then() {
+    let graph = FatTree::k_ary(4).build(gigabit(), gigabit(), Duration::from_micros(5));
+    for (data, control) in [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)] {
+        let mut config = network(4);
+        config.loss = Some(LossRule { data, control });
+        run(&graph, &config, (1..16).map(|host| (host, 0, 60_000)).collect());
+    }
+}
+
+#[test]
+fn lost_peers_are_given_up() {
+    let graph = single_switch(2, gigabit(), Duration::from_micros(5));
+    let flows = Flows { flows: vec![(0, 1, 1_000_000)], received: vec![], sent: 0, failed: 0 };
+    let mut config = network(8);
+    let down = wellspring_sim::Fault::NodeDown(HostId(1).into());
+    config.faults = vec![(Time::from_picos(1_000_000_000), down)];
+    let endpoint = |host| Endpoint::new(NdpConfig::new(host, gigabit(), Seed(3)));
+    let mut sim = Simulator::new(&graph, &config, endpoint, flows);
+    assert_eq!(sim.run_until(Time::from_picos(u64::MAX / 4), 1_000_000), Status::Idle);
+    assert_eq!(sim.application().failed, 2);
+    assert_eq!(sim.endpoint(HostId(0)).open_flows() + sim.endpoint(HostId(1)).open_flows(), 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn every_flow_ends(
+        seed in any::<u64>(),
+        flows in prop::collection::vec((0_u32..16, 1_u32..16, 1_u64..80_000), 1..30),
+        limits in (1_u32..12, 1_u32..12),
+        loss in (0.0..0.1_f64, 0.0..0.1_f64),
+        spraying in prop_oneof![Just(Spraying::Random), Just(Spraying::Label), Just(Spraying::Flow)],
+    ) {
+        let graph = FatTree::k_ary(4).build(gigabit(), gigabit(), Duration::from_micros(2));
+        let mut config = network(limits.0);
+        config.port.control = Some(ControlQueue { limit: Limit::Packets(limits.1), weight: 9 });
+        config.loss = Some(LossRule { data: loss.0, control: loss.1 });
+        (config.seed, config.spraying) = (Seed(seed), spraying);
+        let flows = flows.into_iter().map(|(from, gap, len)| (from, (from + gap) % 16, len));
+        run(&graph, &config, flows.collect());
+    }
+}
