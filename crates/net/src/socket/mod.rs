@@ -8,10 +8,12 @@
 mod glue;
 mod interface;
 mod receive;
+mod trims;
 mod udp;
 
 pub use interface::Interface;
 pub use receive::{Datagrams, ReceiveBatch, Received};
+pub use trims::{TrimTap, Trimmed};
 pub use udp::{Outgoing, SocketConfig, UdpSocket};
 
 /// Datagrams in one GSO batch, at most (Linux `UDP_MAX_SEGMENTS` before 6.9).
