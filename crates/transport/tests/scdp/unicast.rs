@@ -2,9 +2,9 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Duration, Rate, Time};
+use wellspring_core::{Duration, Rate, SessionId, Time};
 use wellspring_testkit::{Faults, HostConfig};
-use wellspring_transport::scdp::{Command, Event, Fabric, FailReason};
+use wellspring_transport::scdp::{Command, Event, Fabric, FailReason, Role, Share};
 
 const WHOLE_WIRE: u64 = 1_440 + 32 + 20;
 
@@ -83,12 +83,8 @@ fn a_shallow_queue_is_shared_by_trims_not_by_timeouts() {
     // Eight senders push at once into one 20-packet port: incast.
     let mut lab = lab(4, 9, Fabric::Trimming, HostConfig::new(), |_| {});
     for sender in 1..9 {
-        let session = wellspring_core::SessionId(sender);
-        let role = wellspring_transport::scdp::Role::Unicast {
-            receiver: host(0),
-            share: wellspring_transport::scdp::Share::WHOLE,
-        };
-        send(&mut lab, sender, session, role, 180, 12);
+        let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+        send(&mut lab, sender, SessionId(sender), role, 180, 12);
     }
     lab.run(Duration::from_secs(1));
     let ends: Vec<Time> = lab
@@ -102,6 +98,41 @@ fn a_shallow_queue_is_shared_by_trims_not_by_timeouts() {
     let ideal = Rate::from_mbps(1_000).time_for(8 * 180 * WHOLE_WIRE);
     assert!(last < ideal + ideal / 10, "{last} against {ideal}");
     assert_all_over(&mut lab, 9);
+}
+
+#[test]
+fn sessions_of_one_receiver_take_turns() {
+    let mut lab = lab(11, 4, Fabric::Trimming, HostConfig::new(), |_| {});
+    for sender in 1..4 {
+        let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+        send(&mut lab, sender, SessionId(sender), role, 20_000, 12);
+    }
+    lab.run(Duration::from_millis(100));
+    let blocks = |session: u32| {
+        let done =
+            |e: &Event| matches!(e, Event::BlockComplete { session: s, .. } if s.0 == session);
+        lab.log.iter().filter(|(_, _, e)| done(e)).count()
+    };
+    let shares = [blocks(1), blocks(2), blocks(3)];
+    // 8,378 symbols fit through the link in 100 ms, 27.9 blocks for each.
+    assert!(shares.iter().all(|&s| (26..=28).contains(&s)), "{shares:?}");
+}
+
+#[test]
+fn marks_hold_the_window_back_without_loss() {
+    let finish = |mark: f64| {
+        let faults = Faults { mark, ..Faults::default() };
+        let link = HostConfig { faults, trims: false, queue: 10_000, ..HostConfig::new() };
+        let mut lab = lab(12, 2, SHARED, link, |_| {});
+        send_one_to_one(&mut lab, 1, 0, 20_000);
+        // (Deep queues mark nothing of their own in this lab until half full.)
+        lab.run(Duration::from_secs(10));
+        let (end, stats) = received(&lab, 0);
+        assert_eq!(total(&stats, |s| s.lost), 0);
+        end.since(Time::ZERO)
+    };
+    let (unmarked, marked) = (finish(0.0), finish(0.3));
+    assert!(marked > unmarked * 2, "{marked} against {unmarked}");
 }
 
 #[test]
