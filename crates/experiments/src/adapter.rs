@@ -1,0 +1,276 @@
+//! How requests become sessions of a protocol.
+
+use crate::scenario::{Protocol, ProtocolName, Scenario};
+use wellspring_core::{Endpoint, GroupId, HostId, SessionId};
+use wellspring_core::{Rate, Seed};
+use wellspring_sim::Actions;
+use wellspring_transport::{ndp, scdp};
+
+/// What a session's endpoints tell, whatever the protocol.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum News {
+    /// A receiver has heard of it.
+    Accepted,
+    /// A receiver has so many more bytes.
+    Progress(u64),
+    /// A receiver has it all.
+    Received(Account),
+    /// It ended without success, at a receiver or the sender.
+    Failed,
+}
+
+/// What a receiver counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Account {
+    /// Trimmed headers.
+    pub trimmed: u64,
+    /// Packets that arrived for nothing.
+    pub needless: u64,
+    /// Blocks that took the decoder.
+    pub decoded_blocks: u32,
+}
+
+/// A protocol as experiments use it.
+pub trait Adapter {
+    /// One host of it.
+    type Endpoint: Endpoint;
+
+    /// By a scenario.
+    fn new(scenario: &Scenario, seed: Seed) -> Self;
+    /// A host's endpoint.
+    fn endpoint(&self, host: HostId) -> Self::Endpoint;
+    /// Bytes of a packet's headers that the protocol itself accounts for.
+    fn header_len(&self) -> u8;
+    /// One sender, one receiver.
+    fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>);
+    /// One sender, several receivers; false if the protocol cannot.
+    fn one_to_many(&self, leg: Leg, to: &[u32], actions: &mut ActionsOf<Self>) -> bool;
+    /// Several senders, one receiver; false if the protocol cannot.
+    fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool;
+    /// Ends a session early at its sender.
+    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>);
+    /// What an event says, and of which session.
+    fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)>;
+    /// Symbols of a block of an object of so many bytes, for the latency of decoding.
+    fn block_symbols(&self, bytes: u64, sbn: u32) -> u32;
+}
+
+/// The actions of a protocol's application.
+pub type ActionsOf<A> = Actions<<<A as Adapter>::Endpoint as Endpoint>::Command>;
+
+/// A session to be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leg {
+    /// Its number, not used before.
+    pub session: SessionId,
+    /// Sender (not used by many-to-one).
+    pub from: u32,
+    /// Receiver (not used by one-to-many).
+    pub to: u32,
+    /// Size \[bytes\].
+    pub bytes: u64,
+    /// Endless background: in the lowest class where the protocol lets us choose.
+    pub background: bool,
+}
+
+/// SCDP and Polyraptor.
+#[derive(Debug)]
+pub struct Scdp {
+    protocol: Protocol,
+    rate: Rate,
+}
+
+impl Scdp {
+    fn object(&self, session: SessionId, bytes: u64) -> scdp::ObjectInfo {
+        let Protocol { block_symbols, .. } = self.protocol;
+        let tag = session.0.into();
+        scdp::ObjectInfo::new(bytes, self.protocol.payload(), block_symbols, tag)
+    }
+
+    fn send(&self, leg: Leg, role: scdp::Role, window: u16) -> scdp::Command {
+        scdp::Command::Send(scdp::SendSession {
+            session: leg.session,
+            object: self.object(leg.session, leg.bytes),
+            role,
+            initial_window: window.min(255) as u8,
+            resume: None,
+        })
+    }
+}
+
+impl Adapter for Scdp {
+    type Endpoint = scdp::Endpoint;
+
+    fn new(scenario: &Scenario, _seed: Seed) -> Self {
+        Scdp { protocol: scenario.protocol.clone(), rate: scenario.topology.rate.0 }
+    }
+
+    fn endpoint(&self, host: HostId) -> scdp::Endpoint {
+        let mut config = scdp::Config::new(host, self.rate);
+        config.overhead_per_symbol = self.protocol.header.into();
+        config.overhead = self.protocol.overhead;
+        config.min_timeout = self.protocol.min_timeout.0;
+        config.demotion_thresholds = match self.protocol.name {
+            ProtocolName::Polyraptor => Vec::new(),
+            _ => self.protocol.thresholds.iter().map(|size| size.0).collect(),
+        };
+        // The paper leaves stragglers to the application (SCDP §IV-D); here it waits.
+        config.stragglers.detach = false;
+        config.limits.symbols_per_block = self.protocol.block_symbols.max(1_024);
+        scdp::Endpoint::new(config)
+    }
+
+    fn header_len(&self) -> u8 {
+        32
+    }
+
+    fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let receiver = HostId(leg.to);
+        let role = scdp::Role::Unicast { receiver, share: scdp::Share::WHOLE };
+        actions.command(HostId(leg.from), self.send(leg, role, self.protocol.window));
+    }
+
+    fn one_to_many(&self, leg: Leg, to: &[u32], actions: &mut ActionsOf<Self>) -> bool {
+        let group = GroupId(leg.session.0 & 0x7fff_ffff);
+        let members: Vec<_> = to.iter().map(|host| HostId(*host)).collect();
+        actions.create_group(group, HostId(leg.from), members.clone());
+        let role = scdp::Role::OneToMany { group, members };
+        actions.command(HostId(leg.from), self.send(leg, role, self.protocol.window));
+        true
+    }
+
+    fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool {
+        for (index, sender) in from.iter().enumerate() {
+            let share = scdp::Share { index: index as u8, count: from.len() as u8 };
+            let role = scdp::Role::Unicast { receiver: HostId(leg.to), share };
+            let window = self.protocol.window_per_sender;
+            actions.command(HostId(*sender), self.send(leg, role, window));
+        }
+        true
+    }
+
+    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+        actions.command(HostId(from), scdp::Command::Cancel { session });
+    }
+
+    fn news(&self, event: scdp::Event) -> Option<(SessionId, News)> {
+        match event {
+            scdp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
+            scdp::Event::BlockComplete { session, .. } => {
+                let symbols = u64::from(self.protocol.block_symbols);
+                let bytes = symbols * u64::from(self.protocol.payload());
+                Some((session, News::Progress(bytes)))
+            }
+            scdp::Event::Received { session, stats } => {
+                let account = Account {
+                    trimmed: stats.senders.iter().map(|sender| sender.trimmed).sum(),
+                    needless: stats.senders.iter().map(|sender| sender.needless).sum(),
+                    decoded_blocks: stats.decoded_blocks,
+                };
+                Some((session, News::Received(account)))
+            }
+            scdp::Event::Failed { session, .. } | scdp::Event::ReceiverLost { session, .. } => {
+                Some((session, News::Failed))
+            }
+            _ => None,
+        }
+    }
+
+    fn block_symbols(&self, bytes: u64, sbn: u32) -> u32 {
+        self.object(SessionId(0), bytes).symbols_in_block(sbn)
+    }
+}
+
+/// NDP and NDP+.
+#[derive(Debug)]
+pub struct Ndp {
+    protocol: Protocol,
+    rate: Rate,
+    paths: u16,
+    seed: Seed,
+}
+
+/// Packets between two [`News::Progress`].
+const NDP_PROGRESS: u32 = 64;
+
+impl Adapter for Ndp {
+    type Endpoint = ndp::Endpoint;
+
+    fn new(scenario: &Scenario, seed: Seed) -> Self {
+        Ndp {
+            protocol: scenario.protocol.clone(),
+            rate: scenario.topology.rate.0,
+            paths: scenario.topology.fat_tree().map_or(1, |tree| tree.paths() as u16),
+            seed,
+        }
+    }
+
+    fn endpoint(&self, host: HostId) -> ndp::Endpoint {
+        let mut config = ndp::Config::new(host, self.rate, self.seed);
+        config.payload = self.protocol.payload();
+        config.overhead_per_packet = self.protocol.header.into();
+        config.initial_window = self.protocol.window;
+        config.min_timeout = self.protocol.min_timeout.0;
+        config.paths = self.paths;
+        config.progress_every = NDP_PROGRESS;
+        let thresholds = || self.protocol.thresholds.iter().map(|size| size.0).collect();
+        config.priority = match (self.protocol.name, self.protocol.by_final_size) {
+            (ProtocolName::NdpPlus, false) => ndp::Priority::BytesSent(thresholds()),
+            (ProtocolName::NdpPlus, true) => ndp::Priority::FinalSize(thresholds()),
+            _ => ndp::Priority::One,
+        };
+        ndp::Endpoint::new(config)
+    }
+
+    fn header_len(&self) -> u8 {
+        28
+    }
+
+    fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let lowest = self.protocol.data_classes();
+        let flow = ndp::SendFlow {
+            session: leg.session,
+            receiver: HostId(leg.to),
+            transfer_len: leg.bytes,
+            initial_window: None,
+            class: leg.background.then_some(lowest),
+        };
+        actions.command(HostId(leg.from), ndp::Command::Send(flow));
+    }
+
+    fn one_to_many(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
+        false
+    }
+
+    fn many_to_one(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
+        false
+    }
+
+    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+        actions.command(HostId(from), ndp::Command::Cancel { session });
+    }
+
+    fn news(&self, event: ndp::Event) -> Option<(SessionId, News)> {
+        match event {
+            ndp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
+            ndp::Event::Progress { session, .. } => {
+                let bytes = u64::from(NDP_PROGRESS) * u64::from(self.protocol.payload());
+                Some((session, News::Progress(bytes)))
+            }
+            ndp::Event::Received { session, stats, .. } => {
+                let account = Account {
+                    trimmed: stats.trimmed,
+                    needless: stats.duplicates,
+                    decoded_blocks: 0,
+                };
+                Some((session, News::Received(account)))
+            }
+            ndp::Event::Failed { session, .. } => Some((session, News::Failed)),
+            ndp::Event::Sent { .. } => None,
+        }
+    }
+
+    fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {
+        0
+    }
+}

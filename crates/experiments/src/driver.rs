@@ -1,0 +1,556 @@
+//! The application behind all hosts: opens sessions as requests come, keeps account of them.
+
+use crate::adapter::{Account, ActionsOf, Adapter, Leg, News};
+use crate::decode::DecodeModel;
+use crate::scenario::{Placement, ReadBy, Scenario, Workload, WriteBy};
+use crate::workload::{Population, Request, Requests, storage};
+use std::collections::BTreeMap;
+use wellspring_core::{
+    Duration, Endpoint, GroupId, HostId, RandomStream, Seed, SessionId, Time, Work, WorkDone,
+};
+use wellspring_sim::Application;
+
+/// Size of an "endless" flow, which is followed by another: so that no protocol keeps account of
+/// more than this \[bytes\].
+const ENDLESS: u64 = 2_000_000_000;
+
+/// What became of a request.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowRecord {
+    /// Its kind: `transfer`, `write`, `read`, `timed`, `background`.
+    pub kind: &'static str,
+    /// A host at the single end: the sender, or the reading client.
+    pub host: u32,
+    /// The other end, or the first of several.
+    pub peer: u32,
+    /// Size \[bytes\]; for endless flows what arrived in the time measured.
+    pub bytes: u64,
+    /// When it was made \[s\].
+    pub start: f64,
+    /// When the last receiver had everything \[s\]; `None` if that did not happen.
+    pub end: Option<f64>,
+    /// Sums over receivers.
+    pub account: Account,
+    /// Whether any of its sessions failed.
+    pub failed: bool,
+}
+
+impl FlowRecord {
+    /// Completion time \[s\].
+    pub fn completion(&self) -> Option<f64> {
+        self.end.map(|end| end - self.start)
+    }
+
+    /// Bits of the application by completion time \[bit/s\]: 0 if it did not complete.
+    pub fn goodput(&self) -> f64 {
+        self.completion().map_or(0.0, |time| self.bytes as f64 * 8.0 / time)
+    }
+}
+
+/// A request under way.
+#[derive(Debug)]
+struct Operation {
+    record: FlowRecord,
+    /// Receivers that do not have everything yet.
+    pending: u32,
+    /// Rest of a daisy chain: hosts still to be reached.
+    chain: Vec<u32>,
+    endless: Endless,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Endless {
+    No,
+    /// Renewed when complete; ends with the run.
+    Flow,
+    /// Storage requests one after another.
+    Storage,
+    /// Cancelled at some time.
+    Timed,
+}
+
+/// A session of the protocol.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    operation: u32,
+    leg: Leg,
+    group: bool,
+}
+
+#[derive(Debug)]
+enum Due {
+    Background,
+    Next(Request),
+    Cancel(SessionId),
+}
+
+/// The application of a run.
+pub struct Driver<A: Adapter> {
+    adapter: A,
+    scenario: Scenario,
+    requests: Requests,
+    population: Population,
+    agenda: BTreeMap<(Time, u32), Due>,
+    agenda_sequence: u32,
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+    sessions: BTreeMap<SessionId, Session>,
+    next_session: u32,
+    decode: DecodeModel,
+    random: RandomStream,
+    warmup: Duration,
+    /// Requests still to finish, those not made yet included.
+    pub outstanding: u32,
+    /// All requests of the foreground.
+    pub total: u32,
+    /// Finished requests, in the order they finished.
+    pub records: Vec<FlowRecord>,
+    /// (session, when \[s\], bytes) of endless timed flows.
+    pub timeline: Vec<(u32, f64, u64)>,
+    /// Anything heard from an endpoint, ever.
+    pub news_count: u64,
+    /// Commands that endpoints refused.
+    pub refused: u64,
+}
+
+impl<A: Adapter> Driver<A> {
+    /// For one run.
+    pub fn new(adapter: A, scenario: &Scenario, hosts: u32, seed: Seed) -> Self {
+        let population = Population::new(scenario, hosts, seed);
+        let requests = Requests::new(&scenario.workload, population.clone(), seed);
+        let idle = population.background.is_empty();
+        Driver {
+            adapter,
+            scenario: scenario.clone(),
+            outstanding: requests.total(),
+            total: requests.total(),
+            requests,
+            population,
+            agenda: BTreeMap::new(),
+            agenda_sequence: 0,
+            operations: Vec::new(),
+            free: Vec::new(),
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            decode: DecodeModel::new(&scenario.protocol),
+            random: seed.stream("driver"),
+            warmup: if idle { Duration::ZERO } else { scenario.background.warmup.0 },
+            records: Vec::new(),
+            timeline: Vec::new(),
+            news_count: 0,
+            refused: 0,
+        }
+    }
+
+    /// The state of every request under way, for whoever finds the run stuck.
+    pub fn dump(&self) -> String {
+        let mut text = String::new();
+        for (session, entry) in &self.sessions {
+            let Some(operation) = &self.operations[entry.operation as usize] else { continue };
+            if operation.endless == Endless::No {
+                let FlowRecord { kind, host, peer, bytes, start, failed, .. } = &operation.record;
+                text += &format!(
+                    "{session:?}: {kind} {host} - {peer}, {bytes} B, since {start:.6} s, \
+                     {} receivers pending, failed: {failed}\n",
+                    operation.pending
+                );
+            }
+        }
+        text
+    }
+
+    /// Moves the endless flows that still run into the records.
+    pub fn close_endless(&mut self, now: Time) {
+        for operation in self.operations.iter_mut().filter_map(Option::take) {
+            if operation.endless != Endless::No {
+                let end = Some(now.as_secs_f64());
+                self.records.push(FlowRecord { end, ..operation.record });
+            } else {
+                self.records.push(operation.record);
+            }
+        }
+    }
+
+    fn schedule(&mut self, at: Time, due: Due) {
+        self.agenda_sequence += 1;
+        self.agenda.insert((at, self.agenda_sequence), due);
+    }
+
+    fn schedule_next(&mut self) {
+        match self.requests.next() {
+            Some((at, request)) => {
+                self.schedule(Time::ZERO + self.warmup + at, Due::Next(request));
+            }
+            // Fewer than announced: hosts to choose from ran out.
+            None => self.outstanding = self.outstanding.min(self.sessions_open()),
+        }
+    }
+
+    fn sessions_open(&self) -> u32 {
+        let open = |o: &&Option<Operation>| matches!(o, Some(o) if o.endless == Endless::No);
+        self.operations.iter().filter(open).count() as u32
+    }
+
+    fn run_agenda(&mut self, now: Time, actions: &mut ActionsOf<A>) {
+        while let Some(entry) = self.agenda.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            match entry.remove() {
+                Due::Background => self.start_background(now, actions),
+                Due::Next(request) => {
+                    self.start(now, &request, actions);
+                    self.schedule_next();
+                }
+                Due::Cancel(session) => self.cancel(now, session, actions),
+            }
+        }
+        if let Some((at, _)) = self.agenda.keys().next() {
+            actions.set_alarm(*at);
+        }
+        if self.outstanding == 0 {
+            actions.stop();
+        }
+    }
+
+    fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
+        let operation = Operation { record, pending, chain: Vec::new(), endless };
+        match self.free.pop() {
+            Some(place) => {
+                self.operations[place as usize] = Some(operation);
+                place
+            }
+            None => {
+                self.operations.push(Some(operation));
+                (self.operations.len() - 1) as u32
+            }
+        }
+    }
+
+    fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64, background: bool) -> Leg {
+        let session = SessionId(self.next_session);
+        self.next_session += 1;
+        let leg = Leg { session, from, to, bytes, background };
+        self.sessions.insert(session, Session { operation, leg, group: false });
+        leg
+    }
+
+    fn unicast(
+        &mut self,
+        operation: u32,
+        (from, to): (u32, u32),
+        bytes: u64,
+        background: bool,
+        actions: &mut ActionsOf<A>,
+    ) -> SessionId {
+        let leg = self.leg(operation, from, to, bytes, background);
+        self.adapter.unicast(leg, actions);
+        leg.session
+    }
+
+    fn start(&mut self, now: Time, request: &Request, actions: &mut ActionsOf<A>) -> u32 {
+        let record = |kind, host, peer, bytes| FlowRecord {
+            kind,
+            host,
+            peer,
+            bytes,
+            start: now.as_secs_f64(),
+            end: None,
+            account: Account::default(),
+            failed: false,
+        };
+        match request {
+            Request::Transfer { from, to, bytes } => {
+                let operation = self.open(record("transfer", *from, *to, *bytes), 1, Endless::No);
+                self.unicast(operation, (*from, *to), *bytes, false, actions);
+                operation
+            }
+            Request::Write { from, to, bytes } => {
+                let first = to.first().copied().unwrap_or(*from);
+                let write = record("write", *from, first, *bytes);
+                let operation = self.open(write, to.len() as u32, Endless::No);
+                self.start_write(operation, *from, to, *bytes, actions);
+                operation
+            }
+            Request::Read { to, from, single, bytes } => {
+                let first = from.first().copied().unwrap_or(*to);
+                let operation = self.open(record("read", *to, first, *bytes), 1, Endless::No);
+                self.start_read(operation, *to, (from, single), *bytes, actions);
+                operation
+            }
+            Request::Timed { from, to, duration } => {
+                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed);
+                let session = self.unicast(operation, (*from, *to), ENDLESS * 10, false, actions);
+                self.schedule(now + *duration, Due::Cancel(session));
+                operation
+            }
+        }
+    }
+
+    fn start_write(
+        &mut self,
+        operation: u32,
+        from: u32,
+        to: &[u32],
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) {
+        if to.len() > 1 {
+            let leg = self.leg(operation, from, to[0], bytes, false);
+            if self.adapter.one_to_many(leg, to, actions) {
+                if let Some(session) = self.sessions.get_mut(&leg.session) {
+                    session.group = true;
+                }
+                return;
+            }
+            self.sessions.remove(&leg.session);
+        }
+        let chained = matches!(
+            self.scenario.workload,
+            Workload::Storage { write_by: WriteBy::DaisyChain, .. }
+        );
+        let now = if chained { 1 } else { to.len() };
+        for host in &to[..now.min(to.len())] {
+            self.unicast(operation, (from, *host), bytes, false, actions);
+        }
+        if let (true, Some(operation)) = (chained, &mut self.operations[operation as usize]) {
+            operation.chain = to[now.min(to.len())..].to_vec();
+        }
+    }
+
+    fn start_read(
+        &mut self,
+        operation: u32,
+        to: u32,
+        (from, single): (&[u32], &[u32]),
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) {
+        if from.len() > 1 {
+            let leg = self.leg(operation, from[0], to, bytes, false);
+            if self.adapter.many_to_one(leg, from, actions) {
+                return;
+            }
+            self.sessions.remove(&leg.session);
+        }
+        let read_by = match self.scenario.workload {
+            Workload::Storage { read_by, .. } => read_by,
+            _ => ReadBy::Single,
+        };
+        let sources = match read_by {
+            ReadBy::Single => &single[..1.min(single.len())],
+            ReadBy::MultiBlock => single,
+            ReadBy::Parts => from,
+        };
+        if let Some(operation) = &mut self.operations[operation as usize] {
+            operation.pending = sources.len() as u32;
+        }
+        let part = bytes.div_ceil(sources.len().max(1) as u64);
+        for source in sources {
+            self.unicast(operation, (*source, to), part, false, actions);
+        }
+    }
+
+    fn start_background(&mut self, now: Time, actions: &mut ActionsOf<A>) {
+        let hosts = self.population.background.clone();
+        for (index, &from) in hosts.iter().enumerate() {
+            let to = hosts[(index + 1) % hosts.len()];
+            let record = FlowRecord {
+                kind: "background",
+                host: from,
+                peer: to,
+                bytes: 0,
+                start: (Time::ZERO + self.warmup).as_secs_f64(),
+                end: None,
+                account: Account::default(),
+                failed: false,
+            };
+            match self.scenario.background.storage {
+                None => {
+                    let operation = self.open(record, 1, Endless::Flow);
+                    self.unicast(operation, (from, to), ENDLESS, true, actions);
+                }
+                Some(_) => {
+                    let operation = self.open(record, 1, Endless::Storage);
+                    self.storage_turn(now, operation, actions);
+                }
+            }
+        }
+    }
+
+    /// The next read or write of an endless storage client: even odds (SCDP §V-D).
+    fn storage_turn(&mut self, _now: Time, operation: u32, actions: &mut ActionsOf<A>) {
+        let Some(size) = self.scenario.background.storage else { return };
+        let Some(entry) = &self.operations[operation as usize] else { return };
+        let client = entry.record.host;
+        let mut clients = self.population.clone();
+        clients.foreground = clients.background.clone();
+        let is_write = self.random.chance(0.5);
+        let random = &mut self.random;
+        let request = storage(&clients, client, 3, Placement::Hdfs, is_write, size.0, random);
+        match request {
+            Request::Write { from, to, bytes } => {
+                if let Some(entry) = &mut self.operations[operation as usize] {
+                    entry.pending = to.len() as u32;
+                }
+                self.start_write(operation, from, &to, bytes, actions);
+            }
+            Request::Read { to, from, single, bytes } => {
+                if let Some(entry) = &mut self.operations[operation as usize] {
+                    entry.pending = 1;
+                }
+                self.start_read(operation, to, (&from, &single), bytes, actions);
+            }
+            Request::Transfer { .. } | Request::Timed { .. } => {}
+        }
+    }
+
+    fn cancel(&mut self, now: Time, session: SessionId, actions: &mut ActionsOf<A>) {
+        let Some(entry) = self.sessions.remove(&session) else { return };
+        self.adapter.cancel(session, entry.leg.from, actions);
+        self.finish(now, entry.operation);
+    }
+
+    fn finish(&mut self, now: Time, place: u32) {
+        if let Some(mut operation) = self.operations[place as usize].take() {
+            operation.record.end = Some(now.as_secs_f64());
+            if operation.record.failed && operation.endless == Endless::No {
+                operation.record.end = None;
+            }
+            self.records.push(operation.record);
+            self.free.push(place);
+            self.outstanding -= 1;
+        }
+    }
+
+    fn on_news(&mut self, now: Time, id: SessionId, news: News, actions: &mut ActionsOf<A>) {
+        let Some(&Session { operation: place, leg, group }) = self.sessions.get(&id) else {
+            return;
+        };
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        match news {
+            News::Accepted => {
+                if !operation.chain.is_empty() {
+                    let next = operation.chain.remove(0);
+                    let bytes = operation.record.bytes;
+                    self.unicast(place, (leg.to, next), bytes, false, actions);
+                }
+            }
+            News::Progress(bytes) => {
+                let measured = now.as_secs_f64() >= operation.record.start;
+                match operation.endless {
+                    Endless::Flow | Endless::Timed if measured => operation.record.bytes += bytes,
+                    _ => {}
+                }
+                if operation.endless == Endless::Timed {
+                    self.timeline.push((id.0, now.as_secs_f64(), bytes));
+                }
+            }
+            News::Received(account) => {
+                let sum = &mut operation.record.account;
+                sum.trimmed += account.trimmed;
+                sum.needless += account.needless;
+                sum.decoded_blocks += account.decoded_blocks;
+                self.received(now, place, id, group, actions);
+            }
+            News::Failed => {
+                operation.record.failed = true;
+                self.received(now, place, id, group, actions);
+            }
+        }
+    }
+
+    /// One receiver of an operation is done (or lost).
+    fn received(
+        &mut self,
+        now: Time,
+        place: u32,
+        id: SessionId,
+        group: bool,
+        actions: &mut ActionsOf<A>,
+    ) {
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        operation.pending = operation.pending.saturating_sub(1);
+        let done = operation.pending == 0;
+        let endless = operation.endless;
+        if !group || done {
+            self.sessions.remove(&id);
+            if group {
+                actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
+            }
+        }
+        if !done {
+            return;
+        }
+        match endless {
+            Endless::No | Endless::Timed => self.finish(now, place),
+            Endless::Storage => {
+                if now.as_secs_f64() >= operation.record.start {
+                    operation.record.bytes += self.scenario.background.storage.map_or(0, |s| s.0);
+                }
+                self.storage_turn(now, place, actions);
+            }
+            Endless::Flow => {
+                let (from, to) = (operation.record.host, operation.record.peer);
+                operation.pending = 1;
+                self.unicast(place, (from, to), ENDLESS, true, actions);
+            }
+        }
+    }
+}
+
+impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
+    fn on_start(&mut self, actions: &mut ActionsOf<A>) {
+        if !self.population.background.is_empty() {
+            self.schedule(Time::ZERO, Due::Background);
+        }
+        // Requests known from the start are all due at their times; streams go one by one.
+        self.schedule_next();
+        self.run_agenda(Time::ZERO, actions);
+    }
+
+    fn on_event(
+        &mut self,
+        now: Time,
+        _host: HostId,
+        event: <A::Endpoint as Endpoint>::Event,
+        actions: &mut ActionsOf<A>,
+    ) {
+        if let Some((session, news)) = self.adapter.news(event) {
+            self.news_count += 1;
+            self.on_news(now, session, news, actions);
+            if self.outstanding == 0 {
+                actions.stop();
+            }
+        }
+    }
+
+    fn on_alarm(&mut self, now: Time, actions: &mut ActionsOf<A>) {
+        self.run_agenda(now, actions);
+    }
+
+    fn on_work(&mut self, _now: Time, _host: HostId, work: Work) -> Option<(Duration, WorkDone)> {
+        let Work::Finish { session, sbn, decode } = work;
+        if !decode {
+            return Some((Duration::ZERO, WorkDone::Finished { session, sbn }));
+        }
+        let bytes = self.sessions.get(&session).map_or(1, |entry| entry.leg.bytes);
+        let symbols = self.adapter.block_symbols(bytes, sbn);
+        let latency = self.decode.latency(symbols, self.scenario.protocol.payload());
+        let done = if DecodeModel::fails(&mut self.random) {
+            WorkDone::NeedMore { session, sbn }
+        } else {
+            WorkDone::Finished { session, sbn }
+        };
+        Some((latency, done))
+    }
+
+    fn on_refused(
+        &mut self,
+        _now: Time,
+        _host: HostId,
+        _error: <A::Endpoint as Endpoint>::CommandError,
+    ) {
+        self.refused += 1;
+    }
+}

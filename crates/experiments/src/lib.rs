@@ -1,0 +1,14 @@
+//! Experiments: a scenario file becomes runs over seeds, and runs become result tables.
+//!
+//! This is the only room that joins the simulator and the protocols. A [`scenario::Scenario`]
+//! names a network, a protocol and a workload; [`run::run`] runs it with one seed.
+#![forbid(unsafe_code)]
+
+pub mod adapter;
+pub mod decode;
+pub mod driver;
+pub mod quantity;
+pub mod run;
+pub mod scenario;
+mod sizes;
+pub mod workload;

@@ -1,0 +1,150 @@
+//! One run: a scenario, a seed, a result.
+
+use crate::adapter::{Adapter, Ndp, Scdp};
+use crate::driver::{Driver, FlowRecord};
+use crate::scenario::{ProtocolName, Scenario};
+use anyhow::{Result, bail};
+use wellspring_core::{Seed, Time};
+use wellspring_sim::topology::{EgressId, Graph, NodeId};
+use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
+
+/// Events between two looks at the clock and the progress.
+const CHUNK: u64 = 500_000;
+
+/// What a run says of itself while it runs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Simulated time \[s\].
+    pub simulated: f64,
+    /// Events so far.
+    pub events: u64,
+    /// Requests finished, and all.
+    pub finished: (u32, u32),
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Every request, background flows last.
+    pub flows: Vec<FlowRecord>,
+    /// (session, when \[s\], bytes) of timed flows.
+    pub timeline: Vec<(u32, f64, u64)>,
+    /// Counts of the network.
+    pub counters: Counters,
+    /// Simulated time at the end \[s\].
+    pub simulated: f64,
+    /// Share of host downlinks' capacity that carried packets.
+    pub downlink_utilisation: f64,
+    /// True if requests were left when time was up or nothing moved any more.
+    pub stuck: bool,
+}
+
+impl Outcome {
+    /// The requests measured, without the background.
+    pub fn foreground(&self) -> impl Iterator<Item = &FlowRecord> {
+        self.flows.iter().filter(|flow| flow.kind != "background")
+    }
+
+    /// Goodputs of background flows \[bit/s\].
+    pub fn background_goodputs(&self) -> Vec<f64> {
+        let flows = self.flows.iter().filter(|flow| flow.kind == "background");
+        flows.map(FlowRecord::goodput).collect()
+    }
+}
+
+/// Runs a scenario with one seed; `report` hears of it now and then.
+///
+/// # Errors
+/// The scenario's network cannot be built, or (a bug) packets went missing in the simulator.
+pub fn run(scenario: &Scenario, seed: u64, report: &mut dyn FnMut(Progress)) -> Result<Outcome> {
+    match scenario.protocol.name {
+        ProtocolName::Scdp | ProtocolName::Polyraptor => run_with::<Scdp>(scenario, seed, report),
+        ProtocolName::Ndp | ProtocolName::NdpPlus => run_with::<Ndp>(scenario, seed, report),
+    }
+}
+
+fn simulator<A: Adapter>(
+    scenario: &Scenario,
+    graph: &Graph,
+    seed: u64,
+) -> Simulator<A::Endpoint, Driver<A>> {
+    let seed = Seed(seed);
+    let adapter = A::new(scenario, seed);
+    let mut config = Config::new(scenario.switch.port(scenario.protocol.data_classes()), seed);
+    config.spraying = scenario.switch.spraying();
+    let header = scenario.protocol.header;
+    let overhead = header.saturating_sub(adapter.header_len());
+    config.wire = WireModel { overhead, trimmed_len: Some(header) };
+    config.shuffle_ties = scenario.run.shuffle_ties;
+    let endpoints = A::new(scenario, seed);
+    let driver = Driver::new(adapter, scenario, graph.hosts(), seed);
+    Simulator::new(graph, &config, |host| endpoints.endpoint(host), driver)
+}
+
+fn run_with<A: Adapter>(
+    scenario: &Scenario,
+    seed: u64,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
+    let graph = scenario.topology.build()?;
+    let mut sim = simulator::<A>(scenario, &graph, seed);
+    let limit = Time::ZERO + scenario.run.limit.0;
+    let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, false);
+    loop {
+        let status = sim.run_until(limit, CHUNK);
+        let driver = sim.application();
+        report(Progress {
+            simulated: sim.now().as_secs_f64(),
+            events: sim.counters().events,
+            finished: (driver.total - driver.outstanding, driver.total),
+        });
+        if driver.news_count != news {
+            (news, news_at) = (driver.news_count, sim.now());
+        }
+        if status == Status::Stopped {
+            break;
+        }
+        let idle = sim.now().since(news_at) > scenario.run.patience.0;
+        if status == Status::Idle || idle || sim.now() >= limit {
+            stuck = driver.outstanding > 0;
+            break;
+        }
+    }
+    if let Err(imbalance) = sim.check_conservation() {
+        bail!("packets went missing: {imbalance}");
+    }
+    if stuck {
+        eprintln!("stuck at {:?} (seed {seed}):\n{}", sim.now(), sim.application().dump());
+    }
+    let downlink_utilisation = utilisation(&sim, &graph, scenario);
+    let (now, counters) = (sim.now(), sim.counters());
+    let mut driver = sim.into_application();
+    driver.close_endless(now);
+    Ok(Outcome {
+        seed,
+        flows: driver.records,
+        timeline: driver.timeline,
+        counters,
+        simulated: now.as_secs_f64(),
+        downlink_utilisation,
+        stuck,
+    })
+}
+
+fn utilisation<A: Adapter>(
+    sim: &Simulator<A::Endpoint, Driver<A>>,
+    graph: &Graph,
+    scenario: &Scenario,
+) -> f64 {
+    let is_downlink = |port: &EgressId| sim.peer(*port).0 < graph.hosts();
+    let switches = (graph.hosts()..graph.nodes()).map(NodeId);
+    let bytes: u64 = switches
+        .flat_map(|node| sim.ports(node).filter(is_downlink).collect::<Vec<_>>())
+        .map(|port| sim.port_counters(port).bytes)
+        .sum();
+    let rate = scenario.topology.rate.0.as_bits_per_second() as f64;
+    let capacity = rate * f64::from(graph.hosts()) * sim.now().as_secs_f64();
+    if capacity > 0.0 { bytes as f64 * 8.0 / capacity } else { 0.0 }
+}
