@@ -7,5 +7,14 @@
 mod checked;
 mod network;
 
+/// The Rust examples of README and of the book are compiled and run with the doctests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/src/raptorq.md")]
+    struct RaptorQ;
+}
+
 pub use checked::Checked;
 pub use network::{Faults, HostConfig, Network, Payloads, Stop};
