@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use wellspring_core::{Duration, HostId, Rate, Seed};
+use wellspring_core::{Duration, HostId, Rate, Time};
 use wellspring_transport::scdp;
 
 use crate::socket::SocketConfig;
@@ -17,8 +17,6 @@ pub struct DriverConfig {
     pub scdp: scdp::Config,
     /// The DSCPs of what is sent.
     pub dscp: DscpMap,
-    /// The seed of what is drawn at random (nothing that needs to be secret).
-    pub seed: Seed,
     /// Threads that read blocks, decode and write; 1 or more.
     pub workers: usize,
     /// Bytes of received blocks held, over all sessions \[bytes\]. Repair symbols come on top:
@@ -31,6 +29,9 @@ pub struct DriverConfig {
     pub read_ahead: u32,
     /// Hosts that sessions name, at most, at one time.
     pub peers: usize,
+    /// What the driver's clock shows when it starts. It makes no difference to anything, which is
+    /// what tests set it for.
+    pub clock_start: Time,
     /// Trouble made on purpose.
     pub faults: Faults,
 }
@@ -43,17 +44,22 @@ impl DriverConfig {
         let mut scdp = scdp::Config::new(HostId(0), Rate::from_mbps(10_000));
         scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 64 };
         scdp.burst = 32;
+        // Threads are scheduled late at times: what is no loss must not count as one.
+        scdp.initial_rtt = Duration::from_millis(20);
+        scdp.min_timeout = Duration::from_millis(10);
+        // Where packets are lost, this must outlast the receiver's patience (see there).
+        scdp.release_after = scdp.peer_timeout;
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
         DriverConfig {
             socket: SocketConfig::new(bind),
             scdp,
             dscp: DscpMap::default(),
-            seed: Seed(0),
             workers,
             receive_memory: 512 << 20,
             send_memory: 256 << 20,
             read_ahead: 8,
             peers: 4_096,
+            clock_start: Time::ZERO,
             faults: Faults::default(),
         }
     }

@@ -139,15 +139,24 @@ pub(crate) enum Request {
     Control(OutgoingControl),
     GroupJoined { group: SocketAddr, socket: crate::socket::UdpSocket },
     GroupLeft { group: SocketAddr },
+    ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
     Statistics(mpsc::SyncSender<Statistics>),
     Shutdown,
 }
 
 /// A handle of a running driver. Clones speak to the same driver, from any thread; no method
-/// waits for the network, and only [`statistics`](DriverHandle::statistics) for the loop.
+/// waits for the network. [`statistics`](DriverHandle::statistics) and
+/// [`resume_point`](DriverHandle::resume_point) wait for the loop: never call them from an event
+/// sink, which runs on it.
 #[derive(Clone)]
 pub struct DriverHandle {
     pub(crate) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for DriverHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverHandle").field("local_addr", &self.local_addr()).finish()
+    }
 }
 
 impl DriverHandle {
@@ -215,6 +224,18 @@ impl DriverHandle {
     /// [`HandleError::Stopped`].
     pub fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
         self.shared.ask(Request::Cancel { session })
+    }
+
+    /// Of a receive session: the lowest block not complete and the lowest block nobody was asked
+    /// for yet. What a sender that takes over is told in its [`Resume`] (as `floor` and
+    /// `horizon`). `None` if no such session is open. Waits for one turn of the loop.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn resume_point(&self, session: SessionId) -> Result<Option<(u32, u32)>, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.shared.ask(Request::ResumePoint { session, reply })?;
+        answer.recv().map_err(|_| HandleError::Stopped)
     }
 
     /// Sends a control message. Like any datagram it may be lost.

@@ -14,15 +14,29 @@
 //! would pass it is dropped before the endpoint sees it, which is a loss like any other.
 //!
 //! [`Limits::open_blocks`]: wellspring_transport::scdp::Limits::open_blocks
-#![expect(dead_code, reason = "the loop that moves objects follows")]
 
+mod clock;
 mod config;
+mod engine;
 mod event;
+mod faults;
+mod groups;
 mod handle;
+mod inbound;
+mod outbound;
+mod outbox;
+mod peers;
 mod progress;
+mod receive_store;
+mod requests;
 mod run;
+mod send_store;
+mod sessions;
 mod shared;
 mod statistics;
+mod strangers;
+mod wait;
+mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults};
 pub use event::{ControlMessage, ControlSink, EventSink, Failure, SessionEvent};

@@ -1,26 +1,33 @@
-//! Starting and stopping a driver, and its loop.
+//! Starting and stopping a driver.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use std::os::fd::AsRawFd;
-use wellspring_transport::scdp::CommandError;
+use wellspring_transport::scdp;
 
-use super::event::{ControlMessage, ControlSink, Failure, SessionEvent};
-use super::handle::{FIRST_CONTROL_KIND, OutgoingControl, Request};
+use super::clock::Clock;
+use super::engine::{Engine, OWN};
+use super::event::ControlSink;
+use super::faults::Injector;
+use super::groups::Groups;
+use super::outbox::Outbox;
+use super::peers::PeerTable;
+use super::receive_store::ReceiveStore;
+use super::send_store::SendStore;
+use super::sessions::SessionTable;
+use super::shared::Shared;
 use super::statistics::Statistics;
-use super::{DriverConfig, DriverHandle, Shared};
-use crate::socket::{Outgoing, ReceiveBatch, UdpSocket};
-
-const WAKER: Token = Token(0);
-const SOCKET: Token = Token(1);
+use super::strangers::CloseBudget;
+use super::wait::Waiter;
+use super::worker::Workers;
+use super::{DriverConfig, DriverHandle};
+use crate::socket::UdpSocket;
 
 /// A running driver. Dropping it closes its sessions and waits for its threads.
+#[derive(Debug)]
 pub struct Driver {
     handle: DriverHandle,
     thread: Option<JoinHandle<()>>,
@@ -34,25 +41,49 @@ impl Driver {
     /// What the system says: the address is in use, the interface does not exist, no threads.
     pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
         let socket = UdpSocket::bind(&config.socket)?;
-        let poll = Poll::new()?;
-        let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        poll.registry().register(
-            &mut SourceFd(&socket.as_raw_fd()),
-            SOCKET,
-            Interest::READABLE | Interest::WRITABLE,
-        )?;
+        let waiter = Waiter::new()?;
+        let waker = waiter.waker();
         let (sender, requests) = mpsc::channel();
-        let shared =
-            Arc::new(Shared::new(socket.local_addr(), sender, waker, config.socket.clone()));
+        let (done_sender, done) = mpsc::channel();
+        let workers = Workers::start(config.workers, &done_sender, &waker)?;
+        let local_addr = socket.local_addr();
+        let shared = Arc::new(Shared::new(local_addr, sender, waker, config.socket.clone()));
+        let mut protocol = config.scdp.clone();
+        protocol.host = OWN;
+        protocol.accept_unannounced = false;
+        let clock = Clock::starting_at(config.clock_start);
         let engine = Engine {
+            clock,
+            endpoint: scdp::Endpoint::new(protocol),
+            chooses_source: local_addr.ip().is_unspecified(),
             socket,
-            poll,
-            requests,
+            groups: Groups::new(),
+            waiter,
             shared: Arc::clone(&shared),
+            requests,
+            done,
+            workers,
             control,
+            peers: PeerTable::new(config.peers),
+            sessions: SessionTable::default(),
+            received: ReceiveStore::new(config.receive_memory),
+            to_send: SendStore::new(config.send_memory),
+            last_sent_block: None,
+            outbox: Outbox::new(),
+            targets: Vec::new(),
+            ready: VecDeque::new(),
+            injector: Injector::new(config.faults),
+            closes: CloseBudget::new(),
             statistics: Statistics::default(),
-            batch: ReceiveBatch::default(),
+            blocked: false,
+            send_free: None,
+            peeked_request: None,
+            peeked_done: None,
+            last_timeout: clock.now(),
+            stopping: false,
+            config,
         };
+        engine.watch()?;
         let thread = std::thread::Builder::new()
             .name("wellspring-driver".to_owned())
             .spawn(move || engine.run())?;
@@ -86,89 +117,5 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-struct Engine {
-    socket: UdpSocket,
-    poll: Poll,
-    requests: Receiver<Request>,
-    shared: Arc<Shared>,
-    control: ControlSink,
-    statistics: Statistics,
-    batch: ReceiveBatch,
-}
-
-impl Engine {
-    fn run(mut self) {
-        let mut events = Events::with_capacity(64);
-        loop {
-            while let Ok(request) = self.requests.try_recv() {
-                match request {
-                    Request::Shutdown => return,
-                    request => self.serve(request),
-                }
-            }
-            while self.socket.receive(&mut self.batch).is_ok() {
-                self.take_in();
-            }
-            if self.poll.poll(&mut events, None).is_err() {
-                continue;
-            }
-        }
-    }
-
-    fn serve(&mut self, request: Request) {
-        match request {
-            Request::Send(_, mut events, _) | Request::Receive(_, mut events, _) => {
-                let error = CommandError::Invalid("this build moves no objects yet");
-                events(SessionEvent::Failed(Failure::Refused(error)));
-            }
-            Request::Control(message) => {
-                self.shared.release_control();
-                self.send_control(&message);
-            }
-            Request::Statistics(reply) => {
-                let _ = reply.send(self.statistics.clone());
-            }
-            Request::SenderBack { .. }
-            | Request::Cancel { .. }
-            | Request::GroupJoined { .. }
-            | Request::GroupLeft { .. }
-            | Request::Shutdown => {}
-        }
-    }
-
-    fn send_control(&mut self, message: &OutgoingControl) {
-        let outgoing = Outgoing {
-            to: message.to,
-            local: message.local,
-            dscp: 0,
-            ecn: 0,
-            segment: message.bytes.len(),
-            bytes: &message.bytes,
-        };
-        if self.socket.send(&[outgoing]).is_ok() {
-            self.statistics.sent.control += 1;
-        }
-    }
-
-    fn take_in(&mut self) {
-        for received in self.batch.iter() {
-            for datagram in received.datagrams() {
-                self.statistics.received.datagrams += 1;
-                if datagram.first().is_some_and(|b| b & 0x0f >= FIRST_CONTROL_KIND) {
-                    let message = ControlMessage {
-                        from: received.from,
-                        local: received.local,
-                        bytes: datagram.to_vec(),
-                    };
-                    self.statistics.received.control += 1;
-                    if !(self.control)(message) {
-                        self.statistics.received.control_dropped += 1;
-                    }
-                }
-            }
-        }
     }
 }

@@ -5,9 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::handle::{HandleError, Request};
+use super::wait::LoopWaker;
 use crate::socket::{Interface, SocketConfig, UdpSocket};
 
 /// Control messages that may wait to be sent.
@@ -19,7 +20,7 @@ const MAX_GROUPS: usize = 256;
 pub(crate) struct Shared {
     pub(crate) local_addr: SocketAddr,
     requests: Sender<Request>,
-    waker: mio::Waker,
+    waker: Arc<LoopWaker>,
     socket_config: SocketConfig,
     waiting_control: AtomicUsize,
     /// How often each group is joined.
@@ -27,10 +28,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
+    pub(super) fn new(
         local_addr: SocketAddr,
         requests: Sender<Request>,
-        waker: mio::Waker,
+        waker: Arc<LoopWaker>,
         socket_config: SocketConfig,
     ) -> Self {
         Shared {
@@ -95,8 +96,7 @@ impl Shared {
     /// Sends the loop a request and wakes it.
     pub(crate) fn ask(&self, request: Request) -> Result<(), HandleError> {
         self.requests.send(request).map_err(|_| HandleError::Stopped)?;
-        // Fails only when wake-ups are pending already.
-        let _ = self.waker.wake();
+        self.waker.wake();
         Ok(())
     }
 }

@@ -36,6 +36,8 @@ pub struct Statistics {
     pub sessions: usize,
     /// Hosts that sessions name.
     pub peers: usize,
+    /// Multicast groups listened to.
+    pub groups: usize,
     /// Bytes of received blocks held now \[bytes\].
     pub receive_memory: usize,
     /// Bytes of blocks to send held now \[bytes\].
@@ -71,6 +73,10 @@ pub struct Received {
     pub control_dropped: u64,
     /// Datagrams that were no packets of ours (see [`wellspring_wire::ParseError`]).
     pub malformed: u64,
+    /// Trimmed headers cut so short that they do not say which packet they were.
+    pub trimmed_too_short: u64,
+    /// Symbols of another length than their session's.
+    pub wrong_length: u64,
     /// Packets from addresses that no session names.
     pub strangers: u64,
     /// Symbols for whose block there was no memory; they count as lost on the way.

@@ -8,11 +8,13 @@
 mod glue;
 mod interface;
 mod receive;
+mod timer;
 mod trims;
 mod udp;
 
 pub use interface::Interface;
 pub use receive::{Datagrams, ReceiveBatch, Received};
+pub use timer::Timer;
 pub use trims::{TrimTap, Trimmed};
 pub use udp::{Outgoing, SocketConfig, UdpSocket};
 

@@ -26,6 +26,11 @@ impl Default for ReceiveBatch {
 }
 
 impl ReceiveBatch {
+    /// Whether the last receive filled every buffer: there may be more.
+    pub fn is_full(&self) -> bool {
+        self.found.len() == self.buffers.len()
+    }
+
     /// The batches of the last receive, in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
         self.found.iter().zip(&self.buffers).map(|(meta, buffer)| Received {

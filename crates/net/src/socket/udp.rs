@@ -87,7 +87,8 @@ impl UdpSocket {
     }
 
     /// Opens a socket that receives what is sent to a multicast group and port, and nothing else;
-    /// any number of sockets on one host may. `config.bind` is not looked at.
+    /// any number of sockets on one host may. The port must not be one that an ordinary socket of
+    /// this host is bound to. `config.bind` is not looked at.
     ///
     /// # Errors
     /// As for [`bind`](UdpSocket::bind); [`io::ErrorKind::InvalidInput`] if the address is not

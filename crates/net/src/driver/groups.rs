@@ -1,0 +1,83 @@
+//! The sockets of a driver by number: its own, and one for each multicast group joined.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use super::wait::Waiter;
+use crate::socket::UdpSocket;
+
+/// The sockets of joined groups, and which sockets may have something to read. The driver's own
+/// socket has number 0 and is kept elsewhere.
+pub(super) struct Groups {
+    joined: Vec<Option<(SocketAddr, UdpSocket)>>,
+    readable: Vec<bool>,
+}
+
+impl Groups {
+    /// Number of the driver's own socket.
+    pub(super) const MAIN: usize = 0;
+
+    pub(super) fn new() -> Self {
+        Groups { joined: Vec::new(), readable: vec![true] }
+    }
+
+    /// Numbers in use are below.
+    pub(super) fn end(&self) -> usize {
+        self.readable.len()
+    }
+
+    /// The socket of that number, other than the driver's own.
+    pub(super) fn socket(&self, number: usize) -> Option<&UdpSocket> {
+        self.joined.get(number.checked_sub(1)?)?.as_ref().map(|(_, socket)| socket)
+    }
+
+    pub(super) fn is_readable(&self, number: usize) -> bool {
+        self.readable[number]
+    }
+
+    pub(super) fn mark_readable(&mut self, number: usize) {
+        if let Some(readable) = self.readable.get_mut(number) {
+            *readable = true;
+        }
+    }
+
+    pub(super) fn mark_drained(&mut self, number: usize) {
+        self.readable[number] = false;
+    }
+
+    /// Takes a group's socket and watches it.
+    pub(super) fn join(&mut self, waiter: &Waiter, group: SocketAddr, socket: UdpSocket) {
+        let free = self.joined.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.joined.len());
+        // A socket that cannot be watched would only be read by luck: better none at all, which
+        // is what the statistics then show.
+        if waiter.watch(socket.as_raw_fd(), place + 1).is_err() {
+            return;
+        }
+        if place == self.joined.len() {
+            self.joined.push(Some((group, socket)));
+            self.readable.push(true);
+        } else {
+            self.joined[place] = Some((group, socket));
+            self.readable[place + 1] = true;
+        }
+    }
+
+    /// Closes a group's socket.
+    pub(super) fn leave(&mut self, waiter: &Waiter, group: SocketAddr) {
+        for (place, entry) in self.joined.iter_mut().enumerate() {
+            if entry.as_ref().is_some_and(|(joined, _)| *joined == group)
+                && let Some((_, socket)) = entry.take()
+            {
+                self.readable[place + 1] = false;
+                // Closing it ends the watch in any case.
+                let _ = waiter.forget(socket.as_raw_fd());
+            }
+        }
+    }
+
+    /// Groups joined.
+    pub(super) fn joined(&self) -> usize {
+        self.joined.iter().flatten().count()
+    }
+}
