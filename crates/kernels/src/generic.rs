@@ -3,7 +3,7 @@
 //! Nothing here is called directly: `instantiate!` wraps each body in a function that enables the
 //! instruction set, into which the body and the vector operations are inlined.
 
-use crate::program::{EXTERNAL, Opcode, Strip};
+use crate::program::{Opcode, STEP, Strip};
 use crate::vector::Vector;
 
 /// Rows of a matrix product handled by one call: the input pointers are shared by all outputs.
@@ -11,6 +11,8 @@ pub(crate) struct Product<'a> {
     /// Row-major coefficients, one row an output.
     pub(crate) coefficients: &'a [u8],
     pub(crate) inputs: &'a [*const u8],
+    /// Whether the outputs are added to.
+    pub(crate) add: bool,
 }
 
 /// `dst ^= src`.
@@ -104,6 +106,56 @@ pub(crate) unsafe fn rank_one<V: Vector>(
         if factor != 0 {
             // SAFETY: row `i` lies within the matrix.
             unsafe { mul_add::<V>(rows.add(i * stride), row, len, factor) };
+        }
+    }
+}
+
+/// `dst ^= sum of factors[i] * rows[i]` for rows of `len` bytes at distance `stride`.
+///
+/// # Safety
+///
+/// `dst` is valid for `len` bytes and `rows` for `(factors.len() - 1) * stride + len`, they do not
+/// overlap, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn combine<V: Vector>(
+    dst: *mut u8,
+    rows: *const u8,
+    stride: usize,
+    factors: &[u8],
+    len: usize,
+) {
+    let mut at = 0;
+    // SAFETY: the blocks cover bytes `0..len` of each row.
+    unsafe {
+        while at + 2 * V::BYTES <= len {
+            let mut sums = [V::load(dst.add(at)), V::load(dst.add(at + V::BYTES))];
+            for (i, &factor) in factors.iter().enumerate() {
+                let coefficient = V::coefficient(factor);
+                let from = rows.add(i * stride + at);
+                sums[0] = sums[0].mul_add(V::load(from).factor(), coefficient);
+                sums[1] = sums[1].mul_add(V::load(from.add(V::BYTES)).factor(), coefficient);
+            }
+            sums[0].store(dst.add(at));
+            sums[1].store(dst.add(at + V::BYTES));
+            at += 2 * V::BYTES;
+        }
+        while at < len {
+            let left = len - at;
+            let whole = left >= V::BYTES;
+            let read = |from: *const u8| {
+                if whole { V::load(from) } else { V::load_partial(from, left) }
+            };
+            let mut sum = read(dst.add(at));
+            for (i, &factor) in factors.iter().enumerate() {
+                let from = read(rows.add(i * stride + at));
+                sum = sum.mul_add(from.factor(), V::coefficient(factor));
+            }
+            if whole {
+                sum.store(dst.add(at));
+            } else {
+                sum.store_partial(dst.add(at), left);
+            }
+            at += V::BYTES;
         }
     }
 }
@@ -216,136 +268,162 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
     while at < code.len() {
         // SAFETY: the builder writes whole instructions only, and checked every operand.
         unsafe {
-            match Opcode::from_word(*code.get_unchecked(at)) {
-                Opcode::Xor => {
-                    let head = code.get_unchecked(at..at + 4);
-                    let (external, work) = (head[2] as usize, head[3] as usize);
-                    let end = at + 4 + external + work;
-                    let sources = code.get_unchecked(at + 4..end);
-                    xor_rows::<V>(strip, head[1], sources.split_at_unchecked(external));
-                    at = end;
+            let opcode = Opcode::from_word(*code.get_unchecked(at));
+            let first = *code.get_unchecked(at + 1) as usize;
+            let block = at + 2..at + 2 + first;
+            match opcode {
+                Opcode::Steps => {
+                    steps::<V>(strip, code.get_unchecked(block));
+                    at += 2 + first;
                 }
-                Opcode::Product => {
-                    let head = code.get_unchecked(at..at + 4);
-                    let (outputs, inputs) = (head[1] as usize, head[2] as usize);
-                    let end = at + 4 + outputs + inputs;
+                Opcode::Load => {
+                    load::<V>(strip, code.get_unchecked(block));
+                    at += 2 + first;
+                }
+                Opcode::Store => {
+                    store::<V>(strip, code.get_unchecked(block));
+                    at += 2 + first;
+                }
+                Opcode::Product | Opcode::AddProduct => {
+                    let inputs = *code.get_unchecked(at + 2) as usize;
+                    let coefficients = *code.get_unchecked(at + 3) as usize;
+                    let end = at + 4 + first + inputs;
                     let rows = code.get_unchecked(at + 4..end);
-                    product::<V>(strip, rows.split_at_unchecked(outputs), head[3] as usize);
+                    let add = opcode == Opcode::AddProduct;
+                    product::<V>(strip, rows.split_at_unchecked(first), coefficients, add);
                     at = end;
                 }
                 Opcode::Fold => {
-                    let first = *code.get_unchecked(at + 1) as usize;
-                    fold::<V>(strip, first);
-                    at += 2;
+                    fold::<V>(strip, first, *code.get_unchecked(at + 2) as usize);
+                    at += 3;
                 }
             }
         }
     }
 }
 
-/// One XOR instruction: `dst = sum of sources`, external sources first.
+/// Work rows from external rows. What lies beyond the end of the strip becomes zero up to a whole
+/// vector, so that all other instructions work on whole vectors.
 #[inline(always)]
-unsafe fn xor_rows<V: Vector>(strip: &Strip<'_>, dst: u32, sources: (&[u32], &[u32])) {
-    let vectors = strip.width.div_ceil(V::BYTES);
+unsafe fn load<V: Vector>(strip: &Strip<'_>, rows: &[u32]) {
+    let whole = strip.width / V::BYTES;
     let tail = strip.width % V::BYTES;
-    let mut first = 0;
-    // SAFETY: the chunks cover vectors `0..vectors`, of which only the last may be partial.
-    unsafe {
-        while vectors - first >= 8 {
-            let partial = first + 8 == vectors && tail != 0;
-            if partial {
-                xor_chunk::<V, 8, true>(strip, dst, sources, first * V::BYTES);
-            } else {
-                xor_chunk::<V, 8, false>(strip, dst, sources, first * V::BYTES);
+    for pair in rows.as_chunks::<2>().0 {
+        // SAFETY: operands were checked by `Program::run`; the external row is read to the end of
+        // the strip only, and a work row holds whole vectors.
+        unsafe {
+            let (to, from) = (strip.work(pair[0]), strip.external(pair[1]));
+            for i in 0..whole {
+                V::load(from.add(i * V::BYTES)).store(to.add(i * V::BYTES));
             }
-            first += 8;
-        }
-        while vectors - first >= 2 {
-            if first + 2 == vectors && tail != 0 {
-                xor_chunk::<V, 2, true>(strip, dst, sources, first * V::BYTES);
-            } else {
-                xor_chunk::<V, 2, false>(strip, dst, sources, first * V::BYTES);
-            }
-            first += 2;
-        }
-        if first < vectors {
             if tail != 0 {
-                xor_chunk::<V, 1, true>(strip, dst, sources, first * V::BYTES);
-            } else {
-                xor_chunk::<V, 1, false>(strip, dst, sources, first * V::BYTES);
+                let at = whole * V::BYTES;
+                V::load_partial(from.add(at), tail).store(to.add(at));
             }
         }
     }
 }
 
-/// `N` vectors of one XOR instruction, from byte `offset` of the strip on. With `PARTIAL`, the
-/// last of them covers only the end of the strip.
+/// External rows from work rows.
 #[inline(always)]
-unsafe fn xor_chunk<V: Vector, const N: usize, const PARTIAL: bool>(
-    strip: &Strip<'_>,
-    dst: u32,
-    (external, work): (&[u32], &[u32]),
-    offset: usize,
-) {
-    let whole = if PARTIAL { N - 1 } else { N };
+unsafe fn store<V: Vector>(strip: &Strip<'_>, rows: &[u32]) {
+    let whole = strip.width / V::BYTES;
     let tail = strip.width % V::BYTES;
-    // SAFETY: external rows are read up to the end of the strip only; work rows are as long as
-    // the stride, a multiple of every vector length, and may be read and written in full.
-    unsafe {
-        let mut sum = [V::zero(); N];
-        for &row in external {
-            let from = strip.external(row).add(offset);
-            for (i, sum) in sum.iter_mut().enumerate().take(whole) {
-                *sum = sum.xor(V::load(from.add(i * V::BYTES)));
+    for pair in rows.as_chunks::<2>().0 {
+        // SAFETY: operands were checked by `Program::run`; the external row is written to the end
+        // of the strip only.
+        unsafe {
+            let (to, from) = (strip.external(pair[0]), strip.work(pair[1]));
+            for i in 0..whole {
+                V::load(from.add(i * V::BYTES)).store(to.add(i * V::BYTES));
             }
-            if PARTIAL {
-                sum[N - 1] = sum[N - 1].xor(V::load_partial(from.add((N - 1) * V::BYTES), tail));
-            }
-        }
-        for &row in work {
-            let from = strip.work(row).add(offset);
-            for (i, sum) in sum.iter_mut().enumerate() {
-                *sum = sum.xor(V::load(from.add(i * V::BYTES)));
-            }
-        }
-        if dst & EXTERNAL == 0 {
-            let to = strip.work(dst).add(offset);
-            for (i, sum) in sum.iter().enumerate() {
-                sum.store(to.add(i * V::BYTES));
-            }
-        } else {
-            let to = strip.external(dst & !EXTERNAL).add(offset);
-            for (i, sum) in sum.iter().enumerate().take(whole) {
-                sum.store(to.add(i * V::BYTES));
-            }
-            if PARTIAL {
-                sum[N - 1].store_partial(to.add((N - 1) * V::BYTES), tail);
+            if tail != 0 {
+                let at = whole * V::BYTES;
+                V::load(from.add(at)).store_partial(to.add(at), tail);
             }
         }
     }
 }
 
-/// The HDPC fold over work rows `0..pairs.len()` into the sums from row `first` on.
+/// Sums of four work rows each.
 #[inline(always)]
-unsafe fn fold<V: Vector>(strip: &Strip<'_>, first: usize) {
+unsafe fn steps<V: Vector>(strip: &Strip<'_>, steps: &[u32]) {
+    let vectors = strip.width.div_ceil(V::BYTES);
+    // SAFETY: each call covers whole vectors within the stride.
+    unsafe {
+        match vectors {
+            1 => steps_of::<V, 1>(strip, steps, 0),
+            2 => steps_of::<V, 2>(strip, steps, 0),
+            3 => steps_of::<V, 3>(strip, steps, 0),
+            4 => steps_of::<V, 4>(strip, steps, 0),
+            _ => {
+                let mut first = 0;
+                // One pass for every eight vectors would reload the steps, which are short; a pass
+                // over the rows of a few columns keeps them in cache.
+                while vectors - first >= 8 {
+                    steps_of::<V, 8>(strip, steps, first * V::BYTES);
+                    first += 8;
+                }
+                while vectors - first >= 4 {
+                    steps_of::<V, 4>(strip, steps, first * V::BYTES);
+                    first += 4;
+                }
+                while first < vectors {
+                    steps_of::<V, 1>(strip, steps, first * V::BYTES);
+                    first += 1;
+                }
+            }
+        }
+    }
+}
+
+/// All steps over `N` vectors from byte `offset` of the strip on.
+#[inline(always)]
+unsafe fn steps_of<V: Vector, const N: usize>(strip: &Strip<'_>, steps: &[u32], offset: usize) {
+    for step in steps.as_chunks::<STEP>().0 {
+        // SAFETY: operands were checked when the step was recorded; work rows are as long as the
+        // stride, which holds the vectors at `offset`.
+        unsafe {
+            let [to, a, b, c, d] = step.map(|row| strip.work(row).add(offset));
+            let mut sums = [V::zero(); N];
+            for (i, sum) in sums.iter_mut().enumerate() {
+                let at = i * V::BYTES;
+                let first = V::load(a.add(at)).xor(V::load(b.add(at)));
+                *sum = first.xor(V::load(c.add(at)).xor(V::load(d.add(at))));
+            }
+            for (i, sum) in sums.iter().enumerate() {
+                sum.store(to.add(i * V::BYTES));
+            }
+        }
+    }
+}
+
+/// The HDPC fold over the work rows from `column` on into the sums from row `first` on.
+#[inline(always)]
+unsafe fn fold<V: Vector>(strip: &Strip<'_>, column: usize, first: usize) {
     let vectors = strip.width.div_ceil(V::BYTES);
     let mut at = 0;
     // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
     unsafe {
         while vectors - at >= 4 {
-            fold_chunk::<V, 4>(strip, first, at * V::BYTES);
+            fold_chunk::<V, 4>(strip, column, first, at * V::BYTES);
             at += 4;
         }
         while at < vectors {
-            fold_chunk::<V, 1>(strip, first, at * V::BYTES);
+            fold_chunk::<V, 1>(strip, column, first, at * V::BYTES);
             at += 1;
         }
     }
 }
 
 #[inline(always)]
-unsafe fn fold_chunk<V: Vector, const N: usize>(strip: &Strip<'_>, first: usize, offset: usize) {
-    // SAFETY: `Program::run` checked that rows `0..pairs.len()` and `first..first + sums` exist,
+unsafe fn fold_chunk<V: Vector, const N: usize>(
+    strip: &Strip<'_>,
+    column: usize,
+    first: usize,
+    offset: usize,
+) {
+    // SAFETY: `Program::run` checked that `pairs.len()` columns and the sums from `first` on exist,
     // and the pairs were checked against `sums` when they were made.
     unsafe {
         let base = strip.workspace.add(offset);
@@ -363,7 +441,7 @@ unsafe fn fold_chunk<V: Vector, const N: usize>(strip: &Strip<'_>, first: usize,
         };
         let mut z = [V::zero(); N];
         for (j, pair) in strip.pairs.iter().enumerate() {
-            let from = base.add(j * strip.stride);
+            let from = base.add((column + j) * strip.stride);
             for (i, z) in z.iter_mut().enumerate() {
                 *z = z.double().xor(V::load(from.add(i * V::BYTES)));
             }
@@ -387,6 +465,7 @@ unsafe fn product<V: Vector>(
     strip: &mut Strip<'_>,
     (outputs, inputs): (&[u32], &[u32]),
     coefficients: usize,
+    add: bool,
 ) {
     let mut pointers = core::mem::take(strip.pointers);
     pointers.clear();
@@ -409,6 +488,7 @@ unsafe fn product<V: Vector>(
                     .get_unchecked(coefficients + first * n..coefficients + (first + rows) * n)
             },
             inputs: &pointers,
+            add,
         };
         let mut to = [core::ptr::null_mut(); 8];
         for (to, &row) in to.iter_mut().zip(&outputs[first..first + rows]) {
@@ -474,6 +554,16 @@ unsafe fn product_block<V: Vector, const R: usize, const C: usize>(
     // bytes of the only vector; there are `R * n` coefficients.
     unsafe {
         let mut sums = [[V::zero(); C]; R];
+        if block.add {
+            for (sums, &to) in sums.iter_mut().zip(to) {
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = match partial {
+                        None => V::load(to.add(at + c * V::BYTES)),
+                        Some(len) => V::load_partial(to.add(at), len),
+                    };
+                }
+            }
+        }
         for (i, &input) in block.inputs.iter().enumerate() {
             let from = input.add(at);
             let mut factors = [V::zero().factor(); C];
@@ -511,6 +601,7 @@ pub(crate) struct Table {
     pub(crate) mul_add: unsafe fn(*mut u8, *const u8, usize, u8),
     pub(crate) scale: unsafe fn(*mut u8, usize, u8),
     pub(crate) rank_one: unsafe fn(*mut u8, usize, &[u8], *const u8, usize),
+    pub(crate) combine: unsafe fn(*mut u8, *const u8, usize, &[u8], usize),
     pub(crate) gather: unsafe fn(*mut u8, usize, *const u8, usize, &[u32]),
     pub(crate) fold_bits: FoldBits,
     pub(crate) run: unsafe fn(&mut Strip<'_>),
@@ -523,7 +614,7 @@ macro_rules! instantiate {
         pub(crate) static TABLE: crate::generic::Table = {
             use crate::generic;
 
-            // SAFETY (all seven): forwarded from the generic bodies; whoever holds this table's
+            // SAFETY (all eight): forwarded from the generic bodies; whoever holds this table's
             // `Kernels` token knows that the CPU has the features.
             $(#[target_feature(enable = $features)])?
             unsafe fn xor(dst: *mut u8, src: *const u8, len: usize) {
@@ -552,6 +643,17 @@ macro_rules! instantiate {
                 unsafe { generic::rank_one::<$vector>(rows, stride, factors, row, len) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn combine(
+                dst: *mut u8,
+                rows: *const u8,
+                stride: usize,
+                factors: &[u8],
+                len: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::combine::<$vector>(dst, rows, stride, factors, len) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn gather(
                 dst: *mut u8,
                 len: usize,
@@ -578,7 +680,7 @@ macro_rules! instantiate {
                 // SAFETY: as above.
                 unsafe { generic::run::<$vector>(strip) }
             }
-            generic::Table { xor, mul_add, scale, rank_one, gather, fold_bits, run }
+            generic::Table { xor, mul_add, scale, rank_one, combine, gather, fold_bits, run }
         };
     };
 }

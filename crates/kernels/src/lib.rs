@@ -244,6 +244,25 @@ impl Kernels {
         }
     }
 
+    /// `dst ^= sum of factors[i] * rows[i]` for consecutive rows at distance `stride` bytes.
+    ///
+    /// # Panics
+    ///
+    /// If `rows` does not hold `factors.len()` rows of `dst.len()` bytes at that distance.
+    #[inline]
+    pub fn combine(self, dst: &mut [u8], rows: &[u8], stride: usize, factors: &[u8]) {
+        if factors.is_empty() {
+            return;
+        }
+        let needed = (factors.len() - 1).checked_mul(stride).and_then(|n| n.checked_add(dst.len()));
+        assert!(needed.is_some_and(|n| n <= rows.len()), "rows do not fit into their buffer");
+        // SAFETY: checked above; an exclusive and a shared slice do not overlap; `self` proves the
+        // instruction set.
+        unsafe {
+            (self.table.combine)(dst.as_mut_ptr(), rows.as_ptr(), stride, factors, dst.len());
+        }
+    }
+
     /// `dst` = the sum of the named rows of `slab`, which stand at distance `stride` bytes.
     ///
     /// # Panics

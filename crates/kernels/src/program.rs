@@ -12,13 +12,26 @@ use crate::{AlignedBuffer, Kernels};
 /// Flag of operands that name an external row.
 pub(crate) const EXTERNAL: u32 = 1 << 31;
 
+/// Words of one step: where to, and four sources.
+pub(crate) const STEP: usize = 5;
+
+/// The work row that is always zero: what the unused sources of a step name. Work rows of callers
+/// come after it.
+const ZERO: u32 = 0;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
-    /// `[Xor, dst, externals, works, external.., work..]`
-    Xor,
+    /// `[Steps, words, (to, source, source, source, source)..]`
+    Steps,
+    /// `[Load, words, (to, external)..]`
+    Load,
+    /// `[Store, words, (external, from)..]`
+    Store,
     /// `[Product, outputs, inputs, first coefficient, output.., input..]`
     Product,
-    /// `[Fold, first sum]`
+    /// The same, added to the outputs.
+    AddProduct,
+    /// `[Fold, first column, first sum]`
     Fold,
 }
 
@@ -26,8 +39,11 @@ impl Opcode {
     #[inline(always)]
     pub(crate) fn from_word(word: u32) -> Self {
         match word {
-            0 => Self::Xor,
-            1 => Self::Product,
+            0 => Self::Steps,
+            1 => Self::Load,
+            2 => Self::Store,
+            3 => Self::Product,
+            4 => Self::AddProduct,
             _ => Self::Fold,
         }
     }
@@ -45,12 +61,20 @@ pub enum Operand {
 impl Operand {
     fn word(self) -> u32 {
         match self {
-            Self::Work(row) | Self::External(row) => {
+            Self::Work(row) => work_slot(row),
+            Self::External(row) => {
                 assert!(row < EXTERNAL, "row number too large");
-                if matches!(self, Self::Work(_)) { row } else { row | EXTERNAL }
+                row | EXTERNAL
             }
         }
     }
+}
+
+/// Where a caller's work row stands.
+#[inline]
+fn work_slot(row: u32) -> u32 {
+    assert!(row < EXTERNAL - 1, "row number too large");
+    row + 1
 }
 
 /// Which two sums each column of the HDPC matrix is added to (RFC 6330 §5.3.3.3), checked.
@@ -100,6 +124,8 @@ impl FoldColumns {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     code: Vec<u32>,
+    /// The block of steps, loads or stores that is still growing, and where it starts.
+    open: Option<(Opcode, usize)>,
     coefficients: Vec<u8>,
     work_rows: u32,
     external_rows: u32,
@@ -118,6 +144,7 @@ impl Program {
     /// Forgets all instructions and keeps the memory.
     pub fn clear(&mut self) {
         self.code.clear();
+        self.open = None;
         self.coefficients.clear();
         self.written.clear();
         self.work_rows = 0;
@@ -146,7 +173,7 @@ impl Program {
 
     fn note(&mut self, operand: Operand) {
         match operand {
-            Operand::Work(row) => self.work_rows = self.work_rows.max(row + 1),
+            Operand::Work(row) => self.work_rows = self.work_rows.max(work_slot(row) + 1),
             Operand::External(row) => self.external_rows = self.external_rows.max(row + 1),
         }
     }
@@ -158,14 +185,48 @@ impl Program {
         }
     }
 
-    /// Starts `dst = sum of sources`; without sources, `dst` becomes zero. `dst` may be among the
-    /// sources.
-    pub fn xor(&mut self, dst: Operand) -> XorBuilder<'_> {
-        let word = dst.word();
-        self.note_written(dst);
-        let head = self.code.len();
-        self.code.extend([Opcode::Xor as u32, word, 0, 0]);
-        XorBuilder { program: self, head }
+    /// Where the words of one more instruction of a block go.
+    fn grow(&mut self, opcode: Opcode, words: usize) {
+        let head = match self.open {
+            Some((open, head)) if open == opcode => head,
+            _ => {
+                let head = self.code.len();
+                self.code.extend([opcode as u32, 0]);
+                self.open = Some((opcode, head));
+                head
+            }
+        };
+        self.code[head + 1] += u32::try_from(words).expect("a few words");
+    }
+
+    /// Appends `work row = external row`.
+    pub fn load(&mut self, work: u32, external: u32) {
+        self.note(Operand::Work(work));
+        self.note(Operand::External(external));
+        self.grow(Opcode::Load, 2);
+        self.code.extend([work_slot(work), external]);
+    }
+
+    /// Appends `external row = work row`.
+    pub fn store(&mut self, external: u32, work: u32) {
+        self.note(Operand::Work(work));
+        self.note_written(Operand::External(external));
+        self.grow(Opcode::Store, 2);
+        self.code.extend([external, work_slot(work)]);
+    }
+
+    /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
+    /// `to` may be the first source, and then is added to.
+    ///
+    /// Sources are summed in steps of four: branches that follow the number of sources cost more
+    /// than adding a row of zeros.
+    pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
+        self.note(Operand::Work(to));
+        self.grow(Opcode::Steps, STEP);
+        let slot = work_slot(to);
+        self.code.extend([slot, ZERO, ZERO, ZERO, ZERO]);
+        let last = self.code.len() - STEP;
+        XorBuilder { to: slot, last, filled: 0, program: self }
     }
 
     /// Appends `outputs[i] = sum over j of coefficients[i * inputs + j] * inputs[j]`.
@@ -177,11 +238,31 @@ impl Program {
     ///
     /// If the number of coefficients is not outputs times inputs.
     pub fn product(&mut self, outputs: &[Operand], inputs: &[Operand], coefficients: &[u8]) {
+        self.push_product(Opcode::Product, outputs, inputs, coefficients);
+    }
+
+    /// Appends `outputs[i] += sum over j of coefficients[i * inputs + j] * inputs[j]`.
+    ///
+    /// # Panics
+    ///
+    /// If the number of coefficients is not outputs times inputs.
+    pub fn add_product(&mut self, outputs: &[Operand], inputs: &[Operand], coefficients: &[u8]) {
+        self.push_product(Opcode::AddProduct, outputs, inputs, coefficients);
+    }
+
+    fn push_product(
+        &mut self,
+        opcode: Opcode,
+        outputs: &[Operand],
+        inputs: &[Operand],
+        coefficients: &[u8],
+    ) {
         assert_eq!(coefficients.len(), outputs.len() * inputs.len(), "coefficients missing");
         let first = u32::try_from(self.coefficients.len()).expect("coefficients fit 32 bits");
         self.coefficients.extend_from_slice(coefficients);
         let count = |rows: &[Operand]| u32::try_from(rows.len()).expect("rows fit 32 bits");
-        self.code.extend([Opcode::Product as u32, count(outputs), count(inputs), first]);
+        self.open = None;
+        self.code.extend([opcode as u32, count(outputs), count(inputs), first]);
         for &output in outputs {
             self.code.push(output.word());
             self.note_written(output);
@@ -202,7 +283,8 @@ impl Program {
         let rows = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
         assert!(first >= rows(columns.len()), "the sums overlap the columns");
         self.note(Operand::Work(first + rows(columns.sums()) - 1));
-        self.code.extend([Opcode::Fold as u32, first]);
+        self.open = None;
+        self.code.extend([Opcode::Fold as u32, work_slot(0), work_slot(first)]);
         let folds = (first as usize, columns.len(), columns.sums());
         assert!(self.folds.is_none_or(|before| before == folds), "one fold a program");
         self.folds = Some(folds);
@@ -226,16 +308,17 @@ impl Program {
         workspace: &mut Workspace,
         strip: usize,
     ) {
-        Self::run_all(&[self], kernels, rows, columns, workspace, strip);
+        Self::run_all(&[(self, 0)], kernels, rows, columns, workspace, strip);
     }
 
-    /// Runs several programs one after the other on the same work rows, within each strip.
+    /// Runs several programs one after the other on the same work rows, within each strip. The
+    /// external rows of each are numbered from the given row of the table on.
     ///
     /// # Panics
     ///
     /// As [`run`](Self::run), for each of them.
     pub fn run_all(
-        programs: &[&Self],
+        programs: &[(&Self, usize)],
         kernels: Kernels,
         rows: &RowTable<'_, '_>,
         columns: Option<&FoldColumns>,
@@ -246,8 +329,9 @@ impl Program {
         let table = rows.rows();
         let (pairs, sums): (&[[u8; 2]], usize) =
             columns.map_or((&[], 0), |columns| (columns.pairs(), columns.sums()));
-        let mut work_rows = 0;
-        for program in programs {
+        let mut work_rows = 1;
+        for &(program, base) in programs {
+            let table = table.get(base..).expect("external rows missing");
             assert!(program.external_rows as usize <= table.len(), "external rows missing");
             let writable = |&row: &u32| table[row as usize].writable;
             assert!(program.written.iter().all(writable), "row is shared");
@@ -257,12 +341,13 @@ impl Program {
         let strip = strip.min(rows.row_len().next_multiple_of(64).max(64));
         let size = work_rows.checked_mul(strip).expect("work rows exceed the address space");
         workspace.buffer.reserve_len(size);
+        workspace.buffer[..strip].fill(0);
         for column in (0..rows.row_len()).step_by(strip) {
-            for program in programs {
+            for &(program, base) in programs {
                 let mut strip = Strip {
                     code: &program.code,
                     coefficients: &program.coefficients,
-                    rows: table,
+                    rows: &table[base..],
                     workspace: workspace.buffer.as_mut_ptr(),
                     stride: strip,
                     column,
@@ -286,32 +371,31 @@ impl Program {
         })
     }
 }
-/// Adds sources to an XOR instruction: external rows first, then work rows.
+/// Adds sources to a sum.
 #[derive(Debug)]
 pub struct XorBuilder<'p> {
     program: &'p mut Program,
-    head: usize,
+    to: u32,
+    /// The step that is being filled, and how many sources it has.
+    last: usize,
+    filled: usize,
 }
 
 impl XorBuilder<'_> {
-    /// Adds an external row.
-    ///
-    /// # Panics
-    ///
-    /// If a work row was added before.
-    pub fn external(&mut self, row: u32) -> &mut Self {
-        assert!(self.program.code[self.head + 3] == 0, "external rows come first");
-        self.program.note(Operand::External(row));
-        self.program.code.push(row);
-        self.program.code[self.head + 2] += 1;
-        self
-    }
-
     /// Adds a work row.
+    #[inline]
     pub fn work(&mut self, row: u32) -> &mut Self {
-        self.program.note(Operand::Work(row));
-        self.program.code.push(row);
-        self.program.code[self.head + 3] += 1;
+        let slot = work_slot(row);
+        self.program.work_rows = self.program.work_rows.max(slot + 1);
+        if self.filled == STEP - 1 {
+            self.program.grow(Opcode::Steps, STEP);
+            self.last = self.program.code.len();
+            self.program.code.extend([self.to, self.to, slot, ZERO, ZERO]);
+            self.filled = 2;
+        } else {
+            self.program.code[self.last + 1 + self.filled] = slot;
+            self.filled += 1;
+        }
         self
     }
 }

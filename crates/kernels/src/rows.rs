@@ -120,16 +120,6 @@ impl<'s, 'd> RowTable<'s, 'd> {
         self.rows.push(Row { start, writable: false });
     }
 
-    /// Replaces row `row` by a shared one: for a last symbol that stands padded elsewhere.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such row, or `with` is shorter than the table's row length.
-    pub fn replace_exclusive(&mut self, row: usize, with: &'d mut [u8]) {
-        assert!(with.len() >= self.row_len, "row shorter than the table's rows");
-        self.rows[row] = Row { start: with.as_mut_ptr(), writable: true };
-    }
-
     fn check_fit(&self, len: usize, stride: usize, count: usize) {
         let needed = match count {
             0 => 0,

@@ -40,8 +40,13 @@ impl BlockShape {
         if esi >= ENCODING_SYMBOLS {
             return Err(Error::SymbolId { got: esi, limit: ENCODING_SYMBOLS });
         }
+        Ok(self.internal(esi))
+    }
+
+    /// As [`internal_id`](Self::internal_id), for an ID that was checked before.
+    pub(crate) fn internal(&self, esi: u32) -> u32 {
         let padding = self.code.extended_symbols() - self.k;
-        Ok(if esi < self.k { esi } else { esi + padding })
+        if esi < self.k { esi } else { esi + padding }
     }
 
     pub(crate) fn check_symbol(&self, len: usize) -> Result<(), Error> {

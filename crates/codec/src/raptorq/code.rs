@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use wellspring_kernels::{Kernels, Program};
 
 use super::constraints::Constraints;
+use super::inverse::{Inverse, InverseScratch};
 use super::schedule;
 use super::solver::{Rank, Solver};
 use crate::Error;
@@ -19,7 +20,11 @@ use crate::Error;
 pub struct Code {
     constraints: Constraints,
     plan: OnceLock<Program>,
+    inverse: OnceLock<Option<Inverse>>,
 }
+
+/// The largest inverse a code keeps \[bytes\]: enough for blocks of nearly 2,000 symbols.
+const MAX_INVERSE: usize = 4 << 20;
 
 impl Code {
     /// The code for source blocks of `k` symbols.
@@ -28,7 +33,11 @@ impl Code {
     ///
     /// [`Error::SourceSymbols`] if `k` is zero or more than 56,403 (RFC 6330 §5.1.2).
     pub fn new(k: u32) -> Result<Arc<Self>, Error> {
-        Ok(Arc::new(Self { constraints: Constraints::new(k)?, plan: OnceLock::new() }))
+        Ok(Arc::new(Self {
+            constraints: Constraints::new(k)?,
+            plan: OnceLock::new(),
+            inverse: OnceLock::new(),
+        }))
     }
 
     /// K', the number of source symbols after extension by padding symbols (RFC 6330 §5.3.1).
@@ -53,7 +62,11 @@ impl Code {
     /// Memory the code takes by now \[bytes\].
     #[must_use]
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.constraints.memory() + self.plan.get().map_or(0, Program::memory)
+        let inverse = self.inverse.get().and_then(Option::as_ref).map_or(0, Inverse::memory);
+        size_of::<Self>()
+            + self.constraints.memory()
+            + self.plan.get().map_or(0, Program::memory)
+            + inverse
     }
 
     pub(crate) fn constraints(&self) -> &Constraints {
@@ -75,10 +88,34 @@ impl Code {
             program
         })
     }
+
+    /// The inverse, unless it is too large to keep.
+    pub(crate) fn inverse(&self, kernels: Kernels) -> Option<&Inverse> {
+        let make = || {
+            if !self.has_inverse() {
+                return None;
+            }
+            let mut inverse = Inverse::default();
+            let columns: Vec<u32> = (0..self.constraints.params.k_ext).collect();
+            let mut scratch = InverseScratch::default();
+            let plan = self.plan(kernels);
+            inverse.make(kernels, &self.constraints, plan, columns.into_iter(), &mut scratch);
+            Some(inverse)
+        };
+        self.inverse.get_or_init(make).as_ref()
+    }
+
+    /// Whether the inverse is small enough to keep.
+    pub(crate) fn has_inverse(&self) -> bool {
+        Inverse::size(&self.constraints) <= MAX_INVERSE
+    }
 }
 
 /// Columns processed at a time \[bytes\]: so many that the work rows stay in the inner caches.
 pub(crate) fn strip_len(work_rows: usize) -> usize {
+    if let Ok(v) = std::env::var("STRIP") {
+        return v.parse().unwrap();
+    }
     const INNER_CACHE: usize = 128 * 1024;
     (INNER_CACHE / work_rows.max(1) / 64 * 64).clamp(64, 2048)
 }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use wellspring_kernels::{
-    AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace,
-};
+use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
 
+use super::attempt::{Attempt, Context, Fresh, Road, zero_symbol};
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
 use super::received::Received;
-use super::schedule;
-use super::solver::{Rank, Solver};
+use super::solver::Rank;
 use crate::Error;
 
 /// What became of a symbol given to a decoder.
@@ -38,11 +36,8 @@ pub enum Decoded {
 enum Phase {
     /// No attempt has been made with the symbols so far.
     Collecting,
-    /// An attempt fell short; the solver goes on with the symbols from these numbers on.
-    Short {
-        deficit: u32,
-        repairs: usize,
-    },
+    /// An attempt fell short by so many symbols, and the next can go on from there.
+    Short(u32),
     Complete,
 }
 
@@ -91,11 +86,12 @@ pub struct BlockDecoder {
     /// The last source symbol, where the block has only a part of it.
     tail: AlignedBuffer,
     phase: Phase,
-    solver: Solver,
-    /// For each symbol given to the solver the external row of its bytes; `None` for padding.
-    values: Vec<Option<u32>>,
+    /// Symbols that came after an attempt fell short.
+    fresh: Vec<Fresh>,
+    attempt: Attempt,
+    forced: Option<Road>,
     program: Program,
-    columns: Vec<u32>,
+    zero: AlignedBuffer,
     rows: RowStorage,
     workspace: Workspace,
 }
@@ -133,10 +129,11 @@ impl BlockDecoder {
             repairs: AlignedBuffer::default(),
             tail: AlignedBuffer::default(),
             phase: Phase::Collecting,
-            solver: Solver::default(),
-            values: Vec::new(),
+            fresh: Vec::new(),
+            attempt: Attempt::default(),
+            forced: None,
             program: Program::new(),
-            columns: Vec::new(),
+            zero: AlignedBuffer::default(),
             rows: RowStorage::default(),
             workspace: Workspace::default(),
         })
@@ -158,6 +155,7 @@ impl BlockDecoder {
     pub fn clear(&mut self) {
         self.received.reset(self.shape.k);
         self.phase = Phase::Collecting;
+        self.fresh.clear();
     }
 
     /// Bounds the number of repair symbols stored, and so the memory they take. At first it is
@@ -221,9 +219,8 @@ impl BlockDecoder {
             return 0;
         }
         match self.phase {
-            Phase::Short { deficit, repairs } => {
-                let new = self.received.repairs().len() - repairs;
-                deficit.saturating_sub(u32::try_from(new).expect("24-bit IDs"))
+            Phase::Short(deficit) => {
+                deficit.saturating_sub(u32::try_from(self.fresh.len()).expect("24-bit IDs"))
             }
             _ => self.shape.k.saturating_sub(self.received()),
         }
@@ -235,10 +232,10 @@ impl BlockDecoder {
         self.received.memory()
             + self.repairs.memory()
             + self.tail.memory()
-            + self.solver.memory()
-            + 8 * self.values.capacity()
+            + self.attempt.memory()
+            + 8 * self.fresh.capacity()
             + self.program.memory()
-            + 4 * self.columns.capacity()
+            + self.zero.memory()
             + self.rows.memory()
             + self.workspace.memory()
     }
@@ -255,9 +252,8 @@ impl BlockDecoder {
         if self.is_complete() || !self.received.add_source(esi) {
             return Ok(Added::Duplicate);
         }
-        if matches!(self.phase, Phase::Short { .. }) {
-            // The solver has no row for it: the next attempt starts anew.
-            self.phase = Phase::Collecting;
+        if matches!(self.phase, Phase::Short(_)) {
+            self.fresh.push((esi, esi));
         }
         Ok(Added::New)
     }
@@ -285,6 +281,10 @@ impl BlockDecoder {
         let stride = self.shape.stride();
         self.repairs.reserve_len((stored + 1) * stride);
         self.repairs[stored * stride..][..symbol.len()].copy_from_slice(symbol);
+        if matches!(self.phase, Phase::Short(_)) {
+            let row = self.shape.k + u32::try_from(stored).expect("24-bit IDs");
+            self.fresh.push((esi, row));
+        }
         Ok(Added::New)
     }
 
@@ -331,7 +331,7 @@ impl BlockDecoder {
             wanted => return Ok(Decoded::NeedMore(wanted)),
         }
         let rank = self.solve();
-        let repairs = self.received.repairs().len();
+        self.fresh.clear();
         match rank {
             Rank::Full => {
                 self.recover(block);
@@ -343,84 +343,104 @@ impl BlockDecoder {
             }
             Rank::Short(deficit) => {
                 let deficit = u32::try_from(deficit).expect("less than K' symbols");
-                self.phase = Phase::Short { deficit, repairs };
+                self.phase = Phase::Short(deficit);
                 Ok(Decoded::NeedMore(deficit))
             }
             Rank::GivenUp => {
-                self.phase = Phase::Short { deficit: 1, repairs };
-                self.values.clear();
+                self.phase = Phase::Collecting;
                 Ok(Decoded::NeedMore(1))
             }
         }
     }
 
+    /// Makes every further block be decoded on one road, for comparisons and tests; `None` lets
+    /// the decoder choose. A road the code is too large for is not taken.
+    pub fn force_road(&mut self, road: Option<Road>) {
+        self.forced = road;
+    }
+
+    /// The road of the last attempt.
+    #[must_use]
+    pub fn road(&self) -> Option<Road> {
+        self.attempt.road()
+    }
+
     /// Finds out whether the symbols determine the block.
     fn solve(&mut self) -> Rank {
-        let constraints = self.shape.code.constraints();
-        let k = self.shape.k;
-        let padding = self.shape.code.extended_symbols() - k;
-        let repairs = self.received.repairs();
-        if let Phase::Short { repairs: known, .. } = self.phase
-            && !self.values.is_empty()
-        {
-            let mut rank = Rank::Full;
-            for (i, &esi) in (0..).zip(repairs).skip(known) {
-                self.values.push(Some(k + i));
-                rank = self.solver.extend(self.kernels, constraints, esi + padding);
+        let context =
+            Context { kernels: self.kernels, shape: &self.shape, received: &self.received };
+        if let Phase::Short(deficit) = self.phase {
+            let mut rank = Rank::Short(deficit as usize);
+            for &fresh in &self.fresh {
+                rank = self.attempt.extend(&context, fresh);
             }
             return rank;
         }
-        self.values.clear();
-        self.values.extend((0..k).filter(|&esi| self.received.has_source(esi)).map(Some));
-        self.values.extend((0..padding).map(|_| None));
-        self.values.extend((k..).zip(repairs).map(|(row, _)| Some(row)));
-        let received = &self.received;
-        let symbols = (0..k)
-            .filter(|&esi| received.has_source(esi))
-            .chain(k..k + padding)
-            .chain(repairs.iter().map(|&esi| esi + padding));
-        self.solver.solve(self.kernels, constraints, symbols)
+        let missing = self.shape.k - self.received.sources();
+        let road = choose_road(&self.shape, missing, self.forced);
+        self.attempt.start(&context, road)
     }
 
-    /// Computes the missing source symbols from the solver's solution.
+    /// Computes the missing source symbols from the solution.
     fn recover(&mut self, block: &mut [u8]) {
         let shape = &self.shape;
-        let constraints = shape.code.constraints();
+        let context = Context { kernels: self.kernels, shape, received: &self.received };
         self.program.clear();
-        let values = &self.values;
-        schedule::intermediate_symbols(&mut self.program, &self.solver, constraints, |i| {
-            values[i as usize]
-        });
-        for esi in self.received.missing(shape.k) {
-            let to = Operand::External(esi);
-            schedule::encoding_symbol(&mut self.program, constraints, esi, to, &mut self.columns);
-        }
+        self.attempt.finish(&context, &mut self.program);
+
         let (k, t, stride) = (shape.k as usize, shape.symbol_size, shape.stride());
         let whole = block.len() / t;
         let (symbols, rest) = block.split_at_mut(whole * t);
-        self.tail.resize(stride);
         if whole < k {
-            self.tail.fill(0);
+            zero_symbol(&mut self.tail, stride);
             if self.received.has_source(shape.k - 1) {
                 self.tail[..rest.len()].copy_from_slice(rest);
             }
         }
+        let repairs = self.received.repairs().len();
         let mut rows = RowTable::new(&mut self.rows, t);
         rows.push_exclusive_rows(symbols, t, whole);
         if whole < k {
             rows.push_exclusive(&mut self.tail);
         }
-        rows.push_shared_rows(&self.repairs, stride, self.received.repairs().len());
-        self.program.run(
-            self.kernels,
-            &rows,
-            Some(&constraints.hdpc),
-            &mut self.workspace,
-            strip_len(self.program.work_rows()),
-        );
+        rows.push_shared_rows(&self.repairs, stride, repairs);
+        let columns = Some(&shape.code.constraints().hdpc);
+        if self.attempt.road() == Some(Road::Syndrome) {
+            zero_symbol(&mut self.zero, stride);
+            rows.push_shared(&self.zero);
+            let (zero, first) = (k + repairs, k + repairs + 1);
+            for esi in 0..shape.code.extended_symbols() {
+                let there = esi < shape.k && self.attempt.is_input(esi);
+                rows.push_alias(if there { esi as usize } else { zero });
+            }
+            let plan = shape.code.plan(self.kernels);
+            let programs = [(plan, first), (&self.program, 0)];
+            let strip = strip_len(self.program.work_rows());
+            let workspace = &mut self.workspace;
+            Program::run_all(&programs, self.kernels, &rows, columns, workspace, strip);
+        } else {
+            let strip = strip_len(self.program.work_rows());
+            self.program.run(self.kernels, &rows, columns, &mut self.workspace, strip);
+        }
         rest.copy_from_slice(&self.tail[..rest.len()]);
     }
 }
+
+/// The cheapest road for a block that lacks `missing` source symbols.
+fn choose_road(shape: &BlockShape, missing: u32, forced: Option<Road>) -> Road {
+    let dense = shape.code.has_inverse();
+    match forced {
+        Some(Road::Dense) if dense => Road::Dense,
+        Some(Road::Syndrome) if missing <= MAX_SYNDROME => Road::Syndrome,
+        Some(_) => Road::Inactivation,
+        None if dense && missing <= 35 => Road::Dense,
+        None if missing <= 35 => Road::Syndrome,
+        None => Road::Inactivation,
+    }
+}
+
+/// Most missing symbols the syndrome road is taken for: it needs as many columns of the inverse.
+const MAX_SYNDROME: u32 = 1024;
 
 /// Room for a block of repair symbols only and a generous number of failed attempts.
 fn default_max_repairs(k: u32) -> u32 {

@@ -55,12 +55,9 @@ impl Elimination {
         self.candidate.resize(self.stride, 0);
         self.candidate[n + rank] = 1;
         let live = n + rank;
-        for (row, &pivot) in self.rows.chunks_exact(self.stride).zip(&self.pivots) {
-            let factor = equation[pivot as usize];
-            if factor != 0 {
-                kernels.mul_add(&mut self.candidate[..live], &row[..live], factor);
-            }
-        }
+        self.factors.clear();
+        self.factors.extend(self.pivots.iter().map(|&pivot| equation[pivot as usize]));
+        kernels.combine(&mut self.candidate[..live], &self.rows, self.stride, &self.factors);
         let Some(pivot) = self.candidate[..n].iter().position(|&c| c != 0) else {
             return false;
         };

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use wellspring_kernels::{
-    AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace,
-};
+use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
@@ -144,7 +142,7 @@ impl BlockEncoder {
 
         self.store.clear();
         for column in 0..l {
-            self.store.xor(Operand::External(k_ext + column)).work(column);
+            self.store.store(k_ext + column, column);
         }
         let plan = shape.code.plan(self.kernels);
         let mut rows = RowTable::new(&mut self.rows, t);
@@ -157,7 +155,7 @@ impl BlockEncoder {
         }
         rows.push_exclusive_rows(&mut self.intermediate, stride, l as usize);
         Program::run_all(
-            &[plan, &self.store],
+            &[(plan, 0), (&self.store, 0)],
             self.kernels,
             &rows,
             Some(&shape.code.constraints().hdpc),

@@ -9,6 +9,7 @@
 //! - [`ObjectTransmissionInformation`] and [`PayloadId`]: what goes on the wire (§3).
 //! - [`ObjectEncoder`] and [`ObjectDecoder`]: objects of several blocks and sub-blocks (§4.4).
 
+mod attempt;
 mod block;
 mod code;
 mod constraints;
@@ -16,6 +17,7 @@ mod decoder;
 mod elimination;
 mod encoder;
 mod information;
+mod inverse;
 mod object;
 mod params;
 mod random;
@@ -24,6 +26,7 @@ mod schedule;
 mod solver;
 mod systematic;
 
+pub use attempt::Road;
 pub use block::MAX_SYMBOL_SIZE;
 pub use code::Code;
 pub use decoder::{Added, BlockDecoder, Decoded};

@@ -19,21 +19,37 @@ pub(crate) fn intermediate_symbols(
     value_of: impl Fn(u32) -> Option<u32>,
 ) {
     let params = &constraints.params;
-    let ldpc_rows = params.s;
-    let value = |row: u32| row.checked_sub(ldpc_rows).and_then(&value_of);
+    let sums = params.l;
+    let residuals = sums + params.h;
+    let unknowns = u32::try_from(solver.inactive.len()).expect("less than L");
+    let values = residuals + unknowns;
+    // The external row and the work row of the symbol a row of the matrix equals, if it is not zero.
+    let value = |row: u32| {
+        let symbol = row.checked_sub(params.s)?;
+        value_of(symbol).map(|external| (external, values + symbol))
+    };
     let folded = params.k_ext + params.s;
     let uses_hdpc = solver.equations.iter().any(|e| matches!(e, Equation::Hdpc(_)));
+    let binary = solver.equations.iter().filter_map(|equation| match equation {
+        Equation::Row(row) => Some(*row),
+        Equation::Hdpc(_) => None,
+    });
+    for row in solver.pivots.iter().map(|pivot| pivot.0).chain(binary) {
+        if let Some((external, work)) = value(row) {
+            program.load(work, external);
+        }
+    }
 
     // First sweep: every pivot with the inactive columns taken as zero.
     if uses_hdpc {
         for &column in solver.inactive.iter().filter(|&&c| c < folded) {
-            program.xor(Operand::Work(column));
+            program.xor(column);
         }
     }
     for &(row, column) in &solver.pivots {
-        let mut xor = program.xor(Operand::Work(column));
-        if let Some(external) = value(row) {
-            xor.external(external);
+        let mut xor = program.xor(column);
+        if let Some((_, work)) = value(row) {
+            xor.work(work);
         }
         for &other in solver.row(row) {
             if other != column && !solver.is_inactive(other) {
@@ -43,12 +59,7 @@ pub(crate) fn intermediate_symbols(
     }
 
     // What the remaining equations then lack is what the inactive columns must make up for.
-    let sums = params.l;
-    let residuals = sums + params.h;
     let mut inputs = Vec::with_capacity(solver.equations.len());
-    if uses_hdpc {
-        program.fold(&constraints.hdpc, sums);
-    }
     for (i, &equation) in (0..).zip(&solver.equations) {
         let row = match equation {
             Equation::Hdpc(row) => {
@@ -57,17 +68,19 @@ pub(crate) fn intermediate_symbols(
             }
             Equation::Row(row) => row,
         };
-        let residual = Operand::Work(residuals + i);
-        let mut xor = program.xor(residual);
-        if let Some(external) = value(row) {
-            xor.external(external);
+        inputs.push(Operand::Work(residuals + i));
+        let mut xor = program.xor(residuals + i);
+        if let Some((_, work)) = value(row) {
+            xor.work(work);
         }
         for &other in solver.row(row) {
             if !solver.is_inactive(other) {
                 xor.work(other);
             }
         }
-        inputs.push(residual);
+    }
+    if uses_hdpc {
+        program.fold(&constraints.hdpc, sums);
     }
     let outputs: Vec<_> = solver.inactive.iter().map(|&c| Operand::Work(c)).collect();
     let mut inverse = Vec::new();
@@ -76,30 +89,14 @@ pub(crate) fn intermediate_symbols(
 
     // Second sweep: the same rows with the inactive columns in place.
     for &(row, column) in &solver.pivots {
-        let mut xor = program.xor(Operand::Work(column));
-        if let Some(external) = value(row) {
-            xor.external(external);
+        let mut xor = program.xor(column);
+        if let Some((_, work)) = value(row) {
+            xor.work(work);
         }
         for &other in solver.row(row) {
             if other != column {
                 xor.work(other);
             }
         }
-    }
-}
-
-/// Appends encoding symbol `isi` of the intermediate symbols in the work rows.
-pub(crate) fn encoding_symbol(
-    program: &mut Program,
-    constraints: &Constraints,
-    isi: u32,
-    to: Operand,
-    columns: &mut Vec<u32>,
-) {
-    columns.clear();
-    constraints.params.lt_columns(isi, columns);
-    let mut xor = program.xor(to);
-    for &column in columns.iter() {
-        xor.work(column);
     }
 }

@@ -236,9 +236,13 @@ impl Solver {
         for row in 0..u32::try_from(rows).expect("counted in 32 bits") {
             self.degree_changed(row);
         }
+        // First come, first served: pivots that do not depend on each other then stand together,
+        // and the processor works on several at a time.
+        let mut next = 0;
         let mut left = params.w as usize;
         while left > 0 {
-            while let Some(row) = self.ripple.pop() {
+            while let Some(&row) = self.ripple.get(next) {
+                next += 1;
                 if self.degrees[row as usize] != 1 {
                     continue;
                 }

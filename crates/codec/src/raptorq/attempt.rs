@@ -1,0 +1,304 @@
+//! The roads from received symbols to missing ones.
+//!
+//! All roads give the same bytes and fail for the same symbols; they differ in cost.
+//!
+//! - *Dense*: each repair symbol is a combination of all source symbols, given by the code's
+//!   inverse. The missing symbols are solved for directly: work in proportion to their number.
+//! - *Syndrome*: for codes whose inverse is too large. The encoding program runs on the received
+//!   symbols with zeros for the missing ones; what repair symbols lack then is due to the missing
+//!   ones alone, and their coefficients come from running the same program on unit vectors.
+//! - *Inactivation*: a fresh solution for the symbols at hand, whose cost does not depend on how
+//!   many are missing.
+//!
+//! Each road decides on coefficients whether the symbols suffice, can go on with more symbols
+//! where it fell short, and only then leaves a program that touches bytes.
+
+use wellspring_kernels::{AlignedBuffer, Kernels, Operand, Program};
+
+use super::block::BlockShape;
+use super::elimination::Elimination;
+use super::inverse::{Inverse, InverseScratch};
+use super::received::Received;
+use super::schedule;
+use super::solver::{Rank, Solver};
+
+/// How a block is decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Road {
+    /// Gaussian elimination over the missing symbols with the code's cached inverse.
+    Dense,
+    /// The same with coefficients and residuals from the code's cached encoding program.
+    Syndrome,
+    /// Inactivation decoding.
+    Inactivation,
+}
+
+/// What an attempt works on.
+pub(crate) struct Context<'a> {
+    pub(crate) kernels: Kernels,
+    pub(crate) shape: &'a BlockShape,
+    pub(crate) received: &'a Received,
+}
+
+/// A symbol that arrived after an attempt: its ESI, and the external row it stands in.
+pub(crate) type Fresh = (u32, u32);
+
+/// The state of an attempt; memory is kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    road: Option<Road>,
+    /// The unknowns of the dense and the syndrome road.
+    missing: Vec<u32>,
+    system: Elimination,
+    /// The equations accepted into the system.
+    equations: Vec<Fresh>,
+    /// Dense: the coefficients of each accepted equation on the symbols that are not missing.
+    generators: Vec<u8>,
+    /// Syndrome: the inverse's columns of the missing symbols.
+    units: Inverse,
+    inverse_scratch: InverseScratch,
+    solver: Solver,
+    /// For each symbol given to the solver the external row of its bytes; `None` for padding.
+    values: Vec<Option<u32>>,
+    intermediate: Vec<u32>,
+    coefficients: Vec<u8>,
+    equation: Vec<u8>,
+    inverse: Vec<u8>,
+    inputs: Vec<Operand>,
+    outputs: Vec<Operand>,
+}
+
+impl Attempt {
+    pub(crate) fn memory(&self) -> usize {
+        let words = self.missing.capacity() + self.intermediate.capacity();
+        let pairs = self.equations.capacity()
+            + self.values.capacity()
+            + self.inputs.capacity()
+            + self.outputs.capacity();
+        4 * words
+            + 8 * pairs
+            + self.system.memory()
+            + self.generators.capacity()
+            + self.units.memory()
+            + self.inverse_scratch.memory()
+            + self.solver.memory()
+            + self.coefficients.capacity()
+            + self.equation.capacity()
+            + self.inverse.capacity()
+    }
+
+    /// The road of the last attempt.
+    pub(crate) fn road(&self) -> Option<Road> {
+        self.road
+    }
+
+    /// Whether source symbol `esi` was there when the attempt of the dense or syndrome road began.
+    pub(crate) fn is_input(&self, esi: u32) -> bool {
+        self.missing.binary_search(&esi).is_err()
+    }
+
+    /// Starts anew with all symbols received.
+    pub(crate) fn start(&mut self, context: &Context<'_>, road: Road) -> Rank {
+        self.road = Some(road);
+        if road == Road::Inactivation {
+            return self.start_inactivation(context);
+        }
+        let k = context.shape.k;
+        self.missing.clear();
+        self.missing.extend(context.received.missing(k));
+        self.system.reset(self.missing.len());
+        self.equations.clear();
+        self.generators.clear();
+        if road == Road::Syndrome {
+            let code = &context.shape.code;
+            self.units.make(
+                context.kernels,
+                code.constraints(),
+                code.plan(context.kernels),
+                self.missing.iter().copied(),
+                &mut self.inverse_scratch,
+            );
+        }
+        for (row, &esi) in (k..).zip(context.received.repairs()) {
+            if self.system.deficit() == 0 {
+                break;
+            }
+            self.add_equation(context, (esi, row));
+        }
+        self.rank()
+    }
+
+    /// Goes on with one more symbol after falling short.
+    pub(crate) fn extend(&mut self, context: &Context<'_>, (esi, row): Fresh) -> Rank {
+        if self.road == Some(Road::Inactivation) {
+            self.values.push(Some(row));
+            let isi = context.shape.internal(esi);
+            return self.solver.extend(context.kernels, context.shape.code.constraints(), isi);
+        }
+        self.add_equation(context, (esi, row));
+        self.rank()
+    }
+
+    fn rank(&self) -> Rank {
+        match self.system.deficit() {
+            0 => Rank::Full,
+            deficit => Rank::Short(deficit),
+        }
+    }
+
+    fn start_inactivation(&mut self, context: &Context<'_>) -> Rank {
+        let k = context.shape.k;
+        let received = context.received;
+        let padding = context.shape.code.extended_symbols() - k;
+        let repairs = received.repairs();
+        self.values.clear();
+        self.values.extend((0..k).filter(|&esi| received.has_source(esi)).map(Some));
+        self.values.extend((0..padding).map(|_| None));
+        self.values.extend((k..).zip(repairs).map(|(row, _)| Some(row)));
+        let symbols = (0..k)
+            .filter(|&esi| received.has_source(esi))
+            .chain(k..k + padding)
+            .chain(repairs.iter().map(|&esi| esi + padding));
+        self.solver.solve(context.kernels, context.shape.code.constraints(), symbols)
+    }
+
+    /// Adds an equation in the missing symbols for a symbol received, if it says anything new.
+    fn add_equation(&mut self, context: &Context<'_>, (esi, row): Fresh) {
+        let (kernels, code) = (context.kernels, &context.shape.code);
+        let constraints = code.constraints();
+        let dense = self.road == Some(Road::Dense);
+        self.equation.clear();
+        self.equation.resize(self.missing.len(), 0);
+        if esi < context.shape.k {
+            // A source symbol that was missing when the attempt began is its own equation.
+            if let Ok(unknown) = self.missing.binary_search(&esi) {
+                self.equation[unknown] = 1;
+            }
+            self.coefficients.clear();
+            self.coefficients.resize(constraints.params.k_ext as usize, 0);
+        } else if dense {
+            let isi = context.shape.internal(esi);
+            let Some(inverse) = code.inverse(kernels) else { return };
+            let buffers = (&mut self.intermediate, &mut self.coefficients);
+            inverse.generator(kernels, constraints, isi, buffers.0, buffers.1);
+            for (entry, &unknown) in self.equation.iter_mut().zip(&self.missing) {
+                *entry = self.coefficients[unknown as usize];
+            }
+        } else {
+            let isi = context.shape.internal(esi);
+            let buffers = (&mut self.intermediate, &mut self.equation);
+            self.units.generator(kernels, constraints, isi, buffers.0, buffers.1);
+        }
+        if !self.system.add(kernels, &self.equation) {
+            return;
+        }
+        self.equations.push((esi, row));
+        if dense {
+            // The columns between the missing ones, piece by piece.
+            let mut start = 0;
+            for &unknown in self.missing.iter().chain([&context.shape.k]) {
+                self.generators.extend_from_slice(&self.coefficients[start..unknown as usize]);
+                start = unknown as usize + 1;
+            }
+        }
+    }
+
+    /// Appends to `program` what computes the missing source symbols into their external rows:
+    /// `0..K` are the source symbols, and the rows of repair symbols follow.
+    ///
+    /// On the syndrome road it works on what the code's encoding program leaves behind.
+    pub(crate) fn finish(&mut self, context: &Context<'_>, program: &mut Program) {
+        match self.road {
+            Some(Road::Dense) => self.finish_dense(context, program),
+            Some(Road::Syndrome) => self.finish_syndrome(context, program),
+            _ => self.finish_inactivation(context, program),
+        }
+    }
+
+    fn finish_dense(&mut self, context: &Context<'_>, program: &mut Program) {
+        let residuals = (0..).zip(&self.equations);
+        for (work, &(_, row)) in residuals.clone() {
+            program.load(work, row);
+        }
+        self.outputs.clear();
+        self.outputs.extend(residuals.map(|(work, _)| Operand::Work(work)));
+        self.inputs.clear();
+        let mut start = 0;
+        for &unknown in self.missing.iter().chain([&context.shape.k]) {
+            self.inputs.extend((start..unknown).map(Operand::External));
+            start = unknown + 1;
+        }
+        if !self.inputs.is_empty() {
+            program.add_product(&self.outputs, &self.inputs, &self.generators);
+        }
+        self.solve_residuals(program, 0);
+    }
+
+    fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {
+        let code = &context.shape.code;
+        let first = u32::try_from(code.plan(context.kernels).work_rows()).expect("32-bit rows");
+        let residuals = (first..).zip(&self.equations);
+        for (work, &(_, row)) in residuals.clone() {
+            program.load(work, row);
+        }
+        for (work, &(esi, _)) in residuals {
+            // The missing symbols count as zero here, so a source symbol lacks all it is.
+            if esi >= context.shape.k {
+                let isi = context.shape.internal(esi);
+                self.intermediate.clear();
+                code.constraints().params.lt_columns(isi, &mut self.intermediate);
+                let mut xor = program.xor(work);
+                xor.work(work);
+                for &column in &self.intermediate {
+                    xor.work(column);
+                }
+            }
+        }
+        self.solve_residuals(program, first);
+    }
+
+    /// The missing symbols from the residuals in the work rows from `first` on.
+    fn solve_residuals(&mut self, program: &mut Program, first: u32) {
+        let residuals = (first..).zip(&self.equations).map(|(work, _)| Operand::Work(work));
+        self.inputs.clear();
+        self.inputs.extend(residuals);
+        self.outputs.clear();
+        self.outputs.extend(self.missing.iter().copied().map(Operand::External));
+        self.system.inverse_into(&mut self.inverse);
+        program.product(&self.outputs, &self.inputs, &self.inverse);
+    }
+
+    fn finish_inactivation(&mut self, context: &Context<'_>, program: &mut Program) {
+        let constraints = context.shape.code.constraints();
+        let values = &self.values;
+        schedule::intermediate_symbols(program, &self.solver, constraints, |i| values[i as usize]);
+        // Symbols are made in the rows above the intermediate ones, which are free by now, a few
+        // at a time so that sums and stores do not alternate.
+        let free = constraints.params.l;
+        let mut missing = context.received.missing(context.shape.k).peekable();
+        while missing.peek().is_some() {
+            let mut batch = [0; 8];
+            let mut count = 0;
+            for esi in missing.by_ref().take(batch.len()) {
+                let row = free + u32::try_from(count).expect("below eight");
+                self.intermediate.clear();
+                constraints.params.lt_columns(esi, &mut self.intermediate);
+                let mut xor = program.xor(row);
+                for &column in &self.intermediate {
+                    xor.work(column);
+                }
+                batch[count] = esi;
+                count += 1;
+            }
+            for (row, &esi) in (free..).zip(&batch[..count]) {
+                program.store(esi, row);
+            }
+        }
+    }
+}
+
+/// A zero symbol, which stands for missing and padding symbols.
+pub(crate) fn zero_symbol(buffer: &mut AlignedBuffer, stride: usize) {
+    buffer.resize(stride);
+    buffer.fill(0);
+}
