@@ -498,7 +498,7 @@ unsafe fn product<V: Vector>(
         // SAFETY: all rows are valid for `len` bytes.
         unsafe {
             match (V::WIDE, rows) {
-                (true, 1) => columns::<V, 1, 8>(&block, &to, len),
+                (true, 1) => columns::<V, 1, 12>(&block, &to, len),
                 (true, 2) => columns::<V, 2, 8>(&block, &to, len),
                 (true, 3) => columns::<V, 3, 6>(&block, &to, len),
                 (true, 4) => columns::<V, 4, 4>(&block, &to, len),
@@ -517,7 +517,7 @@ unsafe fn product<V: Vector>(
     *strip.pointers = pointers;
 }
 
-/// `R` outputs over all columns, `C` vectors at a time, the rest one vector at a time.
+/// `R` outputs over all columns, `C` vectors at a time while there are so many.
 #[inline(always)]
 unsafe fn columns<V: Vector, const R: usize, const C: usize>(
     block: &Product<'_>,
@@ -527,65 +527,116 @@ unsafe fn columns<V: Vector, const R: usize, const C: usize>(
     let mut at = 0;
     // SAFETY: each block covers bytes `at..` of rows that are valid for `len` bytes.
     unsafe {
-        while at + C * V::BYTES <= len {
-            product_block::<V, R, C>(block, to, at, None);
-            at += C * V::BYTES;
+        while len - at > (C - 1) * V::BYTES {
+            product_block::<V, R, C>(block, to, at, len - at);
+            at = len.min(at + C * V::BYTES);
         }
-        while at + V::BYTES <= len {
-            product_block::<V, R, 1>(block, to, at, None);
-            at += V::BYTES;
+        if C > 4 && len - at > 3 * V::BYTES {
+            product_block::<V, R, 4>(block, to, at, len - at);
+            at = len.min(at + 4 * V::BYTES);
         }
-        if at < len {
-            product_block::<V, R, 1>(block, to, at, Some(len - at));
+        if C > 2 && len - at > V::BYTES {
+            product_block::<V, R, 2>(block, to, at, len - at);
+            at = len.min(at + 2 * V::BYTES);
+        }
+        while at < len {
+            product_block::<V, R, 1>(block, to, at, len - at);
+            at = len.min(at + V::BYTES);
         }
     }
 }
 
-/// `R` outputs times `C` vectors held in registers while all inputs stream by.
+/// `R` outputs times `C` vectors from byte `at` on, where `left` more than `C - 1` vectors long are
+/// left of the rows.
 #[inline(always)]
 unsafe fn product_block<V: Vector, const R: usize, const C: usize>(
     block: &Product<'_>,
     to: &[*mut u8; 8],
     at: usize,
-    partial: Option<usize>,
+    left: usize,
+) {
+    // SAFETY: as the caller vouches; with `PARTIAL` the last vector covers the rest only.
+    unsafe {
+        if left < C * V::BYTES {
+            product_registers::<V, R, C, true>(block, to, at, left - (C - 1) * V::BYTES);
+        } else {
+            product_registers::<V, R, C, false>(block, to, at, V::BYTES);
+        }
+    }
+}
+
+/// `C` vectors, the last of which has only `last` bytes if `PARTIAL`.
+#[inline(always)]
+unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
+    from: *const u8,
+    last: usize,
+) -> [V; C] {
+    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` readable bytes.
+    unsafe {
+        let mut vectors = [V::zero(); C];
+        for (c, vector) in vectors.iter_mut().enumerate() {
+            let from = from.add(c * V::BYTES);
+            *vector =
+                if PARTIAL && c + 1 == C { V::load_partial(from, last) } else { V::load(from) };
+        }
+        vectors
+    }
+}
+
+/// `R` outputs times `C` vectors held in registers while all inputs stream by, two at a time:
+/// two products and the sum before them then join in one instruction where there is a
+/// three-way XOR.
+#[inline(always)]
+unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PARTIAL: bool>(
+    block: &Product<'_>,
+    to: &[*mut u8; 8],
+    at: usize,
+    last: usize,
 ) {
     let n = block.inputs.len();
-    // SAFETY: the caller vouches for `C * V::BYTES` bytes at `at` of every row, or for `partial`
-    // bytes of the only vector; there are `R * n` coefficients.
+    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
+    // are `R * n` coefficients.
     unsafe {
         let mut sums = [[V::zero(); C]; R];
         if block.add {
             for (sums, &to) in sums.iter_mut().zip(to) {
-                for (c, sum) in sums.iter_mut().enumerate() {
-                    *sum = match partial {
-                        None => V::load(to.add(at + c * V::BYTES)),
-                        Some(len) => V::load_partial(to.add(at), len),
-                    };
-                }
+                *sums = load_vectors::<V, C, PARTIAL>(to.add(at), last);
             }
         }
-        for (i, &input) in block.inputs.iter().enumerate() {
-            let from = input.add(at);
-            let mut factors = [V::zero().factor(); C];
-            for (c, factor) in factors.iter_mut().enumerate() {
-                *factor = match partial {
-                    None => V::load(from.add(c * V::BYTES)),
-                    Some(len) => V::load_partial(from, len),
-                }
-                .factor();
-            }
+        let factors = |input: usize| {
+            let from = block.inputs.get_unchecked(input).add(at);
+            load_vectors::<V, C, PARTIAL>(from, last).map(|vector| vector.factor())
+        };
+        let coefficient = |row: usize, input: usize| {
+            V::coefficient(*block.coefficients.get_unchecked(row * n + input))
+        };
+        let mut i = 0;
+        while i + 2 <= n {
+            let (first, second) = (factors(i), factors(i + 1));
             for (r, sums) in sums.iter_mut().enumerate() {
-                let coefficient = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
-                for (sum, factor) in sums.iter_mut().zip(factors) {
-                    *sum = sum.mul_add(factor, coefficient);
+                let (a, b) = (coefficient(r, i), coefficient(r, i + 1));
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.mul_add(first[c], a).mul_add(second[c], b);
+                }
+            }
+            i += 2;
+        }
+        if i < n {
+            let only = factors(i);
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = coefficient(r, i);
+                for (sum, factor) in sums.iter_mut().zip(only) {
+                    *sum = sum.mul_add(factor, a);
                 }
             }
         }
         for (sums, &to) in sums.iter().zip(to) {
             for (c, sum) in sums.iter().enumerate() {
-                match partial {
-                    None => sum.store(to.add(at + c * V::BYTES)),
-                    Some(len) => sum.store_partial(to.add(at), len),
+                let to = to.add(at + c * V::BYTES);
+                if PARTIAL && c + 1 == C {
+                    sum.store_partial(to, last);
+                } else {
+                    sum.store(to);
                 }
             }
         }

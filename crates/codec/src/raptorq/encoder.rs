@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
+use wellspring_kernels::{
+    AlignedBuffer, Kernels, Operand, Program, RowStorage, RowTable, Workspace,
+};
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
@@ -38,8 +40,14 @@ pub struct BlockEncoder {
     ready: bool,
     /// The last source symbol extended with zeros, then a symbol of zeros.
     side: AlignedBuffer,
-    store: Program,
+    /// Repair symbols of this block made without intermediate symbols.
+    dense: u32,
+    program: Program,
     columns: Vec<u32>,
+    coefficients: Vec<u8>,
+    generators: Vec<u8>,
+    inputs: Vec<Operand>,
+    outputs: Vec<Operand>,
     rows: RowStorage,
     workspace: Workspace,
 }
@@ -72,8 +80,13 @@ impl BlockEncoder {
             intermediate: AlignedBuffer::default(),
             ready: false,
             side: AlignedBuffer::default(),
-            store: Program::new(),
+            dense: 0,
+            program: Program::new(),
             columns: Vec::new(),
+            coefficients: Vec::new(),
+            generators: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
             rows: RowStorage::default(),
             workspace: Workspace::default(),
         })
@@ -86,8 +99,14 @@ impl BlockEncoder {
     /// As [`new`](Self::new); the encoder then stays as it was.
     pub fn reset(&mut self, code: Arc<Code>, k: u32, symbol_size: usize) -> Result<(), Error> {
         self.shape = BlockShape::new(code, k, symbol_size)?;
-        self.ready = false;
+        self.clear();
         Ok(())
+    }
+
+    /// Turns to another block of the same shape; memory is kept.
+    pub fn clear(&mut self) {
+        self.ready = false;
+        self.dense = 0;
     }
 
     /// Memory the encoder holds \[bytes\], without its code.
@@ -95,8 +114,12 @@ impl BlockEncoder {
     pub fn memory(&self) -> usize {
         self.intermediate.memory()
             + self.side.memory()
-            + self.store.memory()
+            + self.program.memory()
             + self.rows.memory()
+            + self.coefficients.capacity()
+            + self.generators.capacity()
+            + 8 * (self.inputs.capacity() + self.outputs.capacity())
+            + 4 * self.columns.capacity()
             + self.workspace.memory()
     }
 
@@ -108,24 +131,100 @@ impl BlockEncoder {
     /// long as the symbol size, [`Error::BlockLength`] if `source` is not K symbols long, the last
     /// of which may be short by less than its size.
     pub fn encode(&mut self, source: &[u8], esi: u32, symbol: &mut [u8]) -> Result<(), Error> {
-        let isi = self.shape.internal_id(esi)?;
         self.shape.check_symbol(symbol.len())?;
+        self.encode_run(source, esi, symbol)
+    }
+
+    /// Writes the encoding symbols from `first` on into `symbols`, one after the other: as many as
+    /// fit. Cheaper than one by one.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode); `symbols` must be a whole number of symbols long.
+    pub fn encode_run(
+        &mut self,
+        source: &[u8],
+        first: u32,
+        symbols: &mut [u8],
+    ) -> Result<(), Error> {
+        let (k, t) = (self.shape.k, self.shape.symbol_size);
+        if !symbols.len().is_multiple_of(t) {
+            return Err(Error::SymbolLength { got: symbols.len() % t, expected: t });
+        }
         self.shape.check_block(source.len())?;
-        if esi < self.shape.k {
-            let start = esi as usize * self.shape.symbol_size;
-            let end = source.len().min(start + self.shape.symbol_size);
+        let count = u32::try_from(symbols.len() / t).unwrap_or(u32::MAX);
+        if count == 0 {
+            return Ok(());
+        }
+        self.shape.internal_id(first.saturating_add(count - 1))?;
+        let of_source = k.saturating_sub(first).min(count);
+        let (plain, repair) = symbols.split_at_mut(of_source as usize * t);
+        for (esi, symbol) in (first..).zip(plain.chunks_exact_mut(t)) {
+            let start = esi as usize * t;
+            let end = source.len().min(start + t);
             let (data, padding) = symbol.split_at_mut(end - start);
             data.copy_from_slice(&source[start..end]);
             padding.fill(0);
-            return Ok(());
+        }
+        if !repair.is_empty() {
+            self.encode_repairs(source, first + of_source, repair);
+        }
+        Ok(())
+    }
+
+    /// Writes the repair symbols from `first` on.
+    fn encode_repairs(&mut self, source: &[u8], first: u32, symbols: &mut [u8]) {
+        let t = self.shape.symbol_size;
+        let count = u32::try_from(symbols.len() / t).expect("checked by the caller");
+        if !self.ready && self.shape.code.has_inverse() {
+            // A few symbols are cheaper as combinations of source symbols; after a few, the
+            // intermediate symbols would have been cheaper and are computed for the next.
+            let dense = self.dense.saturating_add(count);
+            if dense <= MAX_DENSE_SYMBOLS {
+                self.dense = dense;
+                self.encode_dense(source, first, symbols);
+                return;
+            }
         }
         if !self.ready {
             self.prepare(source);
         }
-        self.columns.clear();
-        self.shape.code.constraints().params.lt_columns(isi, &mut self.columns);
-        self.kernels.gather(symbol, &self.intermediate, self.shape.stride(), &self.columns);
-        Ok(())
+        let params = &self.shape.code.constraints().params;
+        for (esi, symbol) in (first..).zip(symbols.chunks_exact_mut(t)) {
+            self.columns.clear();
+            params.lt_columns(self.shape.internal(esi), &mut self.columns);
+            self.kernels.gather(symbol, &self.intermediate, self.shape.stride(), &self.columns);
+        }
+    }
+
+    /// Writes repair symbols as combinations of the source symbols.
+    fn encode_dense(&mut self, source: &[u8], first: u32, symbols: &mut [u8]) {
+        let shape = &self.shape;
+        let (k, t) = (shape.k, shape.symbol_size);
+        let count = u32::try_from(symbols.len() / t).expect("checked by the caller");
+        let constraints = shape.code.constraints();
+        let inverse = shape.code.inverse(self.kernels).expect("the caller saw that there is one");
+        self.generators.clear();
+        for esi in first..first + count {
+            let isi = shape.internal(esi);
+            let buffers = (&mut self.columns, &mut self.coefficients);
+            inverse.generator(self.kernels, constraints, isi, buffers.0, buffers.1);
+            self.generators.extend_from_slice(&self.coefficients[..k as usize]);
+        }
+        self.inputs.clear();
+        self.inputs.extend((0..k).map(Operand::External));
+        self.outputs.clear();
+        self.outputs.extend((k..k + count).map(Operand::External));
+        self.program.clear();
+        self.program.product(&self.outputs, &self.inputs, &self.generators);
+        let whole = fill_side(&mut self.side, shape, source);
+        let mut rows = RowTable::new(&mut self.rows, t);
+        rows.push_shared_rows(source, t, whole);
+        if whole < k as usize {
+            rows.push_shared(&self.side);
+        }
+        rows.push_exclusive_rows(symbols, t, count as usize);
+        self.program.run(self.kernels, &rows, None, &mut self.workspace, 2048);
     }
 
     /// Computes the intermediate symbols.
@@ -134,15 +233,12 @@ impl BlockEncoder {
         let (k, t, stride) = (shape.k as usize, shape.symbol_size, shape.stride());
         let l = shape.code.intermediate_symbols();
         let k_ext = shape.code.extended_symbols();
-        self.side.resize(2 * stride);
-        self.side.fill(0);
-        let whole = source.len() / t;
-        self.side[..source.len() - whole * t].copy_from_slice(&source[whole * t..]);
+        let whole = fill_side(&mut self.side, shape, source);
         self.intermediate.resize(l as usize * stride);
 
-        self.store.clear();
+        self.program.clear();
         for column in 0..l {
-            self.store.store(k_ext + column, column);
+            self.program.store(k_ext + column, column);
         }
         let plan = shape.code.plan(self.kernels);
         let mut rows = RowTable::new(&mut self.rows, t);
@@ -155,7 +251,7 @@ impl BlockEncoder {
         }
         rows.push_exclusive_rows(&mut self.intermediate, stride, l as usize);
         Program::run_all(
-            &[(plan, 0), (&self.store, 0)],
+            &[(plan, 0), (&self.program, 0)],
             self.kernels,
             &rows,
             Some(&shape.code.constraints().hdpc),
@@ -164,4 +260,18 @@ impl BlockEncoder {
         );
         self.ready = true;
     }
+}
+
+/// Most repair symbols of a block made without its intermediate symbols: beyond, those are cheaper.
+const MAX_DENSE_SYMBOLS: u32 = 32;
+
+/// Fills the side buffer: the last source symbol extended with zeros, if it is short, and a symbol
+/// of zeros. Returns how many symbols stand whole in the source.
+fn fill_side(side: &mut AlignedBuffer, shape: &BlockShape, source: &[u8]) -> usize {
+    let whole = source.len() / shape.symbol_size;
+    let rest = &source[whole * shape.symbol_size..];
+    side.resize(2 * shape.stride());
+    side.fill(0);
+    side[..rest.len()].copy_from_slice(rest);
+    whole
 }
