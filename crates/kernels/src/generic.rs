@@ -6,15 +6,6 @@
 use crate::program::{Opcode, STEP, Strip};
 use crate::vector::Vector;
 
-/// Rows of a matrix product handled by one call: the input pointers are shared by all outputs.
-pub(crate) struct Product<'a> {
-    /// Row-major coefficients, one row an output.
-    pub(crate) coefficients: &'a [u8],
-    pub(crate) inputs: &'a [*const u8],
-    /// Whether the outputs are added to.
-    pub(crate) add: bool,
-}
-
 /// `dst ^= src`.
 ///
 /// # Safety
@@ -284,13 +275,14 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                     store::<V>(strip, code.get_unchecked(block));
                     at += 2 + first;
                 }
-                Opcode::Product | Opcode::AddProduct => {
-                    let inputs = *code.get_unchecked(at + 2) as usize;
-                    let coefficients = *code.get_unchecked(at + 3) as usize;
-                    let end = at + 4 + first + inputs;
-                    let rows = code.get_unchecked(at + 4..end);
-                    let add = opcode == Opcode::AddProduct;
-                    product::<V>(strip, rows.split_at_unchecked(first), coefficients, add);
+                Opcode::Product => {
+                    let bases = *code.get_unchecked(at + 2) as usize;
+                    let inputs = *code.get_unchecked(at + 3) as usize;
+                    let coefficients = *code.get_unchecked(at + 4) as usize;
+                    let end = at + 5 + first + bases + inputs;
+                    let (outputs, rest) = code.get_unchecked(at + 5..end).split_at_unchecked(first);
+                    let (bases, inputs) = rest.split_at_unchecked(bases);
+                    product::<V>(strip, (outputs, bases, inputs), coefficients);
                     at = end;
                 }
                 Opcode::Fold => {
@@ -459,109 +451,149 @@ unsafe fn fold_chunk<V: Vector, const N: usize>(
     }
 }
 
-/// One matrix product: outputs are written after all inputs of a register block were read.
+/// One matrix product. `rows` names outputs, then the rows each output starts from (as many, or
+/// none), then inputs.
 #[inline(always)]
 unsafe fn product<V: Vector>(
     strip: &mut Strip<'_>,
-    (outputs, inputs): (&[u32], &[u32]),
+    (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
     coefficients: usize,
-    add: bool,
 ) {
     let mut pointers = core::mem::take(strip.pointers);
     pointers.clear();
     // SAFETY: operands were checked by `Program::run`.
     pointers.extend(inputs.iter().map(|&row| unsafe { strip.row(row) }.cast_const()));
     let n = inputs.len();
-    let len = strip.width;
     let mut first = 0;
     while first < outputs.len() {
         let left = outputs.len() - first;
         // Blocks of equal height where a whole number of full ones does not fit: a lone last row
         // would cost as much loading as a full block.
-        let height = if V::WIDE { 8 } else { 4 };
-        let rows = left.div_ceil(left.div_ceil(height));
-        let block = Product {
-            // SAFETY: the builder stored `outputs * inputs` coefficients from there on.
-            coefficients: unsafe {
-                strip
-                    .coefficients
-                    .get_unchecked(coefficients + first * n..coefficients + (first + rows) * n)
-            },
-            inputs: &pointers,
-            add,
-        };
-        let mut to = [core::ptr::null_mut(); 8];
-        for (to, &row) in to.iter_mut().zip(&outputs[first..first + rows]) {
-            // SAFETY: operands were checked by `Program::run`.
-            *to = unsafe { strip.row(row) };
-        }
-        // SAFETY: all rows are valid for `len` bytes.
+        let rows = left.div_ceil(left.div_ceil(V::Shape::HEIGHT));
+        // SAFETY: operands were checked by `Program::run`, and the builder stored
+        // `outputs * inputs` coefficients from there on.
         unsafe {
-            match (V::WIDE, rows) {
-                (true, 1) => columns::<V, 1, 12>(&block, &to, len),
-                (true, 2) => columns::<V, 2, 8>(&block, &to, len),
-                (true, 3) => columns::<V, 3, 6>(&block, &to, len),
-                (true, 4) => columns::<V, 4, 4>(&block, &to, len),
-                (true, 5) => columns::<V, 5, 4>(&block, &to, len),
-                (true, 6) => columns::<V, 6, 3>(&block, &to, len),
-                (true, 7) => columns::<V, 7, 3>(&block, &to, len),
-                (true, _) => columns::<V, 8, 2>(&block, &to, len),
-                (false, 1) => columns::<V, 1, 4>(&block, &to, len),
-                (false, 2) => columns::<V, 2, 2>(&block, &to, len),
-                (false, 3) => columns::<V, 3, 2>(&block, &to, len),
-                (false, _) => columns::<V, 4, 2>(&block, &to, len),
+            let matrix = coefficients + first * n..coefficients + (first + rows) * n;
+            let mut block = Product {
+                coefficients: strip.coefficients.get_unchecked(matrix),
+                inputs: &pointers,
+                bases: [core::ptr::null(); 8],
+                outputs: [core::ptr::null_mut(); 8],
+            };
+            for (i, &row) in outputs[first..first + rows].iter().enumerate() {
+                block.outputs[i] = strip.row(row);
+                if let Some(&base) = bases.get(first + i) {
+                    block.bases[i] = strip.row(base);
+                }
             }
+            V::Shape::product::<V>(&block, rows, strip.width);
         }
         first += rows;
     }
     *strip.pointers = pointers;
 }
 
-/// `R` outputs over all columns, `C` vectors at a time while there are so many.
-#[inline(always)]
-unsafe fn columns<V: Vector, const R: usize, const C: usize>(
-    block: &Product<'_>,
-    to: &[*mut u8; 8],
-    len: usize,
-) {
-    let mut at = 0;
-    // SAFETY: each block covers bytes `at..` of rows that are valid for `len` bytes.
-    unsafe {
-        while len - at > (C - 1) * V::BYTES {
-            product_block::<V, R, C>(block, to, at, len - at);
-            at = len.min(at + C * V::BYTES);
-        }
-        if C > 4 && len - at > 3 * V::BYTES {
-            product_block::<V, R, 4>(block, to, at, len - at);
-            at = len.min(at + 4 * V::BYTES);
-        }
-        if C > 2 && len - at > V::BYTES {
-            product_block::<V, R, 2>(block, to, at, len - at);
-            at = len.min(at + 2 * V::BYTES);
-        }
-        while at < len {
-            product_block::<V, R, 1>(block, to, at, len - at);
-            at = len.min(at + V::BYTES);
+/// Rows of a matrix product handled together.
+pub(crate) struct Product<'a> {
+    /// Row-major coefficients, one row an output.
+    coefficients: &'a [u8],
+    inputs: &'a [*const u8],
+    /// What is added to each output; all null if nothing is.
+    bases: [*const u8; 8],
+    outputs: [*mut u8; 8],
+}
+
+/// How many outputs and vectors a matrix product holds in registers.
+pub(crate) trait Shape {
+    /// Most outputs at a time.
+    const HEIGHT: usize;
+
+    /// Computes `rows` outputs of `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// All rows are valid for `len` bytes, inputs and bases do not overlap outputs, and the CPU
+    /// has `V`'s instruction set.
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize);
+}
+
+/// Thirty-two registers, and one for a prepared coefficient.
+pub(crate) struct Wide;
+
+impl Shape for Wide {
+    const HEIGHT: usize = 8;
+
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match rows {
+                1 => columns::<V, 1, 12, 4>(block, len),
+                2 => columns::<V, 2, 8, 4>(block, len),
+                3 => columns::<V, 3, 6, 2>(block, len),
+                4 => columns::<V, 4, 4, 2>(block, len),
+                5 => columns::<V, 5, 4, 2>(block, len),
+                6 => columns::<V, 6, 3, 1>(block, len),
+                7 => columns::<V, 7, 3, 1>(block, len),
+                _ => columns::<V, 8, 2, 1>(block, len),
+            }
         }
     }
 }
 
-/// `R` outputs times `C` vectors from byte `at` on, where `left` more than `C - 1` vectors long are
-/// left of the rows.
-#[inline(always)]
-unsafe fn product_block<V: Vector, const R: usize, const C: usize>(
-    block: &Product<'_>,
-    to: &[*mut u8; 8],
-    at: usize,
-    left: usize,
-) {
-    // SAFETY: as the caller vouches; with `PARTIAL` the last vector covers the rest only.
-    unsafe {
-        if left < C * V::BYTES {
-            product_registers::<V, R, C, true>(block, to, at, left - (C - 1) * V::BYTES);
-        } else {
-            product_registers::<V, R, C, false>(block, to, at, V::BYTES);
+/// Sixteen registers, or two for each prepared coefficient and vector.
+pub(crate) struct Narrow;
+
+impl Shape for Narrow {
+    const HEIGHT: usize = 4;
+
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match rows {
+                1 => columns::<V, 1, 4, 2>(block, len),
+                2 => columns::<V, 2, 2, 1>(block, len),
+                3 => columns::<V, 3, 2, 1>(block, len),
+                _ => columns::<V, 4, 2, 1>(block, len),
+            }
         }
+    }
+}
+
+/// `R` outputs over all columns, `C` vectors at a time; `D` of them, or one, where rows are shorter.
+///
+/// The last vectors are taken from the end of the rows: some columns are computed twice, to the
+/// same result, and no vector is partial unless the whole row is.
+#[inline(always)]
+unsafe fn columns<V: Vector, const R: usize, const C: usize, const D: usize>(
+    block: &Product<'_>,
+    len: usize,
+) {
+    // SAFETY: as the caller vouches; each arm takes vectors that fit into the rows.
+    unsafe {
+        if len >= C * V::BYTES {
+            spread_columns::<V, R, C>(block, len);
+        } else if D > 1 && len >= D * V::BYTES {
+            spread_columns::<V, R, D>(block, len);
+        } else if len >= V::BYTES {
+            spread_columns::<V, R, 1>(block, len);
+        } else {
+            product_registers::<V, R, 1, true>(block, 0, len);
+        }
+    }
+}
+
+/// `R` outputs over rows of at least `C` vectors.
+#[inline(always)]
+unsafe fn spread_columns<V: Vector, const R: usize, const C: usize>(
+    block: &Product<'_>,
+    len: usize,
+) {
+    let width = C * V::BYTES;
+    for at in (0..len).step_by(width) {
+        // SAFETY: the block ends at the end of the rows at the latest.
+        unsafe { product_registers::<V, R, C, false>(block, at.min(len - width), V::BYTES) };
     }
 }
 
@@ -589,7 +621,6 @@ unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
 #[inline(always)]
 unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PARTIAL: bool>(
     block: &Product<'_>,
-    to: &[*mut u8; 8],
     at: usize,
     last: usize,
 ) {
@@ -598,9 +629,9 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
     // are `R * n` coefficients.
     unsafe {
         let mut sums = [[V::zero(); C]; R];
-        if block.add {
-            for (sums, &to) in sums.iter_mut().zip(to) {
-                *sums = load_vectors::<V, C, PARTIAL>(to.add(at), last);
+        if !block.bases[0].is_null() {
+            for (sums, base) in sums.iter_mut().zip(block.bases) {
+                *sums = load_vectors::<V, C, PARTIAL>(base.add(at), last);
             }
         }
         let factors = |input: usize| {
@@ -630,7 +661,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
                 }
             }
         }
-        for (sums, &to) in sums.iter().zip(to) {
+        for (sums, to) in sums.iter().zip(block.outputs) {
             for (c, sum) in sums.iter().enumerate() {
                 let to = to.add(at + c * V::BYTES);
                 if PARTIAL && c + 1 == C {

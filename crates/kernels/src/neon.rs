@@ -20,7 +20,7 @@ unsafe impl Vector for Quad {
     const BYTES: usize = 16;
     // Thirty-two registers, but two tables a coefficient and two nibble vectors a factor: the
     // shapes of the narrow kernels fit, those of the wide ones spill.
-    const WIDE: bool = false;
+    type Shape = crate::generic::Narrow;
     type Coefficient = (uint8x16_t, uint8x16_t);
     type Factor = (uint8x16_t, uint8x16_t);
 

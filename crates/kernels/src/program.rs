@@ -27,10 +27,8 @@ pub(crate) enum Opcode {
     Load,
     /// `[Store, words, (external, from)..]`
     Store,
-    /// `[Product, outputs, inputs, first coefficient, output.., input..]`
+    /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
-    /// The same, added to the outputs.
-    AddProduct,
     /// `[Fold, first column, first sum]`
     Fold,
 }
@@ -43,7 +41,6 @@ impl Opcode {
             1 => Self::Load,
             2 => Self::Store,
             3 => Self::Product,
-            4 => Self::AddProduct,
             _ => Self::Fold,
         }
     }
@@ -229,45 +226,35 @@ impl Program {
         XorBuilder { to: slot, last, filled: 0, program: self }
     }
 
-    /// Appends `outputs[i] = sum over j of coefficients[i * inputs + j] * inputs[j]`.
+    /// Appends `outputs[i] = bases[i] + sum over j of coefficients[i * inputs + j] * inputs[j]`.
     ///
-    /// No output may be among the inputs: with many outputs some are written before all are
-    /// computed, and the result is then not the product.
-    ///
-    /// # Panics
-    ///
-    /// If the number of coefficients is not outputs times inputs.
-    pub fn product(&mut self, outputs: &[Operand], inputs: &[Operand], coefficients: &[u8]) {
-        self.push_product(Opcode::Product, outputs, inputs, coefficients);
-    }
-
-    /// Appends `outputs[i] += sum over j of coefficients[i * inputs + j] * inputs[j]`.
+    /// There may be no bases at all. No output may be among the inputs or bases: outputs are
+    /// written while others are still computed, and the result is then not the product.
     ///
     /// # Panics
     ///
-    /// If the number of coefficients is not outputs times inputs.
-    pub fn add_product(&mut self, outputs: &[Operand], inputs: &[Operand], coefficients: &[u8]) {
-        self.push_product(Opcode::AddProduct, outputs, inputs, coefficients);
-    }
-
-    fn push_product(
+    /// If the number of coefficients is not outputs times inputs, or there are some bases but not
+    /// as many as outputs.
+    pub fn product(
         &mut self,
-        opcode: Opcode,
         outputs: &[Operand],
+        bases: &[Operand],
         inputs: &[Operand],
         coefficients: &[u8],
     ) {
         assert_eq!(coefficients.len(), outputs.len() * inputs.len(), "coefficients missing");
+        assert!(bases.is_empty() || bases.len() == outputs.len(), "bases missing");
         let first = u32::try_from(self.coefficients.len()).expect("coefficients fit 32 bits");
         self.coefficients.extend_from_slice(coefficients);
         let count = |rows: &[Operand]| u32::try_from(rows.len()).expect("rows fit 32 bits");
         self.open = None;
-        self.code.extend([opcode as u32, count(outputs), count(inputs), first]);
+        self.code.extend([Opcode::Product as u32, count(outputs), count(bases), count(inputs)]);
+        self.code.push(first);
         for &output in outputs {
             self.code.push(output.word());
             self.note_written(output);
         }
-        for &input in inputs {
+        for &input in bases.iter().chain(inputs) {
             self.code.push(input.word());
             self.note(input);
         }

@@ -14,7 +14,7 @@ const LOW_ONE: u64 = 0x0101_0101_0101_0101;
 // instruction set.
 unsafe impl Vector for Word {
     const BYTES: usize = 8;
-    const WIDE: bool = false;
+    type Shape = crate::generic::Narrow;
     type Coefficient = [u64; 8];
     type Factor = u64;
 

@@ -221,10 +221,13 @@ fn programs_agree_at_every_symbol_length() {
                     .map(|i| if i == 5 { Operand::External(2) } else { Operand::Work(n - 1 + i) })
                     .collect();
                 let outputs: Vec<_> = (0..12).map(|i| Operand::External(n + i)).collect();
-                // Added twice more, which in this field leaves it as it was.
-                program.product(&outputs, &inputs, &coefficients);
-                program.add_product(&outputs[..7], &inputs, &coefficients[..7 * 11]);
-                program.add_product(&outputs[..7], &inputs, &coefficients[..7 * 11]);
+                // The first seven with bases, which are the same product once more: their sum
+                // is zero, and again onto that it is the product.
+                let work: Vec<_> = (0..7).map(|i| Operand::Work(n + 30 + i)).collect();
+                let seven = &coefficients[..7 * 11];
+                program.product(&outputs, &[], &inputs, &coefficients);
+                program.product(&work, &outputs[..7], &inputs, seven);
+                program.product(&outputs[..7], &work, &inputs, seven);
                 program.load(n + 20, n + 1);
                 program.xor(n + 21).work(n + 20).work(3).work(30);
                 program.xor(n + 22);

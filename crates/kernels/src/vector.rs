@@ -12,8 +12,8 @@
 pub(crate) unsafe trait Vector: Copy {
     /// Bytes in a vector: a power of two, at most 64.
     const BYTES: usize;
-    /// Accumulators a matrix product may hold in registers.
-    const WIDE: bool;
+    /// How many sums a matrix product may hold in registers.
+    type Shape: crate::generic::Shape;
     /// A field element prepared for multiplication.
     type Coefficient: Copy;
     /// A vector prepared to be multiplied by many coefficients.

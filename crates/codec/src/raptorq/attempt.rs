@@ -64,6 +64,7 @@ pub(crate) struct Attempt {
     coefficients: Vec<u8>,
     equation: Vec<u8>,
     inverse: Vec<u8>,
+    bases: Vec<Operand>,
     inputs: Vec<Operand>,
     outputs: Vec<Operand>,
 }
@@ -73,6 +74,7 @@ impl Attempt {
         let words = self.missing.capacity() + self.intermediate.capacity();
         let pairs = self.equations.capacity()
             + self.values.capacity()
+            + self.bases.capacity()
             + self.inputs.capacity()
             + self.outputs.capacity();
         4 * words
@@ -216,21 +218,17 @@ impl Attempt {
     }
 
     fn finish_dense(&mut self, context: &Context<'_>, program: &mut Program) {
-        let residuals = (0..).zip(&self.equations);
-        for (work, &(_, row)) in residuals.clone() {
-            program.load(work, row);
-        }
         self.outputs.clear();
-        self.outputs.extend(residuals.map(|(work, _)| Operand::Work(work)));
+        self.outputs.extend((0..).zip(&self.equations).map(|(work, _)| Operand::Work(work)));
+        self.bases.clear();
+        self.bases.extend(self.equations.iter().map(|&(_, row)| Operand::External(row)));
         self.inputs.clear();
         let mut start = 0;
         for &unknown in self.missing.iter().chain([&context.shape.k]) {
             self.inputs.extend((start..unknown).map(Operand::External));
             start = unknown + 1;
         }
-        if !self.inputs.is_empty() {
-            program.add_product(&self.outputs, &self.inputs, &self.generators);
-        }
+        program.product(&self.outputs, &self.bases, &self.inputs, &self.generators);
         self.solve_residuals(program, 0);
     }
 
@@ -265,7 +263,7 @@ impl Attempt {
         self.outputs.clear();
         self.outputs.extend(self.missing.iter().copied().map(Operand::External));
         self.system.inverse_into(&mut self.inverse);
-        program.product(&self.outputs, &self.inputs, &self.inverse);
+        program.product(&self.outputs, &[], &self.inputs, &self.inverse);
     }
 
     fn finish_inactivation(&mut self, context: &Context<'_>, program: &mut Program) {

@@ -113,9 +113,6 @@ impl Code {
 
 /// Columns processed at a time \[bytes\]: so many that the work rows stay in the inner caches.
 pub(crate) fn strip_len(work_rows: usize) -> usize {
-    if let Ok(v) = std::env::var("STRIP") {
-        return v.parse().unwrap();
-    }
     const INNER_CACHE: usize = 128 * 1024;
     (INNER_CACHE / work_rows.max(1) / 64 * 64).clamp(64, 2048)
 }

@@ -187,7 +187,7 @@ impl BlockEncoder {
             }
         }
         if !self.ready {
-            self.prepare(source);
+            self.compute(source);
         }
         let params = &self.shape.code.constraints().params;
         for (esi, symbol) in (first..).zip(symbols.chunks_exact_mut(t)) {
@@ -216,7 +216,7 @@ impl BlockEncoder {
         self.outputs.clear();
         self.outputs.extend((k..k + count).map(Operand::External));
         self.program.clear();
-        self.program.product(&self.outputs, &self.inputs, &self.generators);
+        self.program.product(&self.outputs, &[], &self.inputs, &self.generators);
         let whole = fill_side(&mut self.side, shape, source);
         let mut rows = RowTable::new(&mut self.rows, t);
         rows.push_shared_rows(source, t, whole);
@@ -227,8 +227,28 @@ impl BlockEncoder {
         self.program.run(self.kernels, &rows, None, &mut self.workspace, 2048);
     }
 
+    /// Computes now what many repair symbols need, so that each of them is a few XORs only: for a
+    /// caller who has the time before the first one is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BlockLength`] as for [`encode`](Self::encode).
+    pub fn prepare(&mut self, source: &[u8]) -> Result<(), Error> {
+        self.shape.check_block(source.len())?;
+        if !self.ready {
+            self.compute(source);
+        }
+        Ok(())
+    }
+
+    /// Whether the block's intermediate symbols are computed.
+    #[must_use]
+    pub fn is_prepared(&self) -> bool {
+        self.ready
+    }
+
     /// Computes the intermediate symbols.
-    fn prepare(&mut self, source: &[u8]) {
+    fn compute(&mut self, source: &[u8]) {
         let shape = &self.shape;
         let (k, t, stride) = (shape.k as usize, shape.symbol_size, shape.stride());
         let l = shape.code.intermediate_symbols();

@@ -85,7 +85,7 @@ pub(crate) fn intermediate_symbols(
     let outputs: Vec<_> = solver.inactive.iter().map(|&c| Operand::Work(c)).collect();
     let mut inverse = Vec::new();
     solver.elimination.inverse_into(&mut inverse);
-    program.product(&outputs, &inputs, &inverse);
+    program.product(&outputs, &[], &inputs, &inverse);
 
     // Second sweep: the same rows with the inactive columns in place.
     for &(row, column) in &solver.pivots {
