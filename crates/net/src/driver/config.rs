@@ -15,6 +15,8 @@ pub struct DriverConfig {
     /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
     /// always announced first (by control messages, which can be authenticated).
     pub scdp: scdp::Config,
+    /// Whether to look for datagrams that switches have trimmed.
+    pub trim_taps: TrimTaps,
     /// The DSCPs of what is sent.
     pub dscp: DscpMap,
     /// Threads that read blocks, decode and write; 1 or more.
@@ -42,7 +44,7 @@ impl DriverConfig {
     /// received blocks and 256 MiB for blocks to send.
     pub fn new(bind: SocketAddr) -> Self {
         let mut scdp = scdp::Config::new(HostId(0), Rate::from_mbps(10_000));
-        scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 64 };
+        scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 3 };
         scdp.burst = 32;
         // Threads are scheduled late at times: what is no loss must not count as one.
         scdp.initial_rtt = Duration::from_millis(20);
@@ -53,6 +55,7 @@ impl DriverConfig {
         DriverConfig {
             socket: SocketConfig::new(bind),
             scdp,
+            trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
             workers,
             receive_memory: 512 << 20,
@@ -63,6 +66,20 @@ impl DriverConfig {
             faults: Faults::default(),
         }
     }
+}
+
+/// Whether a driver opens raw sockets to see trimmed datagrams, which UDP sockets never show. That
+/// takes the right to open them (`CAP_NET_RAW`); [`Statistics`](super::Statistics) say what came
+/// of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TrimTaps {
+    /// No: what is trimmed counts as lost.
+    #[default]
+    Off,
+    /// If it is allowed; otherwise as `Off`.
+    IfAllowed,
+    /// Yes, or the driver does not start.
+    Required,
 }
 
 /// DSCPs by what a datagram is. Which values a network trims, prioritises or bleaches is the

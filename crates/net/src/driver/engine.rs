@@ -25,8 +25,9 @@ use super::receive_store::{ReceiveStore, ReceivedBlock};
 use super::send_store::SendStore;
 use super::sessions::{SessionTable, Side};
 use super::shared::Shared;
-use super::statistics::Statistics;
+use super::statistics::{ReceivePath, Statistics};
 use super::strangers::CloseBudget;
+use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::{BlockKey, Done, Job, Workers};
 use crate::socket::{ReceiveBatch, UdpSocket};
@@ -47,6 +48,7 @@ pub(super) struct Engine {
     /// The socket is bound to no address of its own, so answers must name theirs.
     pub(super) chooses_source: bool,
     pub(super) groups: Groups,
+    pub(super) taps: Taps,
     pub(super) waiter: Waiter,
     pub(super) shared: Arc<Shared>,
     pub(super) requests: Receiver<Request>,
@@ -357,7 +359,7 @@ impl Engine {
         }
         let (requests, done) = (&self.requests, &self.done);
         let (request, result) = (&mut self.peeked_request, &mut self.peeked_done);
-        let groups = &mut self.groups;
+        let (groups, taps) = (&mut self.groups, &mut self.taps);
         let blocked = &mut self.blocked;
         let busy = || {
             *request = requests.try_recv().ok();
@@ -367,6 +369,7 @@ impl Engine {
         let outcome = self.waiter.sleep(span, busy, |ready| {
             if ready.readable {
                 groups.mark_readable(ready.socket);
+                taps.mark_readable(ready.socket);
             }
             if ready.writable && ready.socket == Groups::MAIN {
                 *blocked = false;
@@ -405,6 +408,9 @@ impl Engine {
     /// Numbers of now, for a snapshot.
     pub(super) fn snapshot(&self) -> Statistics {
         let mut statistics = self.statistics.clone();
+        if self.taps.are_open() {
+            statistics.receive_path = ReceivePath::SocketAndTap;
+        }
         statistics.segmentation = self.socket.segmentation();
         statistics.coalescing = self.socket.coalescing();
         statistics.receive_buffer = self.socket.receive_buffer().unwrap_or(0);

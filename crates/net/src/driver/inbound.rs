@@ -15,11 +15,14 @@ use super::handle::FIRST_CONTROL_KIND;
 use super::sessions::Side;
 use crate::socket::ReceiveBatch;
 
+/// Trimmed headers taken in in one turn of the loop from each tap.
+const TRIMS_A_TURN: usize = 256;
+
 impl Engine {
     /// Takes in what has arrived, up to one batch a socket; true if there may be more.
     pub(super) fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         self.release_held();
-        let mut more = false;
+        let mut more = self.receive_trims();
         for number in 0..self.groups.end() {
             if !self.groups.is_readable(number) {
                 continue;
@@ -45,6 +48,20 @@ impl Engine {
                 }
             }
         }
+        more
+    }
+
+    /// Takes in what switches have trimmed; true if there may be more.
+    fn receive_trims(&mut self) -> bool {
+        let mut taps = std::mem::take(&mut self.taps);
+        let now = self.clock.now();
+        let more = taps.receive(TRIMS_A_TURN, |trimmed| {
+            let origin = Origin { from: trimmed.from, local: None, ecn: 0 };
+            let host = self.peers.host(trimmed.from);
+            self.statistics.received.datagrams += 1;
+            self.on_datagram(now, &origin, host, trimmed.bytes);
+        });
+        self.taps = taps;
         more
     }
 
@@ -115,10 +132,6 @@ impl Engine {
             self.answer_stranger(now, origin, &parsed);
             return;
         };
-        if parsed.number_is_partial {
-            self.statistics.received.trimmed_too_short += 1;
-            return;
-        }
         let is_symbol = matches!(parsed.header, ScdpHeader::Symbol(_));
         if is_symbol && !self.may_pass(now, host, &parsed) {
             return;

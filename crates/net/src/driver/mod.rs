@@ -35,10 +35,11 @@ mod sessions;
 mod shared;
 mod statistics;
 mod strangers;
+mod taps;
 mod wait;
 mod worker;
 
-pub use config::{DriverConfig, DscpMap, Faults};
+pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
 pub use event::{ControlMessage, ControlSink, EventSink, Failure, SessionEvent};
 pub use handle::{
     DriverHandle, HandleError, MAX_CONTROL_LEN, OutgoingControl, ReceiveObject, Recipients,

@@ -21,9 +21,10 @@ use super::sessions::SessionTable;
 use super::shared::Shared;
 use super::statistics::Statistics;
 use super::strangers::CloseBudget;
+use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
-use super::{DriverConfig, DriverHandle};
+use super::{DriverConfig, DriverHandle, TrimTaps};
 use crate::socket::UdpSocket;
 
 /// A running driver. Dropping it closes its sessions and waits for its threads.
@@ -51,6 +52,11 @@ impl Driver {
         let mut protocol = config.scdp.clone();
         protocol.host = OWN;
         protocol.accept_unannounced = false;
+        let taps = match config.trim_taps {
+            TrimTaps::Off => Taps::default(),
+            TrimTaps::IfAllowed => Taps::open(local_addr, &waiter).unwrap_or_default(),
+            TrimTaps::Required => Taps::open(local_addr, &waiter)?,
+        };
         let clock = Clock::starting_at(config.clock_start);
         let engine = Engine {
             clock,
@@ -58,6 +64,7 @@ impl Driver {
             chooses_source: local_addr.ip().is_unspecified(),
             socket,
             groups: Groups::new(),
+            taps,
             waiter,
             shared: Arc::clone(&shared),
             requests,

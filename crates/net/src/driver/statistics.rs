@@ -11,10 +11,11 @@ use super::Faults;
 #[non_exhaustive]
 pub enum ReceivePath {
     /// An ordinary UDP socket. Linux discards datagrams that a switch has trimmed (their UDP
-    /// length is no longer true) unless something on this host mends them: losses are inferred
-    /// instead.
+    /// length is no longer true): losses are inferred instead.
     #[default]
     Socket,
+    /// An ordinary UDP socket for whole datagrams, a filtered raw socket for trimmed ones.
+    SocketAndTap,
 }
 
 /// A snapshot of a driver's counters, all since it started.
@@ -73,8 +74,6 @@ pub struct Received {
     pub control_dropped: u64,
     /// Datagrams that were no packets of ours (see [`wellspring_wire::ParseError`]).
     pub malformed: u64,
-    /// Trimmed headers cut so short that they do not say which packet they were.
-    pub trimmed_too_short: u64,
     /// Symbols of another length than their session's.
     pub wrong_length: u64,
     /// Packets from addresses that no session names.

@@ -1,0 +1,66 @@
+//! The taps that show trimmed datagrams, if the driver may have any.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+
+use super::wait::Waiter;
+use crate::socket::{TrimTap, Trimmed};
+
+/// Number of the first tap in the poll, beyond any group's.
+const FIRST_NUMBER: usize = 1 << 24;
+
+/// A tap for each IP version the driver's socket takes; none where they are not wanted or not
+/// allowed.
+#[derive(Debug, Default)]
+pub(super) struct Taps {
+    taps: Vec<TrimTap>,
+    readable: bool,
+}
+
+impl Taps {
+    /// Opens and watches the taps for a socket bound to `local`.
+    ///
+    /// # Errors
+    /// What the system says: [`io::ErrorKind::PermissionDenied`] without the right to open raw
+    /// sockets.
+    pub(super) fn open(local: SocketAddr, waiter: &Waiter) -> io::Result<Taps> {
+        let both = local.is_ipv6() && local.ip().is_unspecified();
+        let versions: &[bool] = if both { &[true, false] } else { &[local.is_ipv6()] };
+        let mut taps = Vec::new();
+        for (number, &v6) in versions.iter().enumerate() {
+            let tap = TrimTap::open(local.port(), v6)?;
+            waiter.watch(tap.as_raw_fd(), FIRST_NUMBER + number)?;
+            taps.push(tap);
+        }
+        Ok(Taps { taps, readable: true })
+    }
+
+    /// Whether trimmed datagrams are seen.
+    pub(super) fn are_open(&self) -> bool {
+        !self.taps.is_empty()
+    }
+
+    /// A socket of that number has something to read.
+    pub(super) fn mark_readable(&mut self, number: usize) {
+        self.readable |= number >= FIRST_NUMBER;
+    }
+
+    /// Hands over what has come, at most `limit`; true if there may be more.
+    pub(super) fn receive(&mut self, limit: usize, mut take: impl FnMut(Trimmed<'_>)) -> bool {
+        if !self.readable {
+            return false;
+        }
+        for tap in &mut self.taps {
+            for taken in 0.. {
+                if taken == limit {
+                    return true;
+                }
+                let Some(trimmed) = tap.receive() else { break };
+                take(trimmed);
+            }
+        }
+        self.readable = false;
+        false
+    }
+}
