@@ -1,8 +1,24 @@
 //! The real transport: SCDP endpoints on UDP sockets, objects, replicas and groups.
+//!
+//! [`Server`] sends and takes the files of a directory; [`Client`] fetches an object from all its
+//! holders at once and puts an object to many hosts, by multicast where there is a group. Below
+//! them lies the [`driver`], which runs the protocol over sockets for whoever brings the bytes.
 #![deny(unsafe_code)]
 
+mod address;
+mod client;
 pub mod driver;
 pub mod payload;
 mod random;
+mod server;
 pub mod socket;
 pub mod store;
+
+pub use address::{DEFAULT_PORT, Host, NotAHost};
+pub use client::{
+    Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOL_SIZE,
+    DEFAULT_SYMBOLS_PER_BLOCK, FetchError, FetchOptions, FetchReport, HostError, PutError,
+    PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState, Target,
+    Update, Updates,
+};
+pub use server::{BindError, Server, ServerConfig, ServerEvent};

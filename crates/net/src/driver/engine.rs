@@ -91,7 +91,7 @@ impl Engine {
             self.tell_time(now);
             let more_to_receive = self.receive(&mut batch);
             let more_to_send = self.drain();
-            if !more_to_receive && !more_to_send {
+            if !more_to_receive && !more_to_send && !self.stopping {
                 self.sleep();
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 use super::glue;
@@ -39,6 +39,41 @@ impl Interface {
             .ok_or_else(|| {
                 io::Error::new(io::ErrorKind::NotFound, format!("no network interface {self}"))
             })
+    }
+}
+
+/// The address that multicast to `group` leaves this host from, by that interface or (`None`) by the
+/// routing table's choice. Receivers know a sender by its address: a socket that sends by multicast
+/// and by unicast is best bound to this one.
+///
+/// # Errors
+/// There is no such interface, it has no address of the group's family, or there is no route.
+pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
+    let fits = |ip: &IpAddr| ip.is_ipv4() == group.is_ipv4();
+    match interface {
+        Some(Interface::Address(ip)) if fits(ip) => Ok(*ip),
+        Some(interface) => {
+            let index = interface.index()?;
+            glue::interfaces()?
+                .into_iter()
+                .filter(|i| i.index == index)
+                .find_map(|i| i.address.filter(fits))
+                .ok_or_else(|| {
+                    let message = format!("interface {interface} has no address of that family");
+                    io::Error::new(io::ErrorKind::AddrNotAvailable, message)
+                })
+        }
+        None => {
+            let any = if group.is_ipv4() {
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+            } else {
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+            };
+            // Connecting a datagram socket sends nothing: it only asks for the route.
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.connect(group)?;
+            Ok(socket.local_addr()?.ip())
+        }
     }
 }
 

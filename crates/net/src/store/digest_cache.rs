@@ -127,9 +127,17 @@ impl DigestCache {
     /// Keeps a digest whose computation began at `began`. A file that was written just before is
     /// not kept: it might have been written again without a trace.
     pub fn insert(&self, fingerprint: Fingerprint, digest: Digest, began: SystemTime) {
-        if !fingerprint.settled_at(began) {
-            return;
+        if fingerprint.settled_at(began) {
+            self.keep(fingerprint, digest);
         }
+    }
+
+    /// Keeps the digest of a file that this process has itself written, verified and put in place.
+    pub fn insert_own(&self, fingerprint: Fingerprint, digest: Digest) {
+        self.keep(fingerprint, digest);
+    }
+
+    fn keep(&self, fingerprint: Fingerprint, digest: Digest) {
         self.lock().insert(fingerprint, digest);
         let Some(path) = &self.path else { return };
         let line = to_line(&fingerprint, &digest);

@@ -1,0 +1,476 @@
+//! Fetching an object from all its holders at once.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
+use wellspring_wire::control::{Geometry, RefusalCode};
+use wellspring_wire::scdp::{CloseReason, Mode};
+
+use super::replicas::{Found, Order, Replica, Standing, find, resume_point};
+use super::report::{FetchReport, ReplicaReport, ReplicaState};
+use super::requester::AskError;
+use super::stream::copy_out;
+use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
+use crate::address::{Host, canonical};
+use crate::driver::{DriverHandle, Failure, ReceiveObject, SessionEvent, SessionProgress};
+use crate::payload::ObjectSink;
+use crate::store::{Digest, PartFile, ScratchFile, StoreError};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Client {
+    /// Fetches an object from all hosts that hold it, at once. It arrives whole as long as one of
+    /// them lives; hosts that die, restart, stall or answer late are won back while it arrives.
+    /// Dropping the future ends the transfer and leaves no part file behind (once the client is
+    /// dropped too).
+    ///
+    /// # Errors
+    /// [`FetchError`]; a file named as target is then not there.
+    pub async fn fetch(
+        &self,
+        hosts: &[Host],
+        options: &FetchOptions,
+        target: Target,
+        updates: Updates,
+    ) -> Result<FetchReport, FetchError> {
+        let began = Instant::now();
+        let timeout = self.config.timeout;
+        let found = find(&self.requester, hosts, options, timeout, &updates).await?;
+        let preparing = began.elapsed();
+        let sink = Sink::open(target, found.size, found.digest).await?;
+        updates(Update::Started {
+            size: found.size,
+            digest: found.digest,
+            hosts: found
+                .replicas
+                .iter()
+                .filter(|r| r.takes_part())
+                .map(|r| r.host.clone())
+                .collect(),
+        });
+        let (size, digest, cut) = (found.size, found.digest, options.cut);
+        let mut blocks = 0;
+        let (stats, replicas, sink) = if size == 0 {
+            (ReceiveStats::default(), found.replicas, sink)
+        } else {
+            let run = Run::begin(self, options, found, sink, updates.clone())?;
+            blocks = run.object.source_blocks;
+            run.follow().await?
+        };
+        updates(Update::Verifying);
+        let finishing = Instant::now();
+        sink.finish().await?;
+        Ok(FetchReport {
+            size,
+            digest,
+            elapsed: began.elapsed(),
+            preparing,
+            finishing: finishing.elapsed(),
+            symbol_size: cut.symbol_size,
+            blocks,
+            replicas: reports(replicas, &stats),
+            stats,
+        })
+    }
+}
+
+/// Where the bytes go.
+enum Sink {
+    File(Arc<PartFile>),
+    Stream {
+        scratch: Arc<ScratchFile>,
+        /// Absent once it has ended well.
+        copy: Option<JoinHandle<io::Result<()>>>,
+        _stop: oneshot::Sender<()>,
+    },
+}
+
+impl Sink {
+    async fn open(target: Target, size: u64, digest: Digest) -> Result<Sink, FetchError> {
+        let runtime = tokio::runtime::Handle::current();
+        let opened = tokio::task::spawn_blocking(move || match target {
+            Target::File { path, existing } => {
+                let part = PartFile::beside(&path, size, digest, existing)?;
+                Ok(Sink::File(Arc::new(part)))
+            }
+            Target::Writer(out) => {
+                let scratch = Arc::new(ScratchFile::new(size, digest)?);
+                let (stop, stopped) = oneshot::channel();
+                let from = Arc::clone(&scratch);
+                let inner = runtime.clone();
+                let copy = runtime.spawn_blocking(move || copy_out(&inner, &from, stopped, out));
+                Ok(Sink::Stream { scratch, copy: Some(copy), _stop: stop })
+            }
+        });
+        opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
+    }
+
+    fn as_object_sink(&self) -> Arc<dyn ObjectSink> {
+        match self {
+            Sink::File(part) => Arc::clone(part) as Arc<dyn ObjectSink>,
+            Sink::Stream { scratch, .. } => Arc::clone(scratch) as Arc<dyn ObjectSink>,
+        }
+    }
+
+    /// Ends with an error when the bytes find no taker any more; otherwise it does not end before
+    /// all are out.
+    async fn broken(&mut self) -> io::Error {
+        if let Sink::Stream { copy, .. } = self
+            && let Some(task) = copy
+        {
+            match copied(task.await) {
+                Ok(()) => *copy = None,
+                Err(error) => return error,
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn finish(self) -> Result<(), FetchError> {
+        let verified = match self {
+            Sink::File(part) => tokio::task::spawn_blocking(move || part.commit()).await,
+            Sink::Stream { scratch, copy, _stop } => {
+                if let Some(task) = copy {
+                    copied(task.await).map_err(FetchError::Write)?;
+                }
+                tokio::task::spawn_blocking(move || scratch.verify()).await
+            }
+        };
+        match verified {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(StoreError::Io(io::Error::other("verifying panicked")).into()),
+        }
+    }
+}
+
+fn copied(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
+    ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+}
+
+/// What the tasks beside a transfer come to.
+enum Done {
+    Started(usize, Result<(), AskError>),
+    Won(usize, u8, Result<(), String>),
+}
+
+/// A transfer under way.
+struct Run {
+    handle: DriverHandle,
+    order: Order,
+    object: ObjectInfo,
+    open_blocks: u32,
+    replicas: Vec<Replica>,
+    /// Which replica has which share: index into `replicas` by share.
+    shares: Vec<usize>,
+    sink: Sink,
+    progress: SessionProgress,
+    events: mpsc::UnboundedReceiver<SessionEvent>,
+    tasks: JoinSet<Done>,
+    updates: Updates,
+    _guard: Guard,
+}
+
+/// Ends the session if the transfer is dropped.
+struct Guard {
+    handle: DriverHandle,
+    session: SessionId,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A session that is over, or a driver that has stopped, is what was asked for.
+        let _ = self.handle.cancel(self.session);
+    }
+}
+
+impl Run {
+    /// Announces the session and asks all replicas that answered to send.
+    fn begin(
+        client: &Client,
+        options: &FetchOptions,
+        found: Found,
+        sink: Sink,
+        updates: Updates,
+    ) -> Result<Run, FetchError> {
+        let Found { mut replicas, size, digest } = found;
+        let handle = client.driver.handle();
+        let session = SessionId(crate::random::number() as u32);
+        // Who has not answered yet keeps a share: shares cannot be dealt again later.
+        let shares: Vec<usize> =
+            (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
+        shares.iter().for_each(|&i| replicas[i].has_share = true);
+        let many = shares.len() > 1;
+        let cut = options.cut;
+        let window = if many { cut.initial_window.div_ceil(2) } else { cut.initial_window };
+        let geometry = Geometry {
+            symbol_size: cut.symbol_size.max(1),
+            symbols_per_block: cut.symbols_per_block.max(1),
+            initial_window: window,
+        };
+        let (symbol_size, k) = (geometry.symbol_size, geometry.symbols_per_block);
+        let object = ObjectInfo::new(size, symbol_size, k, digest.tag());
+        let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
+        let (told, events) = mpsc::unbounded_channel();
+        let progress = handle.receive_object(
+            ReceiveObject {
+                session,
+                object,
+                digest: digest.0,
+                mode: if many { Mode::ManyToOne } else { Mode::Unicast },
+                senders,
+                initial_window: window,
+                sink: sink.as_object_sink(),
+            },
+            Box::new(move |event| {
+                // Nobody listens only when the fetch was dropped.
+                let _ = told.send(event);
+            }),
+        )?;
+        let order = Order {
+            requester: client.requester.clone(),
+            session,
+            name: options.name.clone(),
+            digest,
+            size,
+            geometry,
+            shares: shares.len() as u8,
+            timeout: client.config.timeout,
+        };
+        let mut run = Run {
+            _guard: Guard { handle: handle.clone(), session },
+            handle,
+            order,
+            object,
+            open_blocks: client.config.driver.scdp.limits.open_blocks,
+            replicas,
+            shares,
+            sink,
+            progress,
+            events,
+            tasks: JoinSet::new(),
+            updates,
+        };
+        for share in 0..run.shares.len() {
+            if run.replicas[run.shares[share]].standing == Standing::Live {
+                run.start(share);
+            } else {
+                run.win(share, 1);
+            }
+        }
+        Ok(run)
+    }
+
+    fn start(&mut self, share: usize) {
+        let index = self.shares[share];
+        let Some(address) = self.replicas[index].address else { return };
+        let order = self.order.clone();
+        self.tasks.spawn(async move {
+            Done::Started(share, order.start(address, share as u8, None).await)
+        });
+    }
+
+    fn win(&mut self, share: usize, epoch: u8) {
+        let index = self.shares[share];
+        let replica = &mut self.replicas[index];
+        let Some(address) = replica.address.filter(|_| !replica.joining) else { return };
+        replica.joining = true;
+        let (order, object, open_blocks) = (self.order.clone(), self.object, self.open_blocks);
+        let place = match &self.sink {
+            Sink::File(part) => Place::File(Arc::clone(part)),
+            Sink::Stream { scratch, .. } => Place::Scratch(Arc::clone(scratch)),
+        };
+        self.tasks.spawn(async move {
+            let resume = || place.resume_point(&object, open_blocks);
+            Done::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
+        });
+    }
+
+    /// Follows the session to its end.
+    async fn follow(mut self) -> Result<(ReceiveStats, Vec<Replica>, Sink), FetchError> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                event = self.events.recv() => match event {
+                    Some(SessionEvent::Received { stats, .. }) => {
+                        self.tell_progress();
+                        return Ok((stats, self.replicas, self.sink));
+                    }
+                    Some(event) => self.on_event(event)?,
+                    None => return Err(FetchError::Session(Failure::Stopped)),
+                },
+                Some(done) = self.tasks.join_next() => if let Ok(done) = done {
+                    self.on_done(done)?;
+                },
+                error = self.sink.broken() => return Err(FetchError::Write(error)),
+                _ = ticks.tick() => self.tell_progress(),
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        (self.updates)(Update::Moving {
+            done: self.progress.bytes_done(),
+            total: self.order.size,
+            symbols: self.progress.symbols(),
+        });
+    }
+
+    fn share_of(&self, sender: std::net::SocketAddr) -> Option<usize> {
+        let sender = canonical(sender);
+        self.shares
+            .iter()
+            .position(|&index| self.replicas[index].address.map(canonical) == Some(sender))
+    }
+
+    fn on_event(&mut self, event: SessionEvent) -> Result<(), FetchError> {
+        match event {
+            SessionEvent::SenderLost { sender, reason } => {
+                let Some(share) = self.share_of(sender) else { return Ok(()) };
+                let reason = match reason {
+                    None => "fell silent".to_owned(),
+                    Some(CloseReason::UnknownSession) => "has forgotten the session".to_owned(),
+                    Some(CloseReason::Cancelled) => {
+                        "cancelled (it stops, or its file changed)".to_owned()
+                    }
+                    Some(reason) => format!("closed the session ({reason:?})"),
+                };
+                let next = self.lose(share, reason);
+                if let Some(epoch) = next {
+                    self.win(share, epoch);
+                }
+                Ok(())
+            }
+            SessionEvent::SenderRefused { sender, announced } => {
+                if let Some(share) = self.share_of(sender) {
+                    let reason = format!("announced other bytes ({})", Digest(announced));
+                    self.drop_replica(share, reason);
+                }
+                Ok(())
+            }
+            SessionEvent::Failed(failure) => Err(self.failed(failure)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a replica is lost; the epoch in which to win it back, if that is to be tried.
+    fn lose(&mut self, share: usize, reason: String) -> Option<u8> {
+        let replica = &mut self.replicas[self.shares[share]];
+        let was_live = replica.standing == Standing::Live;
+        if !replica.takes_part() || replica.joining && !was_live {
+            return None;
+        }
+        replica.standing = Standing::Lost(reason.clone());
+        replica.losses += 1;
+        (self.updates)(Update::Lost { host: replica.host.clone(), reason });
+        replica.epoch.checked_add(1)
+    }
+
+    fn drop_replica(&mut self, share: usize, reason: String) {
+        let replica = &mut self.replicas[self.shares[share]];
+        replica.standing = Standing::Unused(reason.clone());
+        (self.updates)(Update::Lost { host: replica.host.clone(), reason });
+    }
+
+    fn on_done(&mut self, done: Done) -> Result<(), FetchError> {
+        match done {
+            // Silence is for the protocol to judge: its symbols may well be arriving.
+            Done::Started(_, Ok(()) | Err(AskError::NoAnswer(_))) => Ok(()),
+            Done::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
+                if let Some(epoch) = self.lose(share, text) {
+                    self.win(share, epoch);
+                }
+                Ok(())
+            }
+            Done::Started(share, Err(error)) => {
+                self.drop_replica(share, error.to_string());
+                self.check_hope()
+            }
+            Done::Won(share, epoch, Ok(())) => {
+                let index = self.shares[share];
+                let replica = &mut self.replicas[index];
+                replica.joining = false;
+                let Some(address) = replica.address else { return Ok(()) };
+                replica.epoch = epoch;
+                replica.standing = Standing::Live;
+                replica.returns += 1;
+                (self.updates)(Update::Back { host: replica.host.clone() });
+                Ok(self.handle.sender_back(self.order.session, address, epoch)?)
+            }
+            Done::Won(share, _, Err(reason)) => {
+                self.replicas[self.shares[share]].joining = false;
+                self.drop_replica(share, reason);
+                self.check_hope()
+            }
+        }
+    }
+
+    /// Fails at once when no replica can be of use any more.
+    fn check_hope(&self) -> Result<(), FetchError> {
+        if self.replicas.iter().any(Replica::takes_part) {
+            Ok(())
+        } else {
+            Err(self.failed(Failure::PeersLost))
+        }
+    }
+
+    fn failed(&self, failure: Failure) -> FetchError {
+        match failure {
+            Failure::PeersLost | Failure::Closed(_) => {
+                let hosts: Vec<HostError> = self.replicas.iter().map(Replica::complaint).collect();
+                let (done, size) = (self.progress.bytes_done(), self.order.size);
+                FetchError::NoReplicaLeft { hosts, done, size }
+            }
+            failure => FetchError::Session(failure),
+        }
+    }
+}
+
+/// Where the bytes are, for a task that outlives a borrow.
+enum Place {
+    File(Arc<PartFile>),
+    Scratch(Arc<ScratchFile>),
+}
+
+impl Place {
+    fn resume_point(&self, object: &ObjectInfo, open_blocks: u32) -> Option<(u32, u32)> {
+        let (contiguous, furthest) = match self {
+            Place::File(part) => (*part.contiguous().borrow(), part.furthest()),
+            Place::Scratch(scratch) => (*scratch.contiguous().borrow(), scratch.furthest()),
+        };
+        resume_point(object, contiguous, furthest, open_blocks)
+    }
+}
+
+/// The replicas' account; the protocol lists those with a share, in the order of their shares.
+fn reports(replicas: Vec<Replica>, stats: &ReceiveStats) -> Vec<ReplicaReport> {
+    let mut senders = stats.senders.iter();
+    replicas
+        .into_iter()
+        .map(|replica| {
+            let stats =
+                replica.has_share.then(|| senders.next().copied()).flatten().unwrap_or_default();
+            let state = match replica.standing {
+                Standing::Live => ReplicaState::Served,
+                Standing::Asked => ReplicaState::Unused("no answer".to_owned()),
+                Standing::Lost(reason) => ReplicaState::Lost(reason),
+                Standing::Unused(reason) => ReplicaState::Unused(reason),
+            };
+            ReplicaReport {
+                host: replica.host,
+                address: replica.address,
+                state,
+                losses: replica.losses,
+                returns: replica.returns,
+                stats,
+            }
+        })
+        .collect()
+}

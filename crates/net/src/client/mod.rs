@@ -1,0 +1,275 @@
+//! The client: fetches an object from all its holders at once, puts an object to many.
+
+mod error;
+mod fetch;
+mod put;
+mod replicas;
+mod report;
+pub(crate) mod requester;
+mod stream;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::{Driver, DriverConfig, HandleError, Statistics};
+use crate::store::{Digest, DigestCache, Existing, ObjectName};
+
+pub use error::{FetchError, HostError, PutError};
+pub use report::{
+    FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
+};
+use requester::{Requester, Table};
+
+/// Symbol size unless told otherwise \[bytes\]: with all headers it fits an Ethernet frame by IPv6
+/// as well as by IPv4, and is a multiple of a cache line's half.
+pub const DEFAULT_SYMBOL_SIZE: u16 = 1_376;
+/// Source symbols a block unless told otherwise (SCDP §V).
+pub const DEFAULT_SYMBOLS_PER_BLOCK: u32 = 100;
+/// Initial window of a sender \[packets\] (SCDP §V).
+pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
+
+/// How a client is set up.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// Socket, protocol and workers. `peer_timeout` of the protocol is set to fit `timeout`.
+    pub driver: DriverConfig,
+    /// How long a host may be silent before it counts as gone; with no host left, a transfer
+    /// fails.
+    pub timeout: Duration,
+    /// Where digests of files that are put are kept.
+    pub cache: Arc<DigestCache>,
+}
+
+impl Default for ClientConfig {
+    /// Any address and port, IPv6 and IPv4; ten seconds; digests in memory.
+    fn default() -> Self {
+        ClientConfig {
+            driver: DriverConfig::new(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)),
+            timeout: Duration::from_secs(10),
+            cache: Arc::new(DigestCache::in_memory()),
+        }
+    }
+}
+
+/// How an object is cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// Symbol size \[bytes\]; with 72 bytes of header it should fit the path.
+    pub symbol_size: u16,
+    /// Source symbols a block.
+    pub symbols_per_block: u32,
+    /// Symbols a sender pushes unasked \[packets\].
+    pub initial_window: u8,
+}
+
+impl Default for Cut {
+    fn default() -> Self {
+        Cut {
+            symbol_size: DEFAULT_SYMBOL_SIZE,
+            symbols_per_block: DEFAULT_SYMBOLS_PER_BLOCK,
+            initial_window: DEFAULT_INITIAL_WINDOW,
+        }
+    }
+}
+
+/// Where a fetched object goes.
+pub enum Target {
+    /// A file: complete and verified, or not there at all.
+    File {
+        /// Its path.
+        path: std::path::PathBuf,
+        /// What to do if it exists.
+        existing: Existing,
+    },
+    /// A writer, in order, while the object arrives. Only the end tells whether the digest was
+    /// right: a fetch that fails may have written bytes.
+    Writer(Box<dyn io::Write + Send>),
+}
+
+/// What is fetched, and how.
+#[derive(Clone, Debug)]
+pub struct FetchOptions {
+    /// The object.
+    pub name: ObjectName,
+    /// Its digest, if known beforehand: holders of other bytes are passed over. Without it, all
+    /// holders must agree.
+    pub digest: Option<Digest>,
+    /// How it is to be cut.
+    pub cut: Cut,
+}
+
+impl FetchOptions {
+    /// That object, whatever its digest, cut as is usual.
+    pub fn new(name: ObjectName) -> Self {
+        FetchOptions { name, digest: None, cut: Cut::default() }
+    }
+}
+
+/// What is put, and how.
+#[derive(Clone, Debug)]
+pub struct PutOptions {
+    /// Under what name.
+    pub name: ObjectName,
+    /// Replace objects of that name (servers must allow it).
+    pub overwrite: bool,
+    /// The multicast group and port to send by; without one each host is sent to on its own.
+    pub group: Option<SocketAddr>,
+    /// Succeed once so many hosts have the object verified and in place; `None`: all.
+    pub quorum: Option<usize>,
+    /// How it is to be cut.
+    pub cut: Cut,
+}
+
+impl PutOptions {
+    /// Under that name, to each host on its own, all of which must get it.
+    pub fn new(name: ObjectName) -> Self {
+        PutOptions { name, overwrite: false, group: None, quorum: None, cut: Cut::default() }
+    }
+}
+
+/// What happens during a transfer. Hosts are named as the caller named them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Update {
+    /// A digest is being computed, here (`None`) or at a host \[bytes\].
+    Hashing {
+        /// Where.
+        host: Option<String>,
+        /// Done so far \[bytes\].
+        done: u64,
+        /// Of how much \[bytes\].
+        total: u64,
+    },
+    /// Bytes begin to move.
+    Started {
+        /// The object's length \[bytes\].
+        size: u64,
+        /// Its digest.
+        digest: Digest,
+        /// Hosts that take part.
+        hosts: Vec<String>,
+    },
+    /// How far (told ten times a second).
+    Moving {
+        /// Bytes in place \[bytes\]; for a put, those of the receiver that is furthest behind
+        /// among those that must finish.
+        done: u64,
+        /// The object's length \[bytes\].
+        total: u64,
+        /// Symbols received (fetch) or sent (put).
+        symbols: u64,
+    },
+    /// A host takes no part, or no part any more.
+    Lost {
+        /// Which.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// A host takes part again, or after all.
+    Back {
+        /// Which.
+        host: String,
+    },
+    /// A receiver holds up its group.
+    Straggler {
+        /// Which.
+        host: String,
+        /// How far it lies behind the fastest \[symbols\].
+        symbols_behind: u64,
+        /// It goes on by unicast from now on.
+        detached: bool,
+    },
+    /// A receiver has the object, verified and in place.
+    Complete {
+        /// Which.
+        host: String,
+    },
+    /// As many receivers as were wanted have the object.
+    Quorum {
+        /// How many.
+        complete: usize,
+    },
+    /// All bytes are there; the digest is verified and the file synced.
+    Verifying,
+}
+
+/// Hears of a transfer; called from its task, must not wait.
+pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
+
+/// A client: one socket, any number of transfers at once.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use wellspring_net::store::Existing;
+/// use wellspring_net::{Client, ClientConfig, FetchOptions, Target};
+///
+/// let client = Client::new(ClientConfig::default())?;
+/// let hosts = ["a.example".parse()?, "b.example:5000".parse()?];
+/// let options = FetchOptions::new("models/7b.bin".parse()?);
+/// let target = Target::File { path: "7b.bin".into(), existing: Existing::Keep };
+/// let report = client.fetch(&hosts, &options, target, Arc::new(|_| {})).await?;
+/// println!("{} bytes, digest {}", report.size, report.digest);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Client {
+    driver: Driver,
+    requester: Requester,
+    config: ClientConfig,
+}
+
+impl Client {
+    /// Opens the socket. A system without IPv6 is done with: the address `[::]` then means
+    /// `0.0.0.0`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(mut config: ClientConfig) -> io::Result<Client> {
+        config.driver.scdp.peer_timeout = peer_timeout(config.timeout);
+        let table = Arc::new(Table::default());
+        let start = |config: &DriverConfig| {
+            let table = Arc::clone(&table);
+            Driver::start(
+                config.clone(),
+                Box::new(move |message| {
+                    table.take_in(&message);
+                    true
+                }),
+            )
+        };
+        let bind = config.driver.socket.bind;
+        let driver = match start(&config.driver) {
+            Err(_) if bind.ip() == Ipv6Addr::UNSPECIFIED => {
+                config.driver.socket.bind =
+                    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), bind.port());
+                start(&config.driver)?
+            }
+            started => started?,
+        };
+        let requester = Requester::new(driver.handle(), Arc::clone(&table));
+        Ok(Client { driver, requester, config })
+    }
+
+    /// The address the client's socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.driver.local_addr()
+    }
+
+    /// The driver's counters.
+    ///
+    /// # Errors
+    /// The driver has stopped.
+    pub fn statistics(&self) -> Result<Statistics, HandleError> {
+        self.driver.handle().statistics()
+    }
+}
+
+/// Half the time is for noticing that a host is silent, half for winning it back.
+pub(crate) fn peer_timeout(timeout: Duration) -> wellspring_core::Duration {
+    let half = u64::try_from(timeout.as_millis() / 2).unwrap_or(u64::MAX);
+    wellspring_core::Duration::from_millis(half.clamp(100, 5_000))
+}

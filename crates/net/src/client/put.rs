@@ -1,0 +1,448 @@
+//! Putting an object to many hosts: by multicast, or to each on its own.
+
+mod offers;
+mod watch;
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::{ObjectInfo, SendStats, Share, StragglerAction};
+
+use self::offers::{Offered, offer_all};
+use self::watch::{Seen, Watchers};
+use super::report::{PutReport, ReceiverReport, ReceiverState};
+use super::{Client, PutError, PutOptions, Update, Updates};
+use crate::address::{Host, canonical};
+use crate::driver::{DriverHandle, Failure, Recipients, SendObject, SessionEvent, SessionProgress};
+use crate::store::{Digest, FileSource, Fingerprint, HashProgress, hash_file};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+/// Hosts of one put, at most.
+const MAX_HOSTS: usize = 255;
+/// How long the protocol's last account is waited for once all receivers have answered.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+impl Client {
+    /// Puts a file to all hosts: by multicast if a group is given, otherwise to each on its own.
+    /// Returns when every host has the object verified and in place (or is given up); with a
+    /// quorum, [`Update::Quorum`] tells when that is met, and the rest is gone on with as long as
+    /// it gets on. Dropping the future ends the transfer; receivers that were not done keep
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// [`PutError`]; in [`PutError::Incomplete`] some hosts have the object.
+    pub async fn put(
+        &self,
+        file: &Path,
+        hosts: &[Host],
+        options: &PutOptions,
+        updates: Updates,
+    ) -> Result<PutReport, PutError> {
+        let began = Instant::now();
+        let needed = check(hosts, options)?;
+        let (file, fingerprint, digest) = self.open(file, &updates).await?;
+        let size = fingerprint.size();
+        let offered = offer_all(self, hosts, options, (size, digest), needed, &updates).await?;
+        updates(Update::Started {
+            size,
+            digest,
+            hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
+        });
+        let source = Arc::new(FileSource::new(file, fingerprint));
+        let mut run = Run::begin(self, options, offered, (size, digest), needed, began, updates);
+        if size > 0 {
+            run.send(options, &source)?;
+        }
+        run.follow().await
+    }
+
+    /// Opens the file and takes its digest, from the cache if it is known.
+    async fn open(
+        &self,
+        path: &Path,
+        updates: &Updates,
+    ) -> Result<(File, Fingerprint, Digest), PutError> {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            let message = format!("{} is not a regular file", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
+        }
+        let fingerprint = Fingerprint::of(&file)?;
+        if let Some(digest) = self.config.cache.get(&fingerprint) {
+            return Ok((file, fingerprint, digest));
+        }
+        let (reader, progress) = (file.try_clone()?, HashProgress::default());
+        let (counter, began, total) = (progress.clone(), SystemTime::now(), fingerprint.size());
+        let mut hashing = tokio::task::spawn_blocking(move || hash_file(&reader, total, &counter));
+        let _stop = StopHashing(progress.clone());
+        let mut ticks = interval(TICK);
+        let digest = loop {
+            tokio::select! {
+                hashed = &mut hashing => break hashed.map_err(io::Error::other)??,
+                _ = ticks.tick() => {
+                    updates(Update::Hashing { host: None, done: progress.done(), total });
+                }
+            }
+        };
+        if Fingerprint::of(&file)? != fingerprint {
+            return Err(io::Error::other("the file changed while it was read").into());
+        }
+        self.config.cache.insert(fingerprint, digest, began);
+        Ok((file, fingerprint, digest))
+    }
+}
+
+struct StopHashing(HashProgress);
+
+impl Drop for StopHashing {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// How many hosts must end up with the object.
+fn check(hosts: &[Host], options: &PutOptions) -> Result<usize, PutError> {
+    match hosts.len() {
+        0 => Err(PutError::NoHosts),
+        got if got > MAX_HOSTS => Err(PutError::TooManyHosts { got, limit: MAX_HOSTS }),
+        n => match options.quorum {
+            Some(got) if got == 0 || got > n => Err(PutError::BadQuorum { got, hosts: n }),
+            quorum => Ok(quorum.unwrap_or(n)),
+        },
+    }
+}
+
+/// A session that sends, and what the protocol told at its end.
+struct Sending {
+    session: SessionId,
+    progress: SessionProgress,
+    stats: Option<SendStats>,
+}
+
+struct Receiver {
+    offered: Offered,
+    state: ReceiverState,
+    detached: bool,
+    blocks: (u32, u32),
+    /// What the protocol said about it, for the reason of a failure.
+    lost: Option<String>,
+    /// When it last got on.
+    advanced: Instant,
+}
+
+/// A put under way.
+struct Run {
+    handle: DriverHandle,
+    timeout: Duration,
+    began: Instant,
+    size: u64,
+    digest: Digest,
+    object: ObjectInfo,
+    needed: usize,
+    quorum_after: Option<Duration>,
+    receivers: Vec<Receiver>,
+    sendings: Vec<Sending>,
+    told: mpsc::UnboundedSender<(SessionId, SessionEvent)>,
+    events: mpsc::UnboundedReceiver<(SessionId, SessionEvent)>,
+    watchers: Watchers,
+    updates: Updates,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        for sending in self.sendings.iter().filter(|s| s.stats.is_none()) {
+            // A session that is over, or a driver that has stopped, is what was asked for.
+            let _ = self.handle.cancel(sending.session);
+        }
+    }
+}
+
+impl Run {
+    fn begin(
+        client: &Client,
+        options: &PutOptions,
+        offered: Vec<Offered>,
+        (size, digest): (u64, Digest),
+        needed: usize,
+        began: Instant,
+        updates: Updates,
+    ) -> Run {
+        let (told, events) = mpsc::unbounded_channel();
+        let cut = options.cut;
+        let mut watchers = Watchers::new(client.requester.clone(), client.config.timeout);
+        let mut receivers = Vec::with_capacity(offered.len());
+        for (index, offered) in offered.into_iter().enumerate() {
+            let state = match (&offered.refused, offered.accepted) {
+                (Some(reason), _) => ReceiverState::Failed(reason.clone()),
+                (None, true) => ReceiverState::Unfinished,
+                (None, false) => ReceiverState::Failed("no answer".to_owned()),
+            };
+            if let (ReceiverState::Unfinished, Some(address)) = (&state, offered.address) {
+                watchers.watch(index, address, offered.session);
+            }
+            receivers.push(Receiver {
+                offered,
+                state,
+                detached: false,
+                blocks: (0, 0),
+                lost: None,
+                advanced: Instant::now(),
+            });
+        }
+        Run {
+            handle: client.driver.handle(),
+            timeout: client.config.timeout,
+            began,
+            size,
+            digest,
+            object: ObjectInfo::new(size, cut.symbol_size, cut.symbols_per_block, digest.tag()),
+            needed,
+            quorum_after: None,
+            receivers,
+            sendings: Vec::new(),
+            told,
+            events,
+            watchers,
+            updates,
+        }
+    }
+
+    /// Opens the sessions: one for the group, or one for each receiver.
+    fn send(&mut self, options: &PutOptions, source: &Arc<FileSource>) -> Result<(), PutError> {
+        let wanting: Vec<(SessionId, SocketAddr)> = self
+            .receivers
+            .iter()
+            .filter(|r| r.state == ReceiverState::Unfinished && !r.offered.complete)
+            .filter_map(|r| Some((r.offered.session, r.offered.address?)))
+            .collect();
+        let sessions: Vec<(SessionId, Recipients)> = match options.group {
+            Some(_) if wanting.is_empty() => Vec::new(),
+            Some(group) => {
+                let members = wanting.iter().map(|w| w.1).collect();
+                vec![(wanting[0].0, Recipients::Many { group: Some(group), members })]
+            }
+            None => wanting
+                .into_iter()
+                .map(|(session, receiver)| {
+                    (session, Recipients::One { receiver, share: Share::WHOLE })
+                })
+                .collect(),
+        };
+        for (session, to) in sessions {
+            let told = self.told.clone();
+            let request = SendObject {
+                session,
+                object: self.object,
+                digest: self.digest.0,
+                source: Arc::clone(source) as Arc<dyn crate::payload::ObjectSource>,
+                to,
+                initial_window: options.cut.initial_window,
+                resume: None,
+            };
+            let progress = self.handle.send_object(
+                request,
+                Box::new(move |event| {
+                    // Nobody listens only when the put was dropped.
+                    let _ = told.send((session, event));
+                }),
+            )?;
+            self.sendings.push(Sending { session, progress, stats: None });
+        }
+        Ok(())
+    }
+
+    async fn follow(mut self) -> Result<PutReport, PutError> {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while self.receivers.iter().any(|r| r.state == ReceiverState::Unfinished) {
+            tokio::select! {
+                Some((session, event)) = self.events.recv() => self.on_event(session, event),
+                Some((index, seen)) = self.watchers.next() => self.on_seen(index, seen),
+                _ = ticks.tick() => {
+                    self.tell_progress();
+                    if self.quorum_after.is_some() && self.rest_is_stuck() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.hear_last_words().await;
+        let report = self.report();
+        if report.complete() >= self.needed {
+            Ok(report)
+        } else {
+            Err(PutError::Incomplete(Box::new(report)))
+        }
+    }
+
+    /// Waits a moment for the accounts of sessions whose receivers are done.
+    async fn hear_last_words(&mut self) {
+        let until = Instant::now() + LAST_WORD;
+        let served = self.receivers.iter().any(|r| matches!(r.state, ReceiverState::Complete(_)));
+        while served && self.sendings.iter().any(|s| s.stats.is_none()) {
+            match tokio::time::timeout_at(until, self.events.recv()).await {
+                Ok(Some((session, event))) => self.on_event(session, event),
+                _ => break,
+            }
+        }
+    }
+
+    fn rest_is_stuck(&self) -> bool {
+        let stuck = |r: &Receiver| {
+            r.state != ReceiverState::Unfinished || r.advanced.elapsed() > self.timeout
+        };
+        self.receivers.iter().all(stuck)
+    }
+
+    fn tell_progress(&self) {
+        // Those that count: the furthest, as many as are needed.
+        let mut done: Vec<u32> = self.receivers.iter().map(|r| r.blocks.0).collect();
+        done.sort_unstable_by(|a, b| b.cmp(a));
+        let blocks = done.get(self.needed - 1).copied().unwrap_or(0);
+        let (first, len) = self.object.byte_range_of_block(blocks.saturating_sub(1));
+        let done = if blocks == 0 { 0 } else { (first + len).min(self.size) };
+        let symbols = self.sendings.iter().map(|s| s.progress.symbols()).sum();
+        (self.updates)(Update::Moving { done, total: self.size, symbols });
+    }
+
+    fn on_event(&mut self, session: SessionId, event: SessionEvent) {
+        match event {
+            SessionEvent::Sent { stats } => {
+                if let Some(sending) = self.sendings.iter_mut().find(|s| s.session == session) {
+                    sending.stats = Some(stats);
+                }
+            }
+            SessionEvent::ReceiverFinished { receiver } => {
+                if let Some(index) = self.index_of(receiver) {
+                    self.watchers.hurry(index);
+                }
+            }
+            SessionEvent::ReceiverLost { receiver, reason } => {
+                let Some(index) = self.index_of(receiver) else { return };
+                let reason = match reason {
+                    None => "fell silent".to_owned(),
+                    Some(reason) => format!("closed the session ({reason:?})"),
+                };
+                self.receivers[index].lost = Some(reason);
+                self.watchers.hurry(index);
+            }
+            SessionEvent::Straggler { receiver, symbols_behind, action } => {
+                let Some(index) = self.index_of(receiver) else { return };
+                let detached = action == StragglerAction::Detached;
+                self.receivers[index].detached |= detached;
+                let host = self.receivers[index].offered.host.clone();
+                (self.updates)(Update::Straggler { host, symbols_behind, detached });
+            }
+            SessionEvent::Failed(failure) => self.on_failure(session, &failure),
+            _ => {}
+        }
+    }
+
+    fn on_failure(&mut self, session: SessionId, failure: &Failure) {
+        self.sendings.retain(|s| s.session != session);
+        // Receivers that are gone tell so themselves, or by silence; what failed here ends all.
+        if matches!(failure, Failure::PeersLost | Failure::Closed(_)) {
+            return;
+        }
+        for index in 0..self.receivers.len() {
+            if self.receivers[index].offered.session == session {
+                self.fail(index, format!("the transfer failed here: {failure}"));
+            }
+        }
+    }
+
+    fn index_of(&self, receiver: SocketAddr) -> Option<usize> {
+        let receiver = canonical(receiver);
+        self.receivers.iter().position(|r| r.offered.address.map(canonical) == Some(receiver))
+    }
+
+    fn fail(&mut self, index: usize, reason: String) {
+        let receiver = &mut self.receivers[index];
+        if receiver.state == ReceiverState::Unfinished {
+            self.watchers.stop(index);
+            receiver.state = ReceiverState::Failed(reason.clone());
+            let host = receiver.offered.host.clone();
+            (self.updates)(Update::Lost { host, reason });
+        }
+    }
+
+    fn on_seen(&mut self, index: usize, seen: Seen) {
+        let elapsed = self.began.elapsed();
+        let receiver = &mut self.receivers[index];
+        match seen {
+            Seen::Receiving { done, total } => {
+                if done > receiver.blocks.0 {
+                    receiver.advanced = Instant::now();
+                }
+                receiver.blocks = (done, total);
+            }
+            Seen::Complete { total } => {
+                receiver.blocks = (total, total);
+                receiver.state = ReceiverState::Complete(elapsed);
+                let host = receiver.offered.host.clone();
+                (self.updates)(Update::Complete { host });
+                let complete = |r: &&Receiver| matches!(r.state, ReceiverState::Complete(_));
+                let complete = self.receivers.iter().filter(complete).count();
+                if complete == self.needed {
+                    self.quorum_after = Some(elapsed);
+                    (self.updates)(Update::Quorum { complete });
+                }
+            }
+            Seen::Failed(reason) => {
+                let reason = match receiver.lost.take() {
+                    Some(lost) => format!("{reason} ({lost})"),
+                    None => reason,
+                };
+                self.fail(index, reason);
+            }
+        }
+    }
+
+    fn report(&mut self) -> PutReport {
+        let mut stats = SendStats::default();
+        for sending in &self.sendings {
+            match sending.stats {
+                Some(s) => {
+                    stats.source_symbols += s.source_symbols;
+                    stats.repair_symbols += s.repair_symbols;
+                    stats.pulls += s.pulls;
+                }
+                // Cut short: which were source symbols is not known, so count what is needed first.
+                None => {
+                    let sent = sending.progress.symbols();
+                    let source = sent.min(self.object.total_symbols());
+                    stats.source_symbols += source;
+                    stats.repair_symbols += sent - source;
+                }
+            }
+        }
+        PutReport {
+            size: self.size,
+            digest: self.digest,
+            elapsed: self.began.elapsed(),
+            quorum_after: self.quorum_after,
+            needed: self.needed,
+            symbols_needed: if self.size == 0 { 0 } else { self.object.total_symbols() },
+            stats,
+            receivers: self
+                .receivers
+                .drain(..)
+                .map(|r| ReceiverReport {
+                    host: r.offered.host,
+                    address: r.offered.address,
+                    state: r.state,
+                    detached: r.detached,
+                    blocks: r.blocks,
+                })
+                .collect(),
+        }
+    }
+}

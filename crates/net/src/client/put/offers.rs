@@ -1,0 +1,140 @@
+//! Offering an object to all hosts at once.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wellspring_core::SessionId;
+use wellspring_wire::control::{Geometry, Offer, PutState, Request};
+use wellspring_wire::scdp::Mode;
+
+use super::super::replicas::{Standing, resolve};
+use super::super::requester::{Answer, AskError, Requester};
+use super::super::{Client, HostError, PutError, PutOptions, Update, Updates};
+use crate::address::Host;
+use crate::store::Digest;
+
+/// Once a host has accepted, others are waited for this long: it expects symbols soon.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What a host said to an offer.
+#[derive(Clone, Debug)]
+pub(super) struct Offered {
+    pub host: String,
+    pub address: Option<SocketAddr>,
+    pub session: SessionId,
+    pub accepted: bool,
+    /// It has the object already.
+    pub complete: bool,
+    pub refused: Option<String>,
+}
+
+/// Offers the object to all hosts. With a group, all get one session, otherwise each its own.
+pub(super) async fn offer_all(
+    client: &Client,
+    hosts: &[Host],
+    options: &PutOptions,
+    (size, digest): (u64, Digest),
+    needed: usize,
+    updates: &Updates,
+) -> Result<Vec<Offered>, PutError> {
+    let timeout = client.config.timeout;
+    let common = SessionId(crate::random::number() as u32);
+    let mut offered = Vec::with_capacity(hosts.len());
+    for replica in resolve(hosts, timeout).await {
+        let session = match options.group {
+            Some(_) => common,
+            None => SessionId(crate::random::number() as u32),
+        };
+        let refused = match replica.standing {
+            Standing::Unused(reason) => Some(reason),
+            _ => None,
+        };
+        let (host, address) = (replica.host, replica.address);
+        offered.push(Offered { host, address, session, accepted: false, complete: false, refused });
+    }
+    let mut asked = JoinSet::new();
+    for (index, host) in offered.iter().enumerate() {
+        let Some(address) = host.address.filter(|_| host.refused.is_none()) else { continue };
+        let (requester, session) = (client.requester.clone(), host.session);
+        let options = options.clone();
+        asked.spawn(async move {
+            let told = offer(&requester, address, session, &options, (size, digest), timeout).await;
+            (index, told)
+        });
+    }
+    collect(&mut asked, &mut offered).await;
+    for host in &offered {
+        if let Some(reason) = &host.refused {
+            updates(Update::Lost { host: host.host.clone(), reason: reason.clone() });
+        }
+    }
+    if offered.iter().filter(|o| o.accepted).count() >= needed {
+        return Ok(offered);
+    }
+    let complaint = |o: &Offered| {
+        let reason = o.refused.clone().unwrap_or_else(|| "no answer".to_owned());
+        HostError { host: o.host.clone(), reason }
+    };
+    let hosts = offered.iter().filter(|o| !o.accepted).map(complaint).collect();
+    Err(PutError::NotAccepted { needed, hosts })
+}
+
+async fn collect(asked: &mut JoinSet<(usize, Result<bool, AskError>)>, offered: &mut [Offered]) {
+    let mut until = None;
+    loop {
+        let next = match until {
+            Some(until) => tokio::time::timeout_at(until, asked.join_next()).await,
+            None => Ok(asked.join_next().await),
+        };
+        let Ok(Some(told)) = next else { break };
+        let Ok((index, told)) = told else { continue };
+        match told {
+            Ok(complete) => {
+                offered[index].accepted = true;
+                offered[index].complete = complete;
+                until.get_or_insert_with(|| Instant::now() + GRACE);
+            }
+            Err(error) => offered[index].refused = Some(error.to_string()),
+        }
+    }
+    for host in offered.iter_mut().filter(|o| !o.accepted && o.refused.is_none()) {
+        host.refused = Some("no answer in time".to_owned());
+    }
+}
+
+/// Offers to one host; true if it turns out to have the object.
+async fn offer(
+    requester: &Requester,
+    address: SocketAddr,
+    session: SessionId,
+    options: &PutOptions,
+    (size, digest): (u64, Digest),
+    timeout: Duration,
+) -> Result<bool, AskError> {
+    let cut = options.cut;
+    let request = Request::Offer(Offer {
+        session,
+        name: options.name.to_wire(),
+        size,
+        digest: digest.0,
+        mode: if options.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
+        group: options.group,
+        geometry: Geometry {
+            symbol_size: cut.symbol_size.max(1),
+            symbols_per_block: cut.symbols_per_block.max(1),
+            initial_window: cut.initial_window,
+        },
+        overwrite: options.overwrite,
+    });
+    match requester.ask(address, &request, timeout, &|_, _| {}).await? {
+        Answer::Accepted => {}
+        _ => return Err(AskError::Nonsense),
+    }
+    // Told at once if nothing needs to be sent.
+    match requester.ask(address, &Request::Status { session }, timeout, &|_, _| {}).await? {
+        Answer::Status { state, .. } => Ok(state == PutState::Complete),
+        _ => Err(AskError::Nonsense),
+    }
+}

@@ -1,0 +1,335 @@
+//! Finding the holders of an object, and winning them back.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::ObjectInfo;
+use wellspring_wire::control::{Geometry, RefusalCode, Request, ResumeAt, Start};
+
+use super::requester::{Answer, AskError, Requester};
+use super::{FetchError, FetchOptions, HostError, Update, Updates};
+use crate::address::Host;
+use crate::store::{Digest, ObjectName};
+
+/// Replicas of one fetch, at most: shares are numbered by a byte.
+const MAX_REPLICAS: usize = 255;
+/// Once a replica has answered, others are waited for this long: at least, at most.
+const GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
+/// Pause between attempts to win a replica back: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// Where a replica stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Asked, without an answer yet.
+    Asked,
+    /// Sends, for all we know.
+    Live,
+    /// Was lost, and why.
+    Lost(String),
+    /// Not used, and why.
+    Unused(String),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Replica {
+    pub host: String,
+    pub address: Option<SocketAddr>,
+    pub standing: Standing,
+    /// It was given a share of the symbols, and so has an entry in the protocol's account.
+    pub has_share: bool,
+    /// Numbering epoch of its session.
+    pub epoch: u8,
+    /// An attempt to win it (back) is under way.
+    pub joining: bool,
+    pub losses: u32,
+    pub returns: u32,
+}
+
+impl Replica {
+    pub(super) fn takes_part(&self) -> bool {
+        !matches!(self.standing, Standing::Unused(_))
+    }
+
+    pub(super) fn complaint(&self) -> HostError {
+        let reason = match &self.standing {
+            Standing::Asked => "no answer".to_owned(),
+            Standing::Live => "was serving".to_owned(),
+            Standing::Lost(reason) | Standing::Unused(reason) => reason.clone(),
+        };
+        HostError { host: self.host.clone(), reason }
+    }
+}
+
+/// What was found.
+pub(super) struct Found {
+    pub replicas: Vec<Replica>,
+    pub size: u64,
+    pub digest: Digest,
+}
+
+/// An answer to "what do you hold?", or why there is none.
+type InfoAnswer = (usize, Result<(u64, Digest), AskError>);
+
+/// Asks all hosts at once; returns when all have answered, or a short while after the first.
+pub(super) async fn find(
+    requester: &Requester,
+    hosts: &[Host],
+    options: &FetchOptions,
+    timeout: Duration,
+    updates: &Updates,
+) -> Result<Found, FetchError> {
+    match hosts.len() {
+        0 => return Err(FetchError::NoHosts),
+        got if got > MAX_REPLICAS => {
+            return Err(FetchError::TooManyHosts { got, limit: MAX_REPLICAS });
+        }
+        _ => {}
+    }
+    let began = Instant::now();
+    let mut replicas = resolve(hosts, timeout).await;
+    let mut asked = JoinSet::new();
+    for (index, replica) in replicas.iter().enumerate() {
+        if let Some(address) = replica.address.filter(|_| replica.takes_part()) {
+            let (requester, name) = (requester.clone(), options.name.clone());
+            let (host, updates) = (replica.host.clone(), updates.clone());
+            asked.spawn(async move {
+                let answer = info(&requester, address, &name, timeout, &host, &updates).await;
+                (index, answer)
+            });
+        }
+    }
+    let held = collect(&mut asked, &mut replicas, options.digest, began).await;
+    let Some(&(_, size, digest)) = held.first() else {
+        return Err(FetchError::NoReplica(replicas.iter().map(Replica::complaint).collect()));
+    };
+    if held.iter().any(|&(_, s, d)| (s, d) != (size, digest)) {
+        let replicas = held.iter().map(|&(i, s, d)| (replicas[i].host.clone(), s, d)).collect();
+        return Err(FetchError::Differ { name: options.name.to_string(), replicas });
+    }
+    for replica in replicas.iter().filter(|r| !r.takes_part()) {
+        let HostError { host, reason } = replica.complaint();
+        updates(Update::Lost { host, reason });
+    }
+    Ok(Found { replicas, size, digest })
+}
+
+pub(super) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
+    let mut replicas: Vec<Replica> = Vec::with_capacity(hosts.len());
+    let mut lookups = JoinSet::new();
+    for (index, host) in hosts.iter().cloned().enumerate() {
+        lookups.spawn(async move {
+            let looked_up = tokio::time::timeout(timeout, host.resolve()).await;
+            let address = match looked_up {
+                Ok(Ok(addresses)) => {
+                    addresses.first().copied().ok_or_else(|| "has no address".to_owned())
+                }
+                Ok(Err(error)) => Err(format!("cannot be resolved: {error}")),
+                Err(_) => Err("the name service does not answer".to_owned()),
+            };
+            (index, address)
+        });
+    }
+    let mut addresses = vec![Err(String::new()); hosts.len()];
+    while let Some(Ok((index, address))) = lookups.join_next().await {
+        addresses[index] = address;
+    }
+    for (host, address) in hosts.iter().zip(addresses) {
+        let (address, mut standing) = match address {
+            Ok(address) => (Some(address), Standing::Asked),
+            Err(reason) => (None, Standing::Unused(reason)),
+        };
+        if let Some(same) = replicas.iter().find(|r| address.is_some() && r.address == address) {
+            standing = Standing::Unused(format!("is the same as {}", same.host));
+        }
+        let host = host.to_string();
+        let replica = Replica {
+            host,
+            address,
+            standing,
+            has_share: false,
+            epoch: 0,
+            joining: false,
+            losses: 0,
+            returns: 0,
+        };
+        replicas.push(replica);
+    }
+    replicas
+}
+
+/// Waits for answers and notes where each replica stands; returns who holds what.
+async fn collect(
+    asked: &mut JoinSet<InfoAnswer>,
+    replicas: &mut [Replica],
+    wanted: Option<Digest>,
+    began: Instant,
+) -> Vec<(usize, u64, Digest)> {
+    let mut held = Vec::new();
+    let mut until = None;
+    loop {
+        let next = match until {
+            Some(until) => tokio::time::timeout_at(until, asked.join_next()).await,
+            None => Ok(asked.join_next().await),
+        };
+        let Ok(Some(answered)) = next else { break };
+        let Ok((index, answer)) = answered else { continue };
+        match answer {
+            Ok((size, digest)) if wanted.is_none_or(|wanted| wanted == digest) => {
+                replicas[index].standing = Standing::Live;
+                held.push((index, size, digest));
+                until.get_or_insert_with(|| {
+                    Instant::now() + (began.elapsed() / 2).clamp(GRACE.0, GRACE.1)
+                });
+            }
+            Ok((_, digest)) => {
+                let reason = format!("holds other bytes (digest {digest})");
+                replicas[index].standing = Standing::Unused(reason);
+            }
+            // May come late.
+            Err(AskError::NoAnswer(_)) if !held.is_empty() => {}
+            Err(error) => replicas[index].standing = Standing::Unused(error.to_string()),
+        }
+    }
+    held.sort_unstable();
+    held
+}
+
+async fn info(
+    requester: &Requester,
+    address: SocketAddr,
+    name: &ObjectName,
+    patience: Duration,
+    host: &str,
+    updates: &Updates,
+) -> Result<(u64, Digest), AskError> {
+    let pending = |done, total| {
+        updates(Update::Hashing { host: Some(host.to_owned()), done, total });
+    };
+    let request = Request::Info { name: name.to_wire() };
+    match requester.ask(address, &request, patience, &pending).await? {
+        Answer::Info { size, digest } => Ok((size, digest)),
+        _ => Err(AskError::Nonsense),
+    }
+}
+
+/// What a replica is asked to send, but for its share.
+#[derive(Clone)]
+pub(super) struct Order {
+    pub requester: Requester,
+    pub session: SessionId,
+    pub name: ObjectName,
+    pub digest: Digest,
+    pub size: u64,
+    pub geometry: Geometry,
+    pub shares: u8,
+    pub timeout: Duration,
+}
+
+impl Order {
+    /// Asks a replica to send its share.
+    pub(super) async fn start(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        resume: Option<ResumeAt>,
+    ) -> Result<(), AskError> {
+        let request = Request::Start(Start {
+            session: self.session,
+            name: self.name.to_wire(),
+            digest: self.digest.0,
+            share_index: share,
+            share_count: self.shares,
+            geometry: self.geometry,
+            resume,
+        });
+        match self.requester.ask(address, &request, self.timeout, &|_, _| {}).await? {
+            Answer::Accepted => Ok(()),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
+    /// Wins a replica: asks until it answers, makes sure that it holds the same bytes, and has it
+    /// send its share in a new epoch from where the transfer is by then. Ends only with success,
+    /// or with the reason why that replica is of no use.
+    pub(super) async fn win(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        epoch: u8,
+        resume: impl Fn() -> Option<(u32, u32)>,
+    ) -> Result<(), String> {
+        let mut pause = RETRY.0;
+        loop {
+            match self.try_to_win(address, share, epoch, &resume).await {
+                Ok(()) => return Ok(()),
+                Err(AskError::NoAnswer(_)) => {}
+                Err(AskError::Refused { code: RefusalCode::Busy, .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    async fn try_to_win(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        epoch: u8,
+        resume: &impl Fn() -> Option<(u32, u32)>,
+    ) -> Result<(), AskError> {
+        let quiet: Updates = std::sync::Arc::new(|_| {});
+        let held = info(&self.requester, address, &self.name, self.timeout, "", &quiet).await?;
+        if held != (self.size, self.digest) {
+            let text = format!("holds other bytes now (digest {})", held.1);
+            return Err(AskError::Refused { code: RefusalCode::Changed, text });
+        }
+        let Some((floor, horizon)) = resume() else {
+            return Err(AskError::NoAnswer(Duration::ZERO)); // nothing is left to send
+        };
+        self.start(address, share, Some(ResumeAt { epoch, floor, horizon })).await
+    }
+}
+
+/// Where a sender takes up: the first block not there yet, and the first that nobody can have been
+/// asked for. `None` when all are there.
+pub(super) fn resume_point(
+    object: &ObjectInfo,
+    contiguous: u64,
+    furthest: u64,
+    open_blocks: u32,
+) -> Option<(u32, u32)> {
+    // Blocks whose end is there.
+    let blocks_within = |bytes: u64| {
+        let (mut low, mut high) = (0, object.source_blocks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (first, len) = object.byte_range_of_block(middle);
+            if first + len <= bytes { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    let floor = blocks_within(contiguous);
+    let horizon = blocks_within(furthest).max(floor).saturating_add(open_blocks);
+    (floor < object.source_blocks).then_some((floor, horizon.min(object.source_blocks)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_takes_up_at_the_first_gap() {
+        let object = ObjectInfo::new(10_000, 100, 10, 0);
+        assert_eq!(object.source_blocks, 10);
+        assert_eq!(resume_point(&object, 0, 0, 2), Some((0, 2)));
+        assert_eq!(resume_point(&object, 999, 999, 2), Some((0, 2)));
+        assert_eq!(resume_point(&object, 1_000, 4_000, 2), Some((1, 6)));
+        assert_eq!(resume_point(&object, 9_000, 9_000, 2), Some((9, 10)));
+        assert_eq!(resume_point(&object, 10_000, 10_000, 2), None);
+    }
+}

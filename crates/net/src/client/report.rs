@@ -1,0 +1,175 @@
+//! The account of a transfer.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use wellspring_transport::scdp::{ReceiveStats, SendStats, SenderStats};
+
+use super::HostError;
+use crate::store::Digest;
+
+/// What became of a replica in a fetch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReplicaState {
+    /// It took part to the end.
+    Served,
+    /// It was lost, and why.
+    Lost(String),
+    /// It was not used, and why.
+    Unused(String),
+}
+
+/// What one replica did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaReport {
+    /// The host, as the caller named it.
+    pub host: String,
+    /// Its address, if it has one.
+    pub address: Option<SocketAddr>,
+    /// What became of it.
+    pub state: ReplicaState,
+    /// How often it was lost.
+    pub losses: u32,
+    /// How often it was won back.
+    pub returns: u32,
+    /// Its symbols.
+    pub stats: SenderStats,
+}
+
+/// The account of a fetch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FetchReport {
+    /// The object's length \[bytes\].
+    pub size: u64,
+    /// Its digest, verified.
+    pub digest: Digest,
+    /// From the call to the object in place.
+    pub elapsed: Duration,
+    /// Of that, before the first symbol was asked for: finding the replicas.
+    pub preparing: Duration,
+    /// Of that, after the last symbol: verifying, syncing, renaming.
+    pub finishing: Duration,
+    /// How an object was cut: symbol size \[bytes\] and number of blocks.
+    pub symbol_size: u16,
+    /// Number of source blocks.
+    pub blocks: u32,
+    /// The protocol's account; all zero for an object of no bytes.
+    pub stats: ReceiveStats,
+    /// One entry a host named.
+    pub replicas: Vec<ReplicaReport>,
+}
+
+impl FetchReport {
+    /// Application bits over the whole time \[bit/s\].
+    pub fn goodput(&self) -> f64 {
+        rate(self.size, self.elapsed)
+    }
+
+    /// Symbols that arrived for some block \[symbols\].
+    pub fn useful(&self) -> u64 {
+        self.stats.senders.iter().map(|s| s.useful).sum()
+    }
+
+    /// Symbols that replicas were asked for, which is what they sent \[symbols\].
+    pub fn asked(&self) -> u64 {
+        self.stats.senders.iter().map(|s| s.granted).sum()
+    }
+
+    /// Symbols needed beyond the object's own, as a part of these: the code's overhead.
+    pub fn overhead_needed(&self) -> f64 {
+        beyond(self.useful(), self.stats.needed)
+    }
+
+    /// Symbols sent beyond the object's own, as a part of these: what loss, trims and stragglers
+    /// cost, too.
+    pub fn overhead_sent(&self) -> f64 {
+        beyond(self.asked(), self.stats.needed)
+    }
+}
+
+fn beyond(got: u64, needed: u64) -> f64 {
+    if needed == 0 { 0.0 } else { (got as f64 - needed as f64) / needed as f64 }
+}
+
+fn rate(bytes: u64, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
+}
+
+/// What became of a receiver in a put.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReceiverState {
+    /// It has the object, verified and in place, so long after the call.
+    Complete(Duration),
+    /// It did not take the object, or did not get it; and why.
+    Failed(String),
+    /// It was still receiving when the put ended (its quorum was met).
+    Unfinished,
+}
+
+/// What one receiver did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiverReport {
+    /// The host, as the caller named it.
+    pub host: String,
+    /// Its address, if it has one.
+    pub address: Option<SocketAddr>,
+    /// What became of it.
+    pub state: ReceiverState,
+    /// It held up its group and went on by unicast.
+    pub detached: bool,
+    /// Blocks in place, of how many.
+    pub blocks: (u32, u32),
+}
+
+/// The account of a put.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PutReport {
+    /// The object's length \[bytes\].
+    pub size: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// From the call to its end.
+    pub elapsed: Duration,
+    /// From the call until as many receivers as were wanted had the object.
+    pub quorum_after: Option<Duration>,
+    /// How many had to.
+    pub needed: usize,
+    /// Source symbols of the object.
+    pub symbols_needed: u64,
+    /// What went out, over all sessions; a multicast symbol counts once.
+    pub stats: SendStats,
+    /// One entry a host named.
+    pub receivers: Vec<ReceiverReport>,
+}
+
+impl PutReport {
+    /// Application bits over the time until enough receivers had the object \[bit/s\].
+    pub fn goodput(&self) -> f64 {
+        rate(self.size, self.quorum_after.unwrap_or(self.elapsed))
+    }
+
+    /// Receivers that have the object.
+    pub fn complete(&self) -> usize {
+        let complete = |r: &&ReceiverReport| matches!(r.state, ReceiverState::Complete(_));
+        self.receivers.iter().filter(complete).count()
+    }
+
+    /// Receivers that do not have it, and why.
+    pub fn unfinished(&self) -> Vec<HostError> {
+        let reason = |state: &ReceiverState| match state {
+            ReceiverState::Complete(_) => None,
+            ReceiverState::Failed(reason) => Some(reason.clone()),
+            ReceiverState::Unfinished => Some("still receiving".to_owned()),
+        };
+        self.receivers
+            .iter()
+            .filter_map(|r| Some(HostError { host: r.host.clone(), reason: reason(&r.state)? }))
+            .collect()
+    }
+
+    /// Symbols sent beyond the object's own, as a part of these.
+    pub fn overhead_sent(&self) -> f64 {
+        beyond(self.stats.source_symbols + self.stats.repair_symbols, self.symbols_needed)
+    }
+}

@@ -1,0 +1,205 @@
+//! Requests that are repeated until they are answered.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use wellspring_wire::control::{
+    Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
+};
+
+use crate::address::canonical;
+use crate::driver::{ControlMessage, DriverHandle, OutgoingControl};
+use crate::store::Digest;
+
+/// Pause before a request is first repeated; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before asking again for an answer that takes time.
+const PENDING_PAUSE: Duration = Duration::from_millis(100);
+/// Challenges in a row before a server is taken to be out of its mind.
+const MAX_CHALLENGES: u32 = 4;
+
+/// A final answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    Info { size: u64, digest: Digest },
+    Accepted,
+    Status { state: PutState, blocks_done: u32, blocks_total: u32 },
+}
+
+/// Why there is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum AskError {
+    /// Nothing came for so long.
+    NoAnswer(Duration),
+    /// The server says no.
+    Refused { code: RefusalCode, text: String },
+    /// The server's answer makes no sense.
+    Nonsense,
+    /// Our driver has stopped.
+    Stopped,
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskError::NoAnswer(after) => {
+                write!(f, "no answer within {:.1} s", after.as_secs_f64())
+            }
+            AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
+            AskError::Refused { text, .. } => write!(f, "refused: {text}"),
+            AskError::Nonsense => f.write_str("an answer that makes no sense"),
+            AskError::Stopped => f.write_str("the socket is closed"),
+        }
+    }
+}
+
+/// What a reply says, kept beyond its datagram.
+enum Heard {
+    Final(Result<Answer, AskError>),
+    Challenge,
+    Pending { done: u64, total: u64 },
+}
+
+/// Requests under way and cookies earned.
+#[derive(Default)]
+pub(crate) struct Table {
+    waiting: Mutex<BTreeMap<u64, (SocketAddr, oneshot::Sender<Heard>)>>,
+    cookies: Mutex<BTreeMap<SocketAddr, Cookie>>,
+}
+
+impl Table {
+    /// Takes in a datagram that may be a reply; what is none, or answers nothing we asked of that
+    /// host, is passed over.
+    pub(crate) fn take_in(&self, message: &ControlMessage) {
+        let Ok(Parsed::Reply { nonce, reply }) = parse(&message.bytes) else { return };
+        let from = canonical(message.from);
+        let mut waiting = lock(&self.waiting);
+        if waiting.get(&nonce).is_none_or(|(asked, _)| *asked != from) {
+            return;
+        }
+        let Some((_, sender)) = waiting.remove(&nonce) else { return };
+        drop(waiting);
+        let heard = match reply {
+            Reply::Info { cookie, size, digest } => {
+                lock(&self.cookies).insert(from, cookie);
+                Heard::Final(Ok(Answer::Info { size, digest: Digest(digest) }))
+            }
+            Reply::Challenge { cookie } => {
+                lock(&self.cookies).insert(from, cookie);
+                Heard::Challenge
+            }
+            Reply::Pending { done, total } => Heard::Pending { done, total },
+            Reply::Accepted => Heard::Final(Ok(Answer::Accepted)),
+            Reply::Refused { code, text } => {
+                Heard::Final(Err(AskError::Refused { code, text: text.to_owned() }))
+            }
+            Reply::Status { state, blocks_done, blocks_total } => {
+                Heard::Final(Ok(Answer::Status { state, blocks_done, blocks_total }))
+            }
+        };
+        // Whoever asked may have given up since.
+        let _ = sender.send(heard);
+    }
+
+    fn cookie(&self, of: SocketAddr) -> Cookie {
+        lock(&self.cookies).get(&of).copied().unwrap_or(Cookie::NONE)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a request out of the table when nobody waits for it any more.
+struct Waiting<'a> {
+    table: &'a Table,
+    nonce: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.table.waiting).remove(&self.nonce);
+    }
+}
+
+/// Asks servers, through the driver's socket. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Requester {
+    handle: DriverHandle,
+    table: Arc<Table>,
+}
+
+impl Requester {
+    pub(crate) fn new(handle: DriverHandle, table: Arc<Table>) -> Self {
+        Requester { handle, table }
+    }
+
+    /// Asks until there is an answer, or none has come for `patience`. An answer that takes time
+    /// is waited for as long as the server says that it is at work; `pending` hears how far.
+    pub(crate) async fn ask(
+        &self,
+        to: SocketAddr,
+        request: &Request<'_>,
+        patience: Duration,
+        pending: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Answer, AskError> {
+        let to = canonical(to);
+        let mut give_up = Instant::now() + patience;
+        let mut challenges = 0;
+        loop {
+            match self.ask_once(to, request, give_up, patience).await? {
+                Heard::Final(answer) => return answer,
+                Heard::Challenge => {
+                    challenges += 1;
+                    if challenges > MAX_CHALLENGES {
+                        return Err(AskError::Nonsense);
+                    }
+                }
+                Heard::Pending { done, total } => {
+                    pending(done, total);
+                    challenges = 0;
+                    tokio::time::sleep(PENDING_PAUSE).await;
+                    give_up = Instant::now() + patience;
+                }
+            }
+        }
+    }
+
+    /// Repeats one request until anything comes back.
+    async fn ask_once(
+        &self,
+        to: SocketAddr,
+        request: &Request<'_>,
+        give_up: Instant,
+        patience: Duration,
+    ) -> Result<Heard, AskError> {
+        let nonce = crate::random::number();
+        let mut bytes = Vec::new();
+        emit_request(nonce, self.table.cookie(to), request, &mut bytes);
+        let (sender, mut receiver) = oneshot::channel();
+        lock(&self.table.waiting).insert(nonce, (to, sender));
+        let _waiting = Waiting { table: &self.table, nonce };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let message = OutgoingControl { to, local: None, bytes: bytes.clone() };
+            match self.handle.send_control(message) {
+                // A full queue is a loss like any other: asked again in a moment.
+                Ok(()) | Err(crate::driver::HandleError::Busy) => {}
+                Err(_) => return Err(AskError::Stopped),
+            }
+            let until = give_up.min(Instant::now() + pause);
+            match timeout_at(until, &mut receiver).await {
+                Ok(Ok(heard)) => return Ok(heard),
+                Ok(Err(_)) => return Err(AskError::Stopped),
+                Err(_) if Instant::now() >= give_up => return Err(AskError::NoAnswer(patience)),
+                Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
+            }
+        }
+    }
+}

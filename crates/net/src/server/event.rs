@@ -1,0 +1,87 @@
+//! What a server tells whoever runs it.
+
+use std::net::SocketAddr;
+
+use wellspring_transport::scdp::{ReceiveStats, SendStats};
+
+/// What happens at a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ServerEvent {
+    /// A digest is computed, because nobody asked for the object in this state before.
+    Hashing {
+        /// The object.
+        name: String,
+        /// Its length \[bytes\].
+        size: u64,
+    },
+    /// An object goes out.
+    Sending {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// This server's share of it: index and count.
+        share: (u8, u8),
+        /// Whether an earlier life of this server, or of this session, had begun it.
+        resumed: bool,
+    },
+    /// An object is out.
+    Sent {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// The account.
+        stats: SendStats,
+    },
+    /// An object did not go out to its end.
+    SendFailed {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// An object comes in.
+    Receiving {
+        /// Under this name.
+        name: String,
+        /// From whom.
+        client: SocketAddr,
+        /// Its length \[bytes\].
+        size: u64,
+        /// Whether it comes by multicast.
+        multicast: bool,
+    },
+    /// An object is verified, synced and in place.
+    Received {
+        /// Under this name.
+        name: String,
+        /// From whom.
+        client: SocketAddr,
+        /// Its length \[bytes\].
+        size: u64,
+        /// The account; absent for an object of no bytes, or one that was there already.
+        stats: Option<ReceiveStats>,
+    },
+    /// An object was not taken to its end; nothing of it is left.
+    ReceiveFailed {
+        /// Under this name.
+        name: String,
+        /// From whom.
+        client: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// A request was refused.
+    Refused {
+        /// What was asked for.
+        name: String,
+        /// By whom.
+        client: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+}

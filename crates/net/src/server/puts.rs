@@ -1,0 +1,282 @@
+//! Objects on their way in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
+use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
+use wellspring_wire::scdp::Mode;
+
+use super::ServerEvent;
+use super::requests::{Desk, Outcome, Refusal, lock};
+use crate::driver::{ReceiveObject, SessionEvent, SessionProgress};
+use crate::store::{Digest, Existing, ObjectName, PartFile, StoreError};
+
+/// Objects whose end is remembered, so that their clients can still ask.
+const MAX_REMEMBERED: usize = 1_024;
+
+/// Sessions that receive, and what became of the last ones.
+#[derive(Default)]
+pub(super) struct Puts {
+    all: BTreeMap<SessionId, Put>,
+    over: VecDeque<SessionId>,
+}
+
+struct Put {
+    client: SocketAddr,
+    name: String,
+    size: u64,
+    digest: Digest,
+    blocks: u32,
+    group: Option<SocketAddr>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The part file is being made.
+    Opening,
+    Receiving(Arc<PartFile>, SessionProgress),
+    /// All bytes are there and being verified.
+    Verifying,
+    Complete,
+    Failed(RefusalCode),
+}
+
+impl Puts {
+    pub(super) fn holds(&self, session: SessionId) -> bool {
+        self.all.contains_key(&session)
+    }
+
+    /// Answers how far an object is.
+    pub(super) fn status(&self, session: SessionId, client: SocketAddr) -> Reply<'static> {
+        let unknown = Reply::Status { state: PutState::Unknown, blocks_done: 0, blocks_total: 0 };
+        let Some(put) = self.all.get(&session).filter(|put| put.client == client) else {
+            return unknown;
+        };
+        let (state, blocks_done) = match &put.stage {
+            Stage::Opening => (PutState::Receiving, 0),
+            Stage::Receiving(_, progress) => {
+                let done = u32::try_from(progress.blocks_done()).unwrap_or(u32::MAX);
+                (PutState::Receiving, done)
+            }
+            Stage::Verifying => (PutState::Receiving, put.blocks),
+            Stage::Complete => (PutState::Complete, put.blocks),
+            Stage::Failed(code) => (PutState::Failed(*code), 0),
+        };
+        Reply::Status { state, blocks_done, blocks_total: put.blocks }
+    }
+
+    fn admit(&mut self, client: SocketAddr, offer: &Offer<'_>) -> Result<Option<Outcome>, Refusal> {
+        if let Some(put) = self.all.get(&offer.session) {
+            if put.client != client || put.name != offer.name.as_str() {
+                return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
+            }
+            return match &put.stage {
+                Stage::Opening => Ok(Some(Outcome::Nothing)),
+                Stage::Failed(code) => Err(Refusal::new(*code, code.to_string())),
+                Stage::Receiving(..) | Stage::Verifying | Stage::Complete => {
+                    Ok(Some(Outcome::Accepted))
+                }
+            };
+        }
+        let put = Put {
+            client,
+            name: offer.name.to_string(),
+            size: offer.size,
+            digest: Digest(offer.digest),
+            blocks: 0,
+            group: offer.group,
+            stage: Stage::Opening,
+        };
+        self.all.insert(offer.session, put);
+        Ok(None)
+    }
+
+    fn end(&mut self, session: SessionId, stage: Stage) {
+        if let Some(put) = self.all.get_mut(&session) {
+            put.stage = stage;
+            self.over.push_back(session);
+        }
+        while self.over.len() > MAX_REMEMBERED {
+            if let Some(oldest) = self.over.pop_front() {
+                self.all.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Desk {
+    /// Answers an offer.
+    pub(super) fn offer(
+        self: &Desk,
+        client: SocketAddr,
+        offer: &Offer<'_>,
+    ) -> Result<Outcome, Refusal> {
+        let not_allowed = |text| Err(Refusal::new(RefusalCode::NotAllowed, text));
+        if !self.config.allow_put {
+            return not_allowed("this server takes no objects (it runs without --allow-put)");
+        }
+        if offer.overwrite && !self.config.allow_overwrite {
+            return not_allowed("this server does not let objects be replaced");
+        }
+        if lock(&self.sends).holds(offer.session) {
+            return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
+        }
+        if let Some(answer) = lock(&self.puts).admit(client, offer)? {
+            return Ok(answer);
+        }
+        let outcome = self.open_put(client, offer);
+        if outcome.is_err() {
+            // Not remembered: the reason may pass, and the client may offer again.
+            lock(&self.puts).all.remove(&offer.session);
+        }
+        outcome
+    }
+
+    fn open_put(&self, client: SocketAddr, offer: &Offer<'_>) -> Result<Outcome, Refusal> {
+        let name = ObjectName::new(offer.name.as_str()).map_err(StoreError::from)?;
+        let digest = Digest(offer.digest);
+        if self.is_here_already(&name, offer.size, digest) {
+            self.finish_put(offer.session, Ok(()), None);
+            return Ok(Outcome::Accepted);
+        }
+        let object = match offer.size {
+            0 => None,
+            size => Some(self.object_info(size, digest.tag(), &offer.geometry)?),
+        };
+        let existing = if offer.overwrite { Existing::Replace } else { Existing::Keep };
+        let part = Arc::new(self.store.create(&name, offer.size, digest, existing)?);
+        self.tell(ServerEvent::Receiving {
+            name: name.to_string(),
+            client,
+            size: offer.size,
+            multicast: offer.group.is_some(),
+        });
+        match object {
+            None => self.finish_put(offer.session, part.commit(), None),
+            Some(object) => self.begin_put(client, offer, object, part)?,
+        }
+        Ok(Outcome::Accepted)
+    }
+
+    fn begin_put(
+        &self,
+        client: SocketAddr,
+        offer: &Offer<'_>,
+        object: ObjectInfo,
+        part: Arc<PartFile>,
+    ) -> Result<(), Refusal> {
+        if let Some(group) = offer.group {
+            self.handle
+                .join_group(group, self.config.interface.as_ref())
+                .map_err(|error| Refusal::new(RefusalCode::Unsupported, error.to_string()))?;
+        }
+        let mut puts = lock(&self.puts);
+        let request = ReceiveObject {
+            session: offer.session,
+            object,
+            digest: offer.digest,
+            mode: if offer.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
+            senders: vec![client],
+            initial_window: offer.geometry.initial_window,
+            sink: Arc::clone(&part) as Arc<dyn crate::payload::ObjectSink>,
+        };
+        let events = self.session_events(offer.session, 0);
+        let progress = self.handle.receive_object(request, events).map_err(|error| {
+            self.leave(offer.group);
+            Refusal::new(RefusalCode::Failed, error.to_string())
+        })?;
+        if let Some(put) = puts.all.get_mut(&offer.session) {
+            put.blocks = object.source_blocks;
+            put.stage = Stage::Receiving(part, progress);
+        }
+        Ok(())
+    }
+
+    /// Whether exactly this object is there, as far as is known without reading it: an offer
+    /// repeated after a success succeeds.
+    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest) -> bool {
+        let found = self.store.open_object(name);
+        found.is_ok_and(|(_, fingerprint)| {
+            fingerprint.size() == size && self.digests.cached(&fingerprint) == Some(digest)
+        })
+    }
+
+    fn leave(&self, group: Option<SocketAddr>) {
+        if let Some(group) = group {
+            // Fails only when the driver has stopped, and with it all groups.
+            let _ = self.handle.leave_group(group);
+        }
+    }
+
+    pub(super) fn on_put_event(self: &Arc<Self>, session: SessionId, event: SessionEvent) {
+        let mut puts = lock(&self.puts);
+        let Some(put) = puts.all.get_mut(&session) else { return };
+        match event {
+            SessionEvent::MovedToUnicast => {
+                let group = put.group.take();
+                drop(puts);
+                self.leave(group);
+            }
+            SessionEvent::Received { stats, .. } => {
+                let stage = std::mem::replace(&mut put.stage, Stage::Verifying);
+                let group = put.group.take();
+                drop(puts);
+                self.leave(group);
+                if let Stage::Receiving(part, _) = stage {
+                    let desk = Arc::clone(self);
+                    tokio::task::spawn_blocking(move || {
+                        let committed = part.commit();
+                        // Its room is free again before the client hears of the success.
+                        drop(part);
+                        desk.finish_put(session, committed, Some(stats));
+                    });
+                }
+            }
+            SessionEvent::Failed(failure) => {
+                let (name, client, group) = (put.name.clone(), put.client, put.group.take());
+                puts.end(session, Stage::Failed(RefusalCode::Failed));
+                drop(puts);
+                self.leave(group);
+                let reason = failure.to_string();
+                self.tell(ServerEvent::ReceiveFailed { name, client, reason });
+            }
+            event => tracing::debug!(?session, ?event, "receiving"),
+        }
+    }
+
+    /// The end of an object that is in place, or was refused its place.
+    fn finish_put(
+        &self,
+        session: SessionId,
+        committed: Result<(), StoreError>,
+        stats: Option<ReceiveStats>,
+    ) {
+        let mut puts = lock(&self.puts);
+        let Some(put) = puts.all.get(&session) else { return };
+        let (name, client, size, digest) = (put.name.clone(), put.client, put.size, put.digest);
+        drop(puts);
+        let event = match &committed {
+            Ok(()) => {
+                let named = ObjectName::new(&name).ok();
+                if let Some(Ok((file, _))) = named.map(|name| self.store.open_object(&name)) {
+                    self.digests.learn(&file, digest);
+                }
+                ServerEvent::Received { name, client, size, stats }
+            }
+            Err(error) => ServerEvent::ReceiveFailed { name, client, reason: error.to_string() },
+        };
+        puts = lock(&self.puts);
+        puts.end(
+            session,
+            match committed {
+                Ok(()) => Stage::Complete,
+                Err(error) => Stage::Failed(error.refusal_code()),
+            },
+        );
+        drop(puts);
+        self.tell(event);
+    }
+}
