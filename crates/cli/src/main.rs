@@ -1,3 +1,108 @@
 //! The `wellspring` command.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod bench;
+mod demo;
+mod exit;
+mod get;
+mod interrupt;
+mod output;
+mod process;
+mod progress;
+mod put;
+mod serve;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::Failed;
+use tracing_subscriber::EnvFilter;
+
+/// How long threads that wait for a disk are given to end.
+const LAST_MOMENT: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_logs(&cli);
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            if let Some(message) = &failed.message {
+                eprintln!("wellspring: {message}");
+            }
+            if let Some(hint) = &failed.hint {
+                eprintln!("{hint}");
+            }
+            ExitCode::from(failed.status)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failed> {
+    let quiet = cli.quiet;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::other(format!("cannot start threads: {error}")))?;
+    let result = match &cli.command {
+        Command::Serve(args) => runtime.block_on(serve::run(args, quiet)),
+        Command::Get(args) => runtime.block_on(get::run(args, quiet)),
+        Command::Put(args) => runtime.block_on(put::run(args, quiet)),
+        Command::Demo(args) => {
+            let args = args.clone();
+            runtime.block_on(with_children(move || demo::run(&args, quiet)))
+        }
+        Command::Bench(args) => {
+            let args = args.clone();
+            runtime.block_on(with_children(move || bench::run(&args, quiet)))
+        }
+    };
+    runtime.shutdown_timeout(LAST_MOMENT);
+    result
+}
+
+/// Runs work that waits for child processes. On a signal these are killed, so that the work ends
+/// with an error and cleans up behind itself.
+async fn with_children(
+    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Result<(), Failed> {
+    let mut interrupt = interrupt::Interrupt::new()?;
+    let mut work = tokio::task::spawn_blocking(work);
+    let ended = tokio::select! {
+        ended = &mut work => Some(ended),
+        () = interrupt.wait() => None,
+    };
+    match ended {
+        Some(ended) => ended.map_err(|error| Failed::other(error.to_string()))?,
+        None => {
+            process::stop_all();
+            // It fails because of us: that is not what to report.
+            let _ = work.await;
+            Err(Failed::interrupted())
+        }
+    }
+}
+
+fn start_logs(cli: &Cli) {
+    let level = match cli.verbose {
+        _ if cli.quiet => "error",
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let filter = std::env::var("WELLSPRING_LOG")
+        .ok()
+        .and_then(|text| EnvFilter::try_new(text).ok())
+        .unwrap_or_else(|| EnvFilter::new(format!("wellspring={level},wellspring_net={level}")));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+}

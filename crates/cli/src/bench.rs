@@ -1,0 +1,261 @@
+//! `wellspring bench`: transfers on loopback, measured beside TCP in the same run.
+
+use std::fs::File;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::args::{BenchArgs, BenchKind, FabricArg};
+use crate::demo::{digest_of, write_random};
+use crate::exit::Failed;
+use crate::output::{bit_rate, bytes, percent, seconds, table};
+use crate::process::{ServerProcess, cpu_seconds, transfer};
+
+const NAME: &str = "object";
+
+pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
+    let home = tempfile::Builder::new().prefix("wellspring-bench-").tempdir()?;
+    let bench = Bench { home: home.path().to_owned(), args, silent: quiet || args.json };
+    bench.say(&format!("writing {} of random bytes", bytes(args.size)));
+    for replica in 1..=3 {
+        std::fs::create_dir(bench.replica(replica))?;
+    }
+    write_random(&bench.replica(1).join(NAME), args.size, args.seed)?;
+    for replica in 2..=3 {
+        // The bytes of a replica are its own, but need no room of their own.
+        std::fs::hard_link(bench.replica(1).join(NAME), bench.replica(replica).join(NAME))?;
+    }
+    let rows = match args.what {
+        BenchKind::Loopback => bench.loopback()?,
+        BenchKind::SlowReplica => bench.slow_replica()?,
+    };
+    if args.json {
+        println!(
+            "{}",
+            json!({"version": env!("CARGO_PKG_VERSION"), "size": args.size,
+            "seed": args.seed, "rows": rows.iter().map(|r| &r.json).filter(|j| !j.is_null()).collect::<Vec<_>>()})
+        );
+    } else {
+        let shown: Vec<Vec<String>> = rows.into_iter().map(|row| row.shown).collect();
+        println!("{}", table(&shown));
+    }
+    home.close()?;
+    Ok(())
+}
+
+/// A result, for people and for programs.
+struct Row {
+    shown: Vec<String>,
+    json: Value,
+}
+
+struct Bench<'a> {
+    home: PathBuf,
+    args: &'a BenchArgs,
+    silent: bool,
+}
+
+/// What a `get` took.
+struct Taken {
+    summary: Value,
+    /// CPU time of all servers and of the client \[s\].
+    cpu: (f64, f64),
+}
+
+impl Bench<'_> {
+    fn say(&self, text: &str) {
+        if !self.silent {
+            eprintln!("{text}");
+        }
+    }
+
+    fn replica(&self, number: usize) -> PathBuf {
+        self.home.join(format!("replica-{number}"))
+    }
+
+    fn loopback(&self) -> Result<Vec<Row>, Failed> {
+        let head = [
+            "transfer",
+            "symbol",
+            "loss",
+            "time",
+            "goodput",
+            "of TCP",
+            "CPU s/GB",
+            "sender",
+            "receiver",
+            "sent over",
+            "needed over",
+            "decoded",
+        ];
+        let mut rows = vec![Row { shown: head.map(str::to_owned).to_vec(), json: Value::Null }];
+        let tcp = self.tcp()?;
+        let tcp_rate = tcp.json["goodput_bits_per_second"].as_f64().unwrap_or(f64::NAN);
+        rows.push(tcp);
+        for &symbol_size in &self.args.symbol_size {
+            for replicas in [1, 3] {
+                for &loss in &self.args.loss {
+                    let size = symbol_size.to_string();
+                    let loss_text = loss.to_string();
+                    let extra = ["--symbol-size", &size, "--inject-loss", &loss_text];
+                    let taken = self.get(replicas, &[], &extra)?;
+                    rows.push(self.row(&taken, replicas, symbol_size, loss, tcp_rate));
+                }
+            }
+        }
+        rows.push(self.tcp()?);
+        Ok(rows)
+    }
+
+    fn row(&self, taken: &Taken, replicas: usize, symbol: u16, loss: f64, tcp: f64) -> Row {
+        let summary = &taken.summary;
+        let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
+        let gigabytes = self.args.size as f64 / 1e9;
+        let (senders, receiver) = (taken.cpu.0 / gigabytes, taken.cpu.1 / gigabytes);
+        let goodput = number("goodput_bits_per_second");
+        let json = json!({
+            "transfer": "wellspring", "replicas": replicas, "symbol_size": symbol, "loss": loss,
+            "seconds": number("seconds"), "goodput_bits_per_second": goodput,
+            "part_of_tcp": goodput / tcp,
+            "cpu_seconds_per_gb": senders + receiver,
+            "cpu_seconds_per_gb_senders": senders, "cpu_seconds_per_gb_receiver": receiver,
+            "overhead_sent": number("overhead_sent"), "overhead_needed": number("overhead_needed"),
+            "blocks": number("blocks"), "blocks_decoded": number("blocks_decoded"),
+            "peak_memory_bytes": summary["peak_memory_bytes"],
+        });
+        let shown = vec![
+            format!("get from {replicas}"),
+            symbol.to_string(),
+            percent(loss),
+            format!("{:.2} s", number("seconds")),
+            bit_rate(goodput),
+            percent(goodput / tcp),
+            format!("{:.2}", senders + receiver),
+            format!("{senders:.2}"),
+            format!("{receiver:.2}"),
+            percent(number("overhead_sent")),
+            percent(number("overhead_needed")),
+            percent(number("blocks_decoded") / number("blocks")),
+        ];
+        Row { shown, json }
+    }
+
+    /// Fetches from so many servers, warm: their digests are known.
+    fn get(
+        &self,
+        replicas: usize,
+        server_extra: &[&[&str]],
+        extra: &[&str],
+    ) -> Result<Taken, Failed> {
+        let cache = self.home.join("cache");
+        let mut servers = Vec::new();
+        for replica in 1..=replicas {
+            let own = server_extra.get(replica - 1).copied().unwrap_or_default();
+            servers.push(ServerProcess::start(&self.replica(replica), &cache, own)?);
+        }
+        let hosts: Vec<String> = servers.iter().map(|s| s.address.to_string()).collect();
+        let from = format!("{}/{NAME}", hosts.join(","));
+        let out = self.home.join("fetched").display().to_string();
+        let seed = self.args.seed.to_string();
+        let fabric = match self.args.fabric {
+            FabricArg::Trimming => "trimming",
+            FabricArg::Shared => "shared",
+            FabricArg::Dedicated => "dedicated",
+        };
+        let mut arguments =
+            vec!["get", &from, "-o", &out, "--force", "--seed", &seed, "--fabric", fabric];
+        arguments.extend_from_slice(extra);
+        self.say(&format!("wellspring {}", arguments.join(" ")));
+        let of_servers = |servers: &[ServerProcess]| -> f64 {
+            servers.iter().filter_map(|s| cpu_seconds(Some(s.id()))).sum()
+        };
+        let before = of_servers(&servers);
+        let summary = transfer(&arguments, |_| {})?.success()?;
+        let client = summary["cpu_seconds"].as_f64().unwrap_or(f64::NAN);
+        Ok(Taken { summary, cpu: (of_servers(&servers) - before, client) })
+    }
+
+    /// The same file through the kernel's TCP: `sendfile` on one side, a copy to a file that is
+    /// synced on the other. No digest is computed.
+    fn tcp(&self) -> Result<Row, Failed> {
+        self.say("TCP copy");
+        let source = self.replica(1).join(NAME);
+        let target = self.home.join("copied");
+        let cpu = || cpu_seconds(None).unwrap_or(f64::NAN);
+        let before = cpu();
+        let time = tcp_copy(&source, &target)?;
+        let cpu = (cpu() - before) / (self.args.size as f64 / 1e9);
+        if digest_of(&source)? != digest_of(&target)? {
+            return Err(Failed::other("TCP delivered other bytes"));
+        }
+        std::fs::remove_file(&target)?;
+        let goodput = self.args.size as f64 * 8.0 / time.as_secs_f64();
+        let json = json!({
+            "transfer": "tcp", "seconds": time.as_secs_f64(), "loss": 0.0,
+            "goodput_bits_per_second": goodput, "cpu_seconds_per_gb": cpu,
+        });
+        let mut shown = vec!["TCP copy".to_owned(), "-".to_owned(), percent(0.0), seconds(time)];
+        shown.extend([bit_rate(goodput), percent(1.0), format!("{cpu:.2}")]);
+        Ok(Row { shown, json })
+    }
+
+    fn slow_replica(&self) -> Result<Vec<Row>, Failed> {
+        let head = ["transfer", "time", "goodput", "shares of the symbols", "sent over"];
+        let mut rows = vec![Row { shown: head.map(str::to_owned).to_vec(), json: Value::Null }];
+        let rate = self.args.rate.as_bits_per_second();
+        let (full, tenth) = (rate.to_string(), (rate / 10).max(1).to_string());
+        let healthy: &[&str] = &["--inject-send-rate", &full];
+        let slow: &[&str] = &["--inject-send-rate", &tenth];
+        for (what, replicas, servers) in [
+            ("two healthy replicas", 2, vec![healthy, healthy]),
+            ("and a third at a tenth", 3, vec![healthy, healthy, slow]),
+            ("three healthy replicas", 3, vec![healthy, healthy, healthy]),
+        ] {
+            let taken = self.get(replicas, &servers, &[])?;
+            let summary = &taken.summary;
+            let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
+            let shares: Vec<f64> = summary["replicas"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|replica| replica["share"].as_f64())
+                .collect();
+            let shown: Vec<String> = shares.iter().map(|share| percent(*share)).collect();
+            let json = json!({
+                "transfer": what, "replicas": replicas, "rate": rate,
+                "seconds": number("seconds"),
+                "goodput_bits_per_second": number("goodput_bits_per_second"),
+                "shares": shares, "overhead_sent": number("overhead_sent"),
+            });
+            let shown = vec![
+                what.to_owned(),
+                format!("{:.2} s", number("seconds")),
+                bit_rate(number("goodput_bits_per_second")),
+                shown.join(" / "),
+                percent(number("overhead_sent")),
+            ];
+            rows.push(Row { shown, json });
+        }
+        Ok(rows)
+    }
+}
+
+fn tcp_copy(source: &Path, target: &Path) -> io::Result<Duration> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let address = listener.local_addr()?;
+    let mut file = File::open(source)?;
+    let began = Instant::now();
+    let sender = std::thread::spawn(move || -> io::Result<u64> {
+        let (mut stream, _) = listener.accept()?;
+        io::copy(&mut file, &mut stream)
+    });
+    let mut out = File::create(target)?;
+    io::copy(&mut TcpStream::connect(address)?, &mut out)?;
+    out.sync_all()?;
+    let elapsed = began.elapsed();
+    sender.join().map_err(|_| io::Error::other("the sender panicked"))??;
+    Ok(elapsed)
+}

@@ -1,0 +1,78 @@
+//! The demo's closing table.
+
+use serde_json::Value;
+
+use crate::output::{bit_rate, bytes, percent, table};
+
+pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
+    let mut text = String::new();
+    let head = ["", "get from 3", "put to 3 (multicast)"];
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let count = |value: &Value| value.as_u64().map_or("-".to_owned(), |n| n.to_string());
+    let both = |name: &str, shown: &dyn Fn(&Value) -> String, g: &str, p: &str| {
+        vec![name.to_owned(), shown(&get[g]), shown(&put[p])]
+    };
+    let rate = |value: &Value| bit_rate(number(value));
+    let part = |value: &Value| percent(number(value));
+    let time = |value: &Value| format!("{:.2} s", number(value));
+    let received: Vec<&Value> = put["received"].as_array().into_iter().flatten().collect();
+    let over_receivers = |key: &str| {
+        let counts: Vec<String> = received.iter().map(|r| count(&r[key])).collect();
+        counts.join(" / ")
+    };
+    let rows = vec![
+        head.map(str::to_owned).to_vec(),
+        vec!["object".to_owned(), bytes(size), bytes(size)],
+        vec!["loss injected".to_owned(), percent(loss), percent(0.0)],
+        both("time", &time, "seconds", "seconds_to_quorum"),
+        both("goodput", &rate, "goodput_bits_per_second", "goodput_bits_per_second"),
+        both("symbols needed", &count, "symbols_needed", "symbols_needed"),
+        both("symbols sent", &count, "symbols_asked", "symbols_sent"),
+        both("overhead sent", &part, "overhead_sent", "overhead_sent"),
+        vec!["overhead needed".to_owned(), part(&get["overhead_needed"]), "-".to_owned()],
+        vec![
+            "blocks decoded".to_owned(),
+            count(&get["blocks_decoded"]),
+            over_receivers("blocks_decoded"),
+        ],
+        vec![
+            "blocks decode-free".to_owned(),
+            count(&get["blocks_decode_free"]),
+            over_receivers("blocks_decode_free"),
+        ],
+    ];
+    text.push_str(&table(&rows));
+    text.push('\n');
+    let mut rows =
+        vec![["replica", "share", "symbols", "lost", "state"].map(str::to_owned).to_vec()];
+    for replica in get["replicas"].as_array().into_iter().flatten() {
+        let state = replica["state"].as_str().unwrap_or("?");
+        let state = match replica["reason"].as_str() {
+            Some(reason) => format!("{state}: {reason}"),
+            None => state.to_owned(),
+        };
+        rows.push(vec![
+            replica["host"].as_str().unwrap_or("?").to_owned(),
+            part(&replica["share"]),
+            count(&replica["symbols_useful"]),
+            count(&replica["symbols_lost"]),
+            state,
+        ]);
+    }
+    text.push_str(&table(&rows));
+    text.push('\n');
+    let mut rows = vec![["receiver", "after", "state"].map(str::to_owned).to_vec()];
+    for receiver in put["receivers"].as_array().into_iter().flatten() {
+        rows.push(vec![
+            receiver["host"].as_str().unwrap_or("?").to_owned(),
+            time(&receiver["seconds"]),
+            receiver["state"].as_str().unwrap_or("?").to_owned(),
+        ]);
+    }
+    text.push_str(&table(&rows));
+    text.push_str(
+        "\noverhead needed: symbols used beyond the object's own; overhead sent: symbols sent\n\
+         beyond them, for whatever reason (loss, the killed replica, symbols under way at the end)",
+    );
+    text
+}

@@ -1,0 +1,135 @@
+//! `wellspring get`.
+
+use std::io::{IsTerminal, Write};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use wellspring_net::store::Existing;
+use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaState, Target};
+
+use crate::args::GetArgs;
+use crate::exit::{self, Failed};
+use crate::interrupt::Interrupt;
+use crate::output::{bit_rate, bytes, fetch_json, part, percent, seconds, table};
+use crate::process::{cpu_seconds, peak_memory};
+use crate::progress::Display;
+
+pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let name = &args.from.name;
+    let (target, shown) = target(args)?;
+    let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let config = ClientConfig {
+        driver: args.network.driver(any),
+        timeout: args.network.timeout,
+        ..ClientConfig::default()
+    };
+    let client = Client::new(config)
+        .map_err(|error| Failed::other(format!("cannot open a UDP socket: {error}")))?;
+    let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut() };
+    let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
+    let display =
+        Display::new(quiet || args.report.json, args.report.json_progress, args.cut.symbol_size);
+    let fetch = client.fetch(&args.from.hosts, &options, target, display.updates());
+    let fetched = interrupt.guard(fetch).await;
+    display.finish();
+    // Ends the session in good order: its part file is gone when we are.
+    drop(client);
+    let report = fetched?;
+    if args.report.json {
+        let mut account = fetch_json(name.as_str(), &shown, &report);
+        account["cpu_seconds"] = cpu_seconds(None).into();
+        account["peak_memory_bytes"] = peak_memory().into();
+        let line = account.to_string();
+        if to_stdout {
+            eprintln!("{line}");
+        } else {
+            println!("{line}");
+        }
+    } else if !quiet {
+        eprint!("{}", summary(name.as_str(), &shown, &report));
+    }
+    Ok(())
+}
+
+/// Where the object goes, and what that is called.
+fn target(args: &GetArgs) -> Result<(Target, String), Failed> {
+    let own_name = args.from.name.file_name();
+    let path = match &args.output {
+        None if std::io::stdout().is_terminal() => PathBuf::from(own_name),
+        None => return Ok((Target::Writer(Box::new(std::io::stdout())), "-".to_owned())),
+        Some(path) if path == Path::new("-") => {
+            return Ok((Target::Writer(Box::new(std::io::stdout())), "-".to_owned()));
+        }
+        Some(path) if path.is_dir() => path.join(own_name),
+        Some(path) => path.clone(),
+    };
+    let shown = path.display().to_string();
+    match std::fs::metadata(&path) {
+        // A pipe or a device is written to, not replaced.
+        Ok(meta) if !meta.is_file() && !meta.is_dir() => {
+            let file = std::fs::OpenOptions::new().write(true).open(&path);
+            let file = file.map_err(|error| Failed::other(format!("{shown}: {error}")))?;
+            Ok((Target::Writer(Box::new(file)), shown))
+        }
+        // Said before a byte is moved; the final rename sees to it in any case.
+        Ok(_) if !args.force => {
+            let failed = Failed::new(exit::TARGET_EXISTS, format!("{shown} exists"));
+            Err(failed.hint("Choose another name by -o, or replace it by --force."))
+        }
+        _ => {
+            let existing = if args.force { Existing::Replace } else { Existing::Keep };
+            Ok((Target::File { path, existing }, shown))
+        }
+    }
+}
+
+fn summary(name: &str, output: &str, report: &FetchReport) -> String {
+    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
+    let mut text = format!(
+        "{name}{to}: {} in {}, {}, digest {}\n",
+        bytes(report.size),
+        seconds(report.elapsed),
+        bit_rate(report.goodput()),
+        report.digest,
+    );
+    if report.size == 0 {
+        return text;
+    }
+    text.push_str(&format!(
+        "{} symbols needed, {} useful ({} over), {} asked for ({} over); {} blocks, {} decoded\n",
+        report.stats.needed,
+        report.useful(),
+        percent(report.overhead_needed()),
+        report.asked(),
+        percent(report.overhead_sent()),
+        report.blocks,
+        report.stats.decoded_blocks,
+    ));
+    if report.replicas.len() > 1 {
+        let head = ["replica", "share", "useful", "needless", "lost", "state"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for replica in &report.replicas {
+            let state = match &replica.state {
+                ReplicaState::Served if replica.losses > 0 => {
+                    format!("served (lost {}x, back {}x)", replica.losses, replica.returns)
+                }
+                ReplicaState::Served => "served".to_owned(),
+                ReplicaState::Lost(reason) => format!("lost: {reason}"),
+                ReplicaState::Unused(reason) => format!("unused: {reason}"),
+            };
+            rows.push(vec![
+                replica.host.clone(),
+                percent(part(replica.stats.useful, report.useful())),
+                replica.stats.useful.to_string(),
+                replica.stats.needless.to_string(),
+                replica.stats.lost.to_string(),
+                state,
+            ]);
+        }
+        text.push_str(&table(&rows));
+    }
+    // Standard error may be closed; that is no reason to fail.
+    let _ = std::io::stderr().flush();
+    text
+}

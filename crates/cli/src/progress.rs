@@ -1,0 +1,162 @@
+//! Showing how a transfer gets on: a bar for people, lines for programs.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+use wellspring_net::{Update, Updates};
+
+use crate::output::{bit_rate, bytes, percent};
+
+/// What is shown of a transfer.
+#[derive(Clone)]
+pub struct Display {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    bar: ProgressBar,
+    /// Remarks are printed (not with `--quiet`).
+    remarks: bool,
+    json: bool,
+    symbol_size: u16,
+    rate: Mutex<Option<(Instant, u64, f64)>>,
+}
+
+impl Display {
+    /// `symbol_size` is for the overhead so far; 0 if that has no meaning.
+    pub fn new(quiet: bool, json_progress: bool, symbol_size: u16) -> Self {
+        let shown = !quiet && !json_progress && std::io::stderr().is_terminal();
+        let target =
+            if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(0), target);
+        let template = "{bar:24} {percent:>3} %  {prefix}  {msg}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Display {
+            inner: Arc::new(Inner {
+                bar,
+                remarks: !quiet && !json_progress,
+                json: json_progress,
+                symbol_size,
+                rate: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Where the transfer's updates go.
+    pub fn updates(&self) -> Updates {
+        let inner = Arc::clone(&self.inner);
+        Arc::new(move |update| inner.show(&update))
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.inner.bar.finish_and_clear();
+    }
+}
+
+impl Inner {
+    fn show(&self, update: &Update) {
+        if self.json {
+            let mut line = to_json(update).to_string();
+            line.push('\n');
+            // Whoever reads may have gone; the transfer goes on.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+            return;
+        }
+        match update {
+            Update::Hashing { host, done, total } => {
+                let place = host.as_deref().unwrap_or("here");
+                self.bar.set_length((*total).max(1));
+                self.bar.set_position(*done);
+                self.bar.set_prefix(format!("{} of {}", bytes(*done), bytes(*total)));
+                self.bar.set_message(format!("computing the digest ({place})"));
+            }
+            Update::Started { size, hosts, .. } => {
+                self.bar.set_length((*size).max(1));
+                self.bar.set_position(0);
+                self.bar.set_message(format!("{} hosts", hosts.len()));
+            }
+            Update::Moving { done, total, symbols } => self.show_moving(*done, *total, *symbols),
+            Update::Verifying => self.bar.set_message("verifying and syncing"),
+            Update::Lost { host, reason } => self.remark(&format!("{host}: {reason}")),
+            Update::Back { host } => self.remark(&format!("{host}: is back")),
+            Update::Straggler { host, symbols_behind, detached } => {
+                let what = if *detached { "goes on by unicast" } else { "is waited for" };
+                self.remark(&format!("{host}: {symbols_behind} symbols behind, {what}"));
+            }
+            Update::Complete { host } => self.remark(&format!("{host}: complete")),
+            Update::Quorum { complete } => {
+                self.remark(&format!("quorum: {complete} hosts have the object"));
+            }
+            _ => {}
+        }
+    }
+
+    fn show_moving(&self, done: u64, total: u64, symbols: u64) {
+        self.bar.set_length(total.max(1));
+        self.bar.set_position(done);
+        self.bar.set_prefix(format!("{} of {}", bytes(done), bytes(total)));
+        let rate = self.rate_at(done);
+        let mut message = format!("{}  {symbols} symbols", bit_rate(rate));
+        let needed = done.div_ceil(u64::from(self.symbol_size.max(1)));
+        if self.symbol_size > 0 && done * 20 > total && symbols > needed {
+            let overhead = (symbols - needed) as f64 / needed as f64;
+            message.push_str(&format!("  overhead {}", percent(overhead)));
+        }
+        self.bar.set_message(message);
+    }
+
+    /// The rate of the last moments \[bit/s\]: an average that forgets within about a second.
+    fn rate_at(&self, done: u64) -> f64 {
+        let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let (last, before, average) = rate.unwrap_or((now, done, 0.0));
+        let span = now.duration_since(last).as_secs_f64();
+        if span > 0.0 {
+            let current = done.saturating_sub(before) as f64 * 8.0 / span;
+            let weight = (span * 2.0).min(1.0);
+            let average =
+                if average == 0.0 { current } else { average + weight * (current - average) };
+            *rate = Some((now, done, average));
+            average
+        } else {
+            *rate = Some((now, done, average));
+            average
+        }
+    }
+
+    fn remark(&self, text: &str) {
+        if self.remarks {
+            self.bar.suspend(|| eprintln!("{text}"));
+        }
+    }
+}
+
+fn to_json(update: &Update) -> Value {
+    match update {
+        Update::Hashing { host, done, total } => {
+            json!({"event": "hashing", "host": host, "done": done, "total": total})
+        }
+        Update::Started { size, digest, hosts } => {
+            json!({"event": "started", "size": size, "digest": digest.to_string(), "hosts": hosts})
+        }
+        Update::Moving { done, total, symbols } => {
+            json!({"event": "moving", "done": done, "total": total, "symbols": symbols})
+        }
+        Update::Lost { host, reason } => json!({"event": "lost", "host": host, "reason": reason}),
+        Update::Back { host } => json!({"event": "back", "host": host}),
+        Update::Straggler { host, symbols_behind, detached } => json!({
+            "event": "straggler", "host": host,
+            "symbols_behind": symbols_behind, "detached": detached,
+        }),
+        Update::Complete { host } => json!({"event": "complete", "host": host}),
+        Update::Quorum { complete } => json!({"event": "quorum", "complete": complete}),
+        Update::Verifying => json!({"event": "verifying"}),
+        _ => json!({"event": "other"}),
+    }
+}
