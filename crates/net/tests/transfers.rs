@@ -2,8 +2,17 @@
 
 mod common;
 
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
 use common::*;
-use wellspring_net::driver::Faults;
+use wellspring_core::{Duration as CoreDuration, Rate, Time};
+use wellspring_net::driver::{Driver, Failure, Faults, Recipients};
+use wellspring_net::payload::ObjectSink;
+use wellspring_net::socket::Interface;
 use wellspring_wire::scdp::Mode;
 
 #[test]
@@ -46,4 +55,198 @@ fn losses_are_made_good() {
         assert!(statistics.faults.is_some() && statistics.injected.lost > 0);
         println!("{percent} % lost: {stats:?}, {:?}", statistics.injected);
     }
+}
+
+#[test]
+fn three_senders_share_the_work_and_one_may_die_half_way() {
+    for (loss, die) in [(0.0, false), (0.1, false), (0.05, true)] {
+        let mut lossy = config();
+        lossy.faults = Faults { loss, seed: 5, ..Faults::default() };
+        let to = start(lossy);
+        let mut from: Vec<_> = (0..3).map(|_| Some(start(config()))).collect();
+        let object = Bytes::random(20_000_000, 9);
+        let senders: Vec<_> = from.iter().flatten().map(Driver::local_addr).collect();
+        let half = HalfWay::new(object.0.len());
+        let into = Arc::clone(&half) as Arc<dyn ObjectSink>;
+        let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, into);
+        let mut sending: Vec<_> = (0..)
+            .zip(from.iter().flatten())
+            .map(|(index, driver)| send(driver, 7, &object, to_one(to.local_addr(), index, 3)))
+            .collect();
+        if die {
+            half.reached.lock().expect("no panic").recv_timeout(GUARD).expect("half of the object");
+            drop(from[1].take());
+            assert!(matches!(sending.remove(1).failed(), Failure::Stopped));
+        }
+        let stats = receiving.received();
+        half.gather.assert_is(&object);
+        println!("loss {loss}, one dies: {die}: {stats:?}");
+        for sender in &mut sending {
+            sender.sent();
+        }
+        let useful: Vec<_> = stats.senders.iter().map(|s| s.useful).collect();
+        assert!(useful.iter().all(|n| *n > 0), "{useful:?}");
+        if die {
+            let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
+            assert_eq!(lost, 1, "{:?}", receiving.seen);
+        }
+    }
+}
+
+/// Tells when half of an object has been written.
+struct HalfWay {
+    gather: Arc<Gather>,
+    half: u64,
+    tell: Mutex<Option<Sender<()>>>,
+    reached: Mutex<Receiver<()>>,
+}
+
+impl HalfWay {
+    fn new(len: usize) -> Arc<HalfWay> {
+        let (tell, reached) = channel();
+        let (tell, reached) = (Mutex::new(Some(tell)), Mutex::new(reached));
+        Arc::new(HalfWay { gather: Gather::new(len), half: len as u64 / 2, tell, reached })
+    }
+}
+
+impl ObjectSink for HalfWay {
+    fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        self.gather.write_block(offset, block)?;
+        if self.gather.written.load(Relaxed) >= self.half
+            && let Some(tell) = self.tell.lock().expect("no panic").take()
+        {
+            let _ = tell.send(());
+        }
+        Ok(())
+    }
+}
+
+fn one_to_many(group: Option<SocketAddr>, loss: f64) {
+    let loopback = Interface::Address(Ipv4Addr::LOCALHOST.into());
+    let configured = |seed| {
+        let mut config = config();
+        config.socket.multicast_interface = Some(loopback.clone());
+        config.faults = Faults { loss, seed, ..Faults::default() };
+        config
+    };
+    let from = start(config());
+    let from = if group.is_some() { start(configured(0)) } else { from };
+    let to: Vec<_> = (1..=3).map(|seed| start(configured(seed))).collect();
+    let object = Bytes::random(5_000_000, 10);
+    let members: Vec<_> = to.iter().map(Driver::local_addr).collect();
+    let mut receiving: Vec<_> = to
+        .iter()
+        .map(|driver| {
+            if let Some(group) = group {
+                driver.handle().join_group(group, None).expect("multicast on loopback");
+            }
+            expect(driver, 4, &object, Mode::OneToMany, &[from.local_addr()])
+        })
+        .collect();
+    let mut sending = send(&from, 4, &object, Recipients::Many { group, members });
+    for (watch, sink) in &mut receiving {
+        let stats = watch.received();
+        sink.assert_is(&object);
+        println!("group {group:?}, loss {loss}: {stats:?}");
+    }
+    sending.sent();
+    let finished = sending.seen.iter().filter(|e| e.contains("ReceiverFinished")).count();
+    assert_eq!(finished, 3, "{:?}", sending.seen);
+    let sent = from.handle().statistics().expect("running").sent;
+    let symbols = sent.source_symbols + sent.repair_symbols;
+    println!("{symbols} symbols in {} datagrams", sent.datagrams);
+    let copies = if group.is_some() { 1 } else { 3 };
+    assert!(sent.datagrams >= 3_572 * copies && sent.datagrams <= symbols * copies + 100);
+    for driver in &to {
+        assert_eq!(
+            driver.handle().statistics().expect("running").groups,
+            usize::from(group.is_some())
+        );
+        if let Some(group) = group {
+            driver.handle().leave_group(group).expect("running");
+            assert_eq!(driver.handle().statistics().expect("running").groups, 0);
+        }
+    }
+}
+
+/// A multicast group with a port nobody is bound to.
+fn a_group(last: u8) -> SocketAddr {
+    let free = std::net::UdpSocket::bind("0.0.0.0:0").expect("a port");
+    let port = free.local_addr().expect("bound").port();
+    (Ipv4Addr::new(239, 255, 78, last), port).into()
+}
+
+#[test]
+fn a_group_receives_by_multicast() {
+    one_to_many(Some(a_group(1)), 0.0);
+    one_to_many(Some(a_group(2)), 0.05);
+}
+
+#[test]
+fn a_group_without_multicast_receives_copies() {
+    one_to_many(None, 0.0);
+    one_to_many(None, 0.05);
+}
+
+#[test]
+fn trouble_on_the_way_does_not_change_the_bytes() {
+    let mut troubled = config();
+    troubled.faults = Faults {
+        loss: 0.02,
+        duplicate: 0.05,
+        trim: 0.02,
+        reorder: 0.05,
+        reorder_by: CoreDuration::from_millis(2),
+        delay: CoreDuration::from_micros(300),
+        receive_rate: Some(Rate::from_mbps(400)),
+        queue: 300_000,
+        send_rate: None,
+        seed: 11,
+    };
+    // The clock comes round during the transfer.
+    troubled.clock_start = Time::ZERO - CoreDuration::from_millis(100);
+    let mut slow = config();
+    slow.faults.send_rate = Some(Rate::from_mbps(300));
+    slow.clock_start = Time::ZERO - CoreDuration::from_millis(150);
+    let (from, to) = (start(slow), start(troubled));
+    let object = Bytes::random(8_000_000, 12);
+    let (mut receiving, sink) = expect(&to, 1, &object, Mode::Unicast, &[from.local_addr()]);
+    let mut sending = send(&from, 1, &object, to_one(to.local_addr(), 0, 1));
+    let stats = receiving.received();
+    sink.assert_is(&object);
+    sending.sent();
+    let statistics = to.handle().statistics().expect("running");
+    println!("{stats:?} {:?}", statistics.injected);
+    let injected = statistics.injected;
+    assert!(
+        [injected.lost, injected.duplicated, injected.trimmed, injected.reordered]
+            .iter()
+            .all(|n| *n > 0)
+    );
+    assert!(from.handle().statistics().expect("running").faults.is_some());
+}
+
+#[test]
+fn ipv6_and_a_dual_socket_carry_objects() {
+    let mut v6 = config();
+    v6.socket.bind = "[::1]:0".parse().expect("an address");
+    let mut dual = config();
+    dual.socket.bind = "[::]:0".parse().expect("an address");
+    let Ok(v6) = Driver::start(v6, Box::new(|_| false)) else {
+        println!("not available: IPv6");
+        return;
+    };
+    let (dual, v4) = (start(dual), start(config()));
+    let object = Bytes::random(1_000_000, 13);
+    for (session, peer) in [(1, &v6), (2, &v4)] {
+        let at = SocketAddr::new(peer.local_addr().ip(), dual.local_addr().port());
+        let (mut receiving, sink) =
+            expect(&dual, session, &object, Mode::Unicast, &[peer.local_addr()]);
+        let mut sending = send(peer, session, &object, to_one(at, 0, 1));
+        receiving.received();
+        sink.assert_is(&object);
+        sending.sent();
+    }
+    let unreachable = send(&v4, 3, &object, to_one(v6.local_addr(), 0, 1)).failed();
+    assert!(matches!(unreachable, Failure::Refused(_)), "{unreachable}");
 }

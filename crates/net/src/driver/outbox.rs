@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::statistics::Sent;
-use crate::socket::{MAX_BATCH_LEN, MAX_SEGMENTS, Outgoing, UdpSocket};
+use crate::socket::{MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing, UdpSocket};
 
 /// Bytes of datagrams gathered before a send.
 const ARENA_LEN: usize = 512 << 10;
@@ -68,8 +68,8 @@ impl Outbox {
 
     /// Room for one datagram of any length; `None` if [`flush`](Self::flush) must come first.
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        let full = self.batches.len() == MAX_BATCHES || self.used + MAX_BATCH_LEN > ARENA_LEN;
-        (!full).then(|| &mut self.arena[self.used..self.used + MAX_BATCH_LEN])
+        let full = self.batches.len() == MAX_BATCHES || self.used + MAX_DATAGRAM_LEN > ARENA_LEN;
+        (!full).then(|| &mut self.arena[self.used..self.used + MAX_DATAGRAM_LEN])
     }
 
     /// Takes the first `len` bytes of the [`room`](Self::room) as a datagram for `targets`.

@@ -13,7 +13,7 @@ use super::event::{EventSink, Failure, SessionEvent};
 use super::handle::{ReceiveObject, Recipients, Request, SendObject};
 use super::progress::SessionProgress;
 use super::sessions::{NewSession, Side};
-use crate::socket::MAX_BATCH_LEN;
+use crate::socket::MAX_DATAGRAM_LEN;
 
 impl Engine {
     pub(super) fn serve(&mut self, request: Request) {
@@ -131,7 +131,7 @@ impl Engine {
         group: Option<SocketAddr>,
     ) -> Result<Vec<HostId>, Failure> {
         let invalid = |why| Err(Failure::Refused(CommandError::Invalid(why)));
-        let longest = MAX_BATCH_LEN - HEADER_WITH_OPTIONS_LEN;
+        let longest = MAX_DATAGRAM_LEN - HEADER_WITH_OPTIONS_LEN;
         if usize::from(object.symbol_size) > longest {
             return Err(Failure::Refused(CommandError::OverLimit {
                 what: "symbol size",

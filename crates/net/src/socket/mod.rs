@@ -20,5 +20,9 @@ pub use udp::{Outgoing, SocketConfig, UdpSocket};
 
 /// Datagrams in one GSO batch, at most (Linux `UDP_MAX_SEGMENTS` before 6.9).
 pub const MAX_SEGMENTS: usize = 64;
-/// Bytes of one GSO batch, at most: the largest UDP payload over IPv4.
-pub const MAX_BATCH_LEN: usize = 65_507;
+/// Bytes of one datagram, at most: the largest UDP payload over IPv4.
+pub const MAX_DATAGRAM_LEN: usize = 65_507;
+/// Bytes of one GSO batch of several datagrams, at most. With its UDP, IPv6 and Ethernet headers
+/// it must stay below a device's largest offload (64 KiB), or the kernel cuts it up itself before
+/// the device, at ten times the cost; some bytes are left for tunnels.
+pub const MAX_BATCH_LEN: usize = 65_000;

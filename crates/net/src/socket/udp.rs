@@ -58,7 +58,7 @@ pub struct Outgoing<'a> {
     /// The two ECN bits (RFC 3168 §5).
     pub ecn: u8,
     /// Bytes of each datagram, 1 or more; the last may be shorter. At least the length of
-    /// `bytes` for a single datagram.
+    /// `bytes` for a single datagram, then at most [`MAX_DATAGRAM_LEN`](super::MAX_DATAGRAM_LEN).
     pub segment: usize,
     /// The datagrams, one behind the other: at most [`MAX_SEGMENTS`] and [`MAX_BATCH_LEN`] bytes.
     pub bytes: &'a [u8],
@@ -249,9 +249,9 @@ impl UdpSocket {
         let mut plan = [(EMPTY, &[][..]); glue::SEND_BATCH];
         let mut planned = 0;
         for batch in batches.iter().take(glue::SEND_BATCH) {
-            debug_assert!(batch.bytes.len() <= MAX_BATCH_LEN);
             debug_assert!(batch.bytes.len().div_ceil(batch.segment.max(1)) <= MAX_SEGMENTS);
             let several = batch.bytes.len() > batch.segment;
+            debug_assert!(!several || batch.bytes.len() <= MAX_BATCH_LEN);
             if several && !self.segmentation() {
                 break;
             }
