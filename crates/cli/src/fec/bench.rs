@@ -1,0 +1,200 @@
+//! `wellspring fec bench`: our codec beside others, in one run, with every answer checked.
+
+use std::time::Instant;
+
+use clap::Args;
+use wellspring_codec::kernels::{Isa, Kernels};
+
+use super::FecError;
+use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer};
+
+/// Measure our codec and others side by side.
+///
+/// Prints microseconds a source block. A decode is from K+2 symbols: the source symbols but the
+/// lost ones, and two more repair symbols than were lost; what is received already stands in its
+/// place for codecs that can use it there. "Warm" means that the code for this K was used before,
+/// "cold" that nothing was. Every answer is checked before it is timed.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  wellspring fec bench
+  wellspring fec bench --k 1000 --lost 1,1%,10% --kernel avx2
+  wellspring fec bench --k 10,100,1000,10000 --t 64,1500 --json > record.jsonl")]
+pub struct BenchArgs {
+    /// Source symbols a block.
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "100",
+          value_parser = clap::value_parser!(u32).range(1..=56_403))]
+    k: Vec<u32>,
+    /// Bytes a symbol.
+    #[arg(long, value_name = "T", value_delimiter = ',', default_value = "1500",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    t: Vec<u16>,
+    /// Source symbols lost: numbers, or parts of K in %.
+    #[arg(long, value_name = "E", value_delimiter = ',', default_value = "0,1,2,5,10,30,50,100%")]
+    lost: Vec<Share>,
+    /// Repair symbols encoded: numbers, or parts of K in %.
+    #[arg(long, value_name = "R", value_delimiter = ',', default_value = "5,50")]
+    repair: Vec<Share>,
+    /// Instruction set of our kernels (scalar, ssse3, avx2, avx512, neon); default: the fastest.
+    #[arg(long, value_name = "ISA")]
+    kernel: Option<Isa>,
+    /// Only our own codec.
+    #[arg(long)]
+    no_peers: bool,
+    /// Time spent on each figure [seconds].
+    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    seconds: f64,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of symbols, or a share of K.
+#[derive(Clone, Copy, Debug)]
+enum Share {
+    Count(u32),
+    Percent(f64),
+}
+
+impl std::str::FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.strip_suffix('%') {
+            Some(percent) => match percent.parse() {
+                Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
+                _ => Err("a share is 0% to 100%".into()),
+            },
+            None => text.parse().map(Self::Count).map_err(|_| "a number, or a share in %".into()),
+        }
+    }
+}
+
+impl Share {
+    fn of(self, k: u32) -> u32 {
+        match self {
+            Self::Count(count) => count,
+            // Never beyond K; the cast drops nothing but the fraction.
+            Self::Percent(percent) => (f64::from(k) * percent / 100.0).ceil() as u32,
+        }
+    }
+}
+
+/// The times of one figure [microseconds].
+struct Times {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
+fn measure(budget: f64, mut once: impl FnMut() -> std::time::Duration) -> Times {
+    let mut times = Vec::new();
+    let begin = Instant::now();
+    while times.len() < 3 || (begin.elapsed().as_secs_f64() < budget && times.len() < 100_000) {
+        times.push(once().as_secs_f64() * 1e6);
+    }
+    times.sort_by(f64::total_cmp);
+    let last = times.len() - 1;
+    Times { median: times[last / 2], min: times[0], max: times[last] }
+}
+
+/// What is measured for one K and T.
+fn operations(args: &BenchArgs, k: u32) -> Vec<Operation> {
+    let mut operations =
+        vec![Operation::FirstRepair { warm: false }, Operation::FirstRepair { warm: true }];
+    let mut repairs: Vec<u32> = args.repair.iter().map(|r| r.of(k).max(1)).collect();
+    repairs.dedup();
+    operations.extend(repairs.into_iter().map(|repair| Operation::Encode { repair }));
+    let mut lost: Vec<u32> = args.lost.iter().map(|e| e.of(k)).filter(|e| *e <= k).collect();
+    lost.sort_unstable();
+    lost.dedup();
+    operations.extend(lost.into_iter().map(|lost| Operation::Decode { lost }));
+    operations
+}
+
+pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), FecError> {
+    let kernels = match args.kernel {
+        Some(isa) => Kernels::with_isa(isa)
+            .ok_or_else(|| FecError::usage(format!("this CPU has no {isa} kernels")))?,
+        None => Kernels::from_env().map_err(|error| FecError::usage(error.to_string()))?,
+    };
+    for &k in &args.k {
+        for &t in &args.t {
+            let job = Job::new(k, usize::from(t));
+            let mut codecs: Vec<Box<dyn Peer>> = vec![Box::new(Ours::new(kernels))];
+            if !args.no_peers {
+                codecs.push(Box::new(RaptorqPeer));
+                codecs.push(Box::new(ReedSolomonPeer));
+            }
+            if !args.json {
+                print_heading(k, t, &codecs);
+            }
+            for operation in operations(args, k) {
+                measure_operation(args, quiet, &job, &mut codecs, operation)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn print_heading(k: u32, t: u16, codecs: &[Box<dyn Peer>]) {
+    println!("\nK = {k}, T = {t}: microseconds a block, median (min); x: times slower than ours");
+    print!("{:<24}", "");
+    for codec in codecs {
+        print!("{:>29}", format!("{} {} {}", codec.name(), codec.version(), codec.kernel()));
+    }
+    println!();
+}
+
+fn measure_operation(
+    args: &BenchArgs,
+    quiet: bool,
+    job: &Job,
+    codecs: &mut [Box<dyn Peer>],
+    operation: Operation,
+) -> Result<(), FecError> {
+    if !args.json {
+        print!("{:<24}", operation.to_string());
+    }
+    let mut ours = None;
+    for codec in codecs {
+        let Some(mut timed) = codec.prepare(job, operation)? else {
+            if !args.json {
+                print!("{:>29}", "-");
+            }
+            continue;
+        };
+        let times = measure(args.seconds, &mut timed);
+        let gbit = f64::from(job.k) * job.t as f64 * 8.0 / times.median / 1000.0;
+        if args.json {
+            let line = serde_json::json!({
+                "codec": codec.name(),
+                "version": codec.version(),
+                "kernel": codec.kernel(),
+                "k": job.k,
+                "symbol_size": job.t,
+                "operation": operation.name(),
+                "warm": operation.is_warm(),
+                "repair": operation.repair(),
+                "lost": operation.lost(),
+                "micros_per_block": times.median,
+                "min": times.min,
+                "max": times.max,
+                "gbit_per_s": gbit,
+            });
+            println!("{line}");
+            if !quiet {
+                eprintln!("K {} T {} {operation}: {}", job.k, job.t, codec.name());
+            }
+        } else {
+            let ratio = ours.map(|ours: f64| format!("{:.1}x", times.median / ours));
+            ours = ours.or(Some(times.median));
+            let figure = format!("{:.1} ({:.1})", times.median, times.min);
+            print!("{figure:>21}{:>8}", ratio.unwrap_or_default());
+        }
+    }
+    if !args.json {
+        println!();
+    }
+    Ok(())
+}
