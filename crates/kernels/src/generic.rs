@@ -286,8 +286,9 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                     at = end;
                 }
                 Opcode::Fold => {
-                    fold::<V>(strip, first, *code.get_unchecked(at + 2) as usize);
-                    at += 3;
+                    let sums = *code.get_unchecked(at + 2);
+                    fold::<V>(strip, code.get_unchecked(at + 3..at + 3 + first), sums);
+                    at += 3 + first;
                 }
             }
         }
@@ -390,19 +391,19 @@ unsafe fn steps_of<V: Vector, const N: usize>(strip: &Strip<'_>, steps: &[u32], 
     }
 }
 
-/// The HDPC fold over the work rows from `column` on into the sums from row `first` on.
+/// The HDPC fold over the work rows `columns` into the sums from row `first` on.
 #[inline(always)]
-unsafe fn fold<V: Vector>(strip: &Strip<'_>, column: usize, first: usize) {
+unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], first: u32) {
     let vectors = strip.width.div_ceil(V::BYTES);
     let mut at = 0;
     // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
     unsafe {
         while vectors - at >= 4 {
-            fold_chunk::<V, 4>(strip, column, first, at * V::BYTES);
+            fold_chunk::<V, 4>(strip, columns, first, at * V::BYTES);
             at += 4;
         }
         while at < vectors {
-            fold_chunk::<V, 1>(strip, column, first, at * V::BYTES);
+            fold_chunk::<V, 1>(strip, columns, first, at * V::BYTES);
             at += 1;
         }
     }
@@ -411,15 +412,15 @@ unsafe fn fold<V: Vector>(strip: &Strip<'_>, column: usize, first: usize) {
 #[inline(always)]
 unsafe fn fold_chunk<V: Vector, const N: usize>(
     strip: &Strip<'_>,
-    column: usize,
-    first: usize,
+    columns: &[u32],
+    first: u32,
     offset: usize,
 ) {
-    // SAFETY: `Program::run` checked that `pairs.len()` columns and the sums from `first` on exist,
-    // and the pairs were checked against `sums` when they were made.
+    // SAFETY: the columns and the sums from `first` on were checked when the fold was recorded,
+    // for as many columns and sums as `Program::run` saw to be in `pairs`, whose entries were
+    // checked against the number of sums when they were made.
     unsafe {
-        let base = strip.workspace.add(offset);
-        let sums = base.add(first * strip.stride);
+        let sums = strip.work(first).add(offset);
         for sum in 0..strip.sums {
             for i in 0..N {
                 V::zero().store(sums.add(sum * strip.stride + i * V::BYTES));
@@ -432,8 +433,8 @@ unsafe fn fold_chunk<V: Vector, const N: usize>(
             }
         };
         let mut z = [V::zero(); N];
-        for (j, pair) in strip.pairs.iter().enumerate() {
-            let from = base.add((column + j) * strip.stride);
+        for (j, (pair, &column)) in strip.pairs.iter().zip(columns).enumerate() {
+            let from = strip.work(column).add(offset);
             for (i, z) in z.iter_mut().enumerate() {
                 *z = z.double().xor(V::load(from.add(i * V::BYTES)));
             }

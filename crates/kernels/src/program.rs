@@ -29,7 +29,7 @@ pub(crate) enum Opcode {
     Store,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
-    /// `[Fold, first column, first sum]`
+    /// `[Fold, columns, first sum, column..]`
     Fold,
 }
 
@@ -127,8 +127,8 @@ pub struct Program {
     work_rows: u32,
     external_rows: u32,
     written: Vec<u32>,
-    /// First sum, number of columns and number of sums of the fold instruction, if there is one.
-    folds: Option<(usize, usize, usize)>,
+    /// Number of columns and sums of the fold instructions, if there are any.
+    folds: Option<(usize, usize)>,
 }
 
 impl Program {
@@ -260,20 +260,29 @@ impl Program {
         }
     }
 
-    /// Appends the HDPC fold: work rows 0, 1 .. are the columns, work rows from `first` on become
-    /// the sums. [`run`](Self::run) must be given `columns` again.
+    /// Appends the HDPC fold: the work rows `rows` are the columns in their order, work rows from
+    /// `first` on become the sums. [`run`](Self::run) must be given `columns` again.
     ///
     /// # Panics
     ///
-    /// If the sums overlap the columns, or the program folds other columns already.
-    pub fn fold(&mut self, columns: &FoldColumns, first: u32) {
-        let rows = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
-        assert!(first >= rows(columns.len()), "the sums overlap the columns");
-        self.note(Operand::Work(first + rows(columns.sums()) - 1));
+    /// If there are not as many rows as columns, or the program folds other columns already.
+    pub fn fold(
+        &mut self,
+        columns: &FoldColumns,
+        rows: impl ExactSizeIterator<Item = u32>,
+        first: u32,
+    ) {
+        assert_eq!(rows.len(), columns.len(), "one row a column");
+        let count = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
+        self.note(Operand::Work(first + count(columns.sums()) - 1));
         self.open = None;
-        self.code.extend([Opcode::Fold as u32, work_slot(0), work_slot(first)]);
-        let folds = (first as usize, columns.len(), columns.sums());
-        assert!(self.folds.is_none_or(|before| before == folds), "one fold a program");
+        self.code.extend([Opcode::Fold as u32, count(columns.len()), work_slot(first)]);
+        for row in rows {
+            self.note(Operand::Work(row));
+            self.code.push(work_slot(row));
+        }
+        let folds = (columns.len(), columns.sums());
+        assert!(self.folds.is_none_or(|before| before == folds), "one kind of fold a program");
         self.folds = Some(folds);
     }
 
@@ -351,11 +360,9 @@ impl Program {
         }
     }
 
-    /// Whether every fold instruction's columns and sums lie within the work rows.
+    /// Whether the fold instructions were recorded for so many columns and sums.
     fn fold_fits(&self, columns: usize, sums: usize) -> bool {
-        self.folds.is_none_or(|(first, needed, rows)| {
-            columns == needed && sums == rows && columns <= first && sums > 0
-        })
+        self.folds.is_none_or(|folds| folds == (columns, sums))
     }
 }
 /// Adds sources to a sum.

@@ -19,7 +19,7 @@ use super::block::BlockShape;
 use super::elimination::Elimination;
 use super::inverse::{Inverse, InverseScratch};
 use super::received::Received;
-use super::schedule;
+use super::schedule::{self, ScheduleScratch};
 use super::solver::{Rank, Solver};
 
 /// How a block is decoded.
@@ -58,6 +58,7 @@ pub(crate) struct Attempt {
     units: Inverse,
     inverse_scratch: InverseScratch,
     solver: Solver,
+    schedule: ScheduleScratch,
     /// For each symbol given to the solver the external row of its bytes; `None` for padding.
     values: Vec<Option<u32>>,
     intermediate: Vec<u32>,
@@ -84,6 +85,7 @@ impl Attempt {
             + self.units.memory()
             + self.inverse_scratch.memory()
             + self.solver.memory()
+            + self.schedule.memory()
             + self.coefficients.capacity()
             + self.equation.capacity()
             + self.inverse.capacity()
@@ -234,7 +236,8 @@ impl Attempt {
 
     fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {
         let code = &context.shape.code;
-        let first = u32::try_from(code.plan(context.kernels).work_rows()).expect("32-bit rows");
+        let plan = code.plan(context.kernels);
+        let first = u32::try_from(plan.program.work_rows()).expect("32-bit rows");
         let residuals = (first..).zip(&self.equations);
         for (work, &(_, row)) in residuals.clone() {
             program.load(work, row);
@@ -248,7 +251,7 @@ impl Attempt {
                 let mut xor = program.xor(work);
                 xor.work(work);
                 for &column in &self.intermediate {
-                    xor.work(column);
+                    xor.work(plan.places[column as usize]);
                 }
             }
         }
@@ -269,7 +272,10 @@ impl Attempt {
     fn finish_inactivation(&mut self, context: &Context<'_>, program: &mut Program) {
         let constraints = context.shape.code.constraints();
         let values = &self.values;
-        schedule::intermediate_symbols(program, &self.solver, constraints, |i| values[i as usize]);
+        let scratch = &mut self.schedule;
+        schedule::intermediate_symbols(program, &self.solver, constraints, scratch, |i| {
+            values[i as usize]
+        });
         // Symbols are made in the rows above the intermediate ones, which are free by now, a few
         // at a time so that sums and stores do not alternate.
         let free = constraints.params.l;
@@ -283,7 +289,7 @@ impl Attempt {
                 constraints.params.lt_columns(esi, &mut self.intermediate);
                 let mut xor = program.xor(row);
                 for &column in &self.intermediate {
-                    xor.work(column);
+                    xor.work(self.solver.place(column));
                 }
                 batch[count] = esi;
                 count += 1;

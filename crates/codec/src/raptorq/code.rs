@@ -19,8 +19,22 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Code {
     constraints: Constraints,
-    plan: OnceLock<Program>,
+    plan: OnceLock<Plan>,
     inverse: OnceLock<Option<Inverse>>,
+}
+
+/// The encoding schedule of a code.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) program: Program,
+    /// The work row that each intermediate symbol is left in.
+    pub(crate) places: Vec<u32>,
+}
+
+impl Plan {
+    fn memory(&self) -> usize {
+        self.program.memory() + 4 * self.places.capacity()
+    }
 }
 
 /// The largest inverse a code keeps \[bytes\]: enough for blocks of nearly 2,000 symbols.
@@ -65,7 +79,7 @@ impl Code {
         let inverse = self.inverse.get().and_then(Option::as_ref).map_or(0, Inverse::memory);
         size_of::<Self>()
             + self.constraints.memory()
-            + self.plan.get().map_or(0, Program::memory)
+            + self.plan.get().map_or(0, Plan::memory)
             + inverse
     }
 
@@ -75,7 +89,7 @@ impl Code {
 
     /// The program that computes the intermediate symbols from the K' source symbols in external
     /// rows `0..K'`.
-    pub(crate) fn plan(&self, kernels: Kernels) -> &Program {
+    pub(crate) fn plan(&self, kernels: Kernels) -> &Plan {
         self.plan.get_or_init(|| {
             let mut solver = Solver::default();
             let source = 0..self.constraints.params.k_ext;
@@ -83,9 +97,17 @@ impl Code {
             // The systematic index J(K') was chosen for exactly this (RFC 6330 §5.6).
             assert_eq!(rank, Rank::Full, "source symbols determine the intermediate symbols");
             let mut program = Program::new();
-            schedule::intermediate_symbols(&mut program, &solver, &self.constraints, Some);
+            let mut scratch = schedule::ScheduleScratch::default();
+            schedule::intermediate_symbols(
+                &mut program,
+                &solver,
+                &self.constraints,
+                &mut scratch,
+                Some,
+            );
             program.shrink_to_fit();
-            program
+            let places = (0..self.constraints.params.l).map(|column| solver.place(column));
+            Plan { program, places: places.collect() }
         })
     }
 

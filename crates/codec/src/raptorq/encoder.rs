@@ -256,11 +256,11 @@ impl BlockEncoder {
         let whole = fill_side(&mut self.side, shape, source);
         self.intermediate.resize(l as usize * stride);
 
-        self.program.clear();
-        for column in 0..l {
-            self.program.store(k_ext + column, column);
-        }
         let plan = shape.code.plan(self.kernels);
+        self.program.clear();
+        for (column, &place) in (0..).zip(&plan.places) {
+            self.program.store(k_ext + column, place);
+        }
         let mut rows = RowTable::new(&mut self.rows, t);
         rows.push_shared_rows(source, t, whole);
         if whole < k {
@@ -271,12 +271,12 @@ impl BlockEncoder {
         }
         rows.push_exclusive_rows(&mut self.intermediate, stride, l as usize);
         Program::run_all(
-            &[(plan, 0), (&self.program, 0)],
+            &[(&plan.program, 0), (&self.program, 0)],
             self.kernels,
             &rows,
             Some(&shape.code.constraints().hdpc),
             &mut self.workspace,
-            strip_len(plan.work_rows()),
+            strip_len(plan.program.work_rows()),
         );
         self.ready = true;
     }

@@ -7,7 +7,7 @@
 
 use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
 
-use super::code::strip_len;
+use super::code::{Plan, strip_len};
 use super::constraints::Constraints;
 
 /// A matrix with one row an intermediate symbol.
@@ -45,7 +45,7 @@ impl Inverse {
         &mut self,
         kernels: Kernels,
         constraints: &Constraints,
-        plan: &Program,
+        plan: &Plan,
         columns: impl ExactSizeIterator<Item = u32>,
         scratch: &mut InverseScratch,
     ) {
@@ -60,8 +60,8 @@ impl Inverse {
         scratch.units[n - 1] = 1;
         let (units, zero) = scratch.units.split_at(2 * n);
         scratch.store.clear();
-        for column in 0..params.l {
-            scratch.store.store(params.k_ext + column, column);
+        for (column, &place) in (0..).zip(&plan.places) {
+            scratch.store.store(params.k_ext + column, place);
         }
         let mut rows = RowTable::new(&mut scratch.rows, n);
         let mut columns = columns.enumerate().peekable();
@@ -73,12 +73,12 @@ impl Inverse {
         }
         rows.push_exclusive_rows(&mut self.rows, self.stride, params.l as usize);
         Program::run_all(
-            &[(plan, 0), (&scratch.store, 0)],
+            &[(&plan.program, 0), (&scratch.store, 0)],
             kernels,
             &rows,
             Some(&constraints.hdpc),
             &mut scratch.workspace,
-            strip_len(plan.work_rows()),
+            strip_len(plan.program.work_rows()),
         );
     }
 

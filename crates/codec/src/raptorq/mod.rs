@@ -4,6 +4,7 @@
 //! block itself; any K of them, and sometimes one or two more, give the block back.
 //!
 //! - [`Code`]: what depends on K alone, computed once and shared.
+//! - [`CodeCache`]: codes in use, bounded.
 //! - [`BlockEncoder`]: any encoding symbol of a block in the caller's memory.
 //! - [`BlockDecoder`]: a block in the caller's memory from any mix of its symbols.
 //! - [`ObjectTransmissionInformation`] and [`PayloadId`]: what goes on the wire (§3).
@@ -11,6 +12,7 @@
 
 mod attempt;
 mod block;
+mod cache;
 mod code;
 mod constraints;
 mod decoder;
@@ -29,6 +31,7 @@ mod systematic;
 
 pub use attempt::Road;
 pub use block::MAX_SYMBOL_SIZE;
+pub use cache::CodeCache;
 pub use code::Code;
 pub use decoder::{Added, BlockDecoder, Decoded};
 pub use encoder::BlockEncoder;

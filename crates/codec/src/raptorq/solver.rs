@@ -132,6 +132,22 @@ impl Solver {
         &self.columns[start..self.ends[row] as usize]
     }
 
+    /// Number of rows, LDPC rows included.
+    pub(crate) fn rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The place of a column in the order of computation: pivots, then inactive columns.
+    #[inline]
+    pub(crate) fn place(&self, column: u32) -> u32 {
+        let state = self.state[column as usize];
+        if state & INACTIVE == 0 {
+            return state;
+        }
+        // Together they are all columns, whose number fits 32 bits.
+        u32::try_from(self.pivots.len()).unwrap_or(u32::MAX) + (state & !INACTIVE)
+    }
+
     pub(crate) fn is_inactive(&self, column: u32) -> bool {
         self.state[column as usize] & INACTIVE != 0
     }

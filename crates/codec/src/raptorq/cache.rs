@@ -1,0 +1,152 @@
+//! A bounded store of codes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::code::Code;
+use super::params::Parameters;
+use crate::Error;
+
+/// Keeps the codes of recently used block sizes, up to a bound on their memory.
+///
+/// Making a code costs about as much as encoding a block; using one again costs nothing. The lock
+/// is held for a look-up only: encoders and decoders hold their code by [`Arc`] and never come back
+/// here while they work, and code is made outside of the lock. A code that is evicted lives on in
+/// those that use it.
+///
+/// Codes grow after they are handed out, with the first encoding (about 140 bytes a source symbol)
+/// and, for blocks of less than about 2,000 symbols, with the inverse (L times K' bytes: 16 KB for
+/// K = 100, 1.1 MB for K = 1000). The bound is applied to what they have grown to at each look-up:
+/// the least recently used codes go first, and the one asked for stays even if it alone is larger.
+///
+/// # Examples
+///
+/// ```
+/// use wellspring_codec::raptorq::CodeCache;
+/// # fn main() -> Result<(), wellspring_codec::Error> {
+/// let cache = CodeCache::new(16 << 20);
+/// let code = cache.code(100)?;
+/// assert!(std::sync::Arc::ptr_eq(&code, &cache.code(101)?)); // both have K' = 101
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CodeCache {
+    max_memory: usize,
+    /// Most recently used last.
+    codes: Mutex<Vec<Arc<Code>>>,
+}
+
+impl CodeCache {
+    /// A cache that holds codes of at most `max_memory` bytes together.
+    #[must_use]
+    pub const fn new(max_memory: usize) -> Self {
+        Self { max_memory, codes: Mutex::new(Vec::new()) }
+    }
+
+    /// The code for source blocks of `k` symbols.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SourceSymbols`] if `k` is zero or more than 56,403 (RFC 6330 §5.1.2).
+    pub fn code(&self, k: u32) -> Result<Arc<Code>, Error> {
+        let k_ext = Parameters::for_source_symbols(k)?.k_ext;
+        if let Some(code) = self.take(k_ext) {
+            return Ok(self.keep(code));
+        }
+        let made = Code::new(k)?;
+        // Another thread may have made it meanwhile; then that one is shared by all.
+        let code = self.take(k_ext).unwrap_or(made);
+        Ok(self.keep(code))
+    }
+
+    /// Memory the codes take by now \[bytes\].
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.lock().iter().map(|code| code.memory()).sum()
+    }
+
+    /// Number of codes held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether no code is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Drops all codes.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Code>>> {
+        // A panic of another thread leaves at worst a code missing.
+        self.codes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, k_ext: u32) -> Option<Arc<Code>> {
+        let mut codes = self.lock();
+        let found = codes.iter().position(|code| code.extended_symbols() == k_ext)?;
+        Some(codes.remove(found))
+    }
+
+    /// Puts a code in as the most recently used, and evicts others until the bound holds.
+    fn keep(&self, code: Arc<Code>) -> Arc<Code> {
+        let mut codes = self.lock();
+        codes.retain(|other| other.extended_symbols() != code.extended_symbols());
+        codes.push(code.clone());
+        let mut memory: usize = codes.iter().map(|code| code.memory()).sum();
+        while memory > self.max_memory && codes.len() > 1 {
+            memory -= codes.remove(0).memory();
+        }
+        code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raptorq::BlockEncoder;
+
+    fn grow(code: &Arc<Code>, k: u32) {
+        let source = vec![1; k as usize];
+        let mut encoder = BlockEncoder::new(code.clone(), k, 1).expect("the code is for K");
+        let mut symbol = [0];
+        encoder.encode(&source, k, &mut symbol).expect("a valid repair symbol");
+    }
+
+    #[test]
+    fn codes_are_made_once_while_there_is_room() {
+        let cache = CodeCache::new(1 << 20);
+        let first = cache.code(100).expect("in range");
+        assert!(Arc::ptr_eq(&first, &cache.code(98).expect("in range")));
+        assert!(!Arc::ptr_eq(&first, &cache.code(102).expect("in range")));
+        assert_eq!(cache.len(), 2);
+    }
+
+    #[test]
+    fn the_least_recently_used_go_when_codes_have_grown() {
+        let cache = CodeCache::new(400_000);
+        for k in [100, 200, 300] {
+            grow(&cache.code(k).expect("in range"), k);
+        }
+        let kept = cache.code(100).expect("in range");
+        grow(&cache.code(400).expect("in range"), 400);
+        assert!(Arc::ptr_eq(&kept, &cache.code(100).expect("in range")));
+        assert!(cache.memory() <= 400_000, "{}", cache.memory());
+        assert!(cache.len() < 4);
+    }
+
+    #[test]
+    fn what_a_code_costs_is_as_documented() {
+        for (k, limit) in [(10, 8_000), (100, 40_000), (1000, 1_400_000), (10_000, 2_200_000)] {
+            let code = Code::new(k).expect("in range");
+            grow(&code, k);
+            let memory = code.memory();
+            assert!(memory <= limit, "K {k}: {memory} bytes");
+        }
+    }
+}

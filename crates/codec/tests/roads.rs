@@ -1,0 +1,189 @@
+//! All roads, kernels, symbol lengths and table boundaries give the same bytes.
+
+use wellspring_codec::Error;
+use wellspring_codec::kernels::Kernels;
+use wellspring_codec::raptorq::{Added, BlockDecoder, BlockEncoder, Code, Decoded, Road};
+
+const ROADS: [Option<Road>; 4] =
+    [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)];
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        (self.next() % u64::from(bound)) as u32
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Loses `lost` symbols, gives repair symbols until the block decodes, and checks it. With
+/// `unaligned`, the block does not start at a round address and its last symbol is cut short.
+fn check(
+    kernels: Kernels,
+    road: Option<Road>,
+    (k, t, lost): (u32, usize, u32),
+    unaligned: bool,
+    random: &mut Random,
+) {
+    let code = Code::new(k).expect("in range");
+    let len = k as usize * t - if unaligned { random.below(t as u32) as usize } else { 0 };
+    let source = random.bytes(len);
+    let mut encoder = BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
+    let mut decoder = BlockDecoder::with_kernels(code, k, t, kernels).expect("in range");
+    decoder.force_road(road);
+    let offset = if unaligned { 1 + random.below(63) as usize } else { 0 };
+    let mut memory = vec![0xee; offset + len + 64];
+    let block = &mut memory[offset..offset + len];
+    let mut order: Vec<u32> = (0..k).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i as u32 + 1) as usize);
+    }
+    let mut symbol = vec![0; t];
+    for &esi in &order[lost as usize..] {
+        encoder.encode(&source, esi, &mut symbol).expect("valid");
+        assert_eq!(decoder.add(block, esi, &symbol), Ok(Added::New));
+        assert_eq!(decoder.add(block, esi, &symbol), Ok(Added::Duplicate));
+    }
+    let mut esi = k + random.below(1 << 23);
+    let mut given = 0;
+    while decoder.try_decode(block).expect("the block's length") != Decoded::Complete {
+        // What was received is readable after a failure.
+        if let Some(&esi) = order[lost as usize..].first() {
+            let start = esi as usize * t;
+            let end = len.min(start + t);
+            assert_eq!(block[start..end], source[start..end]);
+        }
+        encoder.encode(&source, esi, &mut symbol).expect("valid");
+        assert_eq!(decoder.add_repair(esi, &symbol), Ok(Added::New));
+        esi += 1;
+        given += 1;
+        assert!(given <= lost + 5, "K {k} lost {lost} {road:?}");
+    }
+    assert!(*block == source[..], "{kernels:?} {road:?} K {k} T {t} lost {lost}");
+    assert!(memory[..offset].iter().chain(&memory[offset + len..]).all(|b| *b == 0xee));
+}
+
+#[test]
+fn every_loss_count_of_small_blocks_decodes_on_every_road() {
+    let mut random = Random(1);
+    let kernels = Kernels::detect();
+    for k in 1..=32 {
+        for lost in 0..=k {
+            for road in ROADS {
+                check(kernels, road, (k, 17, lost), lost % 2 == 0, &mut random);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_and_symbol_length_agrees() {
+    let mut random = Random(2);
+    for kernels in Kernels::available() {
+        for t in (1..=70).chain([127, 128, 129, 255, 256, 257, 511, 700, 1500, 2049]) {
+            for road in ROADS {
+                let lost = 1 + random.below(11);
+                check(kernels, road, (11, t, lost), t % 2 == 0, &mut random);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_around_table_boundaries_decode() {
+    let mut random = Random(3);
+    let kernels = Kernels::detect();
+    for k_ext in [10, 12, 18, 26, 42, 101, 200, 257, 305, 405, 600, 1002, 1494, 2010] {
+        for k in [k_ext - 1, k_ext, k_ext + 1] {
+            for road in ROADS {
+                for lost in [1, 1 + random.below(k.min(60)), k] {
+                    check(kernels, road, (k, 20, lost), k % 2 == 0, &mut random);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_block_decodes() {
+    let mut random = Random(4);
+    for lost in [1, 40, 9_000] {
+        check(Kernels::detect(), None, (9_000, 8, lost), false, &mut random);
+    }
+}
+
+/// Symbols chosen to be useless: the same equation over and over is told from new ones, and one
+/// good symbol more, repair or source, completes the block without starting anew.
+#[test]
+fn a_source_symbol_after_a_failed_attempt_is_taken_in() {
+    let (k, t) = (10, 12);
+    let mut random = Random(5);
+    let source = random.bytes(k as usize * t);
+    let code = Code::new(k).expect("in range");
+    let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
+    let mut symbol = vec![0; t];
+    for road in ROADS {
+        let mut failures = 0;
+        for first in (k..40_000).step_by(10) {
+            let mut decoder = BlockDecoder::new(code.clone(), k, t).expect("in range");
+            decoder.force_road(road);
+            let mut block = vec![0; source.len()];
+            for esi in first..first + k {
+                encoder.encode(&source, esi, &mut symbol).expect("valid");
+                decoder.add_repair(esi, &symbol).expect("valid");
+            }
+            let mut esi = 0;
+            while decoder.try_decode(&mut block).expect("the length") != Decoded::Complete {
+                failures += 1;
+                encoder.encode(&source, esi, &mut symbol).expect("valid");
+                decoder.add(&mut block, esi, &symbol).expect("valid");
+                esi += 1;
+            }
+            assert!(block == source);
+        }
+        assert!(failures > 5, "{road:?}: the test saw {failures} failures");
+    }
+}
+
+#[test]
+fn misuse_is_refused_with_both_numbers() {
+    let code = Code::new(100).expect("in range");
+    let mut decoder = BlockDecoder::new(code.clone(), 100, 16).expect("in range");
+    let mut block = vec![0; 1600];
+    assert_eq!(decoder.mark_source(100), Err(Error::SymbolId { got: 100, limit: 100 }));
+    assert_eq!(decoder.add_repair(99, &[0; 16]), Err(Error::SymbolId { got: 99, limit: 100 }));
+    let (got, limit) = (1 << 24, 1 << 24);
+    assert_eq!(decoder.add_repair(got, &[0; 16]), Err(Error::SymbolId { got, limit }));
+    let error = Error::SymbolLength { got: 15, expected: 16 };
+    assert_eq!(decoder.add_repair(100, &[0; 15]), Err(error));
+    assert_eq!(decoder.add(&mut block, 0, &[0; 15]), Err(error));
+    let error = Error::BlockLength { got: 1584, expected: 1600 };
+    assert_eq!(decoder.try_decode(&mut block[..1584]), Err(error));
+    let mut encoder = BlockEncoder::new(code.clone(), 100, 16).expect("in range");
+    assert_eq!(encoder.encode(&block[..1584], 0, &mut [0; 16]), Err(error));
+    let error = Error::SymbolId { got, limit };
+    assert_eq!(encoder.encode(&block, got, &mut [0; 16]), Err(error));
+    assert!(matches!(BlockDecoder::new(code.clone(), 102, 16), Err(Error::SourceSymbols { .. })));
+    assert!(matches!(BlockDecoder::new(code, 100, 65_536), Err(Error::SymbolSize { .. })));
+}
+
+#[test]
+fn repair_symbols_beyond_the_bound_are_dropped() {
+    let code = Code::new(10).expect("in range");
+    let mut decoder = BlockDecoder::new(code, 10, 4).expect("in range");
+    decoder.set_max_repairs(3);
+    for esi in 10..13 {
+        assert_eq!(decoder.add_repair(esi, &[0; 4]), Ok(Added::New));
+    }
+    assert_eq!(decoder.add_repair(13, &[0; 4]), Ok(Added::Full));
+    assert_eq!(decoder.add_repair(12, &[0; 4]), Ok(Added::Duplicate));
+    assert_eq!(decoder.wanted(), 7);
+}
