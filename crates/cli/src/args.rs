@@ -53,6 +53,7 @@ pub enum Command {
     Put(PutArgs),
     Demo(DemoArgs),
     Bench(BenchArgs),
+    Fec(crate::fec::FecArgs),
 }
 
 /// Serve the files of a directory, and take files if allowed.

@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod demo;
 mod exit;
+mod fec;
 mod get;
 mod interrupt;
 mod output;
@@ -50,6 +51,9 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         .build()
         .map_err(|error| Failed::other(format!("cannot start threads: {error}")))?;
     let result = match &cli.command {
+        Command::Fec(args) => {
+            fec::run(args, quiet).map_err(|error| Failed::new(error.status, error.to_string()))
+        }
         Command::Serve(args) => runtime.block_on(serve::run(args, quiet)),
         Command::Get(args) => runtime.block_on(get::run(args, quiet)),
         Command::Put(args) => runtime.block_on(put::run(args, quiet)),

@@ -38,6 +38,8 @@ enum Phase {
     Collecting,
     /// An attempt fell short by so many symbols, and the next can go on from there.
     Short(u32),
+    /// An attempt with so many symbols was given up: more of them are wanted before the next.
+    GivenUp(u32),
     Complete,
 }
 
@@ -222,6 +224,7 @@ impl BlockDecoder {
             Phase::Short(deficit) => {
                 deficit.saturating_sub(u32::try_from(self.fresh.len()).expect("24-bit IDs"))
             }
+            Phase::GivenUp(symbols) => u32::from(self.received() <= symbols),
             _ => self.shape.k.saturating_sub(self.received()),
         }
     }
@@ -347,7 +350,7 @@ impl BlockDecoder {
                 Ok(Decoded::NeedMore(deficit))
             }
             Rank::GivenUp => {
-                self.phase = Phase::Collecting;
+                self.phase = Phase::GivenUp(self.received());
                 Ok(Decoded::NeedMore(1))
             }
         }
