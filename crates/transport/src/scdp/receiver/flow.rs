@@ -88,6 +88,9 @@ pub(super) struct Flow {
     /// Highest number answered.
     highest: u32,
     window: Window,
+    /// The window, and nothing else, kept further credits from being granted last time: only
+    /// then does it grow.
+    window_limited: bool,
     reordering_threshold: Option<u32>,
     /// Doublings of the time that a credit overtaken by others is waited for.
     patience: u32,
@@ -127,6 +130,7 @@ impl Flow {
             in_flight: 0,
             highest: 0,
             window,
+            window_limited: true,
             reordering_threshold,
             patience: 0,
             pushed: 0,
@@ -150,6 +154,11 @@ impl Flow {
             (Liveness::Live, Window::Controlled(cubic)) => cubic.window(),
         };
         window.saturating_sub(self.in_flight)
+    }
+
+    /// Tells whether it was the window that kept further credits from being granted.
+    pub(super) fn set_window_limited(&mut self, limited: bool) {
+        self.window_limited = limited;
     }
 
     /// Whether credits granted now should be counted on.
@@ -198,7 +207,6 @@ impl Flow {
             self.on_late(number);
             return Answer::Late;
         };
-        let full = self.is_window_full();
         let credit = &mut self.credits[index as usize];
         if credit.state == CreditState::Settled {
             return Answer::Late;
@@ -213,7 +221,9 @@ impl Flow {
         if number > self.pushed {
             self.rtt.sample(rtt);
         }
-        if full && let Window::Controlled(cubic) = &mut self.window {
+        if self.window_limited
+            && let Window::Controlled(cubic) = &mut self.window
+        {
             cubic.on_delivered(now, rtt);
         }
         Answer::Settles(settled)
@@ -298,7 +308,7 @@ impl Flow {
             }
         }
         if gaps + overdue > 0 && !self.group {
-            self.on_silence(overdue > 0 && silence >= timeout);
+            self.on_silence(self.timeouts > 1 && silence >= timeout);
         }
         self.rearm(config);
     }
@@ -315,9 +325,11 @@ impl Flow {
         Some(oldest.granted_at + wait)
     }
 
-    /// Credits were overdue: all that were in flight, or some while others came through.
-    fn on_silence(&mut self, complete: bool) {
-        if complete {
+    /// Credits were overdue: some while others came through, or all, but that may have been a
+    /// longer queue. Only the second silence in a row is congestion that calls for a new start
+    /// (as in RFC 9002 §7.6).
+    fn on_silence(&mut self, persistent: bool) {
+        if persistent {
             if let Window::Controlled(cubic) = &mut self.window {
                 cubic.on_timeout();
             }
@@ -412,14 +424,6 @@ impl Flow {
     fn heard(&mut self, now: Time) {
         self.last_heard = now;
         self.liveness = Liveness::Live;
-    }
-
-    fn is_window_full(&self) -> bool {
-        match &self.window {
-            Window::Fixed(window) => self.in_flight >= *window,
-            // Grants come in batches, so "full" is judged with some room.
-            Window::Controlled(cubic) => self.in_flight * 4 >= cubic.window() * 3,
-        }
     }
 
     fn lose_front(&mut self) -> Settled {

@@ -416,12 +416,16 @@ impl Receiver {
         let flows = self.flows.len();
         let index =
             (0..flows).map(|i| (self.turn + i) % flows).find(|&i| self.flows[i].spare() > 0)?;
-        let (sbn, wanted) = self.blocks.next_wanting()?;
+        let Some((sbn, wanted)) = self.blocks.next_wanting() else {
+            self.flows.iter_mut().for_each(|f| f.set_window_limited(false));
+            return None;
+        };
         self.turn = (index + 1) % flows;
         let flow = &mut self.flows[index];
         let symbols = wanted.min(flow.spare()).min(u32::from(config.burst.max(1)));
         let counted = flow.is_trusted();
         flow.grant(now, sbn, symbols, counted);
+        flow.set_window_limited(flow.spare() == 0);
         flow.rearm(config);
         if counted {
             self.blocks.expect(sbn, symbols);
