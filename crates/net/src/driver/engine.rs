@@ -64,6 +64,8 @@ pub(super) struct Engine {
     pub(super) outbox: Outbox,
     /// Where the frame at hand goes.
     pub(super) targets: Vec<Target>,
+    /// Frames held back by all sessions.
+    pub(super) held: usize,
     /// Symbols whose blocks have come, to be sent before the endpoint is asked for more.
     pub(super) ready: VecDeque<Frame<ScdpHeader>>,
     pub(super) injector: Option<Injector>,
@@ -139,19 +141,30 @@ impl Engine {
         match done {
             Done::Finished { block, outcome } => self.on_finished(key, block, outcome, alive),
             Done::Loaded { buffer, outcome } => {
-                let frames = self.to_send.loaded(key, buffer);
+                self.to_send.loaded(key, buffer);
                 match outcome {
-                    Ok(()) => self.ready.extend(frames),
+                    Ok(()) => self.release_frames(key),
                     Err(error) => self.fail(key, Failure::Read(error)),
                 }
             }
             Done::Prepared { encoder: Ok(encoder) } => {
-                let frames = self.to_send.prepared(key, encoder);
-                self.ready.extend(frames);
+                self.to_send.prepared(key, encoder);
+                self.release_frames(key);
             }
             Done::Prepared { encoder: Err(error) } => self.fail(key, Failure::Read(error)),
         }
         self.sessions.job_done(key.0);
+    }
+
+    /// A block (or its encoder) is here: the frames held back for it are tried again, with those
+    /// behind them.
+    fn release_frames(&mut self, key: BlockKey) {
+        let Some(session) = self.sessions.by_key(key.0) else { return };
+        let first = session.held.front().map(|frame| frame.header);
+        if matches!(first, Some(ScdpHeader::Symbol(symbol)) if symbol.sbn == key.1) {
+            self.held -= session.held.len();
+            self.ready.append(&mut session.held);
+        }
     }
 
     fn on_finished(
@@ -334,9 +347,11 @@ impl Engine {
         // Closes to its peers may still wait at the endpoint: they go out while the peers are
         // known.
         self.transmit();
+        let held = self.sessions.by_id(id).map_or(0, |session| session.held.len());
         if let Some((key, peers)) = self.sessions.end(id, last) {
             self.received.close_session(key);
             self.to_send.close_session(key);
+            self.held -= held;
             self.ready.retain(|frame| frame.session != id);
             for peer in peers {
                 self.peers.release(peer);

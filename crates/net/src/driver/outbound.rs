@@ -73,7 +73,7 @@ impl Engine {
 
     fn next_frame(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
         self.ready.pop_front().or_else(|| {
-            let may_ask = self.to_send.waiting() < MAX_WAITING;
+            let may_ask = self.held < MAX_WAITING;
             if may_ask { self.endpoint.poll_transmit(now) } else { None }
         })
     }
@@ -148,7 +148,13 @@ impl Engine {
         let size = usize::from(session.object.symbol_size);
         let room = self.outbox.room().expect("asked for by gather");
         let (header, payload) = room[..header_len + size].split_at_mut(header_len);
-        let fill = self.to_send.fill(&of, frame, (symbol.sbn, symbol.esi), payload);
+        // Behind a frame that waits, a symbol waits as well; but its block is seen to.
+        let out = session.held.is_empty().then_some(payload);
+        let fill = self.to_send.fill(&of, (symbol.sbn, symbol.esi), out);
+        if matches!(fill, Fill::Waits) {
+            session.held.push_back(*frame);
+            self.held += 1;
+        }
         if self.last_sent_block != Some((session.key, symbol.sbn)) {
             self.last_sent_block = Some((session.key, symbol.sbn));
             self.to_send.read_ahead(&of, symbol.sbn, self.config.read_ahead);

@@ -78,6 +78,7 @@ impl Driver {
             last_sent_block: None,
             outbox: Outbox::new(),
             targets: Vec::new(),
+            held: 0,
             ready: VecDeque::new(),
             injector: Injector::new(config.faults),
             closes: CloseBudget::new(),

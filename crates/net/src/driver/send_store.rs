@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use wellspring_codec::raptorq::BlockEncoder;
-use wellspring_core::Frame;
 use wellspring_transport::scdp::ObjectInfo;
-use wellspring_wire::scdp::ScdpHeader;
 
 use super::sessions::SessionKey;
 use super::worker::{BlockKey, Job, Shape};
@@ -19,7 +17,7 @@ const MAX_FREE: usize = 32;
 pub(super) enum Fill {
     /// It has been written.
     Written,
-    /// Its block is not ready: its frame waits with the block.
+    /// Its block, or the encoder of it, is on its way: keep the frame.
     Waits,
     /// Nothing can be read before something else has been sent: keep the frame.
     NoRoom,
@@ -33,8 +31,6 @@ struct Entry {
     bytes: usize,
     data: Data,
     encoder: Encoder,
-    /// Frames whose symbols are to be made once that is possible.
-    waiting: Vec<Frame<ScdpHeader>>,
     /// When it was used last, on the store's own count.
     used: u64,
 }
@@ -52,9 +48,7 @@ enum Encoder {
 
 impl Entry {
     fn can_go(&self) -> bool {
-        matches!(self.data, Data::Here(_))
-            && !matches!(self.encoder, Encoder::Preparing)
-            && self.waiting.is_empty()
+        matches!(self.data, Data::Here(_)) && !matches!(self.encoder, Encoder::Preparing)
     }
 }
 
@@ -68,7 +62,6 @@ pub(super) struct SendStore {
     held: usize,
     limit: usize,
     count: u64,
-    waiting: usize,
     free_buffers: Vec<Vec<u8>>,
     #[expect(clippy::vec_box, reason = "boxes move between blocks, jobs and this list")]
     free_encoders: Vec<Box<BlockEncoder>>,
@@ -94,7 +87,6 @@ impl SendStore {
             held: 0,
             limit,
             count: 0,
-            waiting: 0,
             free_buffers: Vec::new(),
             free_encoders: Vec::new(),
             jobs: VecDeque::new(),
@@ -106,24 +98,18 @@ impl SendStore {
         self.held
     }
 
-    /// Frames that wait for their blocks.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting
-    }
-
     /// The next job for the workers.
     pub(super) fn next_job(&mut self) -> Option<(BlockKey, Job)> {
         self.jobs.pop_front()
     }
 
-    /// Writes a symbol into `out`, which has the symbol size, or keeps its frame until that is
-    /// possible.
+    /// Writes a symbol into `out`, if there is one, which has the symbol size; or sees to it that
+    /// this will be possible.
     pub(super) fn fill(
         &mut self,
         of: &SourceOf<'_>,
-        frame: &Frame<ScdpHeader>,
         (sbn, esi): (u32, u32),
-        out: &mut [u8],
+        out: Option<&mut [u8]>,
     ) -> Fill {
         let key = (of.key, sbn);
         let place = match self.find(key) {
@@ -136,12 +122,9 @@ impl SendStore {
         self.count += 1;
         let entry = self.entries[place].as_mut().expect("places name blocks");
         entry.used = self.count;
-        let Data::Here(data) = &entry.data else {
-            entry.waiting.push(*frame);
-            self.waiting += 1;
-            return Fill::Waits;
-        };
+        let Data::Here(data) = &entry.data else { return Fill::Waits };
         if esi < entry.shape.source_symbols {
+            let Some(out) = out else { return Fill::Waits };
             let size = usize::from(entry.shape.symbol_size);
             let start = esi as usize * size;
             let symbol = &data[start..data.len().min(start + size)];
@@ -151,6 +134,7 @@ impl SendStore {
         }
         match &mut entry.encoder {
             Encoder::Here(encoder) => {
+                let Some(out) = out else { return Fill::Waits };
                 let fits = "the block's own shape and an id below 2^24";
                 encoder.encode(data, esi, out).expect(fits);
                 return Fill::Written;
@@ -163,8 +147,6 @@ impl SendStore {
                 self.jobs.push_back((key, Job::Prepare { data, shape, encoder }));
             }
         }
-        entry.waiting.push(*frame);
-        self.waiting += 1;
         Fill::Waits
     }
 
@@ -212,7 +194,6 @@ impl SendStore {
             bytes: len,
             data: Data::Loading,
             encoder: Encoder::None,
-            waiting: Vec::new(),
             used: self.count,
         };
         self.held += len;
@@ -243,7 +224,6 @@ impl SendStore {
         self.index.remove(&entry.key);
         self.last = None;
         self.held -= entry.bytes;
-        self.waiting -= entry.waiting.len();
         if let Data::Here(data) = entry.data
             && let Ok(buffer) = Arc::try_unwrap(data)
         {
@@ -262,38 +242,29 @@ impl SendStore {
         }
     }
 
-    /// A block has been read (or could not be, and its session is about to end). Returns the
-    /// frames that waited for it.
-    pub(super) fn loaded(&mut self, key: BlockKey, buffer: Vec<u8>) -> Vec<Frame<ScdpHeader>> {
+    /// A block has been read (or could not be, and its session is about to end).
+    pub(super) fn loaded(&mut self, key: BlockKey, buffer: Vec<u8>) {
         let Some(place) = self.find(key) else {
             self.recycle(buffer);
-            return Vec::new();
+            return;
         };
         let entry = self.entries[place].as_mut().expect("places name blocks");
         entry.data = Data::Here(Arc::new(buffer));
-        self.waiting -= entry.waiting.len();
-        std::mem::take(&mut entry.waiting)
     }
 
-    /// An encoder is ready. Returns the frames that waited for it.
-    pub(super) fn prepared(
-        &mut self,
-        key: BlockKey,
-        encoder: Box<BlockEncoder>,
-    ) -> Vec<Frame<ScdpHeader>> {
+    /// An encoder is ready.
+    pub(super) fn prepared(&mut self, key: BlockKey, encoder: Box<BlockEncoder>) {
         let Some(place) = self.find(key) else {
             if self.free_encoders.len() < MAX_FREE {
                 self.free_encoders.push(encoder);
             }
-            return Vec::new();
+            return;
         };
         let entry = self.entries[place].as_mut().expect("places name blocks");
         let memory = encoder.memory();
         entry.bytes += memory;
         self.held += memory;
         entry.encoder = Encoder::Here(encoder);
-        self.waiting -= entry.waiting.len();
-        std::mem::take(&mut entry.waiting)
     }
 
     /// A session is over.

@@ -1,11 +1,12 @@
 //! The sessions of a driver: what the endpoint does not know of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wellspring_core::{HostId, SessionId};
+use wellspring_core::{Frame, HostId, SessionId};
 use wellspring_transport::scdp::ObjectInfo;
+use wellspring_wire::scdp::ScdpHeader;
 
 use super::event::{EventSink, Failure, SessionEvent};
 use super::progress::SessionProgress;
@@ -35,6 +36,9 @@ pub(super) struct Session {
     pub side: Side,
     /// Jobs of it that workers have.
     pub jobs: u32,
+    /// Frames that wait for their block or its encoder, and those behind them: symbols leave in
+    /// the order of their packet numbers, or receivers would take them for lost.
+    pub held: VecDeque<Frame<ScdpHeader>>,
     /// Why this side ends it, if it does.
     pub failure: Option<Failure>,
     events: EventSink,
@@ -123,6 +127,7 @@ impl SessionTable {
             peers,
             side,
             jobs: 0,
+            held: VecDeque::new(),
             failure: None,
             events,
             last: None,
@@ -166,6 +171,7 @@ impl SessionTable {
         self.last = None;
         let session = self.by_key(key)?;
         session.last = Some(last);
+        session.held.clear();
         let peers = std::mem::take(&mut session.peers);
         self.settle(key);
         Some((key, peers))
