@@ -1,0 +1,44 @@
+//! Serves a file from three servers and fetches it from all of them at once, in one process:
+//!
+//! ```text
+//! cargo run -p wellspring-net --example fetch
+//! ```
+
+use std::sync::Arc;
+
+use wellspring_net::store::Existing;
+use wellspring_net::{
+    Client, ClientConfig, FetchOptions, Host, Server, ServerConfig, Target, Update,
+};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let home = tempfile::tempdir()?;
+    let mut servers = Vec::new();
+    for number in 1..=3 {
+        let directory = home.path().join(format!("replica-{number}"));
+        std::fs::create_dir(&directory)?;
+        std::fs::write(directory.join("greeting"), b"any K of the symbols will do".repeat(99_999))?;
+        servers.push(Server::bind(ServerConfig::new("127.0.0.1:0".parse()?, directory)).await?);
+    }
+    let hosts: Vec<Host> = servers.iter().map(|server| server.local_addr().into()).collect();
+
+    let client = Client::new(ClientConfig::default())?;
+    let options = FetchOptions::new("greeting".parse()?);
+    let path = home.path().join("greeting");
+    let target = Target::File { path: path.clone(), existing: Existing::Keep };
+    // Called about ten times a second while bytes move; must not wait.
+    let updates = Arc::new(|update| {
+        if let Update::Moving { done, total, .. } = update {
+            println!("{done} of {total} bytes");
+        }
+    });
+    let report = client.fetch(&hosts, &options, target, updates).await?;
+
+    println!("{} bytes, {:.0} Mbit/s", report.size, report.goodput() / 1e6);
+    for replica in &report.replicas {
+        println!("{}: {} symbols", replica.host, replica.stats.useful);
+    }
+    assert_eq!(std::fs::metadata(&path)?.len(), report.size);
+    Ok(())
+}
