@@ -27,7 +27,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
         if !UNSAFE_ROOMS.contains(&short) && !source.contains("#![forbid(unsafe_code)]") {
-            findings.push(Finding::warning(root, "should say #![forbid(unsafe_code)]"));
+            findings.push(Finding::error(root, "must say #![forbid(unsafe_code)]"));
         }
     }
     findings
