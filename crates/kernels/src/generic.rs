@@ -616,6 +616,29 @@ unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
     }
 }
 
+/// `C` vectors of an input, prepared to be multiplied.
+///
+/// A loop and no closure: a closure that is not inlined would be compiled without the instruction
+/// set, and every operation in it become a call.
+#[inline(always)]
+unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
+    block: &Product<'_>,
+    input: usize,
+    at: usize,
+    last: usize,
+) -> [V::Factor; C] {
+    // SAFETY: as the caller vouches for `product_registers`.
+    unsafe {
+        let from = block.inputs.get_unchecked(input).add(at);
+        let vectors = load_vectors::<V, C, PARTIAL>(from, last);
+        let mut factors = [vectors[0].factor(); C];
+        for (factor, vector) in factors.iter_mut().zip(vectors) {
+            *factor = vector.factor();
+        }
+        factors
+    }
+}
+
 /// `R` outputs times `C` vectors held in registers while all inputs stream by, two at a time:
 /// two products and the sum before them then join in one instruction where there is a
 /// three-way XOR.
@@ -635,18 +658,13 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
                 *sums = load_vectors::<V, C, PARTIAL>(base.add(at), last);
             }
         }
-        let factors = |input: usize| {
-            let from = block.inputs.get_unchecked(input).add(at);
-            load_vectors::<V, C, PARTIAL>(from, last).map(|vector| vector.factor())
-        };
-        let coefficient = |row: usize, input: usize| {
-            V::coefficient(*block.coefficients.get_unchecked(row * n + input))
-        };
         let mut i = 0;
         while i + 2 <= n {
-            let (first, second) = (factors(i), factors(i + 1));
+            let first = load_factors::<V, C, PARTIAL>(block, i, at, last);
+            let second = load_factors::<V, C, PARTIAL>(block, i + 1, at, last);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let (a, b) = (coefficient(r, i), coefficient(r, i + 1));
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
+                let b = V::coefficient(*block.coefficients.get_unchecked(r * n + i + 1));
                 for (c, sum) in sums.iter_mut().enumerate() {
                     *sum = sum.mul_add(first[c], a).mul_add(second[c], b);
                 }
@@ -654,11 +672,11 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             i += 2;
         }
         if i < n {
-            let only = factors(i);
+            let only = load_factors::<V, C, PARTIAL>(block, i, at, last);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let a = coefficient(r, i);
-                for (sum, factor) in sums.iter_mut().zip(only) {
-                    *sum = sum.mul_add(factor, a);
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.mul_add(only[c], a);
                 }
             }
         }
