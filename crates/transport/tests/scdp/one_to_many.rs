@@ -2,9 +2,10 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Duration, GroupId, Rate, Time};
+use wellspring_core::{Destination, Duration, Ecn, Frame, GroupId, Rate, Time};
 use wellspring_testkit::{Faults, HostConfig};
 use wellspring_transport::scdp::{Config, Event, Fabric, Role, StragglerAction};
+use wellspring_wire::scdp::{Pull, ScdpHeader};
 
 const GROUP: GroupId = GroupId(1);
 
@@ -145,4 +146,31 @@ proptest! {
         }
         assert_all_over(&mut lab, receivers + 1);
     }
+}
+
+/// Found by fuzzing: the finished receiver's symbols wait for the others, which are then lost, and
+/// whose loss was the last deadline.
+#[test]
+fn a_group_is_released_when_only_a_finished_receiver_is_left() {
+    let mut lab = lab(9, 4, Fabric::Trimming, HostConfig::new(), |_| {});
+    for receiver in 1..=3 {
+        lab.set_alive(host(receiver), false);
+    }
+    replicate(&mut lab, 3, 1_000);
+    for (receiver, granted, fin) in [(2, 40, true), (1, 20, false)] {
+        let pull = Pull { sbn: 0, granted, floor: 0, run: 1, epoch: 0, fin };
+        let frame = Frame {
+            source: host(receiver),
+            destination: Destination::Host(host(0)),
+            session: SESSION,
+            payload_len: 0,
+            path: 0,
+            class: 0,
+            ecn: Ecn::NotCapable,
+            trimmed: false,
+            header: ScdpHeader::Pull(pull),
+        };
+        lab.inject(host(0), frame);
+    }
+    assert_all_over(&mut lab, 4);
 }

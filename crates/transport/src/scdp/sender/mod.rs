@@ -184,7 +184,8 @@ impl Sender {
 
     /// Nothing is left to send for now: what was asked for last may have been the end.
     pub(super) fn on_idle(&mut self, config: &Config) {
-        if self.streams.iter().any(|s| s.fin) {
+        // Without a deadline nobody is waited for any more: it is time to think of release.
+        if self.check_at.is_none() || self.streams.iter().any(|s| s.fin) {
             self.plan(config);
         }
     }
