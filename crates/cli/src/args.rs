@@ -118,7 +118,7 @@ Examples:
   wellspring get a.example/logs.tar | tar x
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
-    /// The hosts that hold the object, and its name. A host is NAME, NAME:PORT or [IPV6]:PORT.
+    /// The hosts that hold the object, and its name. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
     #[arg(value_name = "HOST[,HOST...]/OBJECT")]
     pub from: Location,
     /// The file to write; a directory keeps the object's name; `-` is standard output.
@@ -258,13 +258,13 @@ pub enum BenchKind {
 /// How an object is cut into symbols.
 #[derive(Args, Clone)]
 pub struct CutArgs {
-    /// Symbol size: with 72 bytes of header it should fit the path's MTU [bytes].
+    /// Symbol size: with 72 bytes of header it should fit the path's MTU, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SYMBOL_SIZE, value_parser = clap::value_parser!(u16).range(1..=65_435), help_heading = "Transfer")]
     pub symbol_size: u16,
     /// Source symbols a block.
     #[arg(long, value_name = "K", default_value_t = DEFAULT_SYMBOLS_PER_BLOCK, value_parser = clap::value_parser!(u32).range(1..=1_024), help_heading = "Transfer")]
     pub block_symbols: u32,
-    /// Symbols a sender pushes unasked [packets].
+    /// Symbols a sender pushes unasked, in packets.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_INITIAL_WINDOW, help_heading = "Transfer")]
     pub initial_window: u8,
 }
@@ -290,10 +290,10 @@ pub struct NetworkArgs {
     /// ours alone.
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
     pub fabric: FabricArg,
-    /// Symbols in flight to one receiver from each sender, at most [packets].
+    /// Symbols in flight to one receiver from each sender, at most, in packets.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
     pub window: u32,
-    /// How long a host may be silent before it counts as gone [s].
+    /// How long a host may be silent before it counts as gone, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds, help_heading = "Network")]
     pub timeout: Duration,
     /// Test aid: lose this part of all datagrams that arrive here, 0 to 0.9.

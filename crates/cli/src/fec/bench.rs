@@ -41,7 +41,7 @@ pub struct BenchArgs {
     /// Only our own codec.
     #[arg(long)]
     no_peers: bool,
-    /// Time spent on each figure [seconds].
+    /// Time spent on each figure, in seconds.
     #[arg(long, value_name = "S", default_value_t = 0.3)]
     seconds: f64,
     /// One JSON object a line.
@@ -80,7 +80,7 @@ impl Share {
     }
 }
 
-/// The times of one figure [microseconds].
+/// The times of one figure, in microseconds.
 struct Times {
     median: f64,
     min: f64,

@@ -31,7 +31,7 @@ pub struct DecodeArgs {
     /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Memory a source block and its repair symbols may take [MiB].
+    /// Memory a source block and its repair symbols may take, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8192)]
     max_memory: u64,
 }
