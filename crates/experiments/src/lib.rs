@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod bench;
 pub mod decode;
 pub mod driver;
 pub mod quantity;

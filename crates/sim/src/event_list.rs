@@ -38,6 +38,8 @@ pub(crate) struct EventList {
     pops: u32,
     opened: u32,
     far_pushes: u32,
+    /// `cursor` at the last tuning.
+    tuned_at: u64,
 }
 
 impl EventList {
@@ -59,6 +61,7 @@ impl EventList {
             pops: 0,
             opened: 0,
             far_pushes: 0,
+            tuned_at: 0,
         }
     }
 
@@ -202,21 +205,25 @@ impl EventList {
         None
     }
 
-    /// Fits bucket width and number to the load: about two events a bucket opened, and nearly
-    /// everything within the horizon.
+    /// Fits bucket width and number to the load: a few events a bucket opened, few empty buckets
+    /// between, and nearly everything within the horizon. Buckets are not narrowed where empty
+    /// ones lie between: events of one instant cannot be told apart by any width.
     fn tune(&mut self) {
         self.peak = self.peak.max(self.len());
-        let per_bucket = f64::from(self.pops) / f64::from(self.opened.max(1));
+        let opened = f64::from(self.opened.max(1));
+        let per_bucket = f64::from(self.pops) / opened;
+        let gap = (self.cursor - self.tuned_at) as f64 / opened;
         let far_share = f64::from(self.far_pushes) / f64::from(self.pops);
         (self.pops, self.opened, self.far_pushes) = (0, 0, 0);
         let (shift, buckets) = (self.shift, self.heads.len());
-        if per_bucket > 3.0 && shift > 0 {
-            self.rebuild(shift - 1, (buckets * 2).min(MAX_BUCKETS));
-        } else if far_share > 0.05 && buckets < MAX_BUCKETS && per_bucket > 1.2 {
-            self.rebuild(shift, buckets * 2);
-        } else if per_bucket < 1.2 && (far_share > 0.01 || buckets > MIN_BUCKETS) && shift < 40 {
+        if gap > 6.0 && shift < 40 {
             self.rebuild(shift + 1, (buckets / 2).max(MIN_BUCKETS));
+        } else if gap < 1.5 && per_bucket > 3.0 && shift > 0 {
+            self.rebuild(shift - 1, (buckets * 2).min(MAX_BUCKETS));
+        } else if far_share > 0.05 && buckets < MAX_BUCKETS {
+            self.rebuild(shift, buckets * 2);
         }
+        self.tuned_at = self.cursor;
     }
 
     fn rebuild(&mut self, shift: u32, buckets: usize) {

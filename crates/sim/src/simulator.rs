@@ -76,11 +76,25 @@ type Tap<H> = Box<dyn FnMut(Time, TapPoint, &Frame<H>) + Send>;
 
 struct Host<E> {
     endpoint: E,
-    /// When the pending timer event of this host is due; others are stale.
+    /// When this host is to be woken.
     wake_at: u64,
+    /// Times of this host's pending events, earliest last. A new one is pushed only if it comes
+    /// before all others, so there are few, and none is ever searched for or cancelled.
+    pending: Vec<u64>,
     first_nic: u32,
     nics: u32,
     next_nic: u32,
+}
+
+impl<E> Host<E> {
+    /// Sees to it that an event is pending at or before `wake_at`.
+    #[inline]
+    fn expect(&mut self, target: u32, events: &mut EventList) {
+        if self.wake_at < self.pending.last().copied().unwrap_or(NEVER) {
+            self.pending.push(self.wake_at);
+            events.push(self.wake_at, target);
+        }
+    }
 }
 
 /// Something rare that is to happen.
@@ -123,6 +137,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             Host {
                 endpoint: endpoint(HostId(host)),
                 wake_at: NEVER,
+                pending: Vec::new(),
                 first_nic,
                 nics: network.first[host as usize + 1] - first_nic,
                 next_nic: 0,
@@ -179,9 +194,12 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             if target < links {
                 self.arrive(target);
             } else if let Some(host) = self.hosts.get_mut((target - links) as usize) {
-                if host.wake_at == time {
+                host.pending.pop();
+                if host.wake_at <= time {
                     host.wake_at = NEVER;
                     self.wake(target - links);
+                } else {
+                    host.expect(target, &mut self.events);
                 }
             } else {
                 self.special(target - links - self.hosts.len() as u32);
@@ -322,12 +340,8 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             Some(due) => due.max(self.now),
             None => NEVER,
         };
-        let wake_at = due.min(free);
-        if wake_at < host.wake_at {
-            host.wake_at = wake_at;
-            let target = self.network.egresses.len() as u32 + index;
-            self.events.push(wake_at, target);
-        }
+        host.wake_at = due.min(free);
+        host.expect(self.network.egresses.len() as u32 + index, &mut self.events);
     }
 
     /// Sends while an interface is idle; tells when one falls free, if there may be more to send.
