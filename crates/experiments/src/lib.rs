@@ -6,10 +6,15 @@
 
 pub mod adapter;
 pub mod bench;
+pub mod catalogue;
 pub mod decode;
 pub mod driver;
+pub mod figures;
 pub mod quantity;
+pub mod results;
 pub mod run;
 pub mod scenario;
 mod sizes;
+pub mod stats;
+pub mod sweep;
 pub mod workload;

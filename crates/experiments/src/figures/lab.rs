@@ -1,0 +1,142 @@
+//! Running the cases of a figure, and holding results against the paper's.
+
+use crate::catalogue;
+use crate::results::RunRow;
+use crate::run::Progress;
+use crate::scenario::Scenario;
+use crate::stats::{half_interval, mean};
+use crate::sweep::{Output, sweep};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// Whether a result counts as reproduced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Within the tolerance.
+    Pass,
+    /// Not within it.
+    Miss,
+    /// Reported only: the paper's own inputs do not give its number.
+    Report,
+}
+
+/// One claim of a paper, and what we found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Check {
+    /// What is measured.
+    pub what: String,
+    /// The paper's.
+    pub paper: String,
+    /// Ours.
+    pub ours: String,
+    /// What would pass.
+    pub tolerance: String,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// Runs cases of a figure and collects checks.
+pub struct Lab<'a> {
+    /// Fewer sessions, one seed.
+    pub quick: bool,
+    output: Output,
+    report: &'a (dyn Fn(usize, usize, Progress) + Sync),
+    /// Everything checked so far.
+    pub checks: Vec<Check>,
+}
+
+/// Rows of each case by its label, one a seed.
+pub type Cases = BTreeMap<String, Vec<RunRow>>;
+
+/// Overrides of a scenario: keys and values.
+pub type Settings<'s> = &'s [(&'s str, &'s str)];
+
+impl<'a> Lab<'a> {
+    /// `report` hears of run so-and-so of so many.
+    pub fn new(
+        quick: bool,
+        output: Output,
+        report: &'a (dyn Fn(usize, usize, Progress) + Sync),
+    ) -> Self {
+        Lab { quick, output, report, checks: Vec::new() }
+    }
+
+    /// Runs labelled variants of a scenario that comes with Wellspring; `quick` settings apply to
+    /// all of them in a quick lab.
+    ///
+    /// # Errors
+    /// A run failed.
+    pub fn measure(
+        &self,
+        scenario: &str,
+        quick: Settings<'_>,
+        cases: &[(&str, Settings<'_>)],
+    ) -> Result<Cases> {
+        let mut scenarios: Vec<Scenario> = Vec::new();
+        for (_, settings) in cases {
+            let mut plan = catalogue::plan(scenario)?;
+            if self.quick {
+                plan.set("run.seeds", "[1]")?;
+            }
+            let quick = if self.quick { quick } else { &[] };
+            for (key, value) in quick.iter().chain(settings.iter()) {
+                plan.set(key, value)?;
+            }
+            scenarios.extend(plan.scenarios()?.into_iter().next());
+        }
+        let runs: usize = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
+        let report = |number, progress| (self.report)(number, runs, progress);
+        let mut rows = sweep(&scenarios, &self.output, &report)?.into_iter();
+        let labelled = cases.iter().zip(&scenarios).map(|((label, _), scenario)| {
+            ((*label).to_owned(), rows.by_ref().take(scenario.run.seeds.len()).collect())
+        });
+        Ok(labelled.collect())
+    }
+
+    /// A number that must lie in a range.
+    pub fn number(&mut self, what: &str, paper: &str, ours: f64, range: RangeInclusive<f64>) {
+        let verdict = if range.contains(&ours) { Verdict::Pass } else { Verdict::Miss };
+        let (low, high) = (*range.start(), *range.end());
+        let tolerance = if high >= 1e9 {
+            format!(">= {low:.3}")
+        } else if low <= -1e9 {
+            format!("<= {high:.3}")
+        } else {
+            format!("{low:.3} to {high:.3}")
+        };
+        self.push(what, paper, format!("{ours:.3}"), tolerance, verdict);
+    }
+
+    /// Something that must hold.
+    pub fn holds(&mut self, what: &str, ours: String, holds: bool) {
+        let verdict = if holds { Verdict::Pass } else { Verdict::Miss };
+        self.push(what, "yes", ours, "ordering or shape".into(), verdict);
+    }
+
+    /// Something to be reported only.
+    pub fn note(&mut self, what: &str, paper: &str, ours: String) {
+        self.push(what, paper, ours, "reported".into(), Verdict::Report);
+    }
+
+    fn push(&mut self, what: &str, paper: &str, ours: String, tolerance: String, verdict: Verdict) {
+        let (what, paper) = (what.to_owned(), paper.to_owned());
+        self.checks.push(Check { what, paper, ours, tolerance, verdict });
+    }
+}
+
+/// Mean of a column over a case's seeds.
+pub fn over(cases: &Cases, label: &str, column: impl Fn(&RunRow) -> f64) -> f64 {
+    let rows = cases.get(label).map(Vec::as_slice).unwrap_or_default();
+    mean(&rows.iter().map(column).collect::<Vec<_>>())
+}
+
+/// Mean and 95 % confidence of a column over a case's seeds, for people.
+pub fn shown(cases: &Cases, label: &str, column: impl Fn(&RunRow) -> f64) -> String {
+    let rows = cases.get(label).map(Vec::as_slice).unwrap_or_default();
+    let values: Vec<f64> = rows.iter().map(column).collect();
+    match half_interval(&values) {
+        0.0 => format!("{:.3}", mean(&values)),
+        half => format!("{:.3} +-{half:.3}", mean(&values)),
+    }
+}

@@ -1,0 +1,68 @@
+//! The papers' figures: run, and printed beside what the papers say.
+
+mod lab;
+mod polyraptor;
+mod storage;
+mod unicast;
+
+pub use lab::{Check, Lab, Verdict};
+
+use anyhow::{Result, bail};
+
+/// A figure that can be reproduced.
+#[derive(Clone, Copy)]
+pub struct Figure {
+    /// `scdp-5`
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    run: fn(&mut Lab) -> Result<()>,
+}
+
+impl Figure {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A run failed.
+    pub fn reproduce(&self, lab: &mut Lab) -> Result<()> {
+        (self.run)(lab)
+    }
+}
+
+/// All figures, in the order of the papers.
+pub const FIGURES: &[Figure] = &[
+    Figure { name: "scdp-1a", title: "writes without multicast", run: storage::figure_1a },
+    Figure { name: "scdp-1b", title: "reads without many-to-one", run: storage::figure_1b },
+    Figure { name: "scdp-5", title: "one-to-many", run: storage::figure_5 },
+    Figure { name: "scdp-6", title: "many-to-one", run: storage::figure_6 },
+    Figure { name: "scdp-7", title: "web search", run: unicast::figure_7 },
+    Figure { name: "scdp-8", title: "data mining", run: unicast::figure_8 },
+    Figure { name: "scdp-9", title: "web search at 10 Gbit/s", run: unicast::figure_9 },
+    Figure { name: "scdp-10", title: "web search over storage traffic", run: unicast::figure_10 },
+    Figure { name: "scdp-11", title: "data mining over storage traffic", run: unicast::figure_11 },
+    Figure { name: "scdp-12a", title: "incast", run: unicast::figure_12a },
+    Figure { name: "scdp-12d", title: "outcast", run: unicast::figure_12d },
+    Figure { name: "scdp-13", title: "initial window", run: unicast::figure_13 },
+    Figure { name: "scdp-14", title: "sessions that decode", run: unicast::figure_14 },
+    Figure { name: "scdp-15", title: "window by link rate", run: unicast::figure_15 },
+    Figure { name: "scdp-16", title: "symbols for nothing", run: storage::figure_16 },
+    Figure { name: "scdp-17", title: "convergence", run: unicast::figure_17 },
+    Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
+    Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
+    Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
+];
+
+/// Figures by name, or all of a paper (`scdp`).
+///
+/// # Errors
+/// None of that name.
+pub fn find(name: &str) -> Result<Vec<Figure>> {
+    let family = format!("{name}-");
+    let fits = |figure: &&Figure| figure.name == name || figure.name.starts_with(&family);
+    let found: Vec<Figure> = FIGURES.iter().filter(fits).copied().collect();
+    if found.is_empty() {
+        let all: Vec<_> = FIGURES.iter().map(|figure| figure.name).collect();
+        bail!("no figure `{name}`; there are: {}", all.join(", "));
+    }
+    Ok(found)
+}

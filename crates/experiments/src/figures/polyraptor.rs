@@ -1,0 +1,46 @@
+//! Polyraptor's Fig. 1 (the curves of RaptorQ).
+
+use super::lab::{Lab, over};
+use super::unicast::{incast_share, wire_share};
+use anyhow::Result;
+
+fn one_against_three(lab: &mut Lab, scenario: &str) -> Result<()> {
+    let cases = lab.measure(
+        scenario,
+        &[("workload.sessions", "300")],
+        &[
+            ("one", &[("workload.replicas", "1"), ("topology.delay", "10us")]),
+            ("three", &[("workload.replicas", "3"), ("topology.delay", "10us")]),
+        ],
+    )?;
+    let median = |label| over(&cases, label, |row| row.goodput_p50);
+    lab.note(
+        "median goodput, 1 / 3 replicas [Gbit/s]",
+        "about equal",
+        format!("{:.3} / {:.3}", median("one"), median("three")),
+    );
+    let ratio = median("three") / median("one");
+    lab.number("3 replicas over 1, medians", "~1", ratio, 0.85..=f64::MAX);
+    Ok(())
+}
+
+pub fn figure_1a(lab: &mut Lab) -> Result<()> {
+    one_against_three(lab, "polyraptor-1a")
+}
+
+pub fn figure_1b(lab: &mut Lab) -> Result<()> {
+    one_against_three(lab, "polyraptor-1b")
+}
+
+pub fn figure_1c(lab: &mut Lab) -> Result<()> {
+    for size in ["70KB", "256KB"] {
+        for senders in ["4", "16", "70"] {
+            let settings = [("workload.size", size), ("workload.senders", senders)];
+            let cases = lab.measure("polyraptor-1c", &[], &[("rq", &settings)])?;
+            let share = over(&cases, "rq", |row| incast_share(row) / wire_share());
+            let what = format!("{senders} senders of {size}: goodput over the wire's");
+            lab.number(&what, "flat, no collapse", share, 0.9..=f64::MAX);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! Reads and writes of replicated blocks: SCDP Figs. 1, 5, 6, 16.
+
+use super::lab::{Lab, over, shown};
+use crate::results::RunRow;
+use anyhow::Result;
+
+const QUICK: &[(&str, &str)] = &[("workload.sessions", "300")];
+
+fn quartiles(row: &RunRow) -> [f64; 3] {
+    [row.goodput_p25, row.goodput_p50, row.goodput_p75]
+}
+
+fn above(cases: &super::lab::Cases, better: &str, worse: &str) -> (String, bool) {
+    let at = |label: &str, quartile: usize| over(cases, label, |row| quartiles(row)[quartile]);
+    let text = (0..3).map(|q| format!("{:.2} / {:.2}", at(better, q), at(worse, q)));
+    let holds = (0..3).all(|q| at(better, q) > at(worse, q));
+    (text.collect::<Vec<_>>().join(", "), holds)
+}
+
+pub fn figure_1a(lab: &mut Lab) -> Result<()> {
+    let chain = [("workload.write_by", "daisy-chain")];
+    let cases = lab.measure(
+        "scdp-1a",
+        &[("workload.sessions", "600")],
+        &[
+            ("one", &[("workload.replicas", "1"), ("workload.write_by", "multi-unicast")]),
+            ("daisy", &chain),
+            ("multi", &[("workload.write_by", "multi-unicast")]),
+        ],
+    )?;
+    let (ours, holds) = above(&cases, "one", "daisy");
+    lab.holds("quartiles of goodput: NDP 1 replica > 3 by daisy chain [Gbit/s]", ours, holds);
+    let (ours, holds) = above(&cases, "daisy", "multi");
+    lab.holds("NDP 3 by daisy chain > 3 by multi-unicast [Gbit/s]", ours, holds);
+    Ok(())
+}
+
+pub fn figure_1b(lab: &mut Lab) -> Result<()> {
+    let cases = lab.measure(
+        "scdp-1b",
+        &[("workload.sessions", "600")],
+        &[
+            ("one", &[("workload.replicas", "1"), ("workload.read_by", "single")]),
+            ("three", &[("workload.replicas", "3"), ("workload.read_by", "single")]),
+        ],
+    )?;
+    let mean = |label| shown(&cases, label, |row| row.goodput_mean);
+    lab.note(
+        "NDP mean goodput, block on 1 / 3 hosts, read from one [Gbit/s]",
+        "3 worse than 1",
+        format!("{} / {}", mean("one"), mean("three")),
+    );
+    Ok(())
+}
+
+pub fn figure_5(lab: &mut Lab) -> Result<()> {
+    let light =
+        [("topology.delay", "10us"), ("workload.size", "1MB"), ("workload.lambda", "2000.0")];
+    let near = [("topology.delay", "1us"), light[1], light[2]];
+    let heavy = [light[0], ("workload.size", "4MB"), ("workload.lambda", "4000.0")];
+    let chain = ("workload.write_by", "daisy-chain");
+    let (scdp, ndp, plus) =
+        (("protocol.name", "scdp"), ("protocol.name", "ndp"), ("protocol.name", "ndp+"));
+    let cases = lab.measure(
+        "scdp-5",
+        QUICK,
+        &[
+            ("scdp-light", &[light[0], light[1], light[2], scdp]),
+            ("scdp-near", &[near[0], near[1], near[2], scdp]),
+            ("ndp-light", &[light[0], light[1], light[2], ndp]),
+            ("ndp-light-chain", &[light[0], light[1], light[2], ndp, chain]),
+            ("plus-light", &[light[0], light[1], light[2], plus]),
+            ("scdp-heavy", &[heavy[0], heavy[1], heavy[2], scdp]),
+            ("ndp-heavy", &[heavy[0], heavy[1], heavy[2], ndp]),
+            ("ndp-heavy-chain", &[heavy[0], heavy[1], heavy[2], ndp, chain]),
+            ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
+        ],
+    )?;
+    let share = |label| over(&cases, label, |row| row.share_above_0_9);
+    lab.note(
+        "SCDP sessions > 0.9 Gbit/s, 1 MB, 2000/s, 10 us",
+        "~0.50",
+        format!("{:.3}", share("scdp-light")),
+    );
+    lab.number("the same at 1 us a link", "~0.50", share("scdp-near"), 0.35..=0.65);
+    let p5 = over(&cases, "scdp-near", |row| row.goodput_p5);
+    lab.number("5th percentile of goodput at 1 us [Gbit/s]", "> 0.6", p5, 0.5..=f64::MAX);
+    let p5 = shown(&cases, "scdp-light", |row| row.goodput_p5);
+    lab.note("5th percentile of goodput at 10 us [Gbit/s]", "> 0.6", p5);
+    let background = |label| over(&cases, label, |row| row.background_goodput);
+    lab.number(
+        "background, SCDP, 4 MB, 4000/s [Gbit/s]",
+        "0.408",
+        background("scdp-heavy"),
+        0.306..=0.51,
+    );
+    lab.number(
+        "background, NDP, 4 MB, 4000/s [Gbit/s]",
+        "0.252",
+        background("ndp-heavy"),
+        0.189..=0.315,
+    );
+    let gain = background("scdp-heavy") - background("ndp-heavy");
+    lab.number("difference [Gbit/s]", "0.156", gain, 0.076..=0.236);
+    let goodput = |label| over(&cases, label, |row| row.goodput_mean);
+    for (load, s, n, p) in [
+        ("light", "scdp-light", "ndp-light", "plus-light"),
+        ("heavy", "scdp-heavy", "ndp-heavy", "plus-heavy"),
+    ] {
+        let ours = format!("{:.3} / {:.3} / {:.3}", goodput(s), goodput(n), goodput(p));
+        lab.holds(
+            &format!("{load}: mean goodput SCDP > NDP (/ NDP+) [Gbit/s]"),
+            ours,
+            goodput(s) > goodput(n),
+        );
+    }
+    let to_ndp = goodput("plus-heavy") / goodput("ndp-heavy") - 1.0;
+    let to_scdp = goodput("plus-heavy") / goodput("scdp-heavy") - 1.0;
+    lab.number("NDP+ over NDP, heavy", "+0.14", to_ndp, 0.04..=0.24);
+    lab.number("NDP+ over SCDP, heavy", "-0.21", to_scdp, -0.31..=-0.11);
+    let helps = |a, b| goodput(a) / goodput(b) - 1.0;
+    let (light, heavy) =
+        (helps("ndp-light-chain", "ndp-light"), helps("ndp-heavy-chain", "ndp-heavy"));
+    lab.holds(
+        "daisy chain helps when light, hardly when heavy (gain over multi-unicast)",
+        format!("{light:+.2} / {heavy:+.2}"),
+        light > 0.0 && heavy < light,
+    );
+    Ok(())
+}
+
+pub fn figure_6(lab: &mut Lab) -> Result<()> {
+    let near = [("topology.delay", "1us"), ("workload.size", "1MB"), ("workload.lambda", "2000.0")];
+    let far = [("topology.delay", "10us"), near[1], near[2]];
+    let heavy = [far[0], ("workload.size", "4MB"), ("workload.lambda", "4000.0")];
+    let (scdp, ndp, plus) =
+        (("protocol.name", "scdp"), ("protocol.name", "ndp"), ("protocol.name", "ndp+"));
+    let cases = lab.measure(
+        "scdp-6",
+        QUICK,
+        &[
+            ("scdp-far", &[far[0], far[1], far[2], scdp]),
+            ("ndp-far", &[far[0], far[1], far[2], ndp]),
+            ("scdp-near", &[near[0], near[1], near[2], scdp]),
+            ("ndp-near", &[near[0], near[1], near[2], ndp]),
+            ("plus-near", &[near[0], near[1], near[2], plus]),
+            ("scdp-heavy", &[heavy[0], heavy[1], heavy[2], scdp]),
+            ("ndp-heavy", &[heavy[0], heavy[1], heavy[2], ndp]),
+            ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
+        ],
+    )?;
+    let share = |label| over(&cases, label, |row| row.share_above_0_9);
+    lab.note(
+        "SCDP sessions > 0.9 Gbit/s, 1 MB, 2000/s, 10 us",
+        "0.82",
+        format!("{:.3}", share("scdp-far")),
+    );
+    lab.number("the same at 1 us", "0.82", share("scdp-near"), 0.70..=0.94);
+    lab.number("NDP sessions > 0.9 Gbit/s at 10 us", "0.10", share("ndp-far"), 0.0..=0.35);
+    lab.note("the same at 1 us", "0.10", format!("{:.3}", share("ndp-near")));
+    let background = over(&cases, "ndp-heavy", |row| row.background_goodput);
+    lab.number("background, NDP, 4 MB, 4000/s [Gbit/s]", "0.342", background, 0.2565..=0.4275);
+    let goodput = |label| over(&cases, label, |row| row.goodput_mean);
+    lab.number(
+        "NDP+ over NDP, heavy",
+        "+0.07",
+        goodput("plus-heavy") / goodput("ndp-heavy") - 1.0,
+        0.01..=0.13,
+    );
+    let ours = format!("{:.3} / {:.3}", goodput("scdp-heavy"), goodput("ndp-heavy"));
+    let holds = goodput("scdp-heavy") > goodput("ndp-heavy");
+    lab.holds("heavy: mean goodput SCDP > NDP [Gbit/s]", ours, holds);
+    Ok(())
+}
+
+pub fn figure_16(lab: &mut Lab) -> Result<()> {
+    let cases = lab.measure(
+        "scdp-16",
+        QUICK,
+        &[
+            ("light", &[("workload.lambda", "2000.0"), ("workload.size", "4MB")]),
+            ("heavy", &[("workload.lambda", "4000.0"), ("workload.size", "4MB")]),
+            (
+                "ndp",
+                &[
+                    ("protocol.name", "ndp"),
+                    ("workload.lambda", "4000.0"),
+                    ("workload.size", "4MB"),
+                ],
+            ),
+        ],
+    )?;
+    let overhead = |label| {
+        over(&cases, label, |row| {
+            let needed = row.completed as f64 * row.size as f64 / 1_436.0 * 3.0;
+            row.needless as f64 / needed
+        })
+    };
+    lab.number(
+        "needless symbols over needed ones, 4 MB, 4000/s",
+        "~0.01",
+        overhead("heavy"),
+        0.0..=0.02,
+    );
+    lab.holds(
+        "grows with load (2000/s, 4000/s)",
+        format!("{:.4}, {:.4}", overhead("light"), overhead("heavy")),
+        overhead("heavy") >= overhead("light"),
+    );
+    let (ours, holds) = above(&cases, "heavy", "ndp");
+    lab.holds("SCDP above NDP at every quartile of goodput [Gbit/s]", ours, holds);
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Result tables: one row a run, one row a flow.
+
+use crate::run::Outcome;
+use crate::scenario::{Scenario, Workload};
+use crate::stats::{mean, quantile, share_above};
+use anyhow::Result;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+/// One run in a row. Rates in Gbit/s, times in milliseconds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "column names")]
+pub struct RunRow {
+    pub version: String,
+    pub scenario: String,
+    pub hash: String,
+    pub seed: u64,
+    pub protocol: String,
+    pub window: u16,
+    pub delay_us: f64,
+    pub lambda: f64,
+    pub size: u64,
+    pub background: f64,
+    pub requests: usize,
+    pub completed: usize,
+    pub stuck: bool,
+    pub simulated_s: f64,
+    pub goodput_mean: f64,
+    pub goodput_p5: f64,
+    pub goodput_p25: f64,
+    pub goodput_p50: f64,
+    pub goodput_p75: f64,
+    pub share_above_0_9: f64,
+    pub fct_mean: f64,
+    pub fct_p50: f64,
+    pub fct_p99: f64,
+    pub fct_max: f64,
+    pub fct_mean_100kb: f64,
+    pub fct_p99_100kb: f64,
+    pub fct_mean_1mb: f64,
+    pub goodput_1mb_10mb: f64,
+    pub background_goodput: f64,
+    pub decoded_share: f64,
+    pub needless: u64,
+    pub trimmed_per_request: f64,
+    pub downlink_utilisation: f64,
+    pub events: u64,
+    pub packet_hops: u64,
+    pub trimmed: u64,
+    pub dropped: u64,
+    pub digest: String,
+    pub parameters: String,
+}
+
+impl RunRow {
+    /// Sums a run up.
+    pub fn new(scenario: &Scenario, outcome: &Outcome) -> RunRow {
+        let done: Vec<_> = outcome.foreground().filter(|f| f.completion().is_some()).collect();
+        let goodputs: Vec<f64> = done.iter().map(|f| f.goodput() / 1e9).collect();
+        let times = |least: u64, most: u64| -> Vec<f64> {
+            let within = done.iter().filter(|f| f.bytes > least && f.bytes <= most);
+            within.filter_map(|f| f.completion()).map(|t| t * 1e3).collect()
+        };
+        let (all, short, medium) = (times(0, u64::MAX), times(0, 100_000), times(0, 1_000_000));
+        let long = done.iter().filter(|f| f.bytes > 1_000_000 && f.bytes <= 10_000_000);
+        let long: Vec<f64> = long.map(|f| f.goodput() / 1e9).collect();
+        let background: Vec<f64> =
+            outcome.background_goodputs().iter().map(|goodput| goodput / 1e9).collect();
+        let decoded = done.iter().filter(|f| f.account.decoded_blocks > 0).count();
+        let (lambda, size) = match &scenario.workload {
+            Workload::Flows { lambda, .. } => (*lambda, 0),
+            Workload::Storage { lambda, size, .. } => (*lambda, size.0),
+            Workload::Permutation { size }
+            | Workload::Single { size, .. }
+            | Workload::Incast { size, .. }
+            | Workload::Outcast { size, .. } => (0.0, size.0),
+            Workload::Convergence { .. } => (0.0, 0),
+        };
+        let trims: Vec<f64> = done.iter().map(|f| f.account.trimmed as f64).collect();
+        RunRow {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: scenario.name.clone(),
+            hash: scenario.hash(),
+            seed: outcome.seed,
+            protocol: scenario.protocol.name.as_str().to_owned(),
+            window: scenario.protocol.window,
+            delay_us: scenario.topology.delay.0.as_picos() as f64 / 1e6,
+            lambda,
+            size,
+            background: scenario.background.fraction,
+            requests: outcome.foreground().count(),
+            completed: done.len(),
+            stuck: outcome.stuck,
+            simulated_s: outcome.simulated,
+            goodput_mean: mean(&goodputs),
+            goodput_p5: quantile(&goodputs, 0.05),
+            goodput_p25: quantile(&goodputs, 0.25),
+            goodput_p50: quantile(&goodputs, 0.5),
+            goodput_p75: quantile(&goodputs, 0.75),
+            share_above_0_9: share_above(&goodputs, 0.9),
+            fct_mean: mean(&all),
+            fct_p50: quantile(&all, 0.5),
+            fct_p99: quantile(&all, 0.99),
+            fct_max: quantile(&all, 1.0),
+            fct_mean_100kb: mean(&short),
+            fct_p99_100kb: quantile(&short, 0.99),
+            fct_mean_1mb: mean(&medium),
+            goodput_1mb_10mb: mean(&long),
+            background_goodput: mean(&background),
+            decoded_share: decoded as f64 / done.len().max(1) as f64,
+            needless: done.iter().map(|f| f.account.needless).sum(),
+            trimmed_per_request: mean(&trims),
+            downlink_utilisation: outcome.downlink_utilisation,
+            events: outcome.counters.events,
+            packet_hops: outcome.counters.packet_hops,
+            trimmed: outcome.counters.trimmed,
+            dropped: outcome.counters.dropped(),
+            digest: format!("{:016x}", outcome.counters.digest),
+            parameters: toml::to_string(scenario).unwrap_or_default().replace('\n', ";"),
+        }
+    }
+}
+
+/// Writes one row a flow, compressed.
+///
+/// # Errors
+/// Those of the file.
+pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Result<()> {
+    let file = BufWriter::new(File::create(path)?);
+    let mut table = csv::Writer::from_writer(GzEncoder::new(file, Compression::default()));
+    table.write_record([
+        "version",
+        "hash",
+        "seed",
+        "protocol",
+        "kind",
+        "host",
+        "peer",
+        "bytes",
+        "start_s",
+        "end_s",
+        "goodput_gbps",
+        "trimmed",
+        "needless",
+        "decoded_blocks",
+        "failed",
+    ])?;
+    let (hash, seed) = (scenario.hash(), outcome.seed.to_string());
+    for flow in &outcome.flows {
+        table.write_record([
+            env!("CARGO_PKG_VERSION"),
+            &hash,
+            &seed,
+            scenario.protocol.name.as_str(),
+            flow.kind,
+            &flow.host.to_string(),
+            &flow.peer.to_string(),
+            &flow.bytes.to_string(),
+            &format!("{:.9}", flow.start),
+            &flow.end.map_or(String::new(), |end| format!("{end:.9}")),
+            &format!("{:.6}", flow.goodput() / 1e9),
+            &flow.account.trimmed.to_string(),
+            &flow.account.needless.to_string(),
+            &flow.account.decoded_blocks.to_string(),
+            &flow.failed.to_string(),
+        ])?;
+    }
+    table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?.finish()?;
+    Ok(())
+}
