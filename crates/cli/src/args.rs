@@ -54,6 +54,8 @@ pub enum Command {
     Demo(DemoArgs),
     Bench(BenchArgs),
     Fec(crate::fec::FecArgs),
+    Sim(crate::sim::SimArgs),
+    Reproduce(crate::sim::ReproduceArgs),
 }
 
 /// Serve the files of a directory, and take files if allowed.

@@ -13,6 +13,7 @@ mod process;
 mod progress;
 mod put;
 mod serve;
+mod sim;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -64,6 +65,10 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         Command::Bench(args) => {
             let args = args.clone();
             runtime.block_on(with_children(move || bench::run(&args, quiet)))
+        }
+        Command::Sim(args) => sim::run(args, quiet).map_err(|e| Failed::other(format!("{e:#}"))),
+        Command::Reproduce(args) => {
+            sim::run_reproduce(args, quiet).map_err(|e| Failed::other(format!("{e:#}")))
         }
     };
     runtime.shutdown_timeout(LAST_MOMENT);

@@ -51,6 +51,8 @@ pub trait Adapter {
     fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>);
     /// What an event says, and of which session.
     fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)>;
+    /// Why a command was refused, for people.
+    fn describe(error: &<Self::Endpoint as Endpoint>::CommandError) -> String;
     /// Symbols of a block of an object of so many bytes, for the latency of decoding.
     fn block_symbols(&self, bytes: u64, sbn: u32) -> u32;
 }
@@ -176,6 +178,10 @@ impl Adapter for Scdp {
         }
     }
 
+    fn describe(error: &scdp::CommandError) -> String {
+        error.to_string()
+    }
+
     fn block_symbols(&self, bytes: u64, sbn: u32) -> u32 {
         self.object(SessionId(0), bytes).symbols_in_block(sbn)
     }
@@ -268,6 +274,10 @@ impl Adapter for Ndp {
             ndp::Event::Failed { session, .. } => Some((session, News::Failed)),
             ndp::Event::Sent { .. } => None,
         }
+    }
+
+    fn describe(error: &ndp::CommandError) -> String {
+        error.to_string()
     }
 
     fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {

@@ -109,8 +109,8 @@ pub struct Driver<A: Adapter> {
     pub timeline: Vec<(u32, f64, u64)>,
     /// Anything heard from an endpoint, ever.
     pub news_count: u64,
-    /// Commands that endpoints refused.
-    pub refused: u64,
+    /// Why an endpoint refused a command, if any did: a scenario that asks for the impossible.
+    pub refused: Option<String>,
 }
 
 impl<A: Adapter> Driver<A> {
@@ -138,7 +138,7 @@ impl<A: Adapter> Driver<A> {
             records: Vec::new(),
             timeline: Vec::new(),
             news_count: 0,
-            refused: 0,
+            refused: None,
         }
     }
 
@@ -549,8 +549,9 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         &mut self,
         _now: Time,
         _host: HostId,
-        _error: <A::Endpoint as Endpoint>::CommandError,
+        error: <A::Endpoint as Endpoint>::CommandError,
     ) {
-        self.refused += 1;
+        // A cancelled session may have ended by itself at that moment; others must open.
+        self.refused.get_or_insert_with(|| A::describe(&error));
     }
 }

@@ -115,6 +115,9 @@ fn run_with<A: Adapter>(
     if let Err(imbalance) = sim.check_conservation() {
         bail!("packets went missing: {imbalance}");
     }
+    if let Some(reason) = &sim.application().refused {
+        bail!("an endpoint refused a command: {reason}");
+    }
     if stuck {
         eprintln!("stuck at {:?} (seed {seed}):\n{}", sim.now(), sim.application().dump());
     }

@@ -4,7 +4,7 @@ use super::lab::{Lab, over, shown};
 use crate::results::RunRow;
 use anyhow::Result;
 
-const QUICK: &[(&str, &str)] = &[("workload.sessions", "300")];
+const QUICK: &[(&str, &str)] = &[("workload.sessions", "100")];
 
 fn quartiles(row: &RunRow) -> [f64; 3] {
     [row.goodput_p25, row.goodput_p50, row.goodput_p75]

@@ -1,0 +1,52 @@
+//! Benchmarks of the simulator.
+
+use super::{BenchArgs, print_table};
+use anyhow::Result;
+use wellspring_experiments::bench::{self, BenchRow};
+
+pub fn run(args: &BenchArgs) -> Result<()> {
+    let names: Vec<&str> = if args.names.is_empty() {
+        bench::names().filter(|name| !name.ends_with("65536")).collect()
+    } else {
+        args.names.iter().map(String::as_str).collect()
+    };
+    let rows = names.iter().map(|name| bench::measure(name, args.repeats));
+    let rows: Vec<BenchRow> = rows.collect::<Result<_>>()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(());
+    }
+    let head = [
+        "benchmark",
+        "CPU s",
+        "M hops/s",
+        "M events/s",
+        "ns/event",
+        "pending",
+        "packets",
+        "MB",
+        "htsim x",
+        "FCT ms",
+        "max",
+        "trims",
+    ];
+    let mut table = vec![head.map(str::to_owned).to_vec()];
+    for row in rows {
+        table.push(vec![
+            row.name.to_owned(),
+            format!("{:.2}", row.seconds),
+            format!("{:.2}", row.mhops_per_second),
+            format!("{:.2}", row.mevents_per_second),
+            format!("{:.1}", row.ns_per_event),
+            row.peak_pending.to_string(),
+            row.peak_packets.to_string(),
+            format!("{:.0}", row.peak_memory_mb),
+            row.times_htsim.map_or("-".into(), |times| format!("{times:.1}")),
+            format!("{:.3}", row.fct_mean_ms),
+            format!("{:.3}", row.fct_max_ms),
+            row.trimmed.to_string(),
+        ]);
+    }
+    print_table(&table);
+    Ok(())
+}

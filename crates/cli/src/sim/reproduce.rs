@@ -1,0 +1,86 @@
+//! The papers' figures, ours beside theirs.
+
+use super::print_table;
+use super::scenarios::RunsBar;
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Verdict};
+use wellspring_experiments::sweep::Output;
+
+/// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
+///
+/// A miss is a result, not a failure: the exit status is 0 unless a run breaks.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring reproduce scdp-12a --quick")]
+pub struct ReproduceArgs {
+    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`); the list of figures if not given.
+    figure: Option<String>,
+    /// Fewer sessions and one seed: under a minute a figure.
+    #[arg(long)]
+    quick: bool,
+    /// A folder for runs.csv; runs that are there are not run again.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries the command out. Progress is shown unless `quiet`.
+///
+/// # Errors
+/// No such figure, or a run is at fault.
+pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<()> {
+    let Some(name) = &args.figure else {
+        let rows: Vec<_> =
+            FIGURES.iter().map(|f| vec![f.name.to_owned(), f.title.to_owned()]).collect();
+        print_table(&rows);
+        return Ok(());
+    };
+    let mut all = Vec::new();
+    for figure in figures::find(name)? {
+        let lab = reproduce(&figure, args, quiet)?;
+        if args.json {
+            all.extend(lab.iter().map(|check| {
+                serde_json::json!({
+                    "figure": figure.name, "what": check.what, "paper": check.paper,
+                    "ours": check.ours, "tolerance": check.tolerance,
+                    "verdict": word(check.verdict), "quick": args.quick,
+                })
+            }));
+            continue;
+        }
+        println!("{}: {}{}", figure.name, figure.title, if args.quick { " (quick)" } else { "" });
+        let mut table =
+            vec![["verdict", "ours", "paper", "passes", ""].map(str::to_owned).to_vec()];
+        table.extend(lab.into_iter().map(|check| {
+            let verdict = word(check.verdict).to_owned();
+            vec![verdict, check.ours, check.paper, check.tolerance, check.what]
+        }));
+        print_table(&table);
+        println!();
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(())
+}
+
+fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<figures::Check>> {
+    let bar = RunsBar::new(0, quiet);
+    let report = |number, runs, progress| bar.report(number, runs, progress);
+    let output = Output { folder: args.output.clone(), flows: false };
+    let mut lab = Lab::new(args.quick, output, &report);
+    figure.reproduce(&mut lab)?;
+    bar.finish();
+    Ok(lab.checks)
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Pass => "pass",
+        Verdict::Miss => "MISS",
+        Verdict::Report => "-",
+    }
+}
