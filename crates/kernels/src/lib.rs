@@ -37,7 +37,7 @@ mod vector;
 use core::fmt;
 use core::str::FromStr;
 
-pub use program::{FoldColumns, Operand, Program, Workspace, XorBuilder};
+pub use program::{FoldColumns, Operand, Program, STRIPS, Workspace, XorBuilder};
 pub use rows::{AlignedBuffer, RowStorage, RowTable};
 
 /// The environment variable [`Kernels::from_env`] reads.

@@ -12,6 +12,9 @@ use crate::{AlignedBuffer, Kernels};
 /// Flag of operands that name an external row.
 pub(crate) const EXTERNAL: u32 = 1 << 31;
 
+/// The strip lengths programs run in \[bytes\].
+pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
+
 /// Words of one step: where to, and four sources.
 pub(crate) const STEP: usize = 5;
 
@@ -21,10 +24,8 @@ const ZERO: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
-    /// `[Steps, words, (to, source, source, source, source)..]`
+    /// `[Steps, words, (to, source, source, source, source)..]`; the first source may be external.
     Steps,
-    /// `[Load, words, (to, external)..]`
-    Load,
     /// `[Store, words, (external, from)..]`
     Store,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
@@ -38,9 +39,8 @@ impl Opcode {
     pub(crate) fn from_word(word: u32) -> Self {
         match word {
             0 => Self::Steps,
-            1 => Self::Load,
-            2 => Self::Store,
-            3 => Self::Product,
+            1 => Self::Store,
+            2 => Self::Product,
             _ => Self::Fold,
         }
     }
@@ -121,7 +121,7 @@ impl FoldColumns {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     code: Vec<u32>,
-    /// The block of steps, loads or stores that is still growing, and where it starts.
+    /// The block of steps or stores that is still growing, and where it starts.
     open: Option<(Opcode, usize)>,
     coefficients: Vec<u8>,
     work_rows: u32,
@@ -196,14 +196,6 @@ impl Program {
         self.code[head + 1] += u32::try_from(words).expect("a few words");
     }
 
-    /// Appends `work row = external row`.
-    pub fn load(&mut self, work: u32, external: u32) {
-        self.note(Operand::Work(work));
-        self.note(Operand::External(external));
-        self.grow(Opcode::Load, 2);
-        self.code.extend([work_slot(work), external]);
-    }
-
     /// Appends `external row = work row`.
     pub fn store(&mut self, external: u32, work: u32) {
         self.note(Operand::Work(work));
@@ -218,12 +210,29 @@ impl Program {
     /// Sources are summed in steps of four: branches that follow the number of sources cost more
     /// than adding a row of zeros.
     pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
+        self.start_sum(to, ZERO, 0)
+    }
+
+    /// As [`xor`](Self::xor), with an external row as first source if there is one.
+    pub fn xor_with(&mut self, to: u32, external: Option<u32>) -> XorBuilder<'_> {
+        match external {
+            None => self.xor(to),
+            Some(row) => {
+                let operand = Operand::External(row);
+                self.note(operand);
+                self.start_sum(to, operand.word(), 1)
+            }
+        }
+    }
+
+    #[inline]
+    fn start_sum(&mut self, to: u32, first: u32, filled: usize) -> XorBuilder<'_> {
         self.note(Operand::Work(to));
         self.grow(Opcode::Steps, STEP);
         let slot = work_slot(to);
-        self.code.extend([slot, ZERO, ZERO, ZERO, ZERO]);
+        self.code.extend([slot, first, ZERO, ZERO, ZERO]);
         let last = self.code.len() - STEP;
-        XorBuilder { to: slot, last, filled: 0, program: self }
+        XorBuilder { to: slot, last, filled, program: self }
     }
 
     /// Appends `outputs[i] = bases[i] + sum over j of coefficients[i * inputs + j] * inputs[j]`.
@@ -295,7 +304,7 @@ impl Program {
     /// # Panics
     ///
     /// If the program names external rows that `rows` does not have or may not write, if it folds
-    /// and `columns` is missing or too large, or if `strip` is not a positive multiple of 64.
+    /// and `columns` is missing or too large, or if `strip` is none of [`STRIPS`].
     pub fn run(
         &self,
         kernels: Kernels,
@@ -321,7 +330,7 @@ impl Program {
         workspace: &mut Workspace,
         strip: usize,
     ) {
-        assert!(strip > 0 && strip.is_multiple_of(64), "strip is not a multiple of 64");
+        assert!(STRIPS.contains(&strip), "no strip of this length");
         let table = rows.rows();
         let (pairs, sums): (&[[u8; 2]], usize) =
             columns.map_or((&[], 0), |columns| (columns.pairs(), columns.sums()));
@@ -334,20 +343,24 @@ impl Program {
             assert!(program.fold_fits(pairs.len(), sums), "fold columns do not fit");
             work_rows = work_rows.max(program.work_rows as usize);
         }
-        let strip = strip.min(rows.row_len().next_multiple_of(64).max(64));
+        let row_len = rows.row_len();
+        let strip = strip.min(row_len.max(64).next_power_of_two());
         let size = work_rows.checked_mul(strip).expect("work rows exceed the address space");
         workspace.buffer.reserve_len(size);
-        workspace.buffer[..strip].fill(0);
-        for column in (0..rows.row_len()).step_by(strip) {
+        for column in (0..row_len).step_by(strip) {
+            let width = strip.min(row_len - column);
+            // The last strip may be much shorter than the others.
+            let stride = strip.min(width.max(64).next_power_of_two());
+            workspace.buffer[..stride].fill(0);
             for &(program, base) in programs {
-                let mut strip = Strip {
+                let mut work = Strip {
                     code: &program.code,
                     coefficients: &program.coefficients,
                     rows: &table[base..],
                     workspace: workspace.buffer.as_mut_ptr(),
-                    stride: strip,
+                    stride,
                     column,
-                    width: strip.min(rows.row_len() - column),
+                    width,
                     pairs,
                     sums,
                     pointers: &mut workspace.pointers.0,
@@ -355,7 +368,7 @@ impl Program {
                 // SAFETY: the checks above: every external row the code names is in the table,
                 // valid for the row length, and exclusive if written; the workspace has every
                 // work row for `stride` bytes; `kernels` proves the instruction set.
-                unsafe { (kernels.table().run)(&mut strip) };
+                unsafe { (kernels.table().run)(&mut work) };
             }
         }
     }

@@ -61,6 +61,12 @@ unsafe impl Vector for Xmm {
     }
 
     #[inline(always)]
+    unsafe fn prefetch(at: *const u8) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         // SAFETY: features as above.
         Self(unsafe { _mm_xor_si128(self.0, other.0) })

@@ -202,15 +202,15 @@ fn programs_agree_at_every_symbol_length() {
     let n = columns.len() as u32;
     for kernels in Kernels::available() {
         for len in (1..=130).chain([255, 256, 257, 511, 512, 513, 575, 700, 1500]) {
-            for strip in [64, 128, 512, 1536] {
+            for strip in STRIPS {
                 let source = pattern(40 * (len + 1), 3);
                 let mut output = vec![CANARY; 14 * (len + 3)];
                 let coefficients = pattern(11 * 12, 8);
                 let mut program = Program::new();
                 for row in 0..n {
-                    program.load(row, row);
+                    program.xor_with(row, Some(row));
                     if row > 1 {
-                        program.load(n + 20, row - 1);
+                        program.xor_with(n + 20, Some(row - 1));
                         let mut xor = program.xor(row);
                         xor.work(row).work(n + 20).work(row - 1).work(row - 2);
                         xor.work(row - 1).work(row - 2).work(row - 1).work(row - 2);
@@ -228,8 +228,7 @@ fn programs_agree_at_every_symbol_length() {
                 program.product(&outputs, &[], &inputs, &coefficients);
                 program.product(&work, &outputs[..7], &inputs, seven);
                 program.product(&outputs[..7], &work, &inputs, seven);
-                program.load(n + 20, n + 1);
-                program.xor(n + 21).work(n + 20).work(3).work(30);
+                program.xor_with(n + 21, Some(n + 1)).work(3).work(30);
                 program.xor(n + 22);
                 program.store(n + 12, n + 21);
                 program.store(n + 13, n + 22);
@@ -300,7 +299,7 @@ fn a_program_cannot_write_a_shared_row() {
 #[should_panic(expected = "external rows missing")]
 fn a_program_cannot_read_rows_that_are_not_there() {
     let mut program = Program::new();
-    program.load(0, 1);
+    program.xor_with(0, Some(1));
     let mut storage = RowStorage::default();
     let mut rows = RowTable::new(&mut storage, 4);
     rows.push_shared(&[0; 4]);

@@ -29,6 +29,9 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn store(self, to: *mut u8);
     /// Writes the first `len < BYTES` bytes.
     unsafe fn store_partial(self, to: *mut u8, len: usize);
+    /// Asks for a cache line that will be read soon. Any address will do.
+    #[inline(always)]
+    unsafe fn prefetch(_at: *const u8) {}
     /// Sum in the field.
     unsafe fn xor(self, other: Self) -> Self;
     /// Prepares a field element.

@@ -19,7 +19,7 @@ use super::block::BlockShape;
 use super::elimination::Elimination;
 use super::inverse::{Inverse, InverseScratch};
 use super::received::Received;
-use super::schedule::{self, ScheduleScratch};
+use super::schedule::{self, Output, OutputScratch, Schedule, Swept};
 use super::solver::{Rank, Solver};
 
 /// How a block is decoded.
@@ -58,7 +58,8 @@ pub(crate) struct Attempt {
     units: Inverse,
     inverse_scratch: InverseScratch,
     solver: Solver,
-    schedule: ScheduleScratch,
+    schedule: Schedule,
+    output: OutputScratch,
     /// For each symbol given to the solver the external row of its bytes; `None` for padding.
     values: Vec<Option<u32>>,
     intermediate: Vec<u32>,
@@ -86,6 +87,7 @@ impl Attempt {
             + self.inverse_scratch.memory()
             + self.solver.memory()
             + self.schedule.memory()
+            + self.output.memory()
             + self.coefficients.capacity()
             + self.equation.capacity()
             + self.inverse.capacity()
@@ -237,24 +239,23 @@ impl Attempt {
     fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {
         let code = &context.shape.code;
         let plan = code.plan(context.kernels);
-        let first = u32::try_from(plan.program.work_rows()).expect("32-bit rows");
-        let residuals = (first..).zip(&self.equations);
-        for (work, &(_, row)) in residuals.clone() {
-            program.load(work, row);
-        }
-        for (work, &(esi, _)) in residuals {
-            // The missing symbols count as zero here, so a source symbol lacks all it is.
-            if esi >= context.shape.k {
-                let isi = context.shape.internal(esi);
-                self.intermediate.clear();
-                code.constraints().params.lt_columns(isi, &mut self.intermediate);
-                let mut xor = program.xor(work);
-                xor.work(work);
-                for &column in &self.intermediate {
-                    xor.work(plan.places[column as usize]);
-                }
+        let free = plan.schedule.free_row(&code.constraints().params);
+        let first = free + schedule::BATCH as u32;
+        // The missing symbols count as zero here, so a source symbol lacks all it is.
+        for (work, &(esi, row)) in (first..).zip(&self.equations) {
+            if esi < context.shape.k {
+                program.xor_with(work, Some(row));
             }
         }
+        let repairs =
+            (first..).zip(&self.equations).filter(|(_, (esi, _))| *esi >= context.shape.k);
+        let outputs = repairs.map(|(work, &(esi, row))| Output {
+            isi: context.shape.internal(esi),
+            to: Operand::Work(work),
+            plus: Some(row),
+        });
+        let swept = plan.swept(context.kernels, &code.constraints().params);
+        swept.outputs(program, &mut self.output, free, outputs);
         self.solve_residuals(program, first);
     }
 
@@ -271,32 +272,24 @@ impl Attempt {
 
     fn finish_inactivation(&mut self, context: &Context<'_>, program: &mut Program) {
         let constraints = context.shape.code.constraints();
-        let values = &self.values;
-        let scratch = &mut self.schedule;
-        schedule::intermediate_symbols(program, &self.solver, constraints, scratch, |i| {
-            values[i as usize]
-        });
-        // Symbols are made in the rows above the intermediate ones, which are free by now, a few
-        // at a time so that sums and stores do not alternate.
-        let free = constraints.params.l;
-        let mut missing = context.received.missing(context.shape.k).peekable();
-        while missing.peek().is_some() {
-            let mut batch = [0; 8];
-            let mut count = 0;
-            for esi in missing.by_ref().take(batch.len()) {
-                let row = free + u32::try_from(count).expect("below eight");
-                self.intermediate.clear();
-                constraints.params.lt_columns(esi, &mut self.intermediate);
-                let mut xor = program.xor(row);
-                for &column in &self.intermediate {
-                    xor.work(self.solver.place(column));
-                }
-                batch[count] = esi;
-                count += 1;
-            }
-            for (row, &esi) in (free..).zip(&batch[..count]) {
-                program.store(esi, row);
-            }
+        let params = &constraints.params;
+        let value_of = |i: u32| self.values[i as usize];
+        self.schedule.first_sweep(program, &self.solver, constraints, value_of);
+        let (bits, words) = self.solver.bits();
+        let (kernels, schedule) = (context.kernels, &self.schedule);
+        let swept = Swept { kernels, params, schedule, bits, words };
+        let k = context.shape.k;
+        let free = schedule.free_row(params);
+        if swept.is_few(k - context.received.sources()) {
+            let missing = context.received.missing(k);
+            let outputs =
+                missing.map(|esi| Output { isi: esi, to: Operand::External(esi), plus: None });
+            swept.outputs(program, &mut self.output, free, outputs);
+        } else {
+            self.schedule.second_sweep(program, &self.solver, params, value_of);
+            let missing = context.received.missing(k).map(|esi| (esi, esi));
+            let places = &self.schedule.places;
+            schedule::sums(program, params, places, &mut self.intermediate, free, missing);
         }
     }
 }

@@ -6,7 +6,8 @@ use wellspring_kernels::{Kernels, Program};
 
 use super::constraints::Constraints;
 use super::inverse::{Inverse, InverseScratch};
-use super::schedule;
+use super::params::Parameters;
+use super::schedule::{Schedule, Swept};
 use super::solver::{Rank, Solver};
 use crate::Error;
 
@@ -26,14 +27,32 @@ pub struct Code {
 /// The encoding schedule of a code.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) program: Program,
-    /// The work row that each intermediate symbol is left in.
-    pub(crate) places: Vec<u32>,
+    /// The first sweep over the K' source symbols in external rows `0..K'`.
+    pub(crate) first: Program,
+    /// What computes all intermediate symbols after it.
+    pub(crate) second: Program,
+    pub(crate) schedule: Schedule,
+    bits: Vec<u64>,
+    words: usize,
 }
 
 impl Plan {
     fn memory(&self) -> usize {
-        self.program.memory() + 4 * self.places.capacity()
+        self.first.memory()
+            + self.second.memory()
+            + self.schedule.memory()
+            + 8 * self.bits.capacity()
+    }
+
+    /// What the first sweep leaves behind.
+    pub(crate) fn swept<'a>(&'a self, kernels: Kernels, params: &'a Parameters) -> Swept<'a> {
+        let (bits, words) = (&self.bits, self.words);
+        Swept { kernels, params, schedule: &self.schedule, bits, words }
+    }
+
+    /// Work rows the sweeps use.
+    pub(crate) fn work_rows(&self) -> usize {
+        self.second.work_rows().max(self.first.work_rows())
     }
 }
 
@@ -87,8 +106,7 @@ impl Code {
         &self.constraints
     }
 
-    /// The program that computes the intermediate symbols from the K' source symbols in external
-    /// rows `0..K'`.
+    /// What computes symbols from the K' source symbols in external rows `0..K'`.
     pub(crate) fn plan(&self, kernels: Kernels) -> &Plan {
         self.plan.get_or_init(|| {
             let mut solver = Solver::default();
@@ -96,18 +114,15 @@ impl Code {
             let rank = solver.solve(kernels, &self.constraints, source);
             // The systematic index J(K') was chosen for exactly this (RFC 6330 §5.6).
             assert_eq!(rank, Rank::Full, "source symbols determine the intermediate symbols");
-            let mut program = Program::new();
-            let mut scratch = schedule::ScheduleScratch::default();
-            schedule::intermediate_symbols(
-                &mut program,
-                &solver,
-                &self.constraints,
-                &mut scratch,
-                Some,
-            );
-            program.shrink_to_fit();
-            let places = (0..self.constraints.params.l).map(|column| solver.place(column));
-            Plan { program, places: places.collect() }
+            let (mut first, mut second) = (Program::new(), Program::new());
+            let mut schedule = Schedule::default();
+            schedule.first_sweep(&mut first, &solver, &self.constraints, Some);
+            schedule.second_sweep(&mut second, &solver, &self.constraints.params, Some);
+            first.shrink_to_fit();
+            second.shrink_to_fit();
+            schedule.shrink_to_fit();
+            let (bits, words) = solver.take_bits();
+            Plan { first, second, schedule, bits, words }
         })
     }
 
@@ -133,8 +148,14 @@ impl Code {
     }
 }
 
-/// Columns processed at a time \[bytes\]: so many that the work rows stay in the inner caches.
+/// Columns processed at a time \[bytes\]: what was measured to be fastest for work rows that fit
+/// the first or second cache, or none.
 pub(crate) fn strip_len(work_rows: usize) -> usize {
-    const INNER_CACHE: usize = 128 * 1024;
-    (INNER_CACHE / work_rows.max(1) / 64 * 64).clamp(64, 2048)
+    const FIRST_CACHE: usize = 40 << 10;
+    const SECOND_CACHE: usize = 1280 << 10;
+    match work_rows {
+        rows if rows * 512 <= FIRST_CACHE => 512,
+        rows if rows * 256 <= SECOND_CACHE => 256,
+        _ => 128,
+    }
 }

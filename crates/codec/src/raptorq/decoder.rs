@@ -417,7 +417,7 @@ impl BlockDecoder {
                 rows.push_alias(if there { esi as usize } else { zero });
             }
             let plan = shape.code.plan(self.kernels);
-            let programs = [(&plan.program, first), (&self.program, 0)];
+            let programs = [(&plan.first, first), (&self.program, 0)];
             let strip = strip_len(self.program.work_rows());
             let workspace = &mut self.workspace;
             Program::run_all(&programs, self.kernels, &rows, columns, workspace, strip);

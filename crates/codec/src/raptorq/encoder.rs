@@ -8,6 +8,7 @@ use wellspring_kernels::{
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
+use super::schedule::{self, Output, OutputScratch};
 use crate::Error;
 
 /// Makes any encoding symbol of a source block, in any order.
@@ -42,8 +43,11 @@ pub struct BlockEncoder {
     side: AlignedBuffer,
     /// Repair symbols of this block made without intermediate symbols.
     dense: u32,
+    /// Whether the encoding schedule was run for this block already.
+    swept: bool,
     program: Program,
     columns: Vec<u32>,
+    output: OutputScratch,
     coefficients: Vec<u8>,
     generators: Vec<u8>,
     inputs: Vec<Operand>,
@@ -81,8 +85,10 @@ impl BlockEncoder {
             ready: false,
             side: AlignedBuffer::default(),
             dense: 0,
+            swept: false,
             program: Program::new(),
             columns: Vec::new(),
+            output: OutputScratch::default(),
             coefficients: Vec::new(),
             generators: Vec::new(),
             inputs: Vec::new(),
@@ -107,6 +113,7 @@ impl BlockEncoder {
     pub fn clear(&mut self) {
         self.ready = false;
         self.dense = 0;
+        self.swept = false;
     }
 
     /// Memory the encoder holds \[bytes\], without its code.
@@ -115,6 +122,7 @@ impl BlockEncoder {
         self.intermediate.memory()
             + self.side.memory()
             + self.program.memory()
+            + self.output.memory()
             + self.rows.memory()
             + self.coefficients.capacity()
             + self.generators.capacity()
@@ -186,6 +194,13 @@ impl BlockEncoder {
                 return;
             }
         }
+        if !self.ready && !self.swept {
+            // The first of a block are made in passing, without keeping intermediate symbols; who
+            // comes back for more gets them kept.
+            self.swept = true;
+            self.encode_sweeping(source, first, symbols);
+            return;
+        }
         if !self.ready {
             self.compute(source);
         }
@@ -195,6 +210,43 @@ impl BlockEncoder {
             params.lt_columns(self.shape.internal(esi), &mut self.columns);
             self.kernels.gather(symbol, &self.intermediate, self.shape.stride(), &self.columns);
         }
+    }
+
+    /// Writes repair symbols by a run of the encoding schedule that leaves nothing else behind.
+    fn encode_sweeping(&mut self, source: &[u8], first: u32, symbols: &mut [u8]) {
+        let shape = &self.shape;
+        let (t, stride) = (shape.symbol_size, shape.stride());
+        let count = u32::try_from(symbols.len() / t).expect("checked by the caller");
+        let constraints = shape.code.constraints();
+        let (params, k_ext) = (&constraints.params, constraints.params.k_ext);
+        let whole = fill_side(&mut self.side, shape, source);
+        let plan = shape.code.plan(self.kernels);
+        let swept = plan.swept(self.kernels, params);
+        let free = plan.schedule.free_row(params);
+        self.program.clear();
+        let ids = (first..first + count).map(|esi| shape.internal(esi)).zip(k_ext..);
+        let few = swept.is_few(count);
+        if few {
+            let to = |to| Operand::External(to);
+            let outputs = ids.map(|(isi, row)| Output { isi, to: to(row), plus: None });
+            swept.outputs(&mut self.program, &mut self.output, free, outputs);
+        } else {
+            let places = &plan.schedule.places;
+            schedule::sums(&mut self.program, params, places, &mut self.columns, free, ids);
+        }
+        let mut rows = RowTable::new(&mut self.rows, t);
+        push_source(&mut rows, shape, source, whole, &self.side, stride);
+        rows.push_exclusive_rows(symbols, t, count as usize);
+        let all = [(&plan.first, 0), (&plan.second, 0), (&self.program, 0)];
+        let programs = if few { &[all[0], all[2]][..] } else { &all };
+        Program::run_all(
+            programs,
+            self.kernels,
+            &rows,
+            Some(&constraints.hdpc),
+            &mut self.workspace,
+            strip_len(plan.work_rows()),
+        );
     }
 
     /// Writes repair symbols as combinations of the source symbols.
@@ -250,7 +302,7 @@ impl BlockEncoder {
     /// Computes the intermediate symbols.
     fn compute(&mut self, source: &[u8]) {
         let shape = &self.shape;
-        let (k, t, stride) = (shape.k as usize, shape.symbol_size, shape.stride());
+        let (t, stride) = (shape.symbol_size, shape.stride());
         let l = shape.code.intermediate_symbols();
         let k_ext = shape.code.extended_symbols();
         let whole = fill_side(&mut self.side, shape, source);
@@ -258,25 +310,19 @@ impl BlockEncoder {
 
         let plan = shape.code.plan(self.kernels);
         self.program.clear();
-        for (column, &place) in (0..).zip(&plan.places) {
+        for (column, &place) in (0..).zip(&plan.schedule.places) {
             self.program.store(k_ext + column, place);
         }
         let mut rows = RowTable::new(&mut self.rows, t);
-        rows.push_shared_rows(source, t, whole);
-        if whole < k {
-            rows.push_shared(&self.side[..stride]);
-        }
-        for _ in k..k_ext as usize {
-            rows.push_shared(&self.side[stride..]);
-        }
+        push_source(&mut rows, shape, source, whole, &self.side, stride);
         rows.push_exclusive_rows(&mut self.intermediate, stride, l as usize);
         Program::run_all(
-            &[(&plan.program, 0), (&self.program, 0)],
+            &[(&plan.first, 0), (&plan.second, 0), (&self.program, 0)],
             self.kernels,
             &rows,
             Some(&shape.code.constraints().hdpc),
             &mut self.workspace,
-            strip_len(plan.program.work_rows()),
+            strip_len(plan.work_rows()),
         );
         self.ready = true;
     }
@@ -284,6 +330,24 @@ impl BlockEncoder {
 
 /// Most repair symbols of a block made without its intermediate symbols: beyond, those are cheaper.
 const MAX_DENSE_SYMBOLS: u32 = 32;
+
+/// Adds the K' source symbols with padding as rows.
+fn push_source<'d>(
+    rows: &mut RowTable<'_, 'd>,
+    shape: &BlockShape,
+    source: &'d [u8],
+    whole: usize,
+    side: &'d [u8],
+    stride: usize,
+) {
+    rows.push_shared_rows(source, shape.symbol_size, whole);
+    if whole < shape.k as usize {
+        rows.push_shared(&side[..stride]);
+    }
+    for _ in shape.k..shape.code.extended_symbols() {
+        rows.push_shared(&side[stride..]);
+    }
+}
 
 /// Fills the side buffer: the last source symbol extended with zeros, if it is short, and a symbol
 /// of zeros. Returns how many symbols stand whole in the source.

@@ -60,7 +60,7 @@ impl Inverse {
         scratch.units[n - 1] = 1;
         let (units, zero) = scratch.units.split_at(2 * n);
         scratch.store.clear();
-        for (column, &place) in (0..).zip(&plan.places) {
+        for (column, &place) in (0..).zip(&plan.schedule.places) {
             scratch.store.store(params.k_ext + column, place);
         }
         let mut rows = RowTable::new(&mut scratch.rows, n);
@@ -73,12 +73,12 @@ impl Inverse {
         }
         rows.push_exclusive_rows(&mut self.rows, self.stride, params.l as usize);
         Program::run_all(
-            &[(&plan.program, 0), (&scratch.store, 0)],
+            &[(&plan.first, 0), (&plan.second, 0), (&scratch.store, 0)],
             kernels,
             &rows,
             Some(&constraints.hdpc),
             &mut scratch.workspace,
-            strip_len(plan.program.work_rows()),
+            strip_len(plan.work_rows()),
         );
     }
 

@@ -132,11 +132,6 @@ impl Solver {
         &self.columns[start..self.ends[row] as usize]
     }
 
-    /// Number of rows, LDPC rows included.
-    pub(crate) fn rows(&self) -> usize {
-        self.ends.len()
-    }
-
     /// The place of a column in the order of computation: pivots, then inactive columns.
     #[inline]
     pub(crate) fn place(&self, column: u32) -> u32 {
@@ -148,8 +143,16 @@ impl Solver {
         u32::try_from(self.pivots.len()).unwrap_or(u32::MAX) + (state & !INACTIVE)
     }
 
-    pub(crate) fn is_inactive(&self, column: u32) -> bool {
-        self.state[column as usize] & INACTIVE != 0
+    /// Each column as bits over the inactive columns, and the words of each.
+    pub(crate) fn bits(&self) -> (&[u64], usize) {
+        (&self.bits, self.words)
+    }
+
+    /// As [`bits`](Self::bits), given away with no more memory than they need.
+    pub(crate) fn take_bits(self) -> (Vec<u64>, usize) {
+        let mut bits = self.bits;
+        bits.shrink_to_fit();
+        (bits, self.words)
     }
 
     pub(crate) fn memory(&self) -> usize {

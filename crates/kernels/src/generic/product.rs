@@ -1,0 +1,245 @@
+//! Matrix products held in registers.
+
+use crate::program::Strip;
+use crate::vector::Vector;
+
+/// One matrix product. `rows` names outputs, then the rows each output starts from (as many, or
+/// none), then inputs.
+#[inline(always)]
+pub(super) unsafe fn product<V: Vector>(
+    strip: &mut Strip<'_>,
+    (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
+    coefficients: usize,
+) {
+    let mut pointers = core::mem::take(strip.pointers);
+    pointers.clear();
+    // SAFETY: operands were checked by `Program::run`.
+    pointers.extend(inputs.iter().map(|&row| unsafe { strip.row(row) }.cast_const()));
+    let n = inputs.len();
+    let mut first = 0;
+    while first < outputs.len() {
+        let left = outputs.len() - first;
+        // Blocks of equal height where a whole number of full ones does not fit: a lone last row
+        // would cost as much loading as a full block.
+        let rows = left.div_ceil(left.div_ceil(V::Shape::HEIGHT));
+        // SAFETY: operands were checked by `Program::run`, and the builder stored
+        // `outputs * inputs` coefficients from there on.
+        unsafe {
+            let matrix = coefficients + first * n..coefficients + (first + rows) * n;
+            let mut block = Product {
+                coefficients: strip.coefficients.get_unchecked(matrix),
+                inputs: &pointers,
+                bases: [core::ptr::null(); 8],
+                outputs: [core::ptr::null_mut(); 8],
+            };
+            for (i, &row) in outputs[first..first + rows].iter().enumerate() {
+                block.outputs[i] = strip.row(row);
+                if let Some(&base) = bases.get(first + i) {
+                    block.bases[i] = strip.row(base);
+                }
+            }
+            V::Shape::product::<V>(&block, rows, strip.width);
+        }
+        first += rows;
+    }
+    *strip.pointers = pointers;
+}
+
+/// Rows of a matrix product handled together.
+pub(crate) struct Product<'a> {
+    /// Row-major coefficients, one row an output.
+    coefficients: &'a [u8],
+    inputs: &'a [*const u8],
+    /// What is added to each output; all null if nothing is.
+    bases: [*const u8; 8],
+    outputs: [*mut u8; 8],
+}
+
+/// How many outputs and vectors a matrix product holds in registers.
+pub(crate) trait Shape {
+    /// Most outputs at a time.
+    const HEIGHT: usize;
+
+    /// Computes `rows` outputs of `len` bytes.
+    ///
+    /// # Safety
+    ///
+    /// All rows are valid for `len` bytes, inputs and bases do not overlap outputs, and the CPU
+    /// has `V`'s instruction set.
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize);
+}
+
+/// Thirty-two registers, and one for a prepared coefficient.
+pub(crate) struct Wide;
+
+impl Shape for Wide {
+    const HEIGHT: usize = 8;
+
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match rows {
+                1 => columns::<V, 1, 12, 4>(block, len),
+                2 => columns::<V, 2, 8, 4>(block, len),
+                3 => columns::<V, 3, 6, 2>(block, len),
+                4 => columns::<V, 4, 4, 2>(block, len),
+                5 => columns::<V, 5, 4, 2>(block, len),
+                6 => columns::<V, 6, 3, 1>(block, len),
+                7 => columns::<V, 7, 3, 1>(block, len),
+                _ => columns::<V, 8, 2, 1>(block, len),
+            }
+        }
+    }
+}
+
+/// Sixteen registers, or two for each prepared coefficient and vector.
+pub(crate) struct Narrow;
+
+impl Shape for Narrow {
+    const HEIGHT: usize = 4;
+
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match rows {
+                1 => columns::<V, 1, 4, 2>(block, len),
+                2 => columns::<V, 2, 2, 1>(block, len),
+                3 => columns::<V, 3, 2, 1>(block, len),
+                _ => columns::<V, 4, 2, 1>(block, len),
+            }
+        }
+    }
+}
+
+/// `R` outputs over all columns, `C` vectors at a time; `D` of them, or one, where rows are shorter.
+///
+/// The last vectors are taken from the end of the rows: some columns are computed twice, to the
+/// same result, and no vector is partial unless the whole row is.
+#[inline(always)]
+unsafe fn columns<V: Vector, const R: usize, const C: usize, const D: usize>(
+    block: &Product<'_>,
+    len: usize,
+) {
+    // SAFETY: as the caller vouches; each arm takes vectors that fit into the rows.
+    unsafe {
+        if len >= C * V::BYTES {
+            spread_columns::<V, R, C>(block, len);
+        } else if D > 1 && len >= D * V::BYTES {
+            spread_columns::<V, R, D>(block, len);
+        } else if len >= V::BYTES {
+            spread_columns::<V, R, 1>(block, len);
+        } else {
+            product_registers::<V, R, 1, true>(block, 0, len);
+        }
+    }
+}
+
+/// `R` outputs over rows of at least `C` vectors.
+#[inline(always)]
+unsafe fn spread_columns<V: Vector, const R: usize, const C: usize>(
+    block: &Product<'_>,
+    len: usize,
+) {
+    let width = C * V::BYTES;
+    for at in (0..len).step_by(width) {
+        // SAFETY: the block ends at the end of the rows at the latest.
+        unsafe { product_registers::<V, R, C, false>(block, at.min(len - width), V::BYTES) };
+    }
+}
+
+/// `C` vectors, the last of which has only `last` bytes if `PARTIAL`.
+#[inline(always)]
+unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
+    from: *const u8,
+    last: usize,
+) -> [V; C] {
+    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` readable bytes.
+    unsafe {
+        let mut vectors = [V::zero(); C];
+        for (c, vector) in vectors.iter_mut().enumerate() {
+            let from = from.add(c * V::BYTES);
+            *vector =
+                if PARTIAL && c + 1 == C { V::load_partial(from, last) } else { V::load(from) };
+        }
+        vectors
+    }
+}
+
+/// `C` vectors of an input, prepared to be multiplied.
+///
+/// A loop and no closure: a closure that is not inlined would be compiled without the instruction
+/// set, and every operation in it become a call.
+#[inline(always)]
+unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
+    block: &Product<'_>,
+    input: usize,
+    at: usize,
+    last: usize,
+) -> [V::Factor; C] {
+    // SAFETY: as the caller vouches for `product_registers`.
+    unsafe {
+        let from = block.inputs.get_unchecked(input).add(at);
+        let vectors = load_vectors::<V, C, PARTIAL>(from, last);
+        let mut factors = [vectors[0].factor(); C];
+        for (factor, vector) in factors.iter_mut().zip(vectors) {
+            *factor = vector.factor();
+        }
+        factors
+    }
+}
+
+/// `R` outputs times `C` vectors held in registers while all inputs stream by, two at a time:
+/// two products and the sum before them then join in one instruction where there is a
+/// three-way XOR.
+#[inline(always)]
+unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PARTIAL: bool>(
+    block: &Product<'_>,
+    at: usize,
+    last: usize,
+) {
+    let n = block.inputs.len();
+    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
+    // are `R * n` coefficients.
+    unsafe {
+        let mut sums = [[V::zero(); C]; R];
+        if !block.bases[0].is_null() {
+            for (sums, base) in sums.iter_mut().zip(block.bases) {
+                *sums = load_vectors::<V, C, PARTIAL>(base.add(at), last);
+            }
+        }
+        let mut i = 0;
+        while i + 2 <= n {
+            let first = load_factors::<V, C, PARTIAL>(block, i, at, last);
+            let second = load_factors::<V, C, PARTIAL>(block, i + 1, at, last);
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
+                let b = V::coefficient(*block.coefficients.get_unchecked(r * n + i + 1));
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.mul_add(first[c], a).mul_add(second[c], b);
+                }
+            }
+            i += 2;
+        }
+        if i < n {
+            let only = load_factors::<V, C, PARTIAL>(block, i, at, last);
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
+                for (c, sum) in sums.iter_mut().enumerate() {
+                    *sum = sum.mul_add(only[c], a);
+                }
+            }
+        }
+        for (sums, to) in sums.iter().zip(block.outputs) {
+            for (c, sum) in sums.iter().enumerate() {
+                let to = to.add(at + c * V::BYTES);
+                if PARTIAL && c + 1 == C {
+                    sum.store_partial(to, last);
+                } else {
+                    sum.store(to);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Programs over one strip of columns.
+
+use super::product::product;
+use crate::program::{EXTERNAL, Opcode, STEP, Strip};
+use crate::vector::Vector;
+
+/// Runs a program over one strip of columns.
+///
+/// # Safety
+///
+/// The strip was made by [`Program::run`](crate::Program::run), which checks that every row the
+/// program names exists and every written external row is exclusive; the CPU has `V`'s
+/// instruction set.
+#[inline(always)]
+pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
+    let code = strip.code;
+    let mut at = 0;
+    while at < code.len() {
+        // SAFETY: the builder writes whole instructions only, and checked every operand.
+        unsafe {
+            let opcode = Opcode::from_word(*code.get_unchecked(at));
+            let first = *code.get_unchecked(at + 1) as usize;
+            let block = at + 2..at + 2 + first;
+            match opcode {
+                Opcode::Steps => {
+                    steps::<V>(strip, code.get_unchecked(block));
+                    at += 2 + first;
+                }
+                Opcode::Store => {
+                    store::<V>(strip, code.get_unchecked(block));
+                    at += 2 + first;
+                }
+                Opcode::Product => {
+                    let bases = *code.get_unchecked(at + 2) as usize;
+                    let inputs = *code.get_unchecked(at + 3) as usize;
+                    let coefficients = *code.get_unchecked(at + 4) as usize;
+                    let end = at + 5 + first + bases + inputs;
+                    let (outputs, rest) = code.get_unchecked(at + 5..end).split_at_unchecked(first);
+                    let (bases, inputs) = rest.split_at_unchecked(bases);
+                    product::<V>(strip, (outputs, bases, inputs), coefficients);
+                    at = end;
+                }
+                Opcode::Fold => {
+                    let sums = *code.get_unchecked(at + 2);
+                    fold::<V>(strip, code.get_unchecked(at + 3..at + 3 + first), sums);
+                    at += 3 + first;
+                }
+            }
+        }
+    }
+}
+
+/// External rows from work rows.
+#[inline(always)]
+unsafe fn store<V: Vector>(strip: &Strip<'_>, rows: &[u32]) {
+    let whole = strip.width / V::BYTES;
+    let tail = strip.width % V::BYTES;
+    for pair in rows.as_chunks::<2>().0 {
+        // SAFETY: operands were checked by `Program::run`; the external row is written to the end
+        // of the strip only.
+        unsafe {
+            let (to, from) = (strip.external(pair[0]), strip.work(pair[1]));
+            for i in 0..whole {
+                V::load(from.add(i * V::BYTES)).store(to.add(i * V::BYTES));
+            }
+            if tail != 0 {
+                let at = whole * V::BYTES;
+                V::load(from.add(at)).store_partial(to.add(at), tail);
+            }
+        }
+    }
+}
+
+/// Sums of four rows each, the first of which may be external.
+#[inline(always)]
+unsafe fn steps<V: Vector>(strip: &Strip<'_>, steps: &[u32]) {
+    let steps = steps.as_chunks::<STEP>().0;
+    // SAFETY: as the caller vouches; each arm is for full strips of that length.
+    unsafe {
+        match (strip.stride, strip.width == strip.stride) {
+            (64, true) => full_steps::<V, 64>(strip, steps),
+            (128, true) => full_steps::<V, 128>(strip, steps),
+            (256, true) => full_steps::<V, 256>(strip, steps),
+            (512, true) => full_steps::<V, 512>(strip, steps),
+            _ => any_steps::<V>(strip, steps),
+        }
+    }
+}
+
+/// How many steps ahead external rows are fetched, and the longest strips for which they are: short
+/// strips are for blocks beyond the second cache, and for others it costs more than it saves.
+const AHEAD: usize = 6;
+const FETCHED: usize = 128;
+
+/// All steps over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
+/// there are no loops within a step.
+#[inline(always)]
+unsafe fn full_steps<V: Vector, const BYTES: usize>(strip: &Strip<'_>, steps: &[[u32; STEP]]) {
+    // At most eight vectors at a time: they are in registers then.
+    let group = const { if BYTES < 8 * V::BYTES { BYTES / V::BYTES } else { 8 } };
+    for (i, step) in steps.iter().enumerate() {
+        // SAFETY: operands were checked when the step was recorded; all rows are as long as the
+        // strip.
+        unsafe {
+            if BYTES <= FETCHED
+                && let Some(&[_, next, ..]) = steps.get(i + AHEAD)
+                && next & EXTERNAL != 0
+            {
+                let next = strip.external(next & !EXTERNAL);
+                for at in (0..BYTES).step_by(64) {
+                    V::prefetch(next.add(at));
+                }
+            }
+            let rows = strip.workspace;
+            let [to, a, b, c, d] = *step;
+            let a = if a & EXTERNAL != 0 {
+                strip.external(a & !EXTERNAL)
+            } else {
+                rows.add(a as usize * BYTES)
+            };
+            let (to, b) = (rows.add(to as usize * BYTES), rows.add(b as usize * BYTES));
+            let (c, d) = (rows.add(c as usize * BYTES), rows.add(d as usize * BYTES));
+            for start in (0..BYTES).step_by(group * V::BYTES) {
+                let mut sums = [V::zero(); 8];
+                for (i, sum) in sums.iter_mut().enumerate().take(group) {
+                    let at = start + i * V::BYTES;
+                    let first = V::load(a.add(at)).xor(V::load(b.add(at)));
+                    *sum = first.xor(V::load(c.add(at)).xor(V::load(d.add(at))));
+                }
+                for (i, sum) in sums.iter().enumerate().take(group) {
+                    sum.store(to.add(start + i * V::BYTES));
+                }
+            }
+        }
+    }
+}
+
+/// All steps over a strip of any width, a vector at a time. Work rows are whole vectors; external
+/// ones are read to the end of the strip only.
+#[inline(always)]
+unsafe fn any_steps<V: Vector>(strip: &Strip<'_>, steps: &[[u32; STEP]]) {
+    let whole = strip.width / V::BYTES * V::BYTES;
+    let tail = strip.width - whole;
+    for &[to, a, b, c, d] in steps {
+        // SAFETY: operands were checked when the step was recorded; see above for the lengths.
+        unsafe {
+            let first = strip.row(a);
+            let (to, b) = (strip.work(to), strip.work(b));
+            let (c, d) = (strip.work(c), strip.work(d));
+            for at in (0..whole).step_by(V::BYTES) {
+                let sum = V::load(first.add(at)).xor(V::load(b.add(at)));
+                sum.xor(V::load(c.add(at)).xor(V::load(d.add(at)))).store(to.add(at));
+            }
+            if tail != 0 {
+                let first = if a & EXTERNAL != 0 {
+                    V::load_partial(first.add(whole), tail)
+                } else {
+                    V::load(first.add(whole))
+                };
+                let sum = first.xor(V::load(b.add(whole)));
+                let rest = V::load(c.add(whole)).xor(V::load(d.add(whole)));
+                sum.xor(rest).store(to.add(whole));
+            }
+        }
+    }
+}
+
+/// The HDPC fold over the work rows `columns` into the sums from row `first` on.
+#[inline(always)]
+unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], first: u32) {
+    let vectors = strip.stride / V::BYTES;
+    let mut at = 0;
+    // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
+    unsafe {
+        while vectors - at >= 4 {
+            fold_vectors::<V, 4>(strip, columns, first, at * V::BYTES);
+            at += 4;
+        }
+        if vectors - at >= 2 {
+            fold_vectors::<V, 2>(strip, columns, first, at * V::BYTES);
+            at += 2;
+        }
+        if vectors > at {
+            fold_vectors::<V, 1>(strip, columns, first, at * V::BYTES);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn fold_vectors<V: Vector, const N: usize>(
+    strip: &Strip<'_>,
+    columns: &[u32],
+    first: u32,
+    offset: usize,
+) {
+    // SAFETY: the columns and the sums from `first` on were checked when the fold was recorded,
+    // for as many columns and sums as `Program::run` saw to be in `pairs`, whose entries were
+    // checked against the number of sums when they were made.
+    unsafe {
+        let sums = strip.work(first).add(offset);
+        for sum in 0..strip.sums {
+            for i in 0..N {
+                V::zero().store(sums.add(sum * strip.stride + i * V::BYTES));
+            }
+        }
+        let mut z = [V::zero(); N];
+        let last = strip.pairs.len() - 1;
+        for (pair, &column) in strip.pairs[..last].iter().zip(columns) {
+            let from = strip.work(column).add(offset);
+            let first = sums.add(usize::from(pair[0]) * strip.stride);
+            let second = sums.add(usize::from(pair[1]) * strip.stride);
+            for (i, z) in z.iter_mut().enumerate() {
+                let at = i * V::BYTES;
+                *z = z.double().xor(V::load(from.add(at)));
+                V::load(first.add(at)).xor(*z).store(first.add(at));
+                V::load(second.add(at)).xor(*z).store(second.add(at));
+            }
+        }
+        let from = strip.work(columns[last]).add(offset);
+        for (i, z) in z.iter_mut().enumerate() {
+            *z = z.double().xor(V::load(from.add(i * V::BYTES)));
+        }
+        for sum in 0..strip.sums {
+            let sum = sums.add(sum * strip.stride);
+            for (i, z) in z.iter_mut().enumerate() {
+                let at = i * V::BYTES;
+                V::load(sum.add(at)).xor(*z).store(sum.add(at));
+                *z = z.double();
+            }
+        }
+    }
+}
