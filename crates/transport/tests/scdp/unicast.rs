@@ -4,7 +4,7 @@ use crate::lab::*;
 use proptest::prelude::*;
 use wellspring_core::{Duration, Rate, SessionId, Time};
 use wellspring_testkit::{Faults, HostConfig};
-use wellspring_transport::scdp::{Command, Event, Fabric, FailReason, Role, Share};
+use wellspring_transport::scdp::{Command, Config, Event, Fabric, FailReason, Role, Share};
 
 const WHOLE_WIRE: u64 = 1_440 + 32 + 20;
 
@@ -61,6 +61,23 @@ fn losses_without_trimming_are_inferred() {
     // Every block aims at K + 2 once it lost a symbol; gaps take nothing for lost that is not.
     let sent = lab.sent[&host(1)];
     assert!(sent < 2_000 * 108 / 100 + 2 * 20 + 30, "{sent} {stats:?}");
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
+fn losses_at_the_end_of_the_window_do_not_wait_for_the_timeout() {
+    // One in ten is lost: the window is so small that often all of it is.
+    let faults = Faults { loss: 0.1, ..Faults::default() };
+    let link = HostConfig { faults, trims: false, queue: 1_000, ..HostConfig::new() };
+    let slow_timer = |c: &mut Config| c.min_timeout = Duration::from_millis(50);
+    let mut lab = lab(5, 2, SHARED, link, slow_timer);
+    send_one_to_one(&mut lab, 1, 0, 10_000);
+    lab.run(Duration::from_secs(60));
+    let (end, stats) = received(&lab, 0);
+    let spent = end.since(Time::ZERO);
+    assert!(spent < Duration::from_secs(1), "{spent}");
+    let sent = lab.sent[&host(1)];
+    assert!(sent < 10_000 * 115 / 100 + 2 * 100, "{sent} {stats:?}");
     assert_all_over(&mut lab, 2);
 }
 

@@ -98,9 +98,22 @@ pub(super) struct Flow {
     pushed: u32,
     /// Losses of credits up to this number belong to a congestion event already answered.
     recovery_point: u32,
-    /// When silence will count as loss.
+    /// When silence will count as loss, or first call for a probe.
     deadline: Option<Time>,
     timeouts: u32,
+    probe: Probe,
+}
+
+/// The tail loss probe (RFC 8985 §7): losses at the end of what is in flight leave no gap to be
+/// seen, so one credit beyond the window is granted well before they count as overdue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    /// None since an answer came.
+    Unused,
+    /// One credit may be granted beyond the window.
+    Due,
+    /// It was.
+    Sent,
 }
 
 impl Flow {
@@ -137,6 +150,7 @@ impl Flow {
             recovery_point: 0,
             deadline: None,
             timeouts: 0,
+            probe: Probe::Unused,
         }
     }
 
@@ -153,7 +167,8 @@ impl Flow {
             (Liveness::Live, Window::Fixed(window)) => *window,
             (Liveness::Live, Window::Controlled(cubic)) => cubic.window(),
         };
-        window.saturating_sub(self.in_flight)
+        let probe = u32::from(self.probe == Probe::Due && self.liveness == Liveness::Live);
+        window.saturating_sub(self.in_flight).max(probe)
     }
 
     /// Tells whether it was the window that kept further credits from being granted.
@@ -180,6 +195,9 @@ impl Flow {
         }
         self.in_flight += count;
         self.stats.granted += u64::from(count);
+        if self.probe == Probe::Due {
+            self.probe = Probe::Sent;
+        }
     }
 
     /// Skips ahead to a number of the group that was sent without our asking.
@@ -218,6 +236,7 @@ impl Flow {
         // Only a credit that was answered in time ends the backing off (Karn's rule): a late
         // answer may be one to a later pull that made up for a lost one.
         self.timeouts = 0;
+        self.probe = Probe::Unused;
         if number > self.pushed {
             self.rtt.sample(rtt);
         }
@@ -313,6 +332,32 @@ impl Flow {
         self.rearm(config);
     }
 
+    /// Allows the tail loss probe, if it is due: the oldest credit in flight is no longer counted
+    /// on, and one more may be granted. Returns the block of that credit.
+    pub(super) fn probe(&mut self, now: Time, config: &Config) -> Option<u32> {
+        if self.probe_at(config)? > now {
+            return None;
+        }
+        self.probe = Probe::Due;
+        self.rearm(config);
+        let counted = |c: &&mut Credit| c.state == CreditState::Counted;
+        let oldest = self.credits.iter_mut().find(counted)?;
+        oldest.state = CreditState::Uncounted;
+        Some(oldest.sbn)
+    }
+
+    /// When the tail loss probe is due: once in a silence, after two round trips.
+    fn probe_at(&self, config: &Config) -> Option<Time> {
+        let inferred = self.reordering_threshold.is_some() && !self.group;
+        let waiting = self.in_flight > 0 && self.liveness == Liveness::Live;
+        if !inferred || !waiting || self.probe != Probe::Unused {
+            return None;
+        }
+        let round_trips = self.rtt.smoothed()? * 2;
+        let wait = round_trips.max(self.rtt.timeout(config.initial_rtt, Duration::ZERO));
+        Some(self.last_heard.max(self.last_pull) + wait)
+    }
+
     /// When the oldest credit in flight is to be given up. One that others have overtaken is
     /// waited for no longer than reordering lasts: a round trip and its variation.
     fn front_overdue_at(&self, timeout: Duration) -> Option<Time> {
@@ -391,6 +436,7 @@ impl Flow {
         self.recovery_point = 0;
         self.last_heard = now;
         self.timeouts = 0;
+        self.probe = Probe::Unused;
         self.liveness = Liveness::Awaited;
         self.deadline = None;
     }
@@ -405,7 +451,10 @@ impl Flow {
         self.drop_settled_front();
         self.deadline = match self.liveness {
             Liveness::Awaited => Some(self.last_heard + config.peer_timeout),
-            _ => self.front_overdue_at(self.timeout(config)),
+            _ => {
+                let overdue = self.front_overdue_at(self.timeout(config));
+                overdue.into_iter().chain(self.probe_at(config)).min()
+            }
         };
     }
 

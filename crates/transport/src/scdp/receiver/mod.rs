@@ -359,6 +359,9 @@ impl Receiver {
         for index in 0..self.flows.len() {
             let before = self.flows[index].liveness;
             let blocks = &mut self.blocks;
+            if let Some(sbn) = self.flows[index].probe(cx.now, cx.config) {
+                blocks.settle(sbn);
+            }
             // In a group silence may only mean that the sender waits for another member: ask
             // again, but do not call it loss.
             let is_loss = !self.flows[index].group;
