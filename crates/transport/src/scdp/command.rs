@@ -94,9 +94,12 @@ impl Share {
     /// Symbols a sender with this share pushes unasked when `window` is its initial window: no
     /// more than its source symbols of the first block.
     pub fn initial_window(self, object: &ObjectInfo, window: u8) -> u32 {
-        let (index, count) = (u32::from(self.index), u32::from(self.count.max(1)));
-        let share = object.symbols_in_block(0).saturating_sub(index).div_ceil(count);
-        share.min(u32::from(window))
+        self.source_symbols(object.symbols_in_block(0)).min(u32::from(window))
+    }
+
+    /// How many of a block's `k` source symbols belong to this share.
+    pub fn source_symbols(self, k: u32) -> u32 {
+        k.saturating_sub(u32::from(self.index)).div_ceil(u32::from(self.count.max(1)))
     }
 }
 

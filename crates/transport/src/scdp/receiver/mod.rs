@@ -1,13 +1,15 @@
 //! A session at its receiver (SCDP Algorithm 2, for several senders and pipelined blocks).
 
 mod block;
+mod blocks;
 mod flow;
 
 use alloc::vec::Vec;
 use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
 use wellspring_wire::scdp::{CloseReason, Mode, Pull, Symbol};
 
-use self::block::{BlockWindow, Intake};
+use self::block::Intake;
+use self::blocks::BlockWindow;
 use self::flow::{Answer, Flow, Liveness};
 use super::context::Context;
 use super::{Config, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats, Share};
@@ -36,6 +38,8 @@ pub(super) struct Receiver {
     object: ObjectInfo,
     blocks: BlockWindow,
     flows: Vec<Flow>,
+    /// Into how many shares the announced senders divide the symbols; 1 if nobody said.
+    shares: u8,
     /// Which flow is asked next.
     turn: usize,
     /// A pull to repeat as a sign of life, by flow.
@@ -52,6 +56,7 @@ impl Receiver {
     pub(super) fn announced(now: Time, command: &ReceiveSession, config: &Config) -> Self {
         let mut receiver = Self::empty(command.session, command.object, config);
         let count = command.senders.len().min(255) as u8;
+        receiver.shares = count.max(1);
         receiver.blocks.open_through(0);
         for (index, &host) in (0_u8..count).zip(&command.senders) {
             let share = Share { index, count };
@@ -60,7 +65,7 @@ impl Receiver {
             flow.group = command.mode == Mode::OneToMany;
             flow.grant_pushed(now, 0, pushed, true);
             flow.rearm(config);
-            receiver.blocks.expect(0, pushed);
+            receiver.blocks.ask(0, index, pushed, true);
             receiver.flows.push(flow);
         }
         receiver
@@ -83,6 +88,7 @@ impl Receiver {
                 limits.open_blocks,
             ),
             flows: Vec::new(),
+            shares: 1,
             turn: 0,
             keepalive: None,
             decoded_blocks: 0,
@@ -156,6 +162,7 @@ impl Receiver {
         if epoch > self.flows[index].epoch {
             // The sender came back, or serves us by unicast from now on.
             self.forget_credits(index);
+            self.blocks.forget_share(index as u8);
             let flow = &mut self.flows[index];
             flow.restart(now, epoch);
             if flow.group && options.mode != Mode::OneToMany {
@@ -172,7 +179,7 @@ impl Receiver {
             flow.grant_pushed(now, 0, pushed, counted);
             if counted {
                 self.blocks.open_through(0);
-                self.blocks.expect(0, pushed);
+                self.blocks.ask(0, index as u8, pushed, true);
             }
         }
         Some(index)
@@ -349,6 +356,7 @@ impl Receiver {
     ) -> bool {
         let Some(index) = self.flows.iter().position(|f| f.host == sender) else { return false };
         self.forget_credits(index);
+        self.blocks.forget_share(index as u8);
         self.flows[index].restart(now, epoch);
         self.flows[index].rearm(config);
         true
@@ -408,7 +416,7 @@ impl Receiver {
     }
 
     /// The next pull: the next sender with room in its window is granted symbols of the lowest
-    /// block that wants some, at most `burst`.
+    /// block that wants some of it, at most `burst`.
     pub(super) fn next_pull(&mut self, now: Time, config: &Config) -> Option<Grant> {
         if self.over {
             return None;
@@ -419,7 +427,11 @@ impl Receiver {
         let flows = self.flows.len();
         let index =
             (0..flows).map(|i| (self.turn + i) % flows).find(|&i| self.flows[i].spare() > 0)?;
-        let Some((sbn, wanted)) = self.blocks.next_wanting() else {
+        let share = Share { index: index as u8, count: self.shares };
+        let may_come = |i: u8| {
+            matches!(self.flows[usize::from(i)].liveness, Liveness::Live | Liveness::Awaited)
+        };
+        let Some((sbn, wanted)) = self.blocks.next_wanting(share, may_come) else {
             self.flows.iter_mut().for_each(|f| f.set_window_limited(false));
             return None;
         };
@@ -430,9 +442,7 @@ impl Receiver {
         flow.grant(now, sbn, symbols, counted);
         flow.set_window_limited(flow.spare() == 0);
         flow.rearm(config);
-        if counted {
-            self.blocks.expect(sbn, symbols);
-        }
+        self.blocks.ask(sbn, index as u8, symbols, counted);
         Some(self.pull(now, index, sbn, symbols))
     }
 

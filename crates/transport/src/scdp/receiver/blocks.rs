@@ -1,0 +1,391 @@
+//! The blocks of an object a receiver still works on, and which of them to ask for next.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::block::{Block, Intake, Phase};
+use crate::scdp::{ObjectInfo, Share};
+
+/// How many blocks a sender may be ahead of the lowest incomplete one before it is asked for repair
+/// symbols in place of slower senders' source symbols.
+const BLOCKS_AHEAD: u32 = 16;
+
+/// The blocks from the lowest incomplete one to the highest opened.
+#[derive(Debug)]
+pub(super) struct BlockWindow {
+    object: ObjectInfo,
+    overhead: u32,
+    extra_symbols: u32,
+    open_limit: u32,
+    /// Lowest block not complete.
+    floor: u32,
+    blocks: VecDeque<Block>,
+    /// Blocks to reuse.
+    spare: Vec<Block>,
+    /// No block below this one wants symbols.
+    wanting_from: u32,
+}
+
+impl BlockWindow {
+    pub(super) fn new(
+        object: ObjectInfo,
+        overhead: u32,
+        extra_symbols: u32,
+        open_limit: u32,
+    ) -> Self {
+        BlockWindow {
+            object,
+            overhead,
+            extra_symbols,
+            open_limit: open_limit.max(1),
+            floor: 0,
+            blocks: VecDeque::new(),
+            spare: Vec::new(),
+            wanting_from: 0,
+        }
+    }
+
+    /// Lowest incomplete block; Z when all are complete.
+    pub(super) fn floor(&self) -> u32 {
+        self.floor
+    }
+
+    /// First block not opened yet.
+    pub(super) fn horizon(&self) -> u32 {
+        self.floor + self.blocks.len() as u32
+    }
+
+    pub(super) fn all_complete(&self) -> bool {
+        self.floor == self.object.source_blocks
+    }
+
+    /// The block to ask a sender for and how many symbols of it. With several senders, each is
+    /// asked for the source symbols of its own share first, up to [`BLOCKS_AHEAD`] blocks beyond
+    /// the lowest incomplete one, so that blocks need no decoding while senders keep about the
+    /// same pace; whoever is further ahead than that helps the slower ones with repair symbols.
+    pub(super) fn next_wanting(
+        &mut self,
+        share: Share,
+        may_come: impl Fn(u8) -> bool,
+    ) -> Option<(u32, u32)> {
+        self.wanting_from = self.wanting_from.max(self.floor);
+        while self.wanting_from < self.horizon() && self.open(self.wanting_from).deficit() == 0 {
+            self.wanting_from += 1;
+        }
+        if share.count > 1
+            && let Some(found) = self.next_of_share(share, may_come)
+        {
+            return Some(found);
+        }
+        if self.wanting_from == self.horizon() && !self.open_next() {
+            return None;
+        }
+        Some((self.wanting_from, self.open(self.wanting_from).deficit()))
+    }
+
+    fn next_of_share(&mut self, share: Share, may_come: impl Fn(u8) -> bool) -> Option<(u32, u32)> {
+        let limit = self.floor.saturating_add(BLOCKS_AHEAD);
+        let mut sbn = self.wanting_from;
+        while sbn < limit && (sbn < self.horizon() || self.open_next()) {
+            let wanted = self.open(sbn).wanted_from(share, &may_come);
+            if wanted > 0 {
+                return Some((sbn, wanted));
+            }
+            sbn += 1;
+        }
+        None
+    }
+
+    /// Whether some block wants symbols or could be opened, without opening it.
+    pub(super) fn wants(&self) -> bool {
+        self.any_deficit() || self.can_open()
+    }
+
+    /// Whether every symbol of the object that is needed is here or on its way.
+    pub(super) fn all_asked_for(&self) -> bool {
+        self.horizon() == self.object.source_blocks && !self.any_deficit()
+    }
+
+    fn any_deficit(&self) -> bool {
+        let from = self.wanting_from.max(self.floor) - self.floor;
+        self.blocks.iter().skip(from as usize).any(|b| b.deficit() > 0)
+    }
+
+    fn can_open(&self) -> bool {
+        self.horizon() < self.object.source_blocks && (self.blocks.len() as u32) < self.open_limit
+    }
+
+    fn open_next(&mut self) -> bool {
+        if !self.can_open() {
+            return false;
+        }
+        let sbn = self.horizon();
+        let mut block = self.spare.pop().unwrap_or_default();
+        block.reset(self.object.symbols_in_block(sbn));
+        self.blocks.push_back(block);
+        true
+    }
+
+    /// A block known to be open.
+    fn open(&self, sbn: u32) -> &Block {
+        &self.blocks[(sbn - self.floor) as usize]
+    }
+
+    fn block(&mut self, sbn: u32) -> Option<&mut Block> {
+        let index = sbn.checked_sub(self.floor)?;
+        self.blocks.get_mut(index as usize)
+    }
+
+    /// Opens blocks up to `sbn`, as a sender's initial window or a group's symbols ask for.
+    /// False beyond the limit.
+    pub(super) fn open_through(&mut self, sbn: u32) -> bool {
+        while self.horizon() <= sbn {
+            if !self.open_next() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Notes that a sender is asked for `count` more symbols of a block, which counts on them or
+    /// not.
+    pub(super) fn ask(&mut self, sbn: u32, sender: u8, count: u32, counted: bool) {
+        if let Some(block) = self.block(sbn) {
+            block.ask(sender, count);
+            if counted {
+                block.expected += count;
+            }
+        }
+    }
+
+    /// A sender starts anew: in blocks that were open it will send repair symbols only.
+    pub(super) fn forget_share(&mut self, sender: u8) {
+        for block in &mut self.blocks {
+            block.ask(sender, block.source_symbols);
+        }
+    }
+
+    /// Counts on one symbol less: its credit was spent.
+    pub(super) fn settle(&mut self, sbn: u32) {
+        if let Some(block) = self.block(sbn) {
+            block.expected = block.expected.saturating_sub(1);
+            if block.deficit() > 0 {
+                self.wanting_from = self.wanting_from.min(sbn);
+            }
+        }
+    }
+
+    /// A symbol of this block was lost: from now on aim at K + o (SCDP §IV-G).
+    pub(super) fn note_loss(&mut self, sbn: u32) {
+        let overhead = self.overhead;
+        if let Some(block) = self.block(sbn) {
+            if block.phase == Phase::Filling && !block.lossy {
+                block.lossy = true;
+                block.target = block.target.max(block.source_symbols + overhead);
+            }
+            if block.deficit() > 0 {
+                self.wanting_from = self.wanting_from.min(sbn);
+            }
+        }
+    }
+
+    /// Takes in a symbol.
+    pub(super) fn receive(&mut self, sbn: u32, esi: u32) -> Intake {
+        let extra_symbols = self.extra_symbols;
+        if sbn < self.floor {
+            return Intake::Needless;
+        }
+        let Some(block) = self.block(sbn) else {
+            return Intake::OutOfRange;
+        };
+        if block.phase != Phase::Filling {
+            return Intake::Needless;
+        }
+        // Distinct symbols are bounded: once the target is met the block leaves `Filling`, and
+        // the target never passes K + o + extra_symbols.
+        debug_assert!(block.received <= block.source_symbols + extra_symbols + 64);
+        if !block.mark(esi) {
+            return Intake::Needless;
+        }
+        block.received += 1;
+        match block.finishable() {
+            Some(decode) => {
+                block.phase = Phase::Finishing { decode };
+                Intake::Finishable { decode }
+            }
+            None => Intake::Kept,
+        }
+    }
+
+    /// The block is finished; tells whether the decoder was needed. `None` if it was not being
+    /// finished.
+    pub(super) fn finished(&mut self, sbn: u32) -> Option<bool> {
+        let block = self.block(sbn)?;
+        let Phase::Finishing { decode } = block.phase else {
+            return None;
+        };
+        block.phase = Phase::Complete;
+        while self.blocks.front().is_some_and(|b| b.phase == Phase::Complete) {
+            self.spare.extend(self.blocks.pop_front());
+            self.floor += 1;
+        }
+        Some(decode)
+    }
+
+    /// Decoding failed: aim at one more symbol (SCDP Algorithm 2, line 53). False when that would
+    /// pass the limit, or the block was not being decoded.
+    pub(super) fn need_more(&mut self, sbn: u32) -> bool {
+        let extra_symbols = self.extra_symbols;
+        let Some(block) = self.block(sbn) else { return false };
+        if block.phase != (Phase::Finishing { decode: true }) {
+            return false;
+        }
+        block.phase = Phase::Filling;
+        block.target = block.received + 1;
+        if block.target > block.source_symbols + extra_symbols {
+            return false;
+        }
+        self.wanting_from = self.wanting_from.min(sbn);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(k: u32, blocks: u32, open_limit: u32) -> BlockWindow {
+        let object = ObjectInfo::new(u64::from(k * blocks) * 10, 10, k, 0);
+        assert_eq!(object.source_blocks, blocks);
+        BlockWindow::new(object, 2, 8, open_limit)
+    }
+
+    #[test]
+    fn a_lossless_block_needs_k_symbols_and_no_decoder() {
+        let mut window = window(3, 2, 4);
+        assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((0, 3)));
+        window.ask(0, 0, 3, true);
+        assert_eq!(
+            window.next_wanting(Share::WHOLE, |_| true),
+            Some((1, 3)),
+            "the next block is opened early"
+        );
+        for esi in [2, 0] {
+            window.settle(0);
+            assert_eq!(window.receive(0, esi), Intake::Kept);
+        }
+        assert_eq!(window.receive(0, 0), Intake::Needless, "a duplicate");
+        window.settle(0);
+        assert_eq!(window.receive(0, 1), Intake::Finishable { decode: false });
+        assert_eq!(window.finished(0), Some(false));
+        assert_eq!((window.floor(), window.horizon()), (1, 2));
+        assert_eq!(window.receive(0, 5), Intake::Needless);
+        assert!(!window.all_complete());
+    }
+
+    #[test]
+    fn loss_raises_the_target_to_k_plus_2_and_failure_by_1() {
+        let mut window = window(3, 1, 4);
+        window.next_wanting(Share::WHOLE, |_| true);
+        window.ask(0, 0, 3, true);
+        window.settle(0);
+        window.note_loss(0);
+        assert_eq!(
+            window.next_wanting(Share::WHOLE, |_| true),
+            Some((0, 3)),
+            "the lost one and two more"
+        );
+        window.ask(0, 0, 3, true);
+        for esi in [0, 1, 3, 4] {
+            window.settle(0);
+            assert_eq!(window.receive(0, esi), Intake::Kept);
+        }
+        window.settle(0);
+        assert_eq!(window.receive(0, 7), Intake::Finishable { decode: true });
+        assert!(window.need_more(0));
+        assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((0, 1)));
+        window.ask(0, 0, 1, true);
+        window.settle(0);
+        assert_eq!(window.receive(0, 9), Intake::Finishable { decode: true });
+        assert_eq!(window.finished(0), Some(true));
+        assert!(window.all_complete());
+    }
+
+    #[test]
+    fn all_source_symbols_finish_a_block_whatever_the_target() {
+        let mut window = window(2, 1, 4);
+        window.next_wanting(Share::WHOLE, |_| true);
+        window.note_loss(0);
+        assert_eq!(window.receive(0, 0), Intake::Kept);
+        assert_eq!(window.receive(0, 1), Intake::Finishable { decode: false });
+    }
+
+    #[test]
+    fn open_blocks_are_bounded_until_they_are_handed_over() {
+        let mut window = window(1, 5, 2);
+        for sbn in 0..2 {
+            assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((sbn, 1)));
+            window.ask(sbn, 0, 1, true);
+        }
+        assert_eq!(window.next_wanting(Share::WHOLE, |_| true), None);
+        assert!(!window.wants());
+        window.settle(0);
+        assert_eq!(window.receive(0, 0), Intake::Finishable { decode: false });
+        assert_eq!(
+            window.next_wanting(Share::WHOLE, |_| true),
+            None,
+            "still open: not handed over"
+        );
+        window.finished(0);
+        assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((2, 1)));
+    }
+
+    #[test]
+    fn a_block_that_never_decodes_is_given_up() {
+        let mut window = window(1, 1, 1);
+        window.next_wanting(Share::WHOLE, |_| true);
+        let mut attempts = 0;
+        for esi in 1.. {
+            if let Intake::Finishable { decode: true } = window.receive(0, esi) {
+                attempts += 1;
+                if !window.need_more(0) {
+                    break;
+                }
+            }
+        }
+        assert_eq!(attempts, 9, "K = 1 and eight more");
+    }
+
+    #[test]
+    fn each_sender_is_asked_for_its_share_of_the_source_first() {
+        let mut window = window(4, 40, 64);
+        let share = |index| Share { index, count: 2 };
+        assert_eq!(window.next_wanting(share(0), |_| true), Some((0, 2)));
+        window.ask(0, 0, 2, true);
+        assert_eq!(window.next_wanting(share(0), |_| true), Some((1, 2)), "ahead of the other");
+        window.ask(1, 0, 2, true);
+        assert_eq!(window.next_wanting(share(1), |_| true), Some((0, 2)));
+        assert_eq!(window.next_wanting(share(0), |i| i == 0), Some((0, 2)), "the other is gone");
+        for sbn in 2..BLOCKS_AHEAD {
+            assert_eq!(window.next_wanting(share(0), |_| true), Some((sbn, 2)));
+            window.ask(sbn, 0, 2, true);
+        }
+        assert_eq!(window.next_wanting(share(0), |_| true), Some((0, 2)), "far enough ahead");
+    }
+
+    #[test]
+    fn what_was_lost_is_repaired_by_whoever_has_room() {
+        let mut window = window(4, 9, 64);
+        let share = |index| Share { index, count: 2 };
+        for index in 0..2 {
+            window.next_wanting(share(index), |_| true);
+            window.ask(0, index, 2, true);
+        }
+        window.settle(0);
+        window.note_loss(0);
+        assert_eq!(window.next_wanting(share(1), |_| true), Some((0, 3)), "one lost, K + 2");
+        window.ask(0, 1, 3, true);
+        window.forget_share(0);
+        assert_eq!(window.next_wanting(share(0), |_| true), Some((1, 2)), "opened later");
+    }
+}
