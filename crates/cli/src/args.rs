@@ -232,7 +232,7 @@ pub struct BenchArgs {
     /// Loss at the receiver, 0 to 0.9; several with commas.
     #[arg(long, value_name = "P", value_delimiter = ',', default_value = "0,0.01,0.05,0.1", value_parser = parse_loss)]
     pub loss: Vec<f64>,
-    /// Symbol sizes \[bytes\]; several with commas.
+    /// Symbol sizes in bytes; several with commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [DEFAULT_SYMBOL_SIZE])]
     pub symbol_size: Vec<u16>,
     /// What is told to the receiver of the network.
@@ -260,9 +260,10 @@ pub enum BenchKind {
 /// How an object is cut into symbols.
 #[derive(Args, Clone)]
 pub struct CutArgs {
-    /// Symbol size: with 72 bytes of header it should fit the path's MTU, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_SYMBOL_SIZE, value_parser = clap::value_parser!(u16).range(1..=65_435), help_heading = "Transfer")]
-    pub symbol_size: u16,
+    /// Symbol size, in bytes; with UDP and IP, headers of 100 (IPv4) or 120 bytes (IPv6) come on
+    /// top [default: 1376, or less where the path's MTU asks for it].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=65_435), help_heading = "Transfer")]
+    pub symbol_size: Option<u16>,
     /// Source symbols a block.
     #[arg(long, value_name = "K", default_value_t = DEFAULT_SYMBOLS_PER_BLOCK, value_parser = clap::value_parser!(u32).range(1..=1_024), help_heading = "Transfer")]
     pub block_symbols: u32,

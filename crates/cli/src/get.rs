@@ -28,8 +28,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         .map_err(|error| Failed::other(format!("cannot open a UDP socket: {error}")))?;
     let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut() };
     let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
-    let display =
-        Display::new(quiet || args.report.json, args.report.json_progress, args.cut.symbol_size);
+    let display = Display::new(quiet || args.report.json, args.report.json_progress, true);
     let fetch = client.fetch(&args.from.hosts, &options, target, display.updates());
     let fetched = interrupt.guard(fetch).await;
     display.finish();

@@ -1,6 +1,7 @@
 //! Showing how a transfer gets on: a bar for people, lines for programs.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -21,13 +22,16 @@ struct Inner {
     /// Remarks are printed (not with `--quiet`).
     remarks: bool,
     json: bool,
-    symbol_size: u16,
+    /// Whether the overhead so far has a meaning.
+    overhead: bool,
+    symbol_size: AtomicU16,
     rate: Mutex<Option<(Instant, u64, f64)>>,
 }
 
 impl Display {
-    /// `symbol_size` is for the overhead so far; 0 if that has no meaning.
-    pub fn new(quiet: bool, json_progress: bool, symbol_size: u16) -> Self {
+    /// With `overhead` the symbols are all of one copy of the object: what comes beyond its own is
+    /// shown.
+    pub fn new(quiet: bool, json_progress: bool, overhead: bool) -> Self {
         let shown = !quiet && !json_progress && std::io::stderr().is_terminal();
         let target =
             if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -41,7 +45,8 @@ impl Display {
                 bar,
                 remarks: !quiet && !json_progress,
                 json: json_progress,
-                symbol_size,
+                overhead,
+                symbol_size: AtomicU16::new(1),
                 rate: Mutex::default(),
             }),
         }
@@ -76,7 +81,8 @@ impl Inner {
                 self.bar.set_prefix(format!("{} of {}", bytes(*done), bytes(*total)));
                 self.bar.set_message(format!("computing the digest ({place})"));
             }
-            Update::Started { size, hosts, .. } => {
+            Update::Started { size, symbol_size, hosts, .. } => {
+                self.symbol_size.store((*symbol_size).max(1), Ordering::Relaxed);
                 self.bar.set_length((*size).max(1));
                 self.bar.set_position(0);
                 self.bar.set_message(format!("{} hosts", hosts.len()));
@@ -103,8 +109,8 @@ impl Inner {
         self.bar.set_prefix(format!("{} of {}", bytes(done), bytes(total)));
         let rate = self.rate_at(done);
         let mut message = format!("{}  {symbols} symbols", bit_rate(rate));
-        let needed = done.div_ceil(u64::from(self.symbol_size.max(1)));
-        if self.symbol_size > 0 && done * 20 > total && symbols > needed {
+        let needed = done.div_ceil(u64::from(self.symbol_size.load(Ordering::Relaxed)));
+        if self.overhead && done * 20 > total && symbols > needed {
             let overhead = (symbols - needed) as f64 / needed as f64;
             message.push_str(&format!("  overhead {}", percent(overhead)));
         }
@@ -142,9 +148,10 @@ fn to_json(update: &Update) -> Value {
         Update::Hashing { host, done, total } => {
             json!({"event": "hashing", "host": host, "done": done, "total": total})
         }
-        Update::Started { size, digest, hosts } => {
-            json!({"event": "started", "size": size, "digest": digest.to_string(), "hosts": hosts})
-        }
+        Update::Started { size, symbol_size, digest, hosts } => json!({
+            "event": "started", "size": size, "symbol_size": symbol_size,
+            "digest": digest.to_string(), "hosts": hosts,
+        }),
         Update::Moving { done, total, symbols } => {
             json!({"event": "moving", "done": done, "total": total, "symbols": symbols})
         }

@@ -46,7 +46,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         quorum: args.quorum,
         cut: args.cut.to_cut(),
     };
-    let display = Display::new(quiet || args.report.json, args.report.json_progress, 0);
+    let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
     let put = client.put(&args.file, &args.hosts, &options, display.updates());
     let put = interrupt.guard(async { Ok::<_, Failed>(put.await) }).await;
     display.finish();
@@ -90,15 +90,21 @@ fn name(args: &PutArgs) -> Result<ObjectName, Failed> {
 fn summary(name: &str, report: &PutReport) -> String {
     let sent = report.stats.source_symbols + report.stats.repair_symbols;
     let mut text = format!(
-        "{name}: {} to {} of {} hosts in {}, {}\n{} symbols needed, {sent} sent ({} over)\n",
+        "{name}: {} to {} of {} hosts in {}, {}\n",
         bytes(report.size),
         report.complete(),
         report.receivers.len(),
         seconds(report.quorum_after.unwrap_or(report.elapsed)),
         bit_rate(report.goodput()),
-        report.symbols_needed,
-        percent(report.overhead_sent()),
     );
+    let needed = report.symbols_needed;
+    text.push_str(&match (sent, needed) {
+        (0, 1..) => "nothing sent: who has the object had it before\n".to_owned(),
+        _ => format!(
+            "{needed} symbols needed, {sent} sent ({} over)\n",
+            percent(report.overhead_sent())
+        ),
+    });
     let mut rows = vec![["receiver", "after", "state"].map(str::to_owned).to_vec()];
     for receiver in &report.receivers {
         let way = if receiver.detached { " (by unicast in the end)" } else { "" };

@@ -86,6 +86,15 @@ pub fn listing(dir: &Path) -> Vec<String> {
     names
 }
 
+/// Waits until a folder is empty: a process that goes on cleans up behind what it says.
+pub fn wait_until_empty(dir: &Path) {
+    let until = Instant::now() + PATIENCE;
+    while !listing(dir).is_empty() {
+        assert!(Instant::now() < until, "left behind: {:?}", listing(dir));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn follow(stream: impl Read + Send + 'static) -> (Receiver<Value>, JoinHandle<String>) {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || {

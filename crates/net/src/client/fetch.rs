@@ -45,8 +45,11 @@ impl Client {
         let found = find(&self.requester, hosts, options, timeout, &updates).await?;
         let preparing = began.elapsed();
         let sink = Sink::open(target, found.size, found.digest).await?;
+        let taking_part = found.replicas.iter().filter(|r| r.takes_part());
+        let geometry = options.cut.geometry(taking_part.filter_map(|r| r.address));
         updates(Update::Started {
             size: found.size,
+            symbol_size: geometry.symbol_size,
             digest: found.digest,
             hosts: found
                 .replicas
@@ -55,12 +58,12 @@ impl Client {
                 .map(|r| r.host.clone())
                 .collect(),
         });
-        let (size, digest, cut) = (found.size, found.digest, options.cut);
+        let (size, digest) = (found.size, found.digest);
         let mut blocks = 0;
         let (stats, replicas, sink) = if size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
-            let run = Run::begin(self, options, found, sink, updates.clone())?;
+            let run = Run::begin(self, options, geometry, found, sink, updates.clone())?;
             blocks = run.object.source_blocks;
             run.follow().await?
         };
@@ -73,7 +76,7 @@ impl Client {
             elapsed: began.elapsed(),
             preparing,
             finishing: finishing.elapsed(),
-            symbol_size: cut.symbol_size,
+            symbol_size: geometry.symbol_size,
             blocks,
             replicas: reports(replicas, &stats),
             stats,
@@ -195,6 +198,7 @@ impl Run {
     fn begin(
         client: &Client,
         options: &FetchOptions,
+        mut geometry: Geometry,
         found: Found,
         sink: Sink,
         updates: Updates,
@@ -207,13 +211,9 @@ impl Run {
             (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
         shares.iter().for_each(|&i| replicas[i].has_share = true);
         let many = shares.len() > 1;
-        let cut = options.cut;
-        let window = if many { cut.initial_window.div_ceil(2) } else { cut.initial_window };
-        let geometry = Geometry {
-            symbol_size: cut.symbol_size.max(1),
-            symbols_per_block: cut.symbols_per_block.max(1),
-            initial_window: window,
-        };
+        if many {
+            geometry.initial_window = geometry.initial_window.div_ceil(2);
+        }
         let (symbol_size, k) = (geometry.symbol_size, geometry.symbols_per_block);
         let object = ObjectInfo::new(size, symbol_size, k, digest.tag());
         let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
@@ -225,7 +225,7 @@ impl Run {
                 digest: digest.0,
                 mode: if many { Mode::ManyToOne } else { Mode::Unicast },
                 senders,
-                initial_window: window,
+                initial_window: geometry.initial_window,
                 sink: sink.as_object_sink(),
             },
             Box::new(move |event| {

@@ -13,7 +13,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use wellspring_wire::control::Geometry;
+use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
+
 use crate::driver::{Driver, DriverConfig, HandleError, Statistics};
+use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
 pub use error::{FetchError, HostError, PutError};
@@ -27,6 +31,8 @@ use requester::{Requester, Table};
 pub const DEFAULT_SYMBOL_SIZE: u16 = 1_376;
 /// Source symbols a block unless told otherwise (SCDP §V).
 pub const DEFAULT_SYMBOLS_PER_BLOCK: u32 = 100;
+/// Where a path seems to carry less than this, datagrams are fragmented \[bytes\].
+const LEAST_SYMBOL_SIZE: u16 = 400;
 /// Initial window of a sender \[packets\] (SCDP §V).
 pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
 
@@ -56,8 +62,9 @@ impl Default for ClientConfig {
 /// How an object is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Symbol size \[bytes\]; with 72 bytes of header it should fit the path.
-    pub symbol_size: u16,
+    /// Symbol size \[bytes\]; `None`: [`DEFAULT_SYMBOL_SIZE`], or less where a path to one of the
+    /// hosts would fragment its datagrams.
+    pub symbol_size: Option<u16>,
     /// Source symbols a block.
     pub symbols_per_block: u32,
     /// Symbols a sender pushes unasked \[packets\].
@@ -67,9 +74,28 @@ pub struct Cut {
 impl Default for Cut {
     fn default() -> Self {
         Cut {
-            symbol_size: DEFAULT_SYMBOL_SIZE,
+            symbol_size: None,
             symbols_per_block: DEFAULT_SYMBOLS_PER_BLOCK,
             initial_window: DEFAULT_INITIAL_WINDOW,
+        }
+    }
+}
+
+impl Cut {
+    /// The cut as it is announced, to fit the paths to these hosts.
+    pub(crate) fn geometry(&self, hosts: impl IntoIterator<Item = SocketAddr>) -> Geometry {
+        let fits = |host| {
+            let payload = largest_payload_towards(host).ok()?;
+            u16::try_from(payload.saturating_sub(HEADER_WITH_OPTIONS_LEN)).ok()
+        };
+        let symbol_size = self.symbol_size.unwrap_or_else(|| {
+            let paths = hosts.into_iter().filter_map(fits);
+            paths.fold(DEFAULT_SYMBOL_SIZE, u16::min).max(LEAST_SYMBOL_SIZE)
+        });
+        Geometry {
+            symbol_size: symbol_size.max(1),
+            symbols_per_block: self.symbols_per_block.max(1),
+            initial_window: self.initial_window,
         }
     }
 }
@@ -146,6 +172,8 @@ pub enum Update {
     Started {
         /// The object's length \[bytes\].
         size: u64,
+        /// The symbols' size \[bytes\].
+        symbol_size: u16,
         /// Its digest.
         digest: Digest,
         /// Hosts that take part.

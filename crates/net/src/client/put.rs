@@ -15,7 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, SendStats, Share, StragglerAction};
 
-use self::offers::{Offered, offer_all};
+use self::offers::{Offered, Offering, offer_all, receivers};
 use self::watch::{Seen, Watchers};
 use super::report::{PutReport, ReceiverReport, ReceiverState};
 use super::{Client, PutError, PutOptions, Update, Updates};
@@ -50,14 +50,25 @@ impl Client {
         let needed = check(hosts, options)?;
         let (file, fingerprint, digest) = self.open(file, &updates).await?;
         let size = fingerprint.size();
-        let offered = offer_all(self, hosts, options, (size, digest), needed, &updates).await?;
+        let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
+        let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
+        let offer = Offering {
+            name: options.name.clone(),
+            size,
+            digest,
+            group: options.group,
+            geometry: options.cut.geometry(paths),
+            overwrite: options.overwrite,
+        };
+        let offered = offer_all(self, receivers, &offer, needed, &updates).await?;
         updates(Update::Started {
             size,
+            symbol_size: offer.geometry.symbol_size,
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
         let source = Arc::new(FileSource::new(file, fingerprint));
-        let mut run = Run::begin(self, options, offered, (size, digest), needed, began, updates);
+        let mut run = Run::begin(self, &offer, offered, needed, began, updates);
         if size > 0 {
             run.send(options, &source)?;
         }
@@ -168,15 +179,14 @@ impl Drop for Run {
 impl Run {
     fn begin(
         client: &Client,
-        options: &PutOptions,
+        offer: &Offering,
         offered: Vec<Offered>,
-        (size, digest): (u64, Digest),
         needed: usize,
         began: Instant,
         updates: Updates,
     ) -> Run {
         let (told, events) = mpsc::unbounded_channel();
-        let cut = options.cut;
+        let (size, digest, cut) = (offer.size, offer.digest, offer.geometry);
         let mut watchers = Watchers::new(client.requester.clone(), client.config.timeout);
         let mut receivers = Vec::with_capacity(offered.len());
         for (index, offered) in offered.into_iter().enumerate() {

@@ -170,6 +170,9 @@ impl PutReport {
 
     /// Symbols sent beyond the object's own, as a part of these.
     pub fn overhead_sent(&self) -> f64 {
-        beyond(self.stats.source_symbols + self.stats.repair_symbols, self.symbols_needed)
+        match self.stats.source_symbols + self.stats.repair_symbols {
+            0 => 0.0,
+            sent => beyond(sent, self.symbols_needed),
+        }
     }
 }

@@ -378,12 +378,14 @@ fn set_plain<T: Plain>(
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the system knows an integer socket option.
-pub(super) fn has_option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> bool {
+/// Reads an integer socket option.
+pub(super) fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live integer.
-    unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) == 0 }
+    let outcome =
+        unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    if outcome == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 /// An address of a network interface.

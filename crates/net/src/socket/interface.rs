@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
 use super::glue;
@@ -42,6 +43,10 @@ impl Interface {
     }
 }
 
+const UDP_HEADER: usize = 8;
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+
 /// The address that multicast to `group` leaves this host from, by that interface or (`None`) by the
 /// routing table's choice. Receivers know a sender by its address: a socket that sends by multicast
 /// and by unicast is best bound to this one.
@@ -63,18 +68,35 @@ pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::R
                     io::Error::new(io::ErrorKind::AddrNotAvailable, message)
                 })
         }
-        None => {
-            let any = if group.is_ipv4() {
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-            } else {
-                IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-            };
-            // Connecting a datagram socket sends nothing: it only asks for the route.
-            let socket = UdpSocket::bind((any, 0))?;
-            socket.connect(group)?;
-            Ok(socket.local_addr()?.ip())
-        }
+        None => Ok(routed_towards(group)?.local_addr()?.ip()),
     }
+}
+
+/// The largest UDP payload that the path to a host carries unfragmented, as far as this host knows:
+/// its own link's MTU, or less if a router has complained \[bytes\].
+///
+/// # Errors
+/// There is no route.
+pub fn largest_payload_towards(to: SocketAddr) -> io::Result<usize> {
+    let socket = routed_towards(to)?;
+    let v4 = matches!(crate::address::canonical(to), SocketAddr::V4(_));
+    let mtu = if v4 {
+        glue::option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU)
+    } else {
+        glue::option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    }?;
+    let headers = UDP_HEADER + if v4 { IPV4_HEADER } else { IPV6_HEADER };
+    Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
+}
+
+/// A socket of its own for asking about the route to an address: connecting it sends nothing.
+fn routed_towards(to: SocketAddr) -> io::Result<UdpSocket> {
+    let to = crate::address::canonical(to);
+    let any: IpAddr =
+        if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(to)?;
+    Ok(socket)
 }
 
 impl fmt::Display for Interface {

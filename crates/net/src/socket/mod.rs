@@ -12,7 +12,7 @@ mod timer;
 mod trims;
 mod udp;
 
-pub use interface::{Interface, source_towards};
+pub use interface::{Interface, largest_payload_towards, source_towards};
 pub use receive::{Datagrams, ReceiveBatch, Received};
 pub use timer::Timer;
 pub use trims::{TrimTap, Trimmed};

@@ -145,7 +145,8 @@ impl UdpSocket {
             }
         }
         set_buffers(&socket, config)?;
-        let segmentation = config.offload && glue::has_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT);
+        let segmentation =
+            config.offload && glue::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let coalescing =
             config.offload && glue::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         socket.bind(&config.bind.into())?;

@@ -7,13 +7,14 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
 use wellspring_wire::control::{Geometry, Offer, PutState, Request};
+
 use wellspring_wire::scdp::Mode;
 
 use super::super::replicas::{Standing, resolve};
 use super::super::requester::{Answer, AskError, Requester};
-use super::super::{Client, HostError, PutError, PutOptions, Update, Updates};
+use super::super::{Client, HostError, PutError, Update, Updates};
 use crate::address::Host;
-use crate::store::Digest;
+use crate::store::{Digest, ObjectName};
 
 /// Once a host has accepted, others are waited for this long: it expects symbols soon.
 const GRACE: Duration = Duration::from_secs(3);
@@ -30,37 +31,71 @@ pub(super) struct Offered {
     pub refused: Option<String>,
 }
 
-/// Offers the object to all hosts. With a group, all get one session, otherwise each its own.
-pub(super) async fn offer_all(
-    client: &Client,
-    hosts: &[Host],
-    options: &PutOptions,
-    (size, digest): (u64, Digest),
-    needed: usize,
-    updates: &Updates,
-) -> Result<Vec<Offered>, PutError> {
-    let timeout = client.config.timeout;
+/// What is offered, and how.
+#[derive(Clone)]
+pub(super) struct Offering {
+    pub name: ObjectName,
+    pub size: u64,
+    pub digest: Digest,
+    pub group: Option<SocketAddr>,
+    pub geometry: Geometry,
+    pub overwrite: bool,
+}
+
+impl Offering {
+    fn message(&self, session: SessionId) -> Offer<'_> {
+        Offer {
+            session,
+            name: self.name.to_wire(),
+            size: self.size,
+            digest: self.digest.0,
+            mode: if self.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
+            group: self.group,
+            geometry: self.geometry,
+            overwrite: self.overwrite,
+        }
+    }
+}
+
+/// The hosts' addresses, and a session for each; with a group, one session for all.
+pub(super) async fn receivers(hosts: &[Host], group: bool, timeout: Duration) -> Vec<Offered> {
     let common = SessionId(crate::random::number() as u32);
-    let mut offered = Vec::with_capacity(hosts.len());
+    let mut receivers = Vec::with_capacity(hosts.len());
     for replica in resolve(hosts, timeout).await {
-        let session = match options.group {
-            Some(_) => common,
-            None => SessionId(crate::random::number() as u32),
-        };
+        let session = if group { common } else { SessionId(crate::random::number() as u32) };
         let refused = match replica.standing {
             Standing::Unused(reason) => Some(reason),
             _ => None,
         };
         let (host, address) = (replica.host, replica.address);
-        offered.push(Offered { host, address, session, accepted: false, complete: false, refused });
+        receivers.push(Offered {
+            host,
+            address,
+            session,
+            accepted: false,
+            complete: false,
+            refused,
+        });
     }
+    receivers
+}
+
+/// Offers the object to all hosts, each under its own session.
+pub(super) async fn offer_all(
+    client: &Client,
+    mut offered: Vec<Offered>,
+    offer: &Offering,
+    needed: usize,
+    updates: &Updates,
+) -> Result<Vec<Offered>, PutError> {
+    let timeout = client.config.timeout;
     let mut asked = JoinSet::new();
     for (index, host) in offered.iter().enumerate() {
         let Some(address) = host.address.filter(|_| host.refused.is_none()) else { continue };
-        let (requester, session) = (client.requester.clone(), host.session);
-        let options = options.clone();
+        let requester = client.requester.clone();
+        let (session, offer) = (host.session, offer.clone());
         asked.spawn(async move {
-            let told = offer(&requester, address, session, &options, (size, digest), timeout).await;
+            let told = ask(&requester, address, session, &offer, timeout).await;
             (index, told)
         });
     }
@@ -105,29 +140,14 @@ async fn collect(asked: &mut JoinSet<(usize, Result<bool, AskError>)>, offered: 
 }
 
 /// Offers to one host; true if it turns out to have the object.
-async fn offer(
+async fn ask(
     requester: &Requester,
     address: SocketAddr,
     session: SessionId,
-    options: &PutOptions,
-    (size, digest): (u64, Digest),
+    offer: &Offering,
     timeout: Duration,
 ) -> Result<bool, AskError> {
-    let cut = options.cut;
-    let request = Request::Offer(Offer {
-        session,
-        name: options.name.to_wire(),
-        size,
-        digest: digest.0,
-        mode: if options.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
-        group: options.group,
-        geometry: Geometry {
-            symbol_size: cut.symbol_size.max(1),
-            symbols_per_block: cut.symbols_per_block.max(1),
-            initial_window: cut.initial_window,
-        },
-        overwrite: options.overwrite,
-    });
+    let request = Request::Offer(offer.message(session));
     match requester.ask(address, &request, timeout, &|_, _| {}).await? {
         Answer::Accepted => {}
         _ => return Err(AskError::Nonsense),
