@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use wellspring_core::Rate;
-use wellspring_net::driver::{DriverConfig, DscpMap};
+use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{Digest, ObjectName};
 use wellspring_net::{
@@ -288,7 +288,8 @@ pub struct NetworkArgs {
     /// The rate of this host's own link: pulls are paced to fill it.
     #[arg(long, value_name = "RATE", default_value = "10G", value_parser = parse_rate, help_heading = "Network")]
     pub link_rate: Rate,
-    /// What switches do with packets they cannot hold: trim them; drop them, and others share the
+    /// What switches do with packets they cannot hold: trim them (Linux shows trimmed packets only
+    /// to who has CAP_NET_RAW); drop them, and others share the
     /// path (a congestion controller keeps the session fair to TCP); drop them, but the path is
     /// ours alone.
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
@@ -340,6 +341,7 @@ impl NetworkArgs {
         };
         if self.fabric == FabricArg::Trimming {
             config.dscp = DscpMap::trimming();
+            config.trim_taps = TrimTaps::IfAllowed;
         }
         config.faults.loss = self.inject_loss;
         config.faults.send_rate = self.inject_send_rate;

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use wellspring_net::driver::ReceivePath;
 use wellspring_net::store::Existing;
 use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaState, Target};
 
@@ -32,11 +33,13 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let fetch = client.fetch(&args.from.hosts, &options, target, display.updates());
     let fetched = interrupt.guard(fetch).await;
     display.finish();
+    let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
     // Ends the session in good order: its part file is gone when we are.
     drop(client);
     let report = fetched?;
     if args.report.json {
         let mut account = fetch_json(name.as_str(), &shown, &report);
+        account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
         account["cpu_seconds"] = cpu_seconds(None).into();
         account["peak_memory_bytes"] = peak_memory().into();
         let line = account.to_string();

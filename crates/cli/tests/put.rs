@@ -5,7 +5,7 @@ mod support;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 
-use support::{Place, Server, Transfer, hosts, listing, random_bytes, run, text};
+use support::{Place, Server, Transfer, hosts, listing, random_bytes, run, text, wait_until_empty};
 
 const TAKES: &[&str] = &["--allow-put", "--interface", "127.0.0.1"];
 

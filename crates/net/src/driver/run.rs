@@ -54,7 +54,13 @@ impl Driver {
         protocol.accept_unannounced = false;
         let taps = match config.trim_taps {
             TrimTaps::Off => Taps::default(),
-            TrimTaps::IfAllowed => Taps::open(local_addr, &waiter).unwrap_or_default(),
+            TrimTaps::IfAllowed => Taps::open(local_addr, &waiter).unwrap_or_else(|error| {
+                tracing::warn!(
+                    "trimmed datagrams will not be seen ({error}): losses are found by timeouts; \
+                     run with CAP_NET_RAW to see them"
+                );
+                Taps::default()
+            }),
             TrimTaps::Required => Taps::open(local_addr, &waiter)?,
         };
         let clock = Clock::starting_at(config.clock_start);

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
+use socket2::SockRef;
+
 use super::glue;
 
 /// A network interface, by whatever the user knows of it.
@@ -55,6 +57,7 @@ const IPV6_HEADER: usize = 40;
 /// There is no such interface, it has no address of the group's family, or there is no route.
 pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::Result<IpAddr> {
     let fits = |ip: &IpAddr| ip.is_ipv4() == group.is_ipv4();
+    let routed = routed_towards(group, interface)?;
     match interface {
         Some(Interface::Address(ip)) if fits(ip) => Ok(*ip),
         Some(interface) => {
@@ -68,7 +71,7 @@ pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::R
                     io::Error::new(io::ErrorKind::AddrNotAvailable, message)
                 })
         }
-        None => Ok(routed_towards(group)?.local_addr()?.ip()),
+        None => Ok(routed.local_addr()?.ip()),
     }
 }
 
@@ -78,7 +81,7 @@ pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::R
 /// # Errors
 /// There is no route.
 pub fn largest_payload_towards(to: SocketAddr) -> io::Result<usize> {
-    let socket = routed_towards(to)?;
+    let socket = routed_towards(to, None)?;
     let v4 = matches!(crate::address::canonical(to), SocketAddr::V4(_));
     let mtu = if v4 {
         glue::option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU)
@@ -89,12 +92,21 @@ pub fn largest_payload_towards(to: SocketAddr) -> io::Result<usize> {
     Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
 }
 
-/// A socket of its own for asking about the route to an address: connecting it sends nothing.
-fn routed_towards(to: SocketAddr) -> io::Result<UdpSocket> {
+/// A socket of its own for asking about the route to an address (of a group, by that interface):
+/// connecting it sends nothing.
+fn routed_towards(to: SocketAddr, interface: Option<&Interface>) -> io::Result<UdpSocket> {
     let to = crate::address::canonical(to);
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
+    if let Some(interface) = interface {
+        let index = interface.index()?;
+        if to.is_ipv4() {
+            glue::set_multicast_interface_v4(socket.as_raw_fd(), index)?;
+        } else {
+            SockRef::from(&socket).set_multicast_if_v6(index)?;
+        }
+    }
     socket.connect(to)?;
     Ok(socket)
 }
@@ -117,5 +129,25 @@ impl FromStr for Interface {
             Ok(address) => Interface::Address(address),
             Err(_) => Interface::Name(text.to_owned()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_carries_its_mtu_less_the_headers() {
+        let mtu = std::fs::read_to_string("/sys/class/net/lo/mtu").expect("loopback");
+        let mtu: usize = mtu.trim().parse().expect("a number");
+        let v4_mtu = mtu.min(65_535); // IPv4 cannot say more
+        let v4 = largest_payload_towards("127.0.0.1:9".parse().expect("address"));
+        assert_eq!(v4.expect("route"), v4_mtu - 28);
+        let mapped = largest_payload_towards("[::ffff:127.0.0.1]:9".parse().expect("address"));
+        assert_eq!(mapped.expect("route"), v4_mtu - 28, "IPv4 in IPv6 clothes");
+        // Machines without IPv6 have no route; all others say so.
+        if let Ok(v6) = largest_payload_towards("[::1]:9".parse().expect("address")) {
+            assert_eq!(v6, mtu - 48);
+        }
     }
 }
