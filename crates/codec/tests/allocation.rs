@@ -74,3 +74,21 @@ fn a_decoder_allocates_nothing_after_its_first_block() {
         }
     }
 }
+
+#[test]
+fn an_encoder_allocates_nothing_after_its_first_block() {
+    let source: Vec<u8> = (0..K as usize * T).map(|i| (i * 31 / 7) as u8).collect();
+    let code = Code::new(K).expect("in range");
+    for count in [1, 5, 50, 200] {
+        let mut encoder = BlockEncoder::new(code.clone(), K, T).expect("in range");
+        let mut symbols = vec![0; count * T];
+        let mut allocations = Vec::new();
+        for _ in 0..3 {
+            encoder.clear();
+            let before = ALLOCATIONS.with(Cell::get);
+            encoder.encode_run(&source, K, &mut symbols).expect("valid");
+            allocations.push(ALLOCATIONS.with(Cell::get) - before);
+        }
+        assert!(allocations[0] > 0 && allocations[1..] == [0, 0], "{count}: {allocations:?}");
+    }
+}

@@ -120,6 +120,80 @@ fn a_large_block_decodes() {
     }
 }
 
+/// Symbols lent are read where they stand, mixed with symbols copied; a lent symbol of another
+/// length is refused and leaves the block as it was.
+#[test]
+fn lent_repair_symbols_decode_as_copied_ones_do() {
+    let mut random = Random(6);
+    for (k, t, lost) in [(10, 7, 3), (100, 64, 5), (100, 33, 90), (250, 20, 60)] {
+        for road in ROADS {
+            let source = random.bytes(k as usize * t);
+            let code = Code::new(k).expect("in range");
+            let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
+            let mut decoder = BlockDecoder::new(code, k, t).expect("in range");
+            decoder.force_road(road);
+            let mut block = source.clone();
+            block[..lost * t].fill(0);
+            for esi in lost as u32..k {
+                assert_eq!(decoder.mark_source(esi), Ok(Added::New));
+            }
+            let mut repairs = vec![0; (lost + 3) * t];
+            encoder.encode_run(&source, k, &mut repairs).expect("valid");
+            for (esi, symbol) in (k..).zip(repairs.chunks_exact(t)) {
+                if random.below(2) == 0 {
+                    assert_eq!(decoder.mark_repair(esi), Ok(Added::New));
+                    assert_eq!(decoder.add_repair(esi, symbol), Ok(Added::Duplicate));
+                } else {
+                    assert_eq!(decoder.add_repair(esi, symbol), Ok(Added::New));
+                    assert_eq!(decoder.mark_repair(esi), Ok(Added::Duplicate));
+                }
+            }
+            assert_eq!(decoder.mark_repair(k - 1), Err(Error::SymbolId { got: k - 1, limit: k }));
+            let before = block.clone();
+            let error = Error::SymbolLength { got: t - 1, expected: t };
+            let short = decoder.try_decode_with(&mut block, |_| &repairs[1..t]);
+            if short.is_err() {
+                assert_eq!((short, &block), (Err(error), &before));
+            }
+            let lent = |esi: u32| &repairs[(esi - k) as usize * t..][..t];
+            assert_eq!(decoder.try_decode_with(&mut block, lent), Ok(Decoded::Complete));
+            assert!(block == source, "K {k} {road:?}");
+        }
+    }
+}
+
+/// One by one or together, before or after intermediate symbols are kept: the same bytes.
+#[test]
+fn every_way_of_encoding_gives_the_same_symbols() {
+    let mut random = Random(7);
+    for kernels in Kernels::available() {
+        for (k, t) in [(1, 5), (10, 64), (101, 65), (260, 130), (1000, 40), (2100, 9)] {
+            let short = random.below(t as u32) as usize;
+            let source = random.bytes(k as usize * t - short);
+            let code = Code::new(k).expect("in range");
+            let first = k + random.below(1 << 20);
+            let count = (k as usize).max(300);
+            let mut prepared =
+                BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
+            prepared.prepare(&source).expect("the block's length");
+            assert!(prepared.is_prepared());
+            let mut expected = vec![0; count * t];
+            prepared.encode_run(&source, first, &mut expected).expect("valid");
+            for some in [1, 2, 7, 30, 60, 150, count] {
+                let mut encoder =
+                    BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
+                let mut symbols = vec![0; count * t];
+                let mut esi = first;
+                for run in symbols.chunks_mut(some * t) {
+                    encoder.encode_run(&source, esi, run).expect("valid");
+                    esi += some as u32;
+                }
+                assert!(symbols == expected, "{kernels:?} K {k} T {t}, {some} at a time");
+            }
+        }
+    }
+}
+
 /// Symbols chosen to be useless: the same equation over and over is told from new ones, and one
 /// good symbol more, repair or source, completes the block without starting anew.
 #[test]

@@ -18,6 +18,7 @@ pub(crate) fn detect() -> bool {
 // `len` bytes only. The instructions are AVX2, which callers know to be present.
 unsafe impl Vector for Ymm {
     const BYTES: usize = 32;
+    const JOINS: bool = false;
     type Shape = crate::generic::Narrow;
     type Coefficient = (__m256i, __m256i);
     type Factor = (__m256i, __m256i);

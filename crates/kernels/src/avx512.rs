@@ -27,6 +27,7 @@ fn lanes(len: usize) -> __mmask64 {
 // which callers know to be present.
 unsafe impl Vector for Zmm {
     const BYTES: usize = 64;
+    const JOINS: bool = true;
     type Shape = crate::generic::Wide;
     type Coefficient = __m512i;
     type Factor = __m512i;

@@ -18,6 +18,7 @@ pub(crate) fn detect() -> bool {
 // `len` bytes only. The instructions are NEON, which callers know to be present.
 unsafe impl Vector for Quad {
     const BYTES: usize = 16;
+    const JOINS: bool = false;
     // Thirty-two registers, but two tables a coefficient and two nibble vectors a factor: the
     // shapes of the narrow kernels fit, those of the wide ones spill.
     type Shape = crate::generic::Narrow;

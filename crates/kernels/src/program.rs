@@ -210,7 +210,7 @@ impl Program {
     /// Sources are summed in steps of four: branches that follow the number of sources cost more
     /// than adding a row of zeros.
     pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
-        self.start_sum(to, ZERO, 0)
+        self.start_sum(to, ZERO, 1)
     }
 
     /// As [`xor`](Self::xor), with an external row as first source if there is one.
@@ -220,19 +220,15 @@ impl Program {
             Some(row) => {
                 let operand = Operand::External(row);
                 self.note(operand);
-                self.start_sum(to, operand.word(), 1)
+                self.start_sum(to, operand.word(), 2)
             }
         }
     }
 
     #[inline]
     fn start_sum(&mut self, to: u32, first: u32, filled: usize) -> XorBuilder<'_> {
-        self.note(Operand::Work(to));
-        self.grow(Opcode::Steps, STEP);
-        let slot = work_slot(to);
-        self.code.extend([slot, first, ZERO, ZERO, ZERO]);
-        let last = self.code.len() - STEP;
-        XorBuilder { to: slot, last, filled, program: self }
+        let to = work_slot(to);
+        XorBuilder { program: self, step: [to, first, ZERO, ZERO, ZERO], filled, highest: to }
     }
 
     /// Appends `outputs[i] = bases[i] + sum over j of coefficients[i * inputs + j] * inputs[j]`.
@@ -295,7 +291,10 @@ impl Program {
         self.folds = Some(folds);
     }
 
-    /// Runs the program over all columns of the external rows, `strip` bytes at a time.
+    /// Runs the program over all columns of the external rows, at most `strip` bytes at a time.
+    ///
+    /// Some columns may be computed twice: a program must not read an external row before it
+    /// writes it, unless to the same value.
     ///
     /// `workspace` is grown to [`work_rows`](Self::work_rows) times the strip length and its
     /// contents are lost. `columns` must be what [`fold`](Self::fold) was given, for programs
@@ -344,14 +343,14 @@ impl Program {
             work_rows = work_rows.max(program.work_rows as usize);
         }
         let row_len = rows.row_len();
-        let strip = strip.min(row_len.max(64).next_power_of_two());
-        let size = work_rows.checked_mul(strip).expect("work rows exceed the address space");
+        let stride = if work_rows == 1 { strip } else { best_strip(row_len, strip) };
+        let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
         workspace.buffer.reserve_len(size);
-        for column in (0..row_len).step_by(strip) {
-            let width = strip.min(row_len - column);
-            // The last strip may be much shorter than the others.
-            let stride = strip.min(width.max(64).next_power_of_two());
-            workspace.buffer[..stride].fill(0);
+        workspace.buffer[..stride].fill(0);
+        for column in (0..row_len).step_by(stride) {
+            // The last strip reaches back into the one before rather than be a short one.
+            let column = column.min(row_len.saturating_sub(stride));
+            let width = stride.min(row_len - column);
             for &(program, base) in programs {
                 let mut work = Strip {
                     code: &program.code,
@@ -378,14 +377,23 @@ impl Program {
         self.folds.is_none_or(|folds| folds == (columns, sums))
     }
 }
-/// Adds sources to a sum.
+
+/// The strip length, at most `most`, that takes least time for rows of `row_len` bytes: strips are
+/// of one length, and each costs as much as a line of symbols beside its own length.
+fn best_strip(row_len: usize, most: usize) -> usize {
+    const EACH: usize = 64;
+    let strips = STRIPS.into_iter().filter(|&strip| strip <= most.min(row_len.max(64)));
+    strips.min_by_key(|&strip| row_len.div_ceil(strip) * (strip + EACH)).unwrap_or(STRIPS[0])
+}
+
+/// Adds sources to a sum, which is recorded when the builder is dropped.
 #[derive(Debug)]
 pub struct XorBuilder<'p> {
     program: &'p mut Program,
-    to: u32,
-    /// The step that is being filled, and how many sources it has.
-    last: usize,
+    /// The step that is being filled, and how many of its words are.
+    step: [u32; STEP],
     filled: usize,
+    highest: u32,
 }
 
 impl XorBuilder<'_> {
@@ -393,17 +401,26 @@ impl XorBuilder<'_> {
     #[inline]
     pub fn work(&mut self, row: u32) -> &mut Self {
         let slot = work_slot(row);
-        self.program.work_rows = self.program.work_rows.max(slot + 1);
-        if self.filled == STEP - 1 {
+        self.highest = self.highest.max(slot);
+        if self.filled == STEP {
             self.program.grow(Opcode::Steps, STEP);
-            self.last = self.program.code.len();
-            self.program.code.extend([self.to, self.to, slot, ZERO, ZERO]);
-            self.filled = 2;
+            self.program.code.extend(self.step);
+            self.step = [self.step[0], self.step[0], slot, ZERO, ZERO];
+            self.filled = 3;
         } else {
-            self.program.code[self.last + 1 + self.filled] = slot;
+            self.step[self.filled] = slot;
             self.filled += 1;
         }
         self
+    }
+}
+
+impl Drop for XorBuilder<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.program.grow(Opcode::Steps, STEP);
+        self.program.code.extend(self.step);
+        self.program.work_rows = self.program.work_rows.max(self.highest + 1);
     }
 }
 

@@ -14,6 +14,7 @@ const LOW_ONE: u64 = 0x0101_0101_0101_0101;
 // instruction set.
 unsafe impl Vector for Word {
     const BYTES: usize = 8;
+    const JOINS: bool = false;
     type Shape = crate::generic::Narrow;
     type Coefficient = [u64; 8];
     type Factor = u64;

@@ -18,6 +18,7 @@ pub(crate) fn detect() -> bool {
 // `len` bytes only. The instructions are SSSE3, which callers know to be present.
 unsafe impl Vector for Xmm {
     const BYTES: usize = 16;
+    const JOINS: bool = false;
     type Shape = crate::generic::Narrow;
     type Coefficient = (__m128i, __m128i);
     type Factor = (__m128i, __m128i);

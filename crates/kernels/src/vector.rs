@@ -12,6 +12,8 @@
 pub(crate) unsafe trait Vector: Copy {
     /// Bytes in a vector: a power of two, at most 64.
     const BYTES: usize;
+    /// Whether the instruction set has a three-way XOR.
+    const JOINS: bool;
     /// How many sums a matrix product may hold in registers.
     type Shape: crate::generic::Shape;
     /// A field element prepared for multiplication.

@@ -66,7 +66,6 @@ pub(crate) struct Attempt {
     coefficients: Vec<u8>,
     equation: Vec<u8>,
     inverse: Vec<u8>,
-    bases: Vec<Operand>,
     inputs: Vec<Operand>,
     outputs: Vec<Operand>,
 }
@@ -76,7 +75,6 @@ impl Attempt {
         let words = self.missing.capacity() + self.intermediate.capacity();
         let pairs = self.equations.capacity()
             + self.values.capacity()
-            + self.bases.capacity()
             + self.inputs.capacity()
             + self.outputs.capacity();
         4 * words
@@ -221,19 +219,34 @@ impl Attempt {
         }
     }
 
+    /// One product: the inverse times the coefficients of the equations is small work on
+    /// coefficients, and saves a second product on bytes.
     fn finish_dense(&mut self, context: &Context<'_>, program: &mut Program) {
+        let e = self.missing.len();
+        let known = context.shape.k as usize - e;
+        self.system.inverse_into(&mut self.inverse);
+        self.coefficients.clear();
         self.outputs.clear();
-        self.outputs.extend((0..).zip(&self.equations).map(|(work, _)| Operand::Work(work)));
-        self.bases.clear();
-        self.bases.extend(self.equations.iter().map(|&(_, row)| Operand::External(row)));
+        for (&esi, combination) in self.missing.iter().zip(self.inverse.chunks_exact(e)) {
+            // One that came after the attempt began is an input, and there.
+            if context.received.has_source(esi) {
+                continue;
+            }
+            self.outputs.push(Operand::External(esi));
+            let start = self.coefficients.len();
+            self.coefficients.resize(start + known, 0);
+            let row = &mut self.coefficients[start..];
+            context.kernels.combine(row, &self.generators, known, combination);
+            self.coefficients.extend_from_slice(combination);
+        }
         self.inputs.clear();
         let mut start = 0;
         for &unknown in self.missing.iter().chain([&context.shape.k]) {
             self.inputs.extend((start..unknown).map(Operand::External));
             start = unknown + 1;
         }
-        program.product(&self.outputs, &self.bases, &self.inputs, &self.generators);
-        self.solve_residuals(program, 0);
+        self.inputs.extend(self.equations.iter().map(|&(_, row)| Operand::External(row)));
+        program.product(&self.outputs, &[], &self.inputs, &self.coefficients);
     }
 
     fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {

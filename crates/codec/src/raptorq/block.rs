@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::code::Code;
+use super::cost::Size;
 use super::params::ENCODING_SYMBOLS;
 use crate::Error;
 
@@ -32,6 +33,13 @@ impl BlockShape {
     /// Distance of symbols in memory of our own: whole cache lines.
     pub(crate) fn stride(&self) -> usize {
         self.symbol_size.next_multiple_of(64)
+    }
+
+    /// What costs are estimated from, for so many symbols lost or made.
+    pub(crate) fn size(&self, lost: u32) -> Size {
+        let params = &self.code.constraints().params;
+        let symbol_size = self.symbol_size;
+        Size { k_ext: params.k_ext, l: params.l, p: params.p, lost, symbol_size }
     }
 
     /// The internal symbol ID: padding symbols come between source and repair symbols

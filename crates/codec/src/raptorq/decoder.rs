@@ -7,6 +7,7 @@ use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, 
 use super::attempt::{Attempt, Context, Fresh, Road, zero_symbol};
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
+use super::cost;
 use super::received::Received;
 use super::solver::Rank;
 use crate::Error;
@@ -46,8 +47,8 @@ enum Phase {
 /// Recovers one source block.
 ///
 /// The block stands in the caller's memory: source symbols are received into their place, and
-/// decoding writes the missing ones between them. Only repair symbols are copied. A decoder is
-/// reused for any number of blocks, and once warm it allocates nothing.
+/// decoding writes the missing ones between them. Repair symbols are copied, or lent by the caller
+/// ([`mark_repair`](Self::mark_repair)). A decoder is reused for any number of blocks, and once warm it allocates nothing.
 ///
 /// # Examples
 ///
@@ -83,8 +84,11 @@ pub struct BlockDecoder {
     kernels: Kernels,
     max_repairs: u32,
     received: Received,
-    /// Repair symbols in order of arrival.
+    /// Repair symbols copied, in order of arrival.
     repairs: AlignedBuffer,
+    /// For each repair symbol its place in `repairs`, or `LENT`.
+    stored: Vec<u32>,
+    copied: u32,
     /// The last source symbol, where the block has only a part of it.
     tail: AlignedBuffer,
     phase: Phase,
@@ -129,6 +133,8 @@ impl BlockDecoder {
             kernels,
             received,
             repairs: AlignedBuffer::default(),
+            stored: Vec::new(),
+            copied: 0,
             tail: AlignedBuffer::default(),
             phase: Phase::Collecting,
             fresh: Vec::new(),
@@ -156,6 +162,8 @@ impl BlockDecoder {
     /// Turns to another block of the same shape; memory is kept.
     pub fn clear(&mut self) {
         self.received.reset(self.shape.k);
+        self.stored.clear();
+        self.copied = 0;
         self.phase = Phase::Collecting;
         self.fresh.clear();
     }
@@ -236,6 +244,7 @@ impl BlockDecoder {
             + self.repairs.memory()
             + self.tail.memory()
             + self.attempt.memory()
+            + 4 * self.stored.capacity()
             + 8 * self.fresh.capacity()
             + self.program.memory()
             + self.zero.memory()
@@ -268,25 +277,44 @@ impl BlockDecoder {
     /// [`Error::SymbolId`] if `esi` is below K or not below 2^24, [`Error::SymbolLength`] if
     /// `symbol` is not as long as the symbol size.
     pub fn add_repair(&mut self, esi: u32, symbol: &[u8]) -> Result<Added, Error> {
+        self.shape.check_symbol(symbol.len())?;
+        let place = self.copied;
+        let added = self.note_repair(esi, place)?;
+        if added == Added::New {
+            self.copied += 1;
+            let (place, stride) = (place as usize, self.shape.stride());
+            self.repairs.reserve_len((place + 1) * stride);
+            self.repairs[place * stride..][..symbol.len()].copy_from_slice(symbol);
+        }
+        Ok(added)
+    }
+
+    /// Notes that the caller holds repair symbol `esi` and will lend it to
+    /// [`try_decode_with`](Self::try_decode_with): nothing is copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SymbolId`] if `esi` is below K or not below 2^24.
+    pub fn mark_repair(&mut self, esi: u32) -> Result<Added, Error> {
+        self.note_repair(esi, LENT)
+    }
+
+    fn note_repair(&mut self, esi: u32, place: u32) -> Result<Added, Error> {
         self.shape.internal_id(esi)?;
         if esi < self.shape.k {
             return Err(Error::SymbolId { got: esi, limit: self.shape.k });
         }
-        self.shape.check_symbol(symbol.len())?;
         if self.is_complete() || self.received.has_repair(esi) {
             return Ok(Added::Duplicate);
         }
-        let stored = self.received.repairs().len();
-        if stored >= self.max_repairs as usize {
+        let known = self.repairs();
+        if known >= self.max_repairs {
             return Ok(Added::Full);
         }
         self.received.add_repair(esi);
-        let stride = self.shape.stride();
-        self.repairs.reserve_len((stored + 1) * stride);
-        self.repairs[stored * stride..][..symbol.len()].copy_from_slice(symbol);
+        self.stored.push(place);
         if matches!(self.phase, Phase::Short(_)) {
-            let row = self.shape.k + u32::try_from(stored).expect("24-bit IDs");
-            self.fresh.push((esi, row));
+            self.fresh.push((esi, self.shape.k + known));
         }
         Ok(Added::New)
     }
@@ -324,6 +352,24 @@ impl BlockDecoder {
     /// [`Error::BlockLength`] if `block` has not the length of the block: K times T, or less if
     /// the last symbol is cut short.
     pub fn try_decode(&mut self, block: &mut [u8]) -> Result<Decoded, Error> {
+        self.try_decode_with(block, |_| &[])
+    }
+
+    /// As [`try_decode`](Self::try_decode); the repair symbols noted by
+    /// [`mark_repair`](Self::mark_repair) are read where `lent(esi)` says they stand.
+    ///
+    /// `lent` is asked for no others, for each at most once, and not at all unless decoding
+    /// succeeds.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_decode`](Self::try_decode), and [`Error::SymbolLength`] if a symbol lent is not as
+    /// long as the symbol size; the block is then as it was.
+    pub fn try_decode_with<'a>(
+        &mut self,
+        block: &mut [u8],
+        lent: impl Fn(u32) -> &'a [u8],
+    ) -> Result<Decoded, Error> {
         self.shape.check_block(block.len())?;
         if self.is_complete() {
             self.phase = Phase::Complete;
@@ -337,10 +383,13 @@ impl BlockDecoder {
         self.fresh.clear();
         match rank {
             Rank::Full => {
-                self.recover(block);
-                for esi in 0..self.shape.k {
-                    self.received.add_source(esi);
+                let recovered = self.recover(block, lent);
+                if let Err(error) = recovered {
+                    // The next attempt starts anew.
+                    self.phase = Phase::Collecting;
+                    return Err(error);
                 }
+                self.received.add_all_sources(self.shape.k);
                 self.phase = Phase::Complete;
                 Ok(Decoded::Complete)
             }
@@ -380,12 +429,16 @@ impl BlockDecoder {
             return rank;
         }
         let missing = self.shape.k - self.received.sources();
-        let road = choose_road(&self.shape, missing, self.forced);
+        let road = cost::choose(&self.shape, self.kernels.isa(), missing, self.forced);
         self.attempt.start(&context, road)
     }
 
     /// Computes the missing source symbols from the solution.
-    fn recover(&mut self, block: &mut [u8]) {
+    fn recover<'a>(
+        &mut self,
+        block: &mut [u8],
+        lent: impl Fn(u32) -> &'a [u8],
+    ) -> Result<(), Error> {
         let shape = &self.shape;
         let context = Context { kernels: self.kernels, shape, received: &self.received };
         self.program.clear();
@@ -406,7 +459,15 @@ impl BlockDecoder {
         if whole < k {
             rows.push_exclusive(&mut self.tail);
         }
-        rows.push_shared_rows(&self.repairs, stride, repairs);
+        for (&esi, &place) in self.received.repairs().iter().zip(&self.stored) {
+            if place == LENT {
+                let symbol = lent(esi);
+                shape.check_symbol(symbol.len())?;
+                rows.push_shared(symbol);
+            } else {
+                rows.push_shared(&self.repairs[place as usize * stride..]);
+            }
+        }
         let columns = Some(&shape.code.constraints().hdpc);
         if self.attempt.road() == Some(Road::Syndrome) {
             zero_symbol(&mut self.zero, stride);
@@ -426,24 +487,12 @@ impl BlockDecoder {
             self.program.run(self.kernels, &rows, columns, &mut self.workspace, strip);
         }
         rest.copy_from_slice(&self.tail[..rest.len()]);
+        Ok(())
     }
 }
 
-/// The cheapest road for a block that lacks `missing` source symbols.
-fn choose_road(shape: &BlockShape, missing: u32, forced: Option<Road>) -> Road {
-    let dense = shape.code.has_inverse();
-    match forced {
-        Some(Road::Dense) if dense => Road::Dense,
-        Some(Road::Syndrome) if missing <= MAX_SYNDROME => Road::Syndrome,
-        Some(_) => Road::Inactivation,
-        None if dense && missing <= 35 => Road::Dense,
-        None if missing <= 35 => Road::Syndrome,
-        None => Road::Inactivation,
-    }
-}
-
-/// Most missing symbols the syndrome road is taken for: it needs as many columns of the inverse.
-const MAX_SYNDROME: u32 = 1024;
+/// The place of a repair symbol that the caller lends.
+const LENT: u32 = u32::MAX;
 
 /// Room for a block of repair symbols only and a generous number of failed attempts.
 fn default_max_repairs(k: u32) -> u32 {

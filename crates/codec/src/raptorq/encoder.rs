@@ -8,6 +8,7 @@ use wellspring_kernels::{
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
+use super::cost;
 use super::schedule::{self, Output, OutputScratch};
 use crate::Error;
 
@@ -188,7 +189,7 @@ impl BlockEncoder {
             // A few symbols are cheaper as combinations of source symbols; after a few, the
             // intermediate symbols would have been cheaper and are computed for the next.
             let dense = self.dense.saturating_add(count);
-            if dense <= MAX_DENSE_SYMBOLS {
+            if cost::dense_encoding_pays(self.kernels.isa(), &self.shape.size(dense)) {
                 self.dense = dense;
                 self.encode_dense(source, first, symbols);
                 return;
@@ -327,9 +328,6 @@ impl BlockEncoder {
         self.ready = true;
     }
 }
-
-/// Most repair symbols of a block made without its intermediate symbols: beyond, those are cheaper.
-const MAX_DENSE_SYMBOLS: u32 = 32;
 
 /// Adds the K' source symbols with padding as rows.
 fn push_source<'d>(

@@ -15,6 +15,7 @@ mod block;
 mod cache;
 mod code;
 mod constraints;
+mod cost;
 mod decoder;
 mod elimination;
 mod encoder;

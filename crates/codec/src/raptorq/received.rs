@@ -85,12 +85,38 @@ impl Received {
         }
     }
 
+    /// Notes all `k` source symbols.
+    pub(crate) fn add_all_sources(&mut self, k: u32) {
+        self.source.fill(u64::MAX);
+        self.sources = k;
+        if let Some(last) = self.source.last_mut().filter(|_| !k.is_multiple_of(64)) {
+            *last = (1 << (k % 64)) - 1;
+        }
+    }
+
     /// Source symbols not received, ascending.
     pub(crate) fn missing(&self, k: u32) -> impl Iterator<Item = u32> {
-        (0..k).filter(|&esi| !self.has_source(esi))
+        let last = k.saturating_sub(1) / 64;
+        (0..).zip(&self.source).flat_map(move |(word, &there)| {
+            let beyond = if word == last { u64::MAX << ((k - 1) % 64) << 1 } else { 0 };
+            Ones(!there & !beyond).map(move |bit| 64 * word + bit)
+        })
     }
 
     pub(crate) fn memory(&self) -> usize {
         8 * self.source.capacity() + 4 * (self.slots.capacity() + self.repairs.capacity())
+    }
+}
+
+/// The places of the ones in a word, lowest first.
+struct Ones(u64);
+
+impl Iterator for Ones {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let place = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (place < 64).then_some(place)
     }
 }

@@ -190,9 +190,9 @@ unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
     }
 }
 
-/// `R` outputs times `C` vectors held in registers while all inputs stream by, two at a time:
-/// two products and the sum before them then join in one instruction where there is a
-/// three-way XOR.
+/// `R` outputs times `C` vectors held in registers while all inputs stream by. Two at a time where
+/// there is a three-way XOR: two products and the sum before them then join in one instruction.
+/// Elsewhere a second input would only take registers.
 #[inline(always)]
 unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PARTIAL: bool>(
     block: &Product<'_>,
@@ -210,7 +210,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             }
         }
         let mut i = 0;
-        while i + 2 <= n {
+        while V::JOINS && i + 2 <= n {
             let first = load_factors::<V, C, PARTIAL>(block, i, at, last);
             let second = load_factors::<V, C, PARTIAL>(block, i + 1, at, last);
             for (r, sums) in sums.iter_mut().enumerate() {
@@ -222,7 +222,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             }
             i += 2;
         }
-        if i < n {
+        while i < n {
             let only = load_factors::<V, C, PARTIAL>(block, i, at, last);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
@@ -230,6 +230,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
                     *sum = sum.mul_add(only[c], a);
                 }
             }
+            i += 1;
         }
         for (sums, to) in sums.iter().zip(block.outputs) {
             for (c, sum) in sums.iter().enumerate() {

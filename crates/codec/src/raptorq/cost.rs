@@ -1,0 +1,179 @@
+//! What each road costs, as the choice of one needs it.
+//!
+//! The model counts the work of each road in K', L, the unknowns u of the dense part, e lost
+//! symbols and T bytes, and weighs it with times measured once by `wellspring fec bench --road`.
+//! It need not be exact: near a crossing the roads cost the same, and all give the same bytes.
+
+use wellspring_kernels::Isa;
+
+use super::attempt::Road;
+use super::block::BlockShape;
+
+/// The size of a decoding or encoding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Size {
+    /// K', the source symbols with padding.
+    pub(crate) k_ext: u32,
+    /// L, the intermediate symbols.
+    pub(crate) l: u32,
+    /// P, the permanently inactive symbols: with a few more, the unknowns of the dense part.
+    pub(crate) p: u32,
+    /// Source symbols lost, or repair symbols made.
+    pub(crate) lost: u32,
+    /// T \[bytes\].
+    pub(crate) symbol_size: usize,
+}
+
+/// Times of one instruction set \[nanoseconds\].
+struct Weights {
+    /// A multiply-add of a byte in a matrix product.
+    product: f64,
+    /// A byte of an intermediate symbol in one sweep, while the block fits the second cache.
+    sweep: f64,
+}
+
+const fn weights(isa: Isa) -> Weights {
+    match isa {
+        Isa::Avx512 => Weights { product: 0.0095, sweep: 0.12 },
+        Isa::Avx2 => Weights { product: 0.030, sweep: 0.15 },
+        Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, sweep: 0.25 },
+        Isa::Scalar => Weights { product: 0.9, sweep: 0.5 },
+    }
+}
+
+/// A block beyond the second cache: sweeps wait for memory.
+const CACHED: f64 = 2e6;
+
+impl Size {
+    fn unknowns(&self) -> f64 {
+        f64::from(self.p) + 0.2 * f64::from(self.l).sqrt() + 5.0
+    }
+
+    /// One byte of every symbol, swept once.
+    fn sweep(&self, weights: &Weights) -> f64 {
+        // A 16-bit number; the cast loses nothing.
+        let t = self.symbol_size as f64;
+        let beyond = f64::from(self.k_ext) * t > CACHED;
+        t * if beyond { 2.0 * weights.sweep } else { weights.sweep }
+    }
+
+    /// The first sweep, and `outputs` symbols from it in the cheaper way.
+    fn sweeps(&self, weights: &Weights, outputs: f64) -> f64 {
+        let (l, sweep) = (f64::from(self.l), self.sweep(weights));
+        let few = outputs * self.unknowns() * weights.product * self.symbol_size as f64;
+        let many = l * (50.0 + 1.3 * sweep) + outputs * (60.0 + 0.5 * sweep);
+        l * (25.0 + sweep) + few.min(many)
+    }
+}
+
+/// The estimated time of a decoding on `road` \[nanoseconds\].
+fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
+    let weights = weights(isa);
+    let (k, l, e) = (f64::from(size.k_ext), f64::from(size.l), f64::from(size.lost));
+    let product = weights.product * size.symbol_size as f64;
+    // Gauss-Jordan elimination of the missing symbols: bookkeeping and row operations on bytes.
+    let eliminate = e * e * (8.0 + 0.09 * e);
+    match road {
+        Road::Dense => {
+            let generators = e * (150.0 + 0.5 * k) + 0.012 * e * e * k;
+            eliminate + generators + product * e * k
+        }
+        Road::Syndrome => {
+            // The schedule on unit vectors of e bytes, whole lines at a time.
+            let units = l * (60.0 + 0.6 * 64.0 * (e / 64.0).ceil());
+            let each = e * (200.0 + product * (size.unknowns() + e));
+            l * (25.0 + size.sweep(&weights)) + units + each + eliminate
+        }
+        Road::Inactivation => l * (200.0 + 0.35 * l.min(1000.0)) + size.sweeps(&weights, e),
+    }
+}
+
+/// Whether `size.lost` repair symbols are made in less time as combinations of the source symbols
+/// than by the encoding schedule.
+pub(crate) fn dense_encoding_pays(isa: Isa, size: &Size) -> bool {
+    let weights = weights(isa);
+    let (k, count) = (f64::from(size.k_ext), f64::from(size.lost));
+    let dense = count * (100.0 + 0.1 * k + weights.product * k * size.symbol_size as f64);
+    dense <= size.sweeps(&weights, count)
+}
+
+/// Most missing symbols the syndrome road is taken for: it needs as many columns of the inverse.
+const MAX_SYNDROME: u32 = 1024;
+
+/// The road for a block that lacks `lost` source symbols: the one forced, if the code is not too
+/// large for it, or the cheapest.
+pub(crate) fn choose(shape: &BlockShape, isa: Isa, lost: u32, forced: Option<Road>) -> Road {
+    let dense = shape.code.has_inverse();
+    let syndrome = lost <= MAX_SYNDROME;
+    match forced {
+        Some(Road::Dense) if dense => Road::Dense,
+        Some(Road::Syndrome) if syndrome => Road::Syndrome,
+        Some(_) => Road::Inactivation,
+        None => {
+            let roads = match (dense, syndrome) {
+                (true, true) => &[Road::Dense, Road::Syndrome, Road::Inactivation][..],
+                (true, false) => &[Road::Dense, Road::Inactivation],
+                (false, true) => &[Road::Syndrome, Road::Inactivation],
+                (false, false) => &[Road::Inactivation],
+            };
+            cheapest(isa, &shape.size(lost), roads)
+        }
+    }
+}
+
+/// The cheapest road of `roads`.
+fn cheapest(isa: Isa, size: &Size, roads: &[Road]) -> Road {
+    let mut best = (f64::INFINITY, Road::Inactivation);
+    for &road in roads {
+        let cost = estimate(isa, road, size);
+        if cost < best.0 {
+            best = (cost, road);
+        }
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(k_ext: u32, lost: u32, symbol_size: usize) -> Size {
+        let l = k_ext + k_ext / 20 + 20;
+        Size { k_ext, l, p: 15 + k_ext / 15, lost, symbol_size }
+    }
+
+    const ALL: [Road; 3] = [Road::Dense, Road::Syndrome, Road::Inactivation];
+
+    /// One lost symbol is never worth a solution of all, and once inactivation pays, more losses do
+    /// not lead back.
+    #[test]
+    fn inactivation_is_for_heavy_loss() {
+        for isa in Isa::ALL {
+            for k in [10, 50, 101, 250, 500, 1002, 1500, 10_000] {
+                for t in [16, 64, 256, 1500, 8192, 65_535] {
+                    let roads = if k > 2000 { &ALL[1..] } else { &ALL };
+                    let mut heavy = false;
+                    for lost in 1..=k.min(MAX_SYNDROME) {
+                        let road = cheapest(isa, &size(k, lost, t), roads);
+                        assert!(!heavy || road == Road::Inactivation, "{isa} {k} {t} {lost}");
+                        heavy = road == Road::Inactivation;
+                        assert!(lost > 1 || !heavy, "{isa} K {k} T {t}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn estimates_are_finite_and_grow_with_what_is_lost() {
+        for isa in Isa::ALL {
+            for road in ALL {
+                for k in [10, 1002, 56_403] {
+                    let costs = [1, 2, 100, k].map(|e| estimate(isa, road, &size(k, e, 1500)));
+                    assert!(costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
+                    assert!(costs.is_sorted() || k < 100, "{isa} {road:?} K {k}: {costs:?}");
+                }
+            }
+        }
+    }
+}
