@@ -19,14 +19,15 @@ extern crate alloc;
 extern crate std;
 
 mod config;
-mod lists;
 mod multicast;
 mod packet;
 mod path;
+mod pool;
 mod port;
 
 pub use config::{ControlQueue, Limit, Overflow, PortConfig, Sharing, Victim};
 pub use multicast::Replication;
 pub use packet::Packet;
 pub use path::{FlowKey, Spraying};
+pub use pool::{Fifo, Handle, Pool};
 pub use port::{Admission, Port};

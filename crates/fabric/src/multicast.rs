@@ -2,46 +2,46 @@
 
 use alloc::vec::Vec;
 
-/// For each group the egress ports that a switch copies its packets to: one switch's part of a
-/// multicast tree.
+/// For each multicast tree the egress ports that a switch copies its packets to: one switch's part
+/// of the tree. A group may have several trees, over which its packets are sprayed.
 #[derive(Clone, Debug, Default)]
 pub struct Replication {
-    /// Sorted by group.
-    groups: Vec<(u32, Vec<u32>)>,
+    /// Sorted by tree.
+    trees: Vec<(u64, Vec<u32>)>,
 }
 
 impl Replication {
-    /// No groups.
+    /// No trees.
     pub const fn new() -> Self {
-        Replication { groups: Vec::new() }
+        Replication { trees: Vec::new() }
     }
 
-    /// Adds an egress port to a group's branches here; twice is once.
-    pub fn add_branch(&mut self, group: u32, egress: u32) {
-        let place = match self.groups.binary_search_by_key(&group, |entry| entry.0) {
+    /// Adds an egress port to a tree's branches here; twice is once.
+    pub fn add_branch(&mut self, tree: u64, egress: u32) {
+        let place = match self.trees.binary_search_by_key(&tree, |entry| entry.0) {
             Ok(place) => place,
             Err(place) => {
-                self.groups.insert(place, (group, Vec::new()));
+                self.trees.insert(place, (tree, Vec::new()));
                 place
             }
         };
-        let branches = &mut self.groups[place].1;
+        let branches = &mut self.trees[place].1;
         if !branches.contains(&egress) {
             branches.push(egress);
         }
     }
 
-    /// Forgets a group.
-    pub fn remove(&mut self, group: u32) {
-        if let Ok(place) = self.groups.binary_search_by_key(&group, |entry| entry.0) {
-            self.groups.remove(place);
+    /// Forgets a tree.
+    pub fn remove(&mut self, tree: u64) {
+        if let Ok(place) = self.trees.binary_search_by_key(&tree, |entry| entry.0) {
+            self.trees.remove(place);
         }
     }
 
-    /// Where to copy a packet of that group; nowhere if the group has no branch here.
-    pub fn branches(&self, group: u32) -> &[u32] {
-        match self.groups.binary_search_by_key(&group, |entry| entry.0) {
-            Ok(place) => &self.groups[place].1,
+    /// Where to copy a packet of that tree; nowhere if it has no branch here.
+    pub fn branches(&self, tree: u64) -> &[u32] {
+        match self.trees.binary_search_by_key(&tree, |entry| entry.0) {
+            Ok(place) => &self.trees[place].1,
             Err(_) => &[],
         }
     }
@@ -52,10 +52,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_are_kept_by_group() {
+    fn branches_are_kept_by_tree() {
         let mut table = Replication::new();
-        for (group, egress) in [(7, 1), (3, 2), (7, 4), (7, 1)] {
-            table.add_branch(group, egress);
+        for (tree, egress) in [(7, 1), (3, 2), (7, 4), (7, 1)] {
+            table.add_branch(tree, egress);
         }
         assert_eq!(table.branches(7), [1, 4]);
         assert_eq!(table.branches(3), [2]);

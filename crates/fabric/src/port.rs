@@ -1,55 +1,76 @@
 //! The queues of one egress port.
 
-use crate::config::{Overflow, PortConfig, Sharing, Victim};
-use crate::lists::Lists;
+use crate::config::{Limit, Overflow, PortConfig, Sharing, Victim};
 use crate::packet::Packet;
+use crate::pool::{Fifo, Handle, Pool};
 
 const CONTROL: usize = 0;
-const LISTS: usize = 1 + PortConfig::MAX_CLASSES as usize;
+const QUEUES: usize = 1 + PortConfig::MAX_CLASSES as usize;
 
 /// What became of a packet offered to a [`Port`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Admission<P> {
+pub struct Admission {
     /// A packet lost its payload (the offered one or, by [`Victim`], another).
     pub trimmed: bool,
     /// The offered packet was marked.
     pub marked: bool,
     /// This packet is gone: there was no room for it, or for the header cut from it.
-    pub dropped: Option<P>,
+    pub dropped: Option<Handle>,
 }
 
-impl<P> Admission<P> {
+impl Admission {
     const QUEUED: Self = Admission { trimmed: false, marked: false, dropped: None };
+}
+
+/// A queue and the bytes in it.
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    fifo: Fifo,
+    bytes: u32,
 }
 
 /// The queues of one egress port: a control queue (by configuration) and data queues by class.
 ///
-/// The [`PortConfig`] is an argument of each call, so that thousands of ports share one.
+/// The [`PortConfig`] and the [`Pool`] that holds the packets are arguments of each call, so that
+/// thousands of ports share them. Data members come in the order of their use, so that a port
+/// whose queues are short touches one or two cache lines.
 #[derive(Clone, Debug)]
-pub struct Port<P> {
-    lists: Lists<P, LISTS>,
+#[repr(C)]
+pub struct Port {
+    /// Bit i is set while queue i holds something.
+    occupied: u32,
     data_packets: u32,
     data_bytes: u32,
     /// Control packets sent in a row while data waited.
     control_run: u32,
+    queues: [Queue; QUEUES],
     /// State of the coin for [`Victim::ArrivingOrLast`].
     coin: u32,
 }
 
-impl<P: Packet + Copy> Port<P> {
+impl Port {
     /// An empty port. `seed` sets off its coin.
     pub const fn new(seed: u32) -> Self {
-        Port { lists: Lists::new(), data_packets: 0, data_bytes: 0, control_run: 0, coin: seed | 1 }
+        let queue = Queue { fifo: Fifo::EMPTY, bytes: 0 };
+        Port {
+            occupied: 0,
+            data_packets: 0,
+            data_bytes: 0,
+            control_run: 0,
+            queues: [queue; QUEUES],
+            coin: seed | 1,
+        }
     }
 
     /// True when nothing waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.lists.occupied() == 0
+        self.occupied == 0
     }
 
     /// Packets that wait, control and data.
     pub fn len(&self) -> u32 {
-        self.data_packets + self.lists.len(CONTROL)
+        self.data_packets + self.control_packets()
     }
 
     /// Data packets that wait.
@@ -64,107 +85,150 @@ impl<P: Packet + Copy> Port<P> {
 
     /// Packets that wait in the control queue.
     pub fn control_packets(&self) -> u32 {
-        self.lists.len(CONTROL)
+        self.queues[CONTROL].fifo.len()
     }
 
-    /// Offers a packet.
-    pub fn enqueue(&mut self, config: &PortConfig, mut packet: P) -> Admission<P> {
+    /// Offers a packet of the pool that is in no queue. What is dropped is in none, and still in
+    /// the pool.
+    #[inline]
+    pub fn enqueue<P: Packet>(
+        &mut self,
+        config: &PortConfig,
+        pool: &mut Pool<P>,
+        handle: Handle,
+    ) -> Admission {
+        let packet = &mut pool[handle];
         if config.control.is_some() && packet.class() == 0 {
-            return self.enqueue_control(config, packet);
+            return self.enqueue_control(config, pool, handle);
         }
         let mut admission = Admission::QUEUED;
         if config.ecn_threshold.reached(self.data_packets, u64::from(self.data_bytes)) {
             admission.marked = packet.mark();
         }
-        let list = data_list(config, packet.class());
+        let queue = data_queue(config, packet.class());
         let len = packet.wire_len();
         let (packets, bytes) = match config.sharing {
             Sharing::Shared => (self.data_packets, self.data_bytes),
-            Sharing::Split => (self.lists.len(list), self.lists.bytes(list)),
+            Sharing::Split => (self.queues[queue].fifo.len(), self.queues[queue].bytes),
         };
         if config.data_limit.admits(packets, u64::from(bytes), len) {
-            self.push_data(list, packet);
+            self.push(pool, queue, handle, len);
             return admission;
         }
         match config.overflow {
-            Overflow::Trim(victim) => self.overflow_trim(config, victim, list, packet, admission),
-            Overflow::Drop => Admission { dropped: Some(packet), ..admission },
+            Overflow::Trim(victim) => {
+                let cut = self.overflow_trim(config, pool, (victim, queue), handle);
+                Admission { marked: admission.marked, ..cut }
+            }
+            Overflow::Drop => Admission { dropped: Some(handle), ..admission },
         }
     }
 
-    /// The packet to send next.
-    pub fn dequeue(&mut self, config: &PortConfig) -> Option<P> {
-        let occupied = self.lists.occupied();
-        let data = occupied >> 1;
-        if occupied & 1 == 1 {
+    /// The packet to send next, which is in no queue from now on.
+    #[inline]
+    pub fn dequeue<P: Packet>(&mut self, config: &PortConfig, pool: &Pool<P>) -> Option<Handle> {
+        let data = self.occupied >> 1;
+        if self.occupied & 1 == 1 {
             let weight = config.control.map_or(0, |control| control.weight);
             if data == 0 || self.control_run < weight {
                 self.control_run += u32::from(data != 0 && weight != u32::MAX);
-                return self.lists.pop_front(CONTROL, P::wire_len);
+                let first = self.queues[CONTROL].fifo.pop_front(pool)?;
+                self.took(pool, CONTROL, first);
+                return Some(first);
             }
         }
         if data == 0 {
             return None;
         }
         self.control_run = 0;
-        let packet = self.lists.pop_front(1 + data.trailing_zeros() as usize, P::wire_len)?;
-        self.data_packets -= 1;
-        self.data_bytes -= packet.wire_len();
-        Some(packet)
+        let queue = 1 + data.trailing_zeros() as usize;
+        let first = self.queues[queue].fifo.pop_front(pool)?;
+        self.took(pool, queue, first);
+        Some(first)
     }
 
-    fn push_data(&mut self, list: usize, packet: P) {
-        let len = packet.wire_len();
-        self.data_packets += 1;
-        self.data_bytes += len;
-        self.lists.push_back(list, packet, len);
-    }
-
-    fn enqueue_control(&mut self, config: &PortConfig, packet: P) -> Admission<P> {
-        let limit = config.control.map_or(crate::Limit::Unlimited, |control| control.limit);
-        let len = packet.wire_len();
-        let (packets, bytes) = (self.lists.len(CONTROL), self.lists.bytes(CONTROL));
-        if !limit.admits(packets, u64::from(bytes), len) {
-            return Admission { dropped: Some(packet), ..Admission::QUEUED };
+    /// Keeps account of a packet taken from a queue.
+    #[inline]
+    fn took<P: Packet>(&mut self, pool: &Pool<P>, queue: usize, handle: Handle) {
+        let len = pool[handle].wire_len();
+        let this = &mut self.queues[queue];
+        this.bytes -= len;
+        if this.fifo.is_empty() {
+            self.occupied &= !(1 << queue);
         }
-        self.lists.push_back(CONTROL, packet, len);
+        if queue != CONTROL {
+            self.data_packets -= 1;
+            self.data_bytes -= len;
+        }
+    }
+
+    #[inline]
+    fn push<P>(&mut self, pool: &mut Pool<P>, queue: usize, handle: Handle, len: u32) {
+        let this = &mut self.queues[queue];
+        this.bytes += len;
+        this.fifo.push_back(pool, handle);
+        self.occupied |= 1 << queue;
+        if queue != CONTROL {
+            self.data_packets += 1;
+            self.data_bytes += len;
+        }
+    }
+
+    #[inline]
+    fn enqueue_control<P: Packet>(
+        &mut self,
+        config: &PortConfig,
+        pool: &mut Pool<P>,
+        handle: Handle,
+    ) -> Admission {
+        let limit = config.control.map_or(Limit::Unlimited, |control| control.limit);
+        let Queue { fifo, bytes } = self.queues[CONTROL];
+        let len = pool[handle].wire_len();
+        if !limit.admits(fifo.len(), u64::from(bytes), len) {
+            return Admission { dropped: Some(handle), ..Admission::QUEUED };
+        }
+        self.push(pool, CONTROL, handle, len);
         Admission::QUEUED
     }
 
-    fn overflow_trim(
+    #[cold]
+    fn overflow_trim<P: Packet>(
         &mut self,
         config: &PortConfig,
-        victim: Victim,
-        list: usize,
-        packet: P,
-        admission: Admission<P>,
-    ) -> Admission<P> {
-        if config.control.is_none() || !packet.trimmable() {
-            return Admission { dropped: Some(packet), ..admission };
+        pool: &mut Pool<P>,
+        (victim, queue): (Victim, usize),
+        handle: Handle,
+    ) -> Admission {
+        let dropped = |handle| Admission { dropped: Some(handle), ..Admission::QUEUED };
+        if config.control.is_none() || !pool[handle].trimmable() {
+            return dropped(handle);
         }
         let other = match victim {
             Victim::Arriving => None,
-            Victim::ArrivingOrLast => Some(list).filter(|_| self.toss()),
+            Victim::ArrivingOrLast => Some(queue).filter(|_| self.toss()),
             Victim::LowestClass => {
-                let lowest = 31 - (self.lists.occupied() | 1).leading_zeros() as usize;
-                Some(lowest).filter(|lowest| *lowest > list)
+                let lowest = 31 - (self.occupied | 1).leading_zeros() as usize;
+                Some(lowest).filter(|lowest| *lowest > queue)
             }
         };
-        let pushed_out = other.and_then(|other| self.lists.pop_back(other, P::wire_len));
-        let mut cut = match pushed_out {
+        let pushed_out = other.and_then(|other| {
+            let last = self.queues[other].fifo.pop_back(pool)?;
+            self.took(pool, other, last);
+            Some(last)
+        });
+        let cut = match pushed_out {
             Some(last) => {
-                self.data_packets -= 1;
-                self.data_bytes -= last.wire_len();
-                self.push_data(list, packet);
+                let len = pool[handle].wire_len();
+                self.push(pool, queue, handle, len);
                 last
             }
-            None => packet,
+            None => handle,
         };
-        if !cut.trimmable() {
-            return Admission { dropped: Some(cut), ..admission };
+        if !pool[cut].trimmable() {
+            return dropped(cut);
         }
-        cut.trim();
-        Admission { trimmed: true, marked: admission.marked, ..self.enqueue_control(config, cut) }
+        pool[cut].trim();
+        Admission { trimmed: true, ..self.enqueue_control(config, pool, cut) }
     }
 
     fn toss(&mut self) -> bool {
@@ -176,8 +240,8 @@ impl<P: Packet + Copy> Port<P> {
     }
 }
 
-/// The list of a data class: classes count from 1 where there is a control queue, else from 0.
-fn data_list(config: &PortConfig, class: u8) -> usize {
+/// The queue of a data class: classes count from 1 where there is a control queue, else from 0.
+fn data_queue(config: &PortConfig, class: u8) -> usize {
     let first = u8::from(config.control.is_some());
     let last = config.data_classes.clamp(1, PortConfig::MAX_CLASSES) - 1;
     1 + usize::from(class.saturating_sub(first).min(last))

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wellspring_fabric::{
-    Admission, ControlQueue, Limit, Overflow, Packet, Port, PortConfig, Sharing, Victim,
+    Admission, ControlQueue, Limit, Overflow, Packet, Pool, Port, PortConfig, Sharing, Victim,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,12 +42,29 @@ fn control(name: u32) -> Item {
     Item { name, len: 64, class: 0, data: false, ecn: false, marked: false }
 }
 
+/// What became of an offered packet, and which one was dropped.
+struct Fate {
+    trimmed: bool,
+    marked: bool,
+    dropped: Option<Item>,
+}
+
+fn offer(port: &mut Port, config: &PortConfig, pool: &mut Pool<Item>, item: Item) -> Fate {
+    let handle = pool.insert(item);
+    let Admission { trimmed, marked, dropped } = port.enqueue(config, pool, handle);
+    Fate { trimmed, marked, dropped: dropped.map(|handle| pool.remove(handle)) }
+}
+
+fn take(port: &mut Port, config: &PortConfig, pool: &mut Pool<Item>) -> Option<Item> {
+    port.dequeue(config, pool).map(|handle| pool.remove(handle))
+}
+
 /// Offers all packets, then drains: the names in the order sent, headers as `-name`.
-fn schedule(config: &PortConfig, offered: &[Item]) -> (Vec<i64>, Vec<Admission<Item>>) {
-    let mut port = Port::new(1);
-    let admissions = offered.iter().map(|p| port.enqueue(config, *p)).collect();
+fn schedule(config: &PortConfig, offered: &[Item]) -> (Vec<i64>, Vec<Fate>) {
+    let (mut port, mut pool) = (Port::new(1), Pool::new());
+    let admissions = offered.iter().map(|p| offer(&mut port, config, &mut pool, *p)).collect();
     let mut sent = Vec::new();
-    while let Some(packet) = port.dequeue(config) {
+    while let Some(packet) = take(&mut port, config, &mut pool) {
         sent.push(if packet.len == 64 { -i64::from(packet.name) } else { packet.name.into() });
     }
     assert!(port.is_empty() && port.data_bytes() == 0);
@@ -131,12 +148,12 @@ fn the_coin_spares_arriving_and_last_alike() {
     let mut config = PortConfig::trimming(Limit::Packets(2));
     config.overflow = Overflow::Trim(Victim::ArrivingOrLast);
     config.control = Some(ControlQueue { limit: Limit::Unlimited, weight: u32::MAX });
-    let mut port = Port::new(9);
+    let (mut port, mut pool) = (Port::new(9), Pool::new());
     let mut arriving_cut = 0;
     for packet in (1..=2_002).map(|n| data(n, 1)) {
-        port.enqueue(&config, packet);
+        offer(&mut port, &config, &mut pool, packet);
         if port.control_packets() > 0 {
-            let header = port.dequeue(&config).expect("a header waits");
+            let header = take(&mut port, &config, &mut pool).expect("a header waits");
             arriving_cut += usize::from(header.name == packet.name);
         }
     }
@@ -190,19 +207,19 @@ proptest! {
         config in any_config(),
         steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0_u8..8), 1..200),
     ) {
-        let mut port = Port::new(3);
+        let (mut port, mut pool) = (Port::new(3), Pool::new());
         let (mut offered, mut out) = (0_u32, Vec::new());
         for (enqueue, is_data, class) in steps {
             if enqueue {
                 let item = if is_data { data(offered, class) } else { control(offered) };
                 offered += 1;
-                out.extend(port.enqueue(&config, item).dropped);
+                out.extend(offer(&mut port, &config, &mut pool, item).dropped);
             } else {
-                out.extend(port.dequeue(&config));
+                out.extend(take(&mut port, &config, &mut pool));
             }
         }
         prop_assert_eq!(port.len() as usize + out.len(), offered as usize);
-        while let Some(packet) = port.dequeue(&config) {
+        while let Some(packet) = take(&mut port, &config, &mut pool) {
             out.push(packet);
         }
         let mut names: Vec<_> = out.iter().map(|p| p.name).collect();

@@ -24,8 +24,8 @@ impl<C> Actions<C> {
         self.commands.push((host, command));
     }
 
-    /// Sets up a multicast group: packets of `source` to it travel along one static tree of
-    /// shortest paths to the members.
+    /// Sets up a multicast group: packets of `source` to it travel along trees of shortest
+    /// paths to the members.
     pub fn create_group(&mut self, group: GroupId, source: HostId, members: Vec<HostId>) {
         self.groups.push((group, Some((source, members))));
     }

@@ -40,6 +40,8 @@ pub(crate) struct EventList {
     far_pushes: u32,
     /// `cursor` at the last tuning.
     tuned_at: u64,
+    /// Whether a bucket was opened since [`EventList::opened`] last asked.
+    fresh: bool,
 }
 
 impl EventList {
@@ -62,6 +64,7 @@ impl EventList {
             opened: 0,
             far_pushes: 0,
             tuned_at: 0,
+            fresh: false,
         }
     }
 
@@ -145,6 +148,12 @@ impl EventList {
         Some((time, key as u32))
     }
 
+    /// If a bucket was opened since this was last asked, the targets of the events left in it.
+    #[inline]
+    pub fn opened(&mut self) -> Option<impl Iterator<Item = u32>> {
+        core::mem::take(&mut self.fresh).then(|| self.current.iter().map(|key| *key as u32))
+    }
+
     /// Moves the events of the next bucket that has any into `current`; false if none is left.
     fn open_next_bucket(&mut self) -> bool {
         let far = self.far.peek().map(|Reverse(key)| (key >> 64) as u64 >> self.shift);
@@ -156,6 +165,7 @@ impl EventList {
         };
         self.cursor = next;
         self.opened += 1;
+        self.fresh = true;
         let index = next as usize & (self.heads.len() - 1);
         let mut node = core::mem::replace(&mut self.heads[index], NONE);
         self.occupied[index / 64] &= !(1 << (index % 64));
@@ -205,8 +215,9 @@ impl EventList {
         None
     }
 
-    /// Fits bucket width and number to the load: a few events a bucket opened, few empty buckets
-    /// between, and nearly everything within the horizon. Buckets are not narrowed where empty
+    /// Fits bucket width and number to the load: about ten events a bucket opened (enough for their
+    /// memory to be fetched together, few enough to sort), few empty buckets between, and nearly
+    /// everything within the horizon. Buckets are not narrowed where empty
     /// ones lie between: events of one instant cannot be told apart by any width.
     fn tune(&mut self) {
         self.peak = self.peak.max(self.len());
@@ -216,9 +227,9 @@ impl EventList {
         let far_share = f64::from(self.far_pushes) / f64::from(self.pops);
         (self.pops, self.opened, self.far_pushes) = (0, 0, 0);
         let (shift, buckets) = (self.shift, self.heads.len());
-        if gap > 6.0 && shift < 40 {
+        if (gap > 6.0 || per_bucket < 6.0) && shift < 40 {
             self.rebuild(shift + 1, (buckets / 2).max(MIN_BUCKETS));
-        } else if gap < 1.5 && per_bucket > 3.0 && shift > 0 {
+        } else if gap < 1.5 && per_bucket > 16.0 && shift > 0 {
             self.rebuild(shift - 1, (buckets * 2).min(MAX_BUCKETS));
         } else if far_share > 0.05 && buckets < MAX_BUCKETS {
             self.rebuild(shift, buckets * 2);

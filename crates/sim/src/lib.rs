@@ -14,7 +14,7 @@
 //! port has none: a packet leaves a queue when the link falls free, but nobody can see that
 //! before the next packet comes to the queue, or before the packet ahead reaches the other end;
 //! so departures are worked out then, in arrears. A host has one timer, ignored if stale. Queues
-//! hold 16 bytes a packet; frames lie still from end to end.
+//! and links hold 24 bytes a packet, all in one pool; frames lie still from end to end.
 //!
 //! # Determinism
 //! Same network, endpoints, application and seed: same events in the same order and the same
@@ -41,4 +41,4 @@ pub use faults::Fault;
 pub use network::LossRule;
 pub use parcel::WireModel;
 pub use pcapng::PcapWriter;
-pub use simulator::{Config, Simulator, Status, TapPoint};
+pub use simulator::{Config, Multicast, Simulator, Status, TapPoint};

@@ -4,29 +4,37 @@ use crate::counters::{Counters, PortCounters};
 use crate::event_list::EventList;
 use crate::parcel::{Frames, Parcel};
 use crate::routing::{NextHops, Routing};
+use crate::simulator::{Config, Multicast};
 use crate::topology::{Directed, Graph};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use wellspring_core::{Destination, Header, RandomStream, Rate};
-use wellspring_fabric::{FlowKey, Packet, Port, PortConfig, Replication, Spraying};
+use wellspring_fabric::{
+    Fifo, FlowKey, Handle, Packet, Pool, Port, PortConfig, Replication, Spraying,
+};
 
-/// A port and the link behind it.
+/// A port and the link behind it. What every packet touches lies in the first cache line; the
+/// queues follow, the shorter a queue's number the nearer.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Egress {
     /// When the last packet started has left \[ps\].
     busy_until: u64,
     /// Picoseconds a byte, times 2^32, rounded up.
     scale: u64,
     delay: u64,
-    pub to: u32,
-    /// Reasons why it is down; 0 is up.
-    down: u32,
-    /// Packets on the link by time of arrival \[ps\]. While this is not empty, an event is
-    /// pending for the first; while packets are queued, it is not empty.
-    in_flight: VecDeque<(u64, Parcel)>,
     sent_packets: u64,
     sent_bytes: u64,
-    port: Port<Parcel>,
+    pub to: u32,
+    /// Packets on the link by time of arrival. While this is not empty, an event is pending for
+    /// the first; while packets are queued, it is not empty.
+    in_flight: Fifo,
+    /// Reasons why it is down; 0 is up.
+    down: u32,
+    port: Port,
 }
+
+// A port's first word tells whether anything waits.
+const _: () = assert!(core::mem::offset_of!(Egress, port) == 60);
 
 impl Egress {
     fn new(directed: &Directed, seed: u32) -> Self {
@@ -34,11 +42,11 @@ impl Egress {
             busy_until: 0,
             scale: scale(directed.rate),
             delay: directed.delay.as_picos(),
-            to: directed.to.0,
-            down: 0,
-            in_flight: VecDeque::new(),
             sent_packets: 0,
             sent_bytes: 0,
+            to: directed.to.0,
+            in_flight: Fifo::EMPTY,
+            down: 0,
             port: Port::new(seed),
         }
     }
@@ -53,28 +61,35 @@ impl Egress {
 
     /// Starts to send a packet at `at`; true if an event must be scheduled for it.
     #[inline]
-    fn start(&mut self, at: u64, parcel: Parcel) -> bool {
+    fn start(&mut self, pool: &mut Pool<Parcel>, at: u64, handle: Handle) -> bool {
+        let parcel = &mut pool[handle];
         let len = parcel.wire_len();
         let time = (u128::from(len) * u128::from(self.scale) + 0xffff_ffff) >> 32;
         self.busy_until = at + time as u64;
         self.sent_packets += 1;
         self.sent_bytes += u64::from(len);
+        parcel.arrives = self.busy_until + self.delay;
         let first = self.in_flight.is_empty();
-        self.in_flight.push_back((self.busy_until + self.delay, parcel));
+        self.in_flight.push_back(pool, handle);
         first
     }
 
-    /// Works out, in arrears, which packets left the queue up to now.
+    /// Works out, in arrears, which packets left the queue up to now: how many.
     #[inline]
-    fn catch_up(&mut self, now: u64, config: &PortConfig) -> u64 {
+    fn catch_up(&mut self, pool: &mut Pool<Parcel>, now: u64, config: &PortConfig) -> u64 {
         let mut started = 0;
-        while self.busy_until <= now {
-            let Some(parcel) = self.port.dequeue(config) else { break };
-            self.start(self.busy_until, parcel);
+        while self.busy_until <= now && !self.port.is_empty() {
+            let Some(handle) = self.port.dequeue(config, pool) else { break };
+            self.start(pool, self.busy_until, handle);
             started += 1;
         }
         started
     }
+}
+
+/// One of a group's trees, as switches know it.
+fn tree_id(group: u32, tree: u16) -> u64 {
+    (u64::from(group) << 16) | u64::from(tree)
 }
 
 fn scale(rate: Rate) -> u64 {
@@ -97,27 +112,27 @@ pub(crate) struct Network<H> {
     hosts: u32,
     config: PortConfig,
     spraying: Spraying,
+    /// Trees a group.
+    trees: u16,
     /// First egress of each node, and one past the last.
     pub first: Vec<u32>,
     pub egresses: Vec<Egress>,
     rare: Vec<PortCounters>,
     routing: Routing,
     replication: Vec<Replication>,
-    groups: BTreeMap<u32, (u32, Vec<u32>)>,
+    /// Source, members, and the switches that hold branches of a group's trees.
+    groups: BTreeMap<u32, (u32, Vec<u32>, Vec<u32>)>,
     pub frames: Frames<H>,
+    /// All packets in queues and on links.
+    pub pool: Pool<Parcel>,
     pub counters: Counters,
     random: RandomStream,
     loss: Option<(LossRule, RandomStream)>,
 }
 
 impl<H: Header> Network<H> {
-    pub fn new(
-        graph: &Graph,
-        config: PortConfig,
-        spraying: Spraying,
-        loss: Option<LossRule>,
-        seed: wellspring_core::Seed,
-    ) -> Self {
+    pub fn new(graph: &Graph, config: &Config) -> Self {
+        let seed = config.seed;
         let (first, directed) = graph.directed();
         let to: Vec<_> = directed.iter().map(|d| d.to.0).collect();
         let mut coins = seed.stream("port coins");
@@ -125,8 +140,14 @@ impl<H: Header> Network<H> {
             directed.iter().map(|d| Egress::new(d, coins.next_u64() as u32)).collect();
         Network {
             hosts: graph.hosts(),
-            config,
-            spraying,
+            config: config.port,
+            spraying: config.spraying,
+            trees: match config.multicast {
+                Multicast::OneTree => 1,
+                Multicast::Sprayed => {
+                    graph.fat_tree.map_or(16, |tree| tree.paths().min(256)) as u16
+                }
+            },
             routing: Routing::new(graph, &first, &to),
             rare: vec![PortCounters::default(); egresses.len()],
             egresses,
@@ -134,20 +155,38 @@ impl<H: Header> Network<H> {
             replication: vec![Replication::new(); graph.switches() as usize],
             groups: BTreeMap::new(),
             frames: Frames::new(),
+            pool: Pool::new(),
             counters: Counters::default(),
             random: seed.stream("spraying"),
-            loss: loss.map(|rule| (rule, seed.stream("loss"))),
+            loss: config.loss.map(|rule| (rule, seed.stream("loss"))),
         }
     }
 
     /// Puts a packet on a host's idle link.
-    pub fn send(&mut self, now: u64, egress: u32, parcel: Parcel, events: &mut EventList) {
+    pub fn send(&mut self, now: u64, egress: u32, mut parcel: Parcel, events: &mut EventList) {
+        if parcel.host().is_none() {
+            let (spraying, trees) = (self.spraying, self.trees.into());
+            let tree = spraying.choose(parcel.key, egress, trees, 1, &mut self.random);
+            parcel.key.label = tree as u16;
+        }
         self.counters.sent += 1;
         self.counters.packet_hops += 1;
         let this = &mut self.egresses[egress as usize];
         debug_assert!(this.busy_until <= now && this.port.is_empty());
-        if this.start(now, parcel) {
+        let handle = self.pool.insert(parcel);
+        if this.start(&mut self.pool, now, handle) {
             events.push(this.busy_until + this.delay, egress);
+        }
+    }
+
+    /// Reads the packet that arrives next, and its frame if a host gets it.
+    #[inline]
+    pub fn touch(&self, egress: u32) -> u32 {
+        let this = &self.egresses[egress as usize];
+        match this.in_flight.front().map(|handle| self.pool[handle]) {
+            Some(parcel) if this.to < self.hosts => self.frames.touch(parcel),
+            Some(parcel) => u32::from(parcel.key.label),
+            None => 0,
         }
     }
 
@@ -159,44 +198,48 @@ impl<H: Header> Network<H> {
         now: u64,
         egress: u32,
         events: &mut EventList,
-    ) -> Option<(u32, Parcel)> {
+    ) -> Option<(u32, Handle)> {
         let this = &mut self.egresses[egress as usize];
-        let &(at, parcel) = this.in_flight.front()?;
-        if at != now {
+        if self.pool[this.in_flight.front()?].arrives != now {
             return None;
         }
-        this.in_flight.pop_front();
-        self.counters.packet_hops += this.catch_up(now, &self.config);
-        match this.in_flight.front() {
-            Some(next) => events.push(next.0, egress),
-            // Start at the beginning of the ring again, which is in the cache.
-            None => this.in_flight.clear(),
+        let handle = this.in_flight.pop_front(&self.pool)?;
+        self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
+        if let Some(next) = this.in_flight.front() {
+            events.push(self.pool[next].arrives, egress);
         }
         let to = this.to;
-        if self.loss.is_some() && self.is_lost(parcel) {
+        if self.loss.is_some() && self.is_lost(handle) {
             self.counters.dropped_by_rule += 1;
-            self.frames.release(parcel);
+            self.release(handle);
             return None;
         }
-        Some((to, parcel))
+        Some((to, handle))
     }
 
-    fn is_lost(&mut self, parcel: Parcel) -> bool {
+    /// Takes a packet out of the network unseen.
+    fn release(&mut self, handle: Handle) {
+        let parcel = self.pool.remove(handle);
+        self.frames.release(parcel);
+    }
+
+    fn is_lost(&mut self, handle: Handle) -> bool {
         let Some((rule, random)) = &mut self.loss else { return false };
-        random.chance(if parcel.trimmable() { rule.data } else { rule.control })
+        random.chance(if self.pool[handle].trimmable() { rule.data } else { rule.control })
     }
 
     /// A switch passes a packet on.
     #[inline]
-    pub fn forward(&mut self, now: u64, switch: u32, parcel: Parcel, events: &mut EventList) {
+    pub fn forward(&mut self, now: u64, switch: u32, handle: Handle, events: &mut EventList) {
+        let parcel = &self.pool[handle];
         let Some(host) = parcel.host() else {
-            return self.replicate(now, switch, parcel, events);
+            return self.replicate(now, switch, handle, events);
         };
         match self.next_egress(switch, host, parcel.key) {
-            Some(egress) => self.enqueue(now, egress, parcel, events),
+            Some(egress) => self.enqueue(now, egress, handle, events),
             None => {
                 self.counters.dropped_unroutable += 1;
-                self.frames.release(parcel);
+                self.release(handle);
             }
         }
     }
@@ -218,42 +261,44 @@ impl<H: Header> Network<H> {
         }
     }
 
-    fn replicate(&mut self, now: u64, switch: u32, parcel: Parcel, events: &mut EventList) {
+    fn replicate(&mut self, now: u64, switch: u32, handle: Handle, events: &mut EventList) {
+        let parcel = &self.pool[handle];
         let Destination::Group(group) = parcel.destination() else { return };
-        let branches = self.replication[(switch - self.hosts) as usize].branches(group.0);
+        let tree = tree_id(group.0, parcel.key.label);
+        let branches = self.replication[(switch - self.hosts) as usize].branches(tree);
         let Some((&last, others)) = branches.split_last() else {
             self.counters.dropped_unroutable += 1;
-            return self.frames.release(parcel);
+            return self.release(handle);
         };
         let others = others.to_vec();
-        let mut parcel = parcel;
         if !others.is_empty() {
-            parcel = Frames::<H>::shared(parcel);
+            self.pool[handle] = Frames::<H>::shared(self.pool[handle]);
         }
         for egress in others {
-            let copy = self.frames.replicate(parcel);
+            let copy = self.frames.replicate(self.pool[handle]);
+            let copy = self.pool.insert(copy);
             self.counters.replicated += 1;
             self.enqueue(now, egress, copy, events);
         }
-        self.enqueue(now, last, parcel, events);
+        self.enqueue(now, last, handle, events);
     }
 
     #[inline]
-    fn enqueue(&mut self, now: u64, egress: u32, parcel: Parcel, events: &mut EventList) {
+    fn enqueue(&mut self, now: u64, egress: u32, handle: Handle, events: &mut EventList) {
         let this = &mut self.egresses[egress as usize];
         if this.down != 0 {
-            return self.lose(egress, parcel);
+            return self.lose(egress, handle);
         }
-        self.counters.packet_hops += this.catch_up(now, &self.config);
+        self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
         if this.busy_until <= now {
             // Idle, and so empty after catching up.
             self.counters.packet_hops += 1;
-            if this.start(now, parcel) {
+            if this.start(&mut self.pool, now, handle) {
                 events.push(this.busy_until + this.delay, egress);
             }
             return;
         }
-        let admission = this.port.enqueue(&self.config, parcel);
+        let admission = this.port.enqueue(&self.config, &mut self.pool, handle);
         if admission.trimmed || admission.marked || admission.dropped.is_some() {
             let rare = &mut self.rare[egress as usize];
             rare.trimmed += u64::from(admission.trimmed);
@@ -263,15 +308,15 @@ impl<H: Header> Network<H> {
             if let Some(dropped) = admission.dropped {
                 rare.dropped += 1;
                 self.counters.dropped_full += 1;
-                self.frames.release(dropped);
+                self.release(dropped);
             }
         }
     }
 
-    fn lose(&mut self, egress: u32, parcel: Parcel) {
+    fn lose(&mut self, egress: u32, handle: Handle) {
         self.rare[egress as usize].dropped += 1;
         self.counters.dropped_down += 1;
-        self.frames.release(parcel);
+        self.release(handle);
     }
 
     /// The egresses from `node` to `to`.
@@ -289,11 +334,15 @@ impl<H: Header> Network<H> {
             return;
         }
         this.down += 1;
-        let lost = core::mem::take(&mut this.in_flight);
-        let mut lost: Vec<_> = lost.into_iter().map(|(_, parcel)| parcel).collect();
-        lost.extend(core::iter::from_fn(|| this.port.dequeue(&self.config)));
-        for parcel in lost {
-            self.lose(egress, parcel);
+        let mut lost = Vec::new();
+        while let Some(handle) = this.in_flight.pop_front(&self.pool) {
+            lost.push(handle);
+        }
+        while let Some(handle) = this.port.dequeue(&self.config, &self.pool) {
+            lost.push(handle);
+        }
+        for handle in lost {
+            self.lose(egress, handle);
         }
     }
 
@@ -303,38 +352,61 @@ impl<H: Header> Network<H> {
         self.routing.recompute(&|egress| egresses[egress as usize].down == 0);
         let groups: Vec<_> = self.groups.keys().copied().collect();
         for group in groups {
-            self.plant_tree(group);
+            self.plant_trees(group);
         }
     }
 
     pub fn create_group(&mut self, group: u32, source: u32, members: Vec<u32>) {
-        self.groups.insert(group, (source, members));
-        self.plant_tree(group);
+        self.groups.insert(group, (source, members, Vec::new()));
+        self.plant_trees(group);
     }
 
     pub fn remove_group(&mut self, group: u32) {
-        if let Some((source, members)) = self.groups.remove(&group) {
-            for switch in self.tree_branches(group, source, &members).into_iter().map(|b| b.0) {
-                self.replication[(switch - self.hosts) as usize].remove(group);
+        self.cut_trees(group);
+        self.groups.remove(&group);
+    }
+
+    fn cut_trees(&mut self, group: u32) {
+        let Some((_, _, switches)) = self.groups.get_mut(&group) else { return };
+        for switch in core::mem::take(switches) {
+            for tree in 0..self.trees {
+                self.replication[switch as usize].remove(tree_id(group, tree));
             }
-            // A tree planted before a failure may have had other switches.
-            self.replication.iter_mut().for_each(|table| table.remove(group));
         }
     }
 
-    fn plant_tree(&mut self, group: u32) {
-        let Some((source, members)) = self.groups.get(&group).cloned() else { return };
-        self.replication.iter_mut().for_each(|table| table.remove(group));
-        for (switch, egress) in self.tree_branches(group, source, &members) {
-            self.replication[(switch - self.hosts) as usize].add_branch(group, egress);
+    fn plant_trees(&mut self, group: u32) {
+        self.cut_trees(group);
+        let Some((source, members, _)) = self.groups.get(&group).cloned() else { return };
+        let mut switches = Vec::new();
+        for tree in 0..self.trees {
+            for (switch, egress) in self.tree_branches(group, tree, source, &members) {
+                let switch = switch - self.hosts;
+                self.replication[switch as usize].add_branch(tree_id(group, tree), egress);
+                switches.push(switch);
+            }
+        }
+        switches.sort_unstable();
+        switches.dedup();
+        if let Some(entry) = self.groups.get_mut(&group) {
+            entry.2 = switches;
         }
     }
 
     /// Shortest paths to all members that choose alike at every switch, so that they part late.
-    fn tree_branches(&mut self, group: u32, source: u32, members: &[u32]) -> Vec<(u32, u32)> {
-        let key = FlowKey { flow: FlowKey::hash_flow(source, group, 0), label: 0 };
+    fn tree_branches(
+        &mut self,
+        group: u32,
+        tree: u16,
+        source: u32,
+        members: &[u32],
+    ) -> Vec<(u32, u32)> {
+        // The only tree is by chance another for each group; several take the paths in turn.
+        let flow = FlowKey::hash_flow(source, group, 0);
+        let rule = if self.trees == 1 { Spraying::Flow } else { Spraying::Label };
+        let key = FlowKey { flow, label: tree };
         let mut branches = Vec::new();
-        let spraying = core::mem::replace(&mut self.spraying, Spraying::Flow);
+        let spraying = core::mem::replace(&mut self.spraying, rule);
         let nics = self.first[source as usize]..self.first[source as usize + 1];
         let nic = nics.into_iter().find(|nic| self.egresses[*nic as usize].is_up());
         for &member in members.iter().filter(|member| **member != source) {
@@ -352,7 +424,7 @@ impl<H: Header> Network<H> {
     /// Data packets and bytes, and control packets, that wait at a port now.
     pub fn depth(&mut self, now: u64, egress: u32) -> (u32, u64, u32) {
         let this = &mut self.egresses[egress as usize];
-        self.counters.packet_hops += this.catch_up(now, &self.config);
+        self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
         (this.port.data_packets(), this.port.data_bytes(), this.port.control_packets())
     }
 
@@ -367,6 +439,6 @@ impl<H: Header> Network<H> {
 
     /// Packets in queues and on links.
     pub fn found(&self) -> u64 {
-        self.egresses.iter().map(|e| u64::from(e.port.len()) + e.in_flight.len() as u64).sum()
+        self.egresses.iter().map(|e| u64::from(e.port.len() + e.in_flight.len())).sum()
     }
 }

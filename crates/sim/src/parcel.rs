@@ -1,4 +1,4 @@
-//! Packets as switches move them: 16 bytes that point to a frame.
+//! Packets as switches move them: 24 bytes that point to a frame.
 
 use wellspring_core::{Destination, Ecn, Frame, Header};
 use wellspring_fabric::{FlowKey, Packet};
@@ -32,6 +32,8 @@ impl Default for WireModel {
 /// (trim, mark) is noted here, so that the frame itself is touched only at the ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parcel {
+    /// When it reaches the end of the link it is on \[ps\].
+    pub arrives: u64,
     frame: u32,
     destination: u32,
     wire_len: u16,
@@ -40,7 +42,7 @@ pub(crate) struct Parcel {
     bits: u8,
 }
 
-const _: () = assert!(size_of::<Parcel>() == 16);
+const _: () = assert!(size_of::<Parcel>() == 24);
 
 impl Parcel {
     pub fn destination(&self) -> Destination {
@@ -80,10 +82,15 @@ impl Packet for Parcel {
     }
 }
 
+/// A frame in a cache line of its own, or two.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Slot<H>(Frame<H>);
+
 /// The frames of all packets on their way.
 #[derive(Debug)]
 pub(crate) struct Frames<H> {
-    slots: Vec<Frame<H>>,
+    slots: Vec<Slot<H>>,
     free: Vec<u32>,
     /// Copies in the network of each frame that was replicated, beyond the first.
     copies: Vec<u32>,
@@ -128,15 +135,16 @@ impl<H: Header> Frames<H> {
         self.live += 1;
         let handle = match self.free.pop() {
             Some(handle) => {
-                self.slots[handle as usize] = frame;
+                self.slots[handle as usize] = Slot(frame);
                 handle
             }
             None => {
-                self.slots.push(frame);
+                self.slots.push(Slot(frame));
                 (self.slots.len() - 1) as u32
             }
         };
         Parcel {
+            arrives: 0,
             frame: handle,
             destination,
             wire_len: wire_len.min(u32::from(u16::MAX)) as u16,
@@ -162,11 +170,18 @@ impl<H: Header> Frames<H> {
         Parcel { frame: parcel.frame | SHARED, ..parcel }
     }
 
+    /// Reads a packet's frame.
+    #[inline]
+    pub fn touch(&self, parcel: Parcel) -> u32 {
+        let slot = self.slots.get((parcel.frame & !SHARED) as usize);
+        slot.map_or(0, |slot| slot.0.source.0)
+    }
+
     /// Takes a packet out of the network: its frame as it arrived.
     #[inline]
     pub fn take(&mut self, parcel: Parcel) -> Frame<H> {
         let handle = parcel.frame & !SHARED;
-        let mut frame = self.slots[handle as usize];
+        let mut frame = self.slots[handle as usize].0;
         self.release(parcel);
         if parcel.bits & TRIMMED != 0 && !frame.trimmed {
             frame = frame.trim();

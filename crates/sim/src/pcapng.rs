@@ -8,8 +8,8 @@ const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
 /// Raw IPv4 or IPv6 (LINKTYPE_RAW).
 const LINK_TYPE_RAW_IP: u16 = 101;
-/// IANA's experimental range; packets carry a dissector-neutral UDP port otherwise.
-const UDP_PORT: u16 = 4_791;
+/// The port that Wellspring's servers listen at.
+const UDP_PORT: u16 = 4_711;
 
 /// Writes packets as pcapng with nanosecond times: IPv4 and UDP headers made up from host
 /// numbers (10.x.y.z), then the bytes given. Payloads do not exist in a simulation: packets are
@@ -72,6 +72,14 @@ impl<W: Write> PcapWriter<W> {
         }
         body.extend_from_slice(&packet);
         block(&mut self.out, ENHANCED_PACKET, &body)
+    }
+
+    /// Writes out what is buffered.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 
     /// Flushes and gives the writer back.

@@ -60,6 +60,13 @@ impl Graph {
             }
         }
         let mut graph = Graph::new(counts[0], counts[1]);
+        graph.names = names
+            .iter()
+            .map(|(name, (is_switch, index))| {
+                let first = if *is_switch { counts[0] } else { 0 };
+                ((*name).to_owned(), NodeId(first + index))
+            })
+            .collect();
         for (line, words) in lines.iter().filter(|(_, words)| words[0] == "link") {
             let link = parse_link(*line, words, &names, counts[0])?;
             graph.add_link(link);
@@ -112,6 +119,11 @@ mod tests {
         assert_eq!((graph.hosts(), graph.switches(), graph.links().len()), (2, 1, 2));
         assert_eq!(graph.links()[1].a, NodeId(1));
         assert_ne!(graph.links()[1].rate, graph.links()[1].reverse_rate);
+        assert_eq!((graph.node("s"), graph.node("switch0")), (Some(NodeId(2)), Some(NodeId(2))));
+        assert_eq!(
+            (graph.node("b"), graph.node("c"), graph.node("host2")),
+            (Some(NodeId(1)), None, None)
+        );
     }
 
     #[test]

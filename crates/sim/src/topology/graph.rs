@@ -1,6 +1,7 @@
 //! A network as a graph.
 
 use super::fat_tree::FatTree;
+use std::collections::BTreeMap;
 use wellspring_core::{Duration, HostId, Rate};
 
 /// A host or a switch: hosts come first, numbered as their [`HostId`]s, then switches.
@@ -47,13 +48,14 @@ pub struct Graph {
     hosts: u32,
     switches: u32,
     links: Vec<Link>,
+    pub(crate) names: BTreeMap<String, NodeId>,
     pub(crate) fat_tree: Option<FatTree>,
 }
 
 impl Graph {
     /// A network without links.
     pub const fn new(hosts: u32, switches: u32) -> Self {
-        Graph { hosts, switches, links: Vec::new(), fat_tree: None }
+        Graph { hosts, switches, links: Vec::new(), names: BTreeMap::new(), fat_tree: None }
     }
 
     /// Adds a link.
@@ -91,13 +93,39 @@ impl Graph {
         &self.links
     }
 
-    /// Changes the rate of a link, both ways (asymmetric or degraded links).
-    ///
-    /// # Panics
-    /// No such link.
-    pub fn set_rate(&mut self, link: usize, rate: Rate) {
-        self.links[link].rate = rate;
-        self.links[link].reverse_rate = rate;
+    /// The node of that name: as in the text that the network was read from, or `host3` and
+    /// `switch7` by number, or `tor3`, `agg0` and `core9` in a Fat-Tree.
+    pub fn node(&self, name: &str) -> Option<NodeId> {
+        if let Some(node) = self.names.get(name) {
+            return Some(*node);
+        }
+        let digits = name.find(|c: char| c.is_ascii_digit())?;
+        let (kind, number) = (&name[..digits], name[digits..].parse::<u32>().ok()?);
+        let (first, count) = match (kind, self.fat_tree) {
+            ("host", _) => (0, self.hosts),
+            ("switch", _) => (self.hosts, self.switches),
+            ("tor", Some(tree)) => (self.hosts, tree.tors()),
+            ("agg", Some(tree)) => (self.hosts + tree.tors(), tree.aggs()),
+            ("core", Some(tree)) => (self.hosts + tree.tors() + tree.aggs(), tree.cores()),
+            _ => return None,
+        };
+        (number < count).then(|| NodeId(first + number))
+    }
+
+    /// Changes the rates of all links between two nodes (asymmetric or degraded links): from `a`
+    /// to `b`, and back. False if there is none.
+    pub fn set_rate(&mut self, a: NodeId, b: NodeId, rate: Rate, reverse_rate: Rate) -> bool {
+        let mut found = false;
+        for link in &mut self.links {
+            if (link.a, link.b) == (a, b) {
+                (link.rate, link.reverse_rate) = (rate, reverse_rate);
+                found = true;
+            } else if (link.b, link.a) == (a, b) {
+                (link.reverse_rate, link.rate) = (rate, reverse_rate);
+                found = true;
+            }
+        }
+        found
     }
 
     /// The directed links in port order: for each node the first egress, and all egresses.

@@ -4,7 +4,7 @@ use crate::toy::{Blast, blast, config, finish, simulator, with_groups};
 use wellspring_core::{Destination, Duration, GroupId, HostId, Rate, Time};
 use wellspring_fabric::{Limit, PortConfig, Spraying};
 use wellspring_sim::topology::{FatTree, Graph, NodeId, single_switch};
-use wellspring_sim::{Config, Counters, Fault, LossRule};
+use wellspring_sim::{Config, Counters, Fault, LossRule, Multicast};
 
 fn gigabit() -> Rate {
     Rate::from_mbps(1_000)
@@ -85,8 +85,9 @@ fn a_group_gets_every_packet_once_over_a_tree() {
         count: 50,
     };
     let groups = vec![(group, HostId(0), members.clone())];
-    let deep = config(PortConfig::drop_tail(Limit::Unlimited));
-    let mut sim = with_groups(&paper_tree(), &deep, vec![send], groups);
+    let mut deep = config(PortConfig::drop_tail(Limit::Unlimited));
+    deep.multicast = Multicast::OneTree;
+    let mut sim = with_groups(&paper_tree(), &deep, vec![send], groups.clone());
     finish(&mut sim);
     for member in &members {
         let got = sim.application().arrivals.iter().filter(|a| a.host == *member).count();
@@ -96,7 +97,22 @@ fn a_group_gets_every_packet_once_over_a_tree() {
     assert_eq!((counters.sent, counters.replicated, counters.delivered), (50, 200, 250));
     // NIC, ToR down to 3; up to one aggregation switch, down to 7's rack; one core, two pods
     // with one rack each, of which one with two members.
-    assert_eq!(counters.packet_hops, 50 * (1 + 1 + 1 + 2 + 1 + (1 + 1 + 2) + (1 + 1 + 1)));
+    let hops = 50 * (1 + 1 + 1 + 2 + 1 + (1 + 1 + 2) + (1 + 1 + 1));
+    assert_eq!(counters.packet_hops, hops);
+    let used = |sim: &crate::toy::ToySimulator| {
+        let uplinks = sim.ports(paper_tree().switch(0)).skip(5).collect::<Vec<_>>();
+        uplinks.iter().filter(|port| sim.port_counters(**port).packets > 0).count()
+    };
+    assert_eq!(used(&sim), 1);
+
+    // The same work over all paths: a packet takes one tree, every tree reaches every member.
+    deep.multicast = Multicast::Sprayed;
+    let mut sim = with_groups(&paper_tree(), &deep, vec![send], groups);
+    finish(&mut sim);
+    let counters = sim.counters();
+    assert_eq!((counters.sent, counters.replicated, counters.delivered), (50, 200, 250));
+    assert_eq!(counters.packet_hops, hops);
+    assert_eq!(used(&sim), 5);
 }
 
 #[test]

@@ -144,6 +144,8 @@ impl Application<Toy> for Recorder {
     fn on_refused(&mut self, _: Time, _: HostId, _error: ()) {}
 }
 
+pub type ToySimulator = Simulator<Toy, Recorder>;
+
 pub fn simulator(graph: &Graph, config: &Config, blasts: Vec<Blast>) -> Simulator<Toy, Recorder> {
     with_groups(graph, config, blasts, Vec::new())
 }
