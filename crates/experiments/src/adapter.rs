@@ -1,10 +1,10 @@
 //! How requests become sessions of a protocol.
 
-use crate::scenario::{Protocol, ProtocolName, Scenario};
-use wellspring_core::{Endpoint, GroupId, HostId, SessionId};
-use wellspring_core::{Rate, Seed};
+use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
+use wellspring_core::{Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
 use wellspring_transport::{ndp, scdp};
+use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
 
 /// What a session's endpoints tell, whatever the protocol.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -33,7 +33,7 @@ pub struct Account {
 /// A protocol as experiments use it.
 pub trait Adapter {
     /// One host of it.
-    type Endpoint: Endpoint;
+    type Endpoint: Endpoint + core::fmt::Debug;
 
     /// By a scenario.
     fn new(scenario: &Scenario, seed: Seed) -> Self;
@@ -49,6 +49,8 @@ pub trait Adapter {
     fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool;
     /// Ends a session early at its sender.
     fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>);
+    /// A frame's header as bytes behind UDP, for captures.
+    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8>;
     /// What an event says, and of which session.
     fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)>;
     /// Why a command was refused, for people.
@@ -59,6 +61,9 @@ pub trait Adapter {
 
 /// The actions of a protocol's application.
 pub type ActionsOf<A> = Actions<<<A as Adapter>::Endpoint as Endpoint>::Command>;
+
+/// The frames of a protocol.
+pub type FrameOf<A> = Frame<<<A as Adapter>::Endpoint as Endpoint>::Header>;
 
 /// A session to be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +79,9 @@ pub struct Leg {
     /// Endless background: in the lowest class where the protocol lets us choose.
     pub background: bool,
 }
+
+/// Where losses are inferred: packets by which spraying over short queues reorders.
+const REORDERING: u32 = 32;
 
 /// SCDP and Polyraptor.
 #[derive(Debug)]
@@ -111,6 +119,14 @@ impl Adapter for Scdp {
         let mut config = scdp::Config::new(host, self.rate);
         config.overhead_per_symbol = self.protocol.header.into();
         config.overhead = self.protocol.overhead;
+        config.fabric = match self.protocol.fabric {
+            FabricKind::Trimming => scdp::Fabric::Trimming,
+            FabricKind::Shared => scdp::Fabric::Shared { reordering_threshold: REORDERING },
+            FabricKind::Dedicated => scdp::Fabric::Dedicated {
+                reordering_threshold: REORDERING,
+                window: self.protocol.window.into(),
+            },
+        };
         config.min_timeout = self.protocol.min_timeout.0;
         config.demotion_thresholds = match self.protocol.name {
             ProtocolName::Polyraptor => Vec::new(),
@@ -153,6 +169,14 @@ impl Adapter for Scdp {
 
     fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
         actions.command(HostId(from), scdp::Command::Cancel { session });
+    }
+
+    /// The bytes that are sent over UDP, without an object's digest, which simulated ones lack.
+    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+        let mut bytes = [0; HEADER_WITH_OPTIONS_LEN];
+        let symbol_size = self.protocol.payload();
+        let len = emit(frame.session, &frame.header, &[0; 32], symbol_size, &mut bytes);
+        bytes[..len].to_vec()
     }
 
     fn news(&self, event: scdp::Event) -> Option<(SessionId, News)> {
@@ -254,6 +278,22 @@ impl Adapter for Ndp {
 
     fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
         actions.command(HostId(from), ndp::Command::Cancel { session });
+    }
+
+    /// NDP has no byte layout: a letter for the kind, the trimmed flag, then session and number.
+    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+        let (kind, number) = match frame.header {
+            ndp::NdpHeader::Data(data) => (b'D', data.number),
+            ndp::NdpHeader::Ack { number } => (b'A', number),
+            ndp::NdpHeader::Nack { number } => (b'N', number),
+            ndp::NdpHeader::Pull { granted } => (b'P', granted),
+            ndp::NdpHeader::Done => (b'F', 0),
+            ndp::NdpHeader::Close => (b'C', 0),
+        };
+        let mut bytes = vec![kind, u8::from(frame.trimmed), 0, 0];
+        bytes.extend_from_slice(&frame.session.0.to_be_bytes());
+        bytes.extend_from_slice(&number.to_be_bytes());
+        bytes
     }
 
     fn news(&self, event: ndp::Event) -> Option<(SessionId, News)> {

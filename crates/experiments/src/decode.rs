@@ -1,6 +1,6 @@
 //! How long a receiver's decoder takes, and how often it fails.
 
-use crate::scenario::Protocol;
+use crate::scenario::{DecodeKind, Protocol};
 use wellspring_core::{Duration, RandomStream, Rate};
 
 /// Latency of decoding a block.
@@ -16,16 +16,21 @@ pub enum DecodeModel {
     Curve(Vec<(f64, f64)>),
 }
 
+/// Wellspring's codec with every source symbol lost, T = 1500, medians \[us\]:
+/// `bench/record/2026-11-22-codec.md`. The worst case, as the authors fitted.
+const OWN_CODEC: [(f64, f64); 3] = [(10.0, 6.7), (100.0, 138.2), (1_000.0, 2_271.9)];
+
 /// Decoding fails once in so many blocks at K + 2 symbols (SCDP §II: "in the order of 10^-6").
 const FAILURE_PROBABILITY: f64 = 1e-6;
 
 impl DecodeModel {
     /// The scenario's.
     pub fn new(protocol: &Protocol) -> Self {
-        match (&protocol.decode_curve[..], protocol.decode_rate) {
-            ([], None) => DecodeModel::Instant,
-            ([], Some(rate)) => DecodeModel::AtRate(rate.0),
-            (points, _) => DecodeModel::Curve(points.to_vec()),
+        match protocol.decode {
+            DecodeKind::None => DecodeModel::Instant,
+            DecodeKind::Rate => DecodeModel::AtRate(protocol.decode_rate.0),
+            DecodeKind::Measured => DecodeModel::Curve(OWN_CODEC.to_vec()),
+            DecodeKind::Curve => DecodeModel::Curve(protocol.decode_curve.clone()),
         }
     }
 

@@ -107,8 +107,10 @@ pub struct Driver<A: Adapter> {
     pub records: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of endless timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
-    /// Anything heard from an endpoint, ever.
+    /// News of requests, the background's not counted.
     pub news_count: u64,
+    /// Requests under way.
+    open_requests: u32,
     /// Why an endpoint refused a command, if any did: a scenario that asks for the impossible.
     pub refused: Option<String>,
 }
@@ -138,6 +140,7 @@ impl<A: Adapter> Driver<A> {
             records: Vec::new(),
             timeline: Vec::new(),
             news_count: 0,
+            open_requests: 0,
             refused: None,
         }
     }
@@ -157,6 +160,19 @@ impl<A: Adapter> Driver<A> {
             }
         }
         text
+    }
+
+    /// The hosts at both ends of the request that has been under way for longest.
+    pub fn first_stuck(&self) -> Option<[u32; 2]> {
+        let open = self.operations.iter().flatten().filter(|o| o.endless == Endless::No);
+        let first = open.min_by(|a, b| a.record.start.total_cmp(&b.record.start))?;
+        Some([first.record.host, first.record.peer])
+    }
+
+    /// Whether all requests made so far are finished and the next is not due yet: then silence is
+    /// no sign of trouble.
+    pub fn requests_wait(&self) -> bool {
+        self.open_requests == 0
     }
 
     /// Moves the endless flows that still run into the records.
@@ -182,13 +198,8 @@ impl<A: Adapter> Driver<A> {
                 self.schedule(Time::ZERO + self.warmup + at, Due::Next(request));
             }
             // Fewer than announced: hosts to choose from ran out.
-            None => self.outstanding = self.outstanding.min(self.sessions_open()),
+            None => self.outstanding = self.outstanding.min(self.open_requests),
         }
-    }
-
-    fn sessions_open(&self) -> u32 {
-        let open = |o: &&Option<Operation>| matches!(o, Some(o) if o.endless == Endless::No);
-        self.operations.iter().filter(open).count() as u32
     }
 
     fn run_agenda(&mut self, now: Time, actions: &mut ActionsOf<A>) {
@@ -214,6 +225,8 @@ impl<A: Adapter> Driver<A> {
     }
 
     fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
+        let is_background = matches!(endless, Endless::Flow | Endless::Storage);
+        self.open_requests += u32::from(!is_background);
         let operation = Operation { record, pending, chain: Vec::new(), endless };
         match self.free.pop() {
             Some(place) => {
@@ -420,6 +433,7 @@ impl<A: Adapter> Driver<A> {
             self.records.push(operation.record);
             self.free.push(place);
             self.outstanding -= 1;
+            self.open_requests -= 1;
         }
     }
 
@@ -428,6 +442,8 @@ impl<A: Adapter> Driver<A> {
             return;
         };
         let Some(operation) = &mut self.operations[place as usize] else { return };
+        let is_background = matches!(operation.endless, Endless::Flow | Endless::Storage);
+        self.news_count += u64::from(!is_background);
         match news {
             News::Accepted => {
                 if !operation.chain.is_empty() {
@@ -517,7 +533,6 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         actions: &mut ActionsOf<A>,
     ) {
         if let Some((session, news)) = self.adapter.news(event) {
-            self.news_count += 1;
             self.on_news(now, session, news, actions);
             if self.outstanding == 0 {
                 actions.stop();

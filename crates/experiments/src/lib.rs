@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod decode;
 pub mod driver;
 pub mod figures;
+pub mod observe;
 pub mod quantity;
 pub mod results;
 pub mod run;

@@ -1,17 +1,15 @@
 //! Result tables: one row a run, one row a flow.
 
+use crate::observe::table;
 use crate::run::Outcome;
 use crate::scenario::{Scenario, Workload};
 use crate::stats::{mean, quantile, share_above};
 use anyhow::Result;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
-/// One run in a row. Rates in Gbit/s, times in milliseconds.
+/// One run in a row. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
+/// `run.sample` is set).
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "column names")]
 pub struct RunRow {
@@ -48,12 +46,18 @@ pub struct RunRow {
     pub needless: u64,
     pub trimmed_per_request: f64,
     pub downlink_utilisation: f64,
+    pub queue_mean: f64,
+    pub queue_max: u32,
     pub events: u64,
     pub packet_hops: u64,
     pub trimmed: u64,
+    pub marked: u64,
     pub dropped: u64,
     pub digest: String,
     pub parameters: String,
+    /// What is known of requests that did not finish, in words.
+    #[serde(skip)]
+    pub stuck_state: Option<String>,
 }
 
 impl RunRow {
@@ -94,7 +98,7 @@ impl RunRow {
             background: scenario.background.fraction,
             requests: outcome.foreground().count(),
             completed: done.len(),
-            stuck: outcome.stuck,
+            stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
             goodput_mean: mean(&goodputs),
             goodput_p5: quantile(&goodputs, 0.05),
@@ -115,12 +119,16 @@ impl RunRow {
             needless: done.iter().map(|f| f.account.needless).sum(),
             trimmed_per_request: mean(&trims),
             downlink_utilisation: outcome.downlink_utilisation,
+            queue_mean: outcome.series.queue_packets().0,
+            queue_max: outcome.series.queue_packets().1,
             events: outcome.counters.events,
             packet_hops: outcome.counters.packet_hops,
             trimmed: outcome.counters.trimmed,
+            marked: outcome.counters.marked,
             dropped: outcome.counters.dropped(),
             digest: format!("{:016x}", outcome.counters.digest),
             parameters: toml::to_string(scenario).unwrap_or_default().replace('\n', ";"),
+            stuck_state: outcome.stuck.clone(),
         }
     }
 }
@@ -130,8 +138,7 @@ impl RunRow {
 /// # Errors
 /// Those of the file.
 pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Result<()> {
-    let file = BufWriter::new(File::create(path)?);
-    let mut table = csv::Writer::from_writer(GzEncoder::new(file, Compression::default()));
+    let mut table = table(path)?;
     table.write_record([
         "version",
         "hash",

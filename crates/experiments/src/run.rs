@@ -2,14 +2,17 @@
 
 use crate::adapter::{Adapter, Ndp, Scdp};
 use crate::driver::{Driver, FlowRecord};
+use crate::observe::{Capture, Observer, Series};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
-use wellspring_core::{Seed, Time};
+use wellspring_core::{HostId, Seed, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
 /// Events between two looks at the clock and the progress.
 const CHUNK: u64 = 500_000;
+/// Lines of an endpoint's state in a report of stuck requests.
+const MAX_STATE_LINES: usize = 400;
 
 /// What a run says of itself while it runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -37,8 +40,10 @@ pub struct Outcome {
     pub simulated: f64,
     /// Share of host downlinks' capacity that carried packets.
     pub downlink_utilisation: f64,
-    /// True if requests were left when time was up or nothing moved any more.
-    pub stuck: bool,
+    /// Queues and rates, if the scenario asks for samples.
+    pub series: Series,
+    /// The state of the requests that were left when time was up or nothing moved any more.
+    pub stuck: Option<String>,
 }
 
 impl Outcome {
@@ -59,9 +64,26 @@ impl Outcome {
 /// # Errors
 /// The scenario's network cannot be built, or (a bug) packets went missing in the simulator.
 pub fn run(scenario: &Scenario, seed: u64, report: &mut dyn FnMut(Progress)) -> Result<Outcome> {
+    run_captured(scenario, seed, None, report)
+}
+
+/// Runs a scenario with one seed and writes down the packets of one host.
+///
+/// # Errors
+/// As [`run`], or those of the file.
+pub fn run_captured(
+    scenario: &Scenario,
+    seed: u64,
+    capture: Option<&Capture>,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
     match scenario.protocol.name {
-        ProtocolName::Scdp | ProtocolName::Polyraptor => run_with::<Scdp>(scenario, seed, report),
-        ProtocolName::Ndp | ProtocolName::NdpPlus => run_with::<Ndp>(scenario, seed, report),
+        ProtocolName::Scdp | ProtocolName::Polyraptor => {
+            run_with::<Scdp>(scenario, seed, capture, report)
+        }
+        ProtocolName::Ndp | ProtocolName::NdpPlus => {
+            run_with::<Ndp>(scenario, seed, capture, report)
+        }
     }
 }
 
@@ -69,29 +91,39 @@ fn simulator<A: Adapter>(
     scenario: &Scenario,
     graph: &Graph,
     seed: u64,
-) -> Simulator<A::Endpoint, Driver<A>> {
+) -> Result<Simulator<A::Endpoint, Driver<A>>> {
     let seed = Seed(seed);
     let adapter = A::new(scenario, seed);
     let mut config = Config::new(scenario.switch.port(scenario.protocol.data_classes()), seed);
     config.spraying = scenario.switch.spraying();
+    config.multicast = scenario.switch.multicast();
     let header = scenario.protocol.header;
     let overhead = header.saturating_sub(adapter.header_len());
     config.wire = WireModel { overhead, trimmed_len: Some(header) };
     config.shuffle_ties = scenario.run.shuffle_ties;
+    config.convergence = scenario.topology.convergence.0;
+    for event in &scenario.events {
+        config.faults.push((Time::ZERO + event.at.0, event.fault(graph)?));
+    }
     let endpoints = A::new(scenario, seed);
     let driver = Driver::new(adapter, scenario, graph.hosts(), seed);
-    Simulator::new(graph, &config, |host| endpoints.endpoint(host), driver)
+    Ok(Simulator::new(graph, &config, |host| endpoints.endpoint(host), driver))
 }
 
-fn run_with<A: Adapter>(
+fn run_with<A: Adapter + Send + 'static>(
     scenario: &Scenario,
     seed: u64,
+    capture: Option<&Capture>,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome> {
     let graph = scenario.topology.build()?;
-    let mut sim = simulator::<A>(scenario, &graph, seed);
-    let limit = Time::ZERO + scenario.run.limit.0;
-    let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, false);
+    let mut sim = simulator::<A>(scenario, &graph, seed)?;
+    let interval = scenario.run.sample.map(|span| span.0);
+    let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
+    let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
+    let end = Time::ZERO + scenario.run.limit.0;
+    let mut limit = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
+    let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, None);
     loop {
         let status = sim.run_until(limit, CHUNK);
         let driver = sim.application();
@@ -100,15 +132,22 @@ fn run_with<A: Adapter>(
             events: sim.counters().events,
             finished: (driver.total - driver.outstanding, driver.total),
         });
-        if driver.news_count != news {
+        if driver.news_count != news || driver.requests_wait() {
             (news, news_at) = (driver.news_count, sim.now());
+        }
+        if let Some(interval) = interval
+            && (sim.now() >= limit || status != Status::Paused)
+        {
+            observer.sample(&mut sim);
+            limit = (limit + interval).min(end);
         }
         if status == Status::Stopped {
             break;
         }
-        let idle = sim.now().since(news_at) > scenario.run.patience.0;
-        if status == Status::Idle || idle || sim.now() >= limit {
-            stuck = driver.outstanding > 0;
+        let silent = sim.now().since(news_at) > scenario.run.patience.0;
+        if status == Status::Idle || silent || sim.now() >= end {
+            let left = sim.application().outstanding > 0;
+            stuck = left.then(|| report_stuck(&sim));
             break;
         }
     }
@@ -117,9 +156,6 @@ fn run_with<A: Adapter>(
     }
     if let Some(reason) = &sim.application().refused {
         bail!("an endpoint refused a command: {reason}");
-    }
-    if stuck {
-        eprintln!("stuck at {:?} (seed {seed}):\n{}", sim.now(), sim.application().dump());
     }
     let downlink_utilisation = utilisation(&sim, &graph, scenario);
     let (now, counters) = (sim.now(), sim.counters());
@@ -132,8 +168,21 @@ fn run_with<A: Adapter>(
         counters,
         simulated: now.as_secs_f64(),
         downlink_utilisation,
+        series: observer.finish()?,
         stuck,
     })
+}
+
+/// Requests that are stuck, and what the endpoints at both ends of the first of them hold.
+fn report_stuck<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>) -> String {
+    let driver = sim.application();
+    let mut text = driver.dump();
+    for host in driver.first_stuck().into_iter().flatten() {
+        let endpoint = format!("{:#?}", sim.endpoint(HostId(host)));
+        let lines = endpoint.lines().take(MAX_STATE_LINES);
+        text += &format!("host {host}:\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+    }
+    text
 }
 
 fn utilisation<A: Adapter>(

@@ -23,7 +23,7 @@ fn every_protocol_completes_every_workload() {
             );
             let scenario = Plan::parse(&text).unwrap().scenarios().unwrap().remove(0);
             let outcome = run(&scenario, 1, &mut |_| {}).unwrap();
-            assert!(!outcome.stuck, "{protocol} is stuck in {workload}");
+            assert!(outcome.stuck.is_none(), "{protocol} is stuck in {workload}");
             let done = outcome.foreground().filter(|flow| flow.end.is_some()).count();
             assert_eq!(done, outcome.foreground().count(), "{protocol} in {workload}");
             assert!(done > 0, "{protocol} in {workload}");

@@ -28,7 +28,8 @@ enum SimCommand {
 /// Run a scenario over its seeds and print one row a run.
 ///
 /// Combinations and seeds run in parallel. With `--output`, results are kept as CSV, and runs that
-/// are there already are not run again: an interrupted sweep goes on where it was.
+/// are there already are not run again: an interrupted sweep goes on where it was. With
+/// `--set run.sample=100us`, queues and rates are looked at that often and written there too.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  wellspring sim run scdp-12a --set workload.senders=70 --seeds 1,2"
@@ -51,6 +52,12 @@ struct RunArgs {
     /// Also write every flow, compressed, into that folder.
     #[arg(long, requires = "output")]
     flows: bool,
+    /// Write the packets that one host sends and receives to a file that Wireshark opens.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture: Option<PathBuf>,
+    /// That host.
+    #[arg(long, value_name = "HOST", default_value_t = 0)]
+    capture_host: u32,
     /// Print JSON.
     #[arg(long)]
     json: bool,

@@ -5,7 +5,7 @@ use super::scenarios::RunsBar;
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
-use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Verdict};
+use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Scale, Verdict};
 use wellspring_experiments::sweep::Output;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
@@ -19,6 +19,12 @@ pub struct ReproduceArgs {
     /// Fewer sessions and one seed: under a minute a figure.
     #[arg(long)]
     quick: bool,
+    /// So many sessions instead of the paper's, where the experiment counts sessions.
+    #[arg(long)]
+    sessions: Option<u32>,
+    /// Seeds, instead of five.
+    #[arg(long, value_delimiter = ',')]
+    seeds: Option<Vec<u64>>,
     /// A folder for runs.csv; runs that are there are not run again.
     #[arg(long, short)]
     output: Option<PathBuf>,
@@ -47,6 +53,7 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<()> {
                     "figure": figure.name, "what": check.what, "paper": check.paper,
                     "ours": check.ours, "tolerance": check.tolerance,
                     "verdict": word(check.verdict), "quick": args.quick,
+                    "sessions": args.sessions, "seeds": args.seeds,
                 })
             }));
             continue;
@@ -70,8 +77,9 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<()> {
 fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<figures::Check>> {
     let bar = RunsBar::new(0, quiet);
     let report = |number, runs, progress| bar.report(number, runs, progress);
-    let output = Output { folder: args.output.clone(), flows: false };
-    let mut lab = Lab::new(args.quick, output, &report);
+    let output = Output { folder: args.output.clone(), flows: false, capture: None };
+    let scale = Scale { quick: args.quick, sessions: args.sessions, seeds: args.seeds.clone() };
+    let mut lab = Lab::new(scale, output, &report);
     figure.reproduce(&mut lab)?;
     bar.finish();
     Ok(lab.checks)

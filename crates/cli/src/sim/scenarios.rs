@@ -6,18 +6,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::Path;
 use std::sync::Mutex;
 use wellspring_experiments::catalogue::{self, SCENARIOS};
+use wellspring_experiments::observe::Capture;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::Progress;
 use wellspring_experiments::scenario::Plan;
+use wellspring_experiments::stats::{half_interval, mean};
 use wellspring_experiments::sweep::{Output, sweep};
 
 pub fn run(args: &RunArgs, quiet: bool) -> Result<()> {
-    let text = if Path::new(&args.scenario).is_file() {
-        std::fs::read_to_string(&args.scenario).with_context(|| args.scenario.clone())?
-    } else {
-        catalogue::text(&args.scenario)?.to_owned()
-    };
-    let mut plan = Plan::parse(&text).with_context(|| args.scenario.clone())?;
+    let path = Path::new(&args.scenario);
+    let plan = if path.is_file() { Plan::read(path) } else { catalogue::plan(&args.scenario) };
+    let mut plan = plan.with_context(|| args.scenario.clone())?;
     for setting in &args.set {
         let (key, value) =
             setting.split_once('=').with_context(|| format!("`{setting}` is not KEY=VALUE"))?;
@@ -29,7 +28,13 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<()> {
     let scenarios = plan.scenarios()?;
     let runs = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
     let bar = RunsBar::new(runs, quiet);
-    let output = Output { folder: args.output.clone(), flows: args.flows };
+    let host = args.capture_host;
+    let capture = args.capture.clone().map(|path| Capture { host, path });
+    anyhow::ensure!(
+        capture.is_none() || runs == 1,
+        "--capture takes a single run, not {runs}: choose by --set and --seeds"
+    );
+    let output = Output { folder: args.output.clone(), flows: args.flows, capture };
     let report = |number, progress| bar.report(number, runs, progress);
     let rows = match args.threads {
         Some(threads) => rayon::ThreadPoolBuilder::new()
@@ -43,6 +48,11 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
         print_rows(&rows);
+        print_means(&rows);
+    }
+    for row in rows.iter().filter(|row| row.stuck) {
+        let state = row.stuck_state.as_deref().unwrap_or("(run earlier: run it again to see more)");
+        eprintln!("stuck: {} with seed {}\n{state}", row.protocol, row.seed);
     }
     anyhow::ensure!(!rows.iter().any(|row| row.stuck), "some requests did not complete");
     Ok(())
@@ -96,6 +106,38 @@ fn print_rows(rows: &[RunRow]) {
     }
     print_table(&table);
 }
+
+/// Means over seeds, with 95 % confidence, where a scenario was run with several.
+fn print_means(rows: &[RunRow]) {
+    let columns: [Column; 8] = [
+        ("goodput Gb/s", |row| row.goodput_mean),
+        ("p5", |row| row.goodput_p5),
+        ("FCT ms", |row| row.fct_mean),
+        ("p99", |row| row.fct_p99),
+        ("FCT <100KB", |row| row.fct_mean_100kb),
+        ("p99", |row| row.fct_p99_100kb),
+        ("FCT <1MB", |row| row.fct_mean_1mb),
+        ("background", |row| row.background_goodput),
+    ];
+    let mut table = Vec::new();
+    for same in rows.chunk_by(|a, b| a.hash == b.hash).filter(|same| same.len() > 1) {
+        let first = [&same[0].protocol, &same[0].hash].map(|name| name.clone());
+        let means = columns.iter().map(|(_, column)| {
+            let values: Vec<f64> = same.iter().map(column).collect();
+            format!("{:.3} +-{:.3}", mean(&values), half_interval(&values))
+        });
+        table.push(first.into_iter().chain(means).collect());
+    }
+    if !table.is_empty() {
+        let head = ["protocol", "scenario"].into_iter().chain(columns.iter().map(|c| c.0));
+        table.insert(0, head.map(str::to_owned).collect());
+        println!("\nmeans over seeds, 95 % confidence");
+        print_table(&table);
+    }
+}
+
+/// A column's name, and how it is got.
+type Column = (&'static str, fn(&RunRow) -> f64);
 
 pub fn list(args: &ListArgs) -> Result<()> {
     let mut table = Vec::new();

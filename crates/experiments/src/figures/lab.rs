@@ -3,7 +3,7 @@
 use crate::catalogue;
 use crate::results::RunRow;
 use crate::run::Progress;
-use crate::scenario::Scenario;
+use crate::scenario::{Plan, Scenario};
 use crate::stats::{half_interval, mean};
 use crate::sweep::{Output, sweep};
 use anyhow::Result;
@@ -36,10 +36,21 @@ pub struct Check {
     pub verdict: Verdict,
 }
 
+/// How much of an experiment is run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scale {
+    /// Few sessions, one seed, fewer points.
+    pub quick: bool,
+    /// So many sessions instead of the paper's, where the experiment counts sessions.
+    pub sessions: Option<u32>,
+    /// These seeds instead of five.
+    pub seeds: Option<Vec<u64>>,
+}
+
 /// Runs cases of a figure and collects checks.
 pub struct Lab<'a> {
-    /// Fewer sessions, one seed.
-    pub quick: bool,
+    /// How much is run.
+    pub scale: Scale,
     output: Output,
     report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     /// Everything checked so far.
@@ -55,11 +66,33 @@ pub type Settings<'s> = &'s [(&'s str, &'s str)];
 impl<'a> Lab<'a> {
     /// `report` hears of run so-and-so of so many.
     pub fn new(
-        quick: bool,
+        scale: Scale,
         output: Output,
         report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     ) -> Self {
-        Lab { quick, output, report, checks: Vec::new() }
+        Lab { scale, output, report, checks: Vec::new() }
+    }
+
+    /// A scenario that comes with Wellspring at this lab's scale; `quick` settings apply in a
+    /// quick one.
+    ///
+    /// # Errors
+    /// No such scenario.
+    pub fn plan(&self, scenario: &str, quick: Settings<'_>) -> Result<Plan> {
+        let mut plan = catalogue::plan(scenario)?;
+        if self.scale.quick {
+            plan.set("run.seeds", "[1]")?;
+            for (key, value) in quick {
+                plan.set(key, value)?;
+            }
+        }
+        if let Some(seeds) = &self.scale.seeds {
+            plan.set("run.seeds", &format!("{seeds:?}"))?;
+        }
+        if let (Some(sessions), true) = (self.scale.sessions, plan.has("workload.sessions")) {
+            plan.set("workload.sessions", &sessions.to_string())?;
+        }
+        Ok(plan)
     }
 
     /// Runs labelled variants of a scenario that comes with Wellspring; `quick` settings apply to
@@ -75,12 +108,8 @@ impl<'a> Lab<'a> {
     ) -> Result<Cases> {
         let mut scenarios: Vec<Scenario> = Vec::new();
         for (_, settings) in cases {
-            let mut plan = catalogue::plan(scenario)?;
-            if self.quick {
-                plan.set("run.seeds", "[1]")?;
-            }
-            let quick = if self.quick { quick } else { &[] };
-            for (key, value) in quick.iter().chain(settings.iter()) {
+            let mut plan = self.plan(scenario, quick)?;
+            for (key, value) in *settings {
                 plan.set(key, value)?;
             }
             scenarios.extend(plan.scenarios()?.into_iter().next());

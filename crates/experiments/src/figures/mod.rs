@@ -5,7 +5,7 @@ mod polyraptor;
 mod storage;
 mod unicast;
 
-pub use lab::{Check, Lab, Verdict};
+pub use lab::{Check, Lab, Scale, Verdict};
 
 use anyhow::{Result, bail};
 

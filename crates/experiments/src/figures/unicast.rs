@@ -1,12 +1,12 @@
 //! Unicast flows: SCDP Figs. 7 to 15 and 17.
 
-use super::lab::{Lab, over, shown};
-use crate::catalogue;
+use super::lab::{Lab, Settings, over, shown};
 use crate::results::RunRow;
 use crate::run::run;
+use crate::stats::mean;
 use anyhow::Result;
 
-const QUICK: &[(&str, &str)] = &[("workload.sessions", "400"), ("background.warmup", "20ms")];
+const QUICK: &[(&str, &str)] = &[("workload.sessions", "60"), ("background.warmup", "5ms")];
 
 /// Payload's share of a full packet.
 pub(super) fn wire_share() -> f64 {
@@ -37,7 +37,7 @@ fn realistic(lab: &mut Lab, scenario: &str, loads: &[&str]) -> Result<super::lab
 
 pub fn figure_7(lab: &mut Lab) -> Result<()> {
     let loads: &[&str] =
-        if lab.quick { &["0.5"] } else { &["0.3", "0.4", "0.5", "0.6", "0.7", "0.8"] };
+        if lab.scale.quick { &["0.5"] } else { &["0.3", "0.4", "0.5", "0.6", "0.7", "0.8"] };
     let cases = realistic(lab, "scdp-7", loads)?;
     for load in loads {
         let short = |name: &str| shown(&cases, &format!("{name} {load}"), |r| r.fct_mean_100kb);
@@ -62,7 +62,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             lab.number("NDP over SCDP", "1.10", p99("ndp") / p99("scdp"), 1.0..=1.2);
         }
     }
-    if !lab.quick {
+    if !lab.scale.quick {
         let at = |name: &str| over(&cases, &format!("{name} 0.8"), |row| row.fct_mean_100kb);
         lab.number(
             "mean FCT 0-100 KB at 0.8, SCDP over NDP+",
@@ -78,7 +78,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
 }
 
 pub fn figure_8(lab: &mut Lab) -> Result<()> {
-    let loads: &[&str] = if lab.quick { &["0.5"] } else { &["0.3", "0.5", "0.8"] };
+    let loads: &[&str] = if lab.scale.quick { &["0.5"] } else { &["0.3", "0.5", "0.8"] };
     let cases = realistic(lab, "scdp-8", loads)?;
     for load in loads {
         let at = |name: &str| over(&cases, &format!("{name} {load}"), |row| row.fct_mean_1mb);
@@ -140,8 +140,10 @@ pub fn figure_12a(lab: &mut Lab) -> Result<()> {
             let settings =
                 |protocol| [protocol, ("workload.size", size), ("workload.senders", count)];
             let (scdp, ndp) = (settings(SCDP), settings(NDP));
-            let cases = lab.measure("scdp-12a", &[], &[("scdp", &scdp), ("ndp", &ndp)])?;
-            for name in ["scdp", "ndp"] {
+            let own = [scdp[0], scdp[1], scdp[2], ("protocol.decode", "measured")];
+            let cases = [("scdp", &scdp[..]), ("scdp, own codec", &own), ("ndp", &ndp)];
+            let cases = lab.measure("scdp-12a", &[("background.warmup", "5ms")], &cases)?;
+            for name in ["scdp", "scdp, own codec", "ndp"] {
                 let share = over(&cases, name, |row| incast_share(row) / wire_share());
                 let what = format!("{name}, {count} senders of {size}: goodput over the wire's");
                 lab.number(&what, "flat, no collapse", share, 0.9..=f64::MAX);
@@ -156,35 +158,52 @@ pub fn figure_12a(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-pub fn figure_12d(lab: &mut Lab) -> Result<()> {
-    let plan = catalogue::plan("scdp-12d")?;
-    let mut sums = [Vec::new(), Vec::new(), Vec::new()];
-    for scenario in plan.scenarios()?.into_iter().take(1) {
-        for seed in scenario.run.seeds.iter().take(if lab.quick { 1 } else { 5 }) {
+/// Rates of the near and the far group while both last \[Mbit/s\], means over seeds.
+fn outcast(lab: &Lab, settings: Settings<'_>) -> Result<[f64; 2]> {
+    let mut plan = lab.plan("scdp-12d", &[])?;
+    for (key, value) in settings {
+        plan.set(key, value)?;
+    }
+    let mut rates = [Vec::new(), Vec::new()];
+    for scenario in plan.scenarios()? {
+        for seed in &scenario.run.seeds {
             let outcome = run(&scenario, *seed, &mut |_| {})?;
-            let flows: Vec<_> = outcome.foreground().collect();
-            let first = flows.iter().map(|flow| flow.peer).max();
-            // The near group is the smaller one; rates are sums of bytes by the group's time.
-            let (a, b): (Vec<_>, Vec<_>) = flows.iter().partition(|f| Some(f.peer) == first);
-            let rate = |group: &[&&crate::driver::FlowRecord]| {
-                let end = group.iter().filter_map(|f| f.end).fold(0.0, f64::max);
-                group.iter().map(|f| f.bytes as f64 * 8.0).sum::<f64>() / end / 1e6
+            // The near flows go to one receiver, the far ones, of which there are more, to another.
+            let peers: Vec<u32> = outcome.foreground().map(|flow| flow.peer).collect();
+            let flows_to = |peer: u32| peers.iter().filter(|other| **other == peer).count();
+            let near = peers.iter().copied().min_by_key(|peer| flows_to(*peer)).unwrap_or(0);
+            let far = peers.iter().copied().max_by_key(|peer| flows_to(*peer)).unwrap_or(0);
+            let last = |peer: u32| {
+                let group = outcome.foreground().filter(move |flow| flow.peer == peer);
+                group.filter_map(|flow| flow.end).fold(0.0, f64::max)
             };
-            let (near, far) = if a.len() < b.len() { (&a, &b) } else { (&b, &a) };
-            let end = flows.iter().filter_map(|f| f.end).fold(0.0, f64::max);
-            let total = flows.iter().map(|f| f.bytes as f64 * 8.0).sum::<f64>() / end / 1e6;
-            for (sum, value) in sums.iter_mut().zip([rate(near), rate(far), total]) {
-                sum.push(value);
+            // Behind the initial windows.
+            let (from, until) = (0.5e-3, last(near).min(last(far)));
+            for (sum, host) in rates.iter_mut().zip([near, far]) {
+                sum.push(outcome.series.rate(host, from, until) / 1e6);
             }
         }
     }
-    let [near, far, total] = sums.map(|values| crate::stats::mean(&values));
-    lab.note(
-        "SCDP near / far group, bytes by own end [Mbit/s]",
-        "460 / 435",
-        format!("{near:.0} / {far:.0}"),
-    );
-    lab.note("SCDP in all [Mbit/s]", "~900", format!("{total:.0}"));
+    Ok(rates.map(|values| mean(&values)))
+}
+
+pub fn figure_12d(lab: &mut Lab) -> Result<()> {
+    let coin = ("switch.victim", "arriving-or-last");
+    let flat = ("protocol.thresholds", "[\"10MB\"]");
+    let [near, far] = outcast(lab, &[SCDP, coin, flat])?;
+    lab.number("SCDP, all in one class, near group [Mbit/s]", "460", near, 414.0..=506.0);
+    lab.number("... far group [Mbit/s]", "435", far, 391.5..=478.5);
+    lab.number("... both [Mbit/s]", "~900", near + far, 810.0..=990.0);
+    for (what, settings) in [
+        ("SCDP, demoted by bytes sent", &[SCDP, coin][..]),
+        ("the same, and the arriving packet is always cut", &[SCDP]),
+        ("NDP", &[NDP, coin]),
+        ("NDP, and the arriving packet is always cut", &[NDP]),
+    ] {
+        let [near, far] = outcast(lab, settings)?;
+        let ours = format!("{near:.0} / {far:.0} / {:.0}", near + far);
+        lab.note(&format!("{what}: near / far / both [Mbit/s]"), "-", ours);
+    }
     Ok(())
 }
 
@@ -196,7 +215,8 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
             .map(|w| (*w, [("protocol.window", *w), ("topology.delay", delay)]))
             .collect();
         let settings: Vec<_> = labels.iter().map(|(label, s)| (*label, &s[..])).collect();
-        let cases = lab.measure("scdp-13", QUICK, &settings)?;
+        let quick = [("workload.sessions", "60"), ("background.warmup", "5ms")];
+        let cases = lab.measure("scdp-13", &quick, &settings)?;
         let curve: Vec<_> =
             windows.iter().map(|w| over(&cases, w, |row| row.goodput_mean)).collect();
         let text = curve.iter().map(|g| format!("{g:.3}")).collect::<Vec<_>>().join(" ");
@@ -217,13 +237,14 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
 pub fn figure_14(lab: &mut Lab) -> Result<()> {
     let mut last = 0.0;
     let mut monotone = true;
+    let quick = [("workload.sessions", "1000"), ("background.warmup", "20ms")];
     for (load, paper, range) in [
         ("0.5", "0.0044", 0.0022..=0.0088),
         ("0.6", "0.012", 0.006..=0.024),
         ("0.7", "0.096", 0.048..=0.192),
     ] {
         let settings = [("background.fraction", load), ("workload.lambda", "8000.0")];
-        let cases = lab.measure("scdp-14", QUICK, &[("scdp", &settings)])?;
+        let cases = lab.measure("scdp-14", &quick, &[("scdp", &settings)])?;
         let share = over(&cases, "scdp", |row| row.decoded_share);
         lab.number(&format!("sessions that decode, load {load}, 8000/s"), paper, share, range);
         monotone &= share >= last;
@@ -233,47 +254,57 @@ pub fn figure_14(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
+/// Microseconds from a data packet's start to the answer of its pull: six links each way, stored
+/// and forwarded, data of 1,500 bytes and pulls of 64.
+fn round_trip(gigabits: f64, delay_us: f64) -> f64 {
+    6.0 * ((1_500.0 + 64.0) * 8.0 / gigabits / 1e3 + 2.0 * delay_us)
+}
+
 pub fn figure_15(lab: &mut Lab) -> Result<()> {
     for (rate, gigabits, paper) in
         [("1Gbps", 1.0, "12"), ("5Gbps", 5.0, "24"), ("10Gbps", 10.0, "32")]
     {
-        for delay in ["10us", "5us", "1us"] {
-            let windows = ["8", "10", "12", "16", "20", "24", "28", "32", "40", "64", "100"];
-            let labels: Vec<_> = windows
-                .iter()
-                .map(|w| {
-                    let settings = [
-                        ("protocol.window", *w),
-                        ("topology.delay", delay),
-                        ("topology.rate", rate),
-                    ];
-                    (*w, settings)
-                })
-                .collect();
-            let settings: Vec<_> = labels.iter().map(|(label, s)| (*label, &s[..])).collect();
-            let cases = lab.measure("scdp-15", &[("workload.size", "5MB")], &settings)?;
-            let full = |w: &&&str| {
-                over(&cases, w, |row| row.goodput_mean) >= 0.93 * gigabits * wire_share()
+        for (delay, delay_us) in [("10us", 10.0), ("5us", 5.0), ("1us", 1.0)] {
+            let goodput = |window: u16| -> Result<f64> {
+                let window = window.to_string();
+                let settings = [
+                    ("protocol.window", window.as_str()),
+                    ("topology.delay", delay),
+                    ("topology.rate", rate),
+                ];
+                let cases = lab.measure("scdp-15", &[], &[("one", &settings)])?;
+                Ok(over(&cases, "one", |row| row.goodput_mean))
             };
-            let least = windows.iter().find(full).map_or("> 100".to_owned(), |w| (*w).to_owned());
-            lab.note(&format!("least w for full rate, {rate}, {delay} a link"), paper, least);
+            let full = goodput(200)? * 0.995;
+            // The least window that is enough: goodput rises with it.
+            let (mut low, mut high) = (1, 200);
+            while low < high {
+                let middle = (low + high) / 2;
+                if goodput(middle)? >= full { high = middle } else { low = middle + 1 }
+            }
+            let packets = round_trip(gigabits, delay_us) * gigabits * 1e3 / (1_500.0 * 8.0);
+            let what =
+                format!("least w for full rate, {rate}, {delay} a link (the paper: {paper})");
+            let paper = format!("{packets:.1} = rate x RTT");
+            lab.number(&what, &paper, low.into(), packets - 1.0..=packets + 1.0);
         }
     }
     Ok(())
 }
 
 pub fn figure_17(lab: &mut Lab) -> Result<()> {
-    let mut plan = catalogue::plan("scdp-17")?;
+    let mut plan = lab.plan("scdp-17", &[])?;
     plan.set("protocol.name", "scdp")?;
-    let scale = if lab.quick { 0.1 } else { 1.0 };
-    if lab.quick {
+    let scale = if lab.scale.quick { 0.1 } else { 1.0 };
+    if lab.scale.quick {
         plan.set("workload.interval", "200ms")?;
         plan.set("workload.duration", "1800ms")?;
     }
     for scenario in plan.scenarios()? {
-        let outcome = run(&scenario, 1, &mut |_| {})?;
+        let seed = scenario.run.seeds[0];
+        let outcome = run(&scenario, seed, &mut |_| {})?;
         let bin = 0.5 * scale;
-        let (mut worst, mut least_sum) = (0.0_f64, f64::MAX);
+        let (mut worst, mut worst_at, mut least_sum) = (0.0_f64, 0.0, f64::MAX);
         for index in 0..(26.0 * scale / bin) as usize {
             let (from, to) = (index as f64 * bin + 0.05 * scale, (index + 1) as f64 * bin);
             let active: Vec<u32> = (0..5)
@@ -299,10 +330,14 @@ pub fn figure_17(lab: &mut Lab) -> Result<()> {
             let sum: f64 = active.iter().map(|n| rate(*n)).sum();
             least_sum = least_sum.min(sum);
             for session in &active {
-                worst = worst.max((rate(*session) / sum * active.len() as f64 - 1.0).abs());
+                let distance = (rate(*session) / sum * active.len() as f64 - 1.0).abs();
+                if distance > worst {
+                    (worst, worst_at) = (distance, from);
+                }
             }
         }
-        lab.number("largest distance from 1/n in any bin", "1/n each", worst, 0.0..=0.05);
+        let what = format!("largest distance from 1/n in any bin (that from {worst_at:.3} s on)");
+        lab.number(&what, "1/n each", worst, 0.0..=0.05);
         lab.number(
             "least sum in any bin [Gbit/s]",
             "~1",

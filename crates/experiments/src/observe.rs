@@ -1,0 +1,197 @@
+//! What can be watched of a run beside its results: queues, rates, packets.
+
+use crate::adapter::{Adapter, FrameOf};
+use crate::driver::Driver;
+use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use wellspring_core::{Destination, Time};
+use wellspring_sim::topology::{EgressId, Graph, NodeId};
+use wellspring_sim::{PcapWriter, Simulator, TapPoint};
+
+/// UDP's header \[bytes\].
+const UDP_HEADER: u32 = 8;
+
+/// Packets to be written down: all that one host sends and receives.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// The host.
+    pub host: u32,
+    /// The pcapng file.
+    pub path: PathBuf,
+}
+
+/// What was seen at one instant.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sample {
+    /// When \[s\].
+    pub at: f64,
+    /// (host, payload bytes received since the sample before), where there were any.
+    pub received: Vec<(u32, u64)>,
+    /// (port, data packets, data bytes, control packets) that wait at switch ports where any do.
+    pub queues: Vec<(u32, u32, u64, u32)>,
+}
+
+/// Samples of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Series {
+    /// By time.
+    pub samples: Vec<Sample>,
+    /// Switch ports watched, empty ones included.
+    pub ports: u32,
+}
+
+impl Series {
+    /// Mean and largest number of data packets that wait at a switch port.
+    pub fn queue_packets(&self) -> (f64, u32) {
+        let depths = || self.samples.iter().flat_map(|sample| sample.queues.iter().map(|q| q.1));
+        let looks = self.samples.len() as f64 * f64::from(self.ports);
+        let sum: u64 = depths().map(u64::from).sum();
+        let mean = if looks > 0.0 { sum as f64 / looks } else { 0.0 };
+        (mean, depths().max().unwrap_or(0))
+    }
+
+    /// Payload bits a second that hosts received from one time to another, by host.
+    pub fn rate(&self, host: u32, from: f64, to: f64) -> f64 {
+        let within = self.samples.iter().filter(|sample| sample.at > from && sample.at <= to);
+        let received = within.flat_map(|sample| &sample.received).filter(|entry| entry.0 == host);
+        received.map(|entry| entry.1 as f64 * 8.0).sum::<f64>() / (to - from)
+    }
+
+    /// Writes `queues-NAME.csv.gz` and `rates-NAME.csv.gz`.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<()> {
+        let mut rates = table(&folder.join(format!("rates-{name}.csv.gz")))?;
+        rates.write_record(["at_s", "host", "payload_bytes"])?;
+        let mut queues = table(&folder.join(format!("queues-{name}.csv.gz")))?;
+        queues.write_record(["at_s", "port", "data_packets", "data_bytes", "control_packets"])?;
+        for sample in &self.samples {
+            let at = format!("{:.9}", sample.at);
+            for (host, bytes) in &sample.received {
+                rates.write_record([&at, &host.to_string(), &bytes.to_string()])?;
+            }
+            for (port, packets, bytes, control) in &sample.queues {
+                let numbers = [u64::from(*port), u64::from(*packets), *bytes, u64::from(*control)];
+                queues.write_field(&at)?;
+                queues.write_record(numbers.map(|number| number.to_string()))?;
+            }
+        }
+        for table in [rates, queues] {
+            table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// A table that is compressed as it is written.
+pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<File>>>;
+
+pub(crate) fn table(path: &Path) -> Result<Table> {
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Ok(csv::Writer::from_writer(GzEncoder::new(BufWriter::new(file), Compression::default())))
+}
+
+/// Watches one run.
+pub(crate) struct Observer {
+    series: Series,
+    received: Arc<Vec<AtomicU64>>,
+    ports: Vec<EgressId>,
+    capture: Option<SharedCapture>,
+}
+
+type SharedCapture = Arc<Mutex<PcapWriter<BufWriter<File>>>>;
+
+impl Observer {
+    /// Taps the simulator, if there is anything to be watched.
+    pub fn new<A: Adapter + Send + 'static>(
+        sim: &mut Simulator<A::Endpoint, Driver<A>>,
+        graph: &Graph,
+        sampled: bool,
+        capture: Option<(&Capture, A)>,
+    ) -> Result<Observer> {
+        let received: Vec<_> = (0..graph.hosts()).map(|_| AtomicU64::new(0)).collect();
+        let received = Arc::new(received);
+        let switches = (graph.hosts()..graph.nodes()).map(NodeId);
+        let ports: Vec<EgressId> =
+            switches.flat_map(|node| sim.ports(node).collect::<Vec<_>>()).collect();
+        let writer = match &capture {
+            None => None,
+            Some((capture, _)) => {
+                let path = capture.path.display();
+                let file = File::create(&capture.path).with_context(|| path.to_string())?;
+                Some(Arc::new(Mutex::new(PcapWriter::new(BufWriter::new(file))?)))
+            }
+        };
+        let series = Series { samples: Vec::new(), ports: ports.len() as u32 };
+        let observer = Observer { series, received, ports, capture: writer };
+        if sampled || capture.is_some() {
+            let received = observer.received.clone();
+            let writer = observer.capture.clone();
+            let host = capture.as_ref().map(|(capture, _)| capture.host);
+            let adapter = capture.map(|(_, adapter)| adapter);
+            sim.set_tap(move |now, point, frame| {
+                if let TapPoint::Received(host) = point {
+                    let payload = u64::from(frame.payload_len);
+                    received[host.0 as usize].fetch_add(payload, Ordering::Relaxed);
+                }
+                let (TapPoint::Sent(at) | TapPoint::Received(at)) = point;
+                if let (Some(writer), Some(adapter), true) = (&writer, &adapter, host == Some(at.0))
+                {
+                    write_frame(writer, adapter, now, frame);
+                }
+            });
+        }
+        Ok(observer)
+    }
+
+    /// Looks at all queues, and at what arrived since it looked last.
+    pub fn sample<A: Adapter>(&mut self, sim: &mut Simulator<A::Endpoint, Driver<A>>) {
+        let at = sim.now().as_secs_f64();
+        let taken = self.received.iter().enumerate();
+        let taken = taken.map(|(host, bytes)| (host as u32, bytes.swap(0, Ordering::Relaxed)));
+        let received = taken.filter(|entry| entry.1 > 0).collect();
+        let mut queues = Vec::new();
+        for port in &self.ports {
+            let (packets, bytes, control) = sim.queue_depth(*port);
+            if packets > 0 || control > 0 {
+                queues.push((port.0, packets, bytes, control));
+            }
+        }
+        self.series.samples.push(Sample { at, received, queues });
+    }
+
+    /// Ends the capture, and gives what was seen.
+    pub fn finish(self) -> Result<Series> {
+        if let Some(writer) = &self.capture
+            && let Ok(mut writer) = writer.lock()
+        {
+            writer.flush()?;
+        }
+        Ok(self.series)
+    }
+}
+
+/// A failure to write shows when the capture is flushed at the end.
+fn write_frame<A: Adapter, W: Write>(
+    writer: &Mutex<PcapWriter<W>>,
+    adapter: &A,
+    now: Time,
+    frame: &FrameOf<A>,
+) {
+    let destination = match frame.destination {
+        Destination::Host(host) => PcapWriter::<W>::host_address(host.0),
+        Destination::Group(group) => PcapWriter::<W>::group_address(group.0),
+    };
+    let header = adapter.header_bytes(frame);
+    let len = header.len() as u32 + UDP_HEADER + u32::from(frame.payload_len);
+    if let Ok(mut writer) = writer.lock() {
+        let _ = writer.write(now, frame.source.0, destination, len, &header);
+    }
+}

@@ -1,0 +1,331 @@
+//! What a scenario may not ask for.
+
+use super::{Background, Run, Scenario, Sizes, Switch, Topology, TopologyKind, Workload};
+use crate::quantity::{Size, Span};
+use core::fmt;
+use wellspring_core::Duration;
+
+/// A value that no simulation can be made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScenarioError {
+    /// The key.
+    pub key: &'static str,
+    /// Its value.
+    pub got: String,
+    /// What it can be.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}, but must be {}", self.key, self.got, self.expected)
+    }
+}
+
+impl core::error::Error for ScenarioError {}
+
+/// The largest network \[hosts\]: k = 128 has half a million.
+const MAX_HOSTS: u64 = 1 << 20;
+/// The longest simulated time: time is a circle of 213 days.
+const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
+/// The largest transfer \[bytes\].
+const MAX_SIZE: u64 = 1 << 40;
+
+type Check = Result<(), ScenarioError>;
+
+fn must(holds: bool, key: &'static str, got: &dyn fmt::Display, expected: &'static str) -> Check {
+    if holds { Ok(()) } else { Err(ScenarioError { key, got: got.to_string(), expected }) }
+}
+
+fn span(key: &'static str, span: Span) -> Check {
+    must(span.0 <= MAX_SPAN, key, &span, "at most 30 days")
+}
+
+fn size(key: &'static str, size: Size) -> Check {
+    must((1..=MAX_SIZE).contains(&size.0), key, &size, "between 1 byte and 2^40")
+}
+
+fn share(key: &'static str, share: f64) -> Check {
+    must((0.0..=1.0).contains(&share), key, &share, "between 0 and 1")
+}
+
+fn count(key: &'static str, count: u32) -> Check {
+    must((1..=100_000_000).contains(&count), key, &count, "between 1 and 100,000,000")
+}
+
+fn rate(key: &'static str, lambda: f64) -> Check {
+    must(lambda > 0.0 && lambda <= 1e12, key, &lambda, "above 0 and at most 1e12 a second")
+}
+
+impl Scenario {
+    /// Whether a simulation can be made of it.
+    ///
+    /// # Errors
+    /// The first value that is out of bounds.
+    pub fn check(&self) -> Check {
+        self.topology.check()?;
+        self.switch.check()?;
+        self.check_protocol()?;
+        self.workload.check()?;
+        self.background.check()?;
+        for event in &self.events {
+            span("events.at", event.at)?;
+        }
+        self.run.check()?;
+        self.check_hosts()
+    }
+
+    /// Whether there are hosts enough for the workload. What a graph's text says shows later.
+    fn check_hosts(&self) -> Check {
+        if self.topology.kind == TopologyKind::Graph {
+            return Ok(());
+        }
+        let all = self.topology.hosts();
+        let Background { fraction, exclusive, .. } = self.background;
+        let busy = if exclusive { (fraction * all as f64) as u64 } else { 0 };
+        let free = all - busy.min(all);
+        let enough = |needed: u64, expected| {
+            must(free >= needed, "the number of hosts outside the background", &free, expected)
+        };
+        match &self.workload {
+            Workload::Single { from, to, .. } => {
+                must(u64::from(*from) < all, "workload.from", from, "a host")?;
+                must(u64::from(*to) < all, "workload.to", to, "a host")?;
+                must(from != to, "workload.to", to, "another host than workload.from")
+            }
+            Workload::Storage { replicas, .. } => {
+                enough(u64::from(*replicas) + 1, "more than workload.replicas")
+            }
+            Workload::Outcast { .. } => enough(4, "at least 4"),
+            _ => enough(2, "at least 2"),
+        }
+    }
+
+    fn check_protocol(&self) -> Check {
+        let protocol = &self.protocol;
+        for (key, window) in [
+            ("protocol.window", protocol.window),
+            ("protocol.window_per_sender", protocol.window_per_sender),
+        ] {
+            // A byte of SCDP's options.
+            must((1..=255).contains(&window), key, &window, "between 1 and 255")?;
+        }
+        must(
+            (33..=200).contains(&protocol.header),
+            "protocol.header",
+            &protocol.header,
+            "between 33 and 200 bytes",
+        )?;
+        must(
+            protocol.packet > u16::from(protocol.header),
+            "protocol.packet",
+            &protocol.packet,
+            "more than protocol.header",
+        )?;
+        must(
+            (1..=56_403).contains(&protocol.block_symbols),
+            "protocol.block_symbols",
+            &protocol.block_symbols,
+            "between 1 and 56,403",
+        )?;
+        must(protocol.overhead <= 64, "protocol.overhead", &protocol.overhead, "at most 64")?;
+        must(
+            protocol.thresholds.is_sorted() && protocol.thresholds.len() <= 7,
+            "protocol.thresholds",
+            &format!("{:?}", protocol.thresholds),
+            "at most 7 sizes in ascending order",
+        )?;
+        let ascending = protocol.decode_curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let finite =
+            protocol.decode_curve.iter().all(|(x, y)| x.is_finite() && (0.0..1e9).contains(y));
+        must(
+            ascending && finite,
+            "protocol.decode_curve",
+            &format!("{:?}", protocol.decode_curve),
+            "points of ascending symbols, and microseconds from 0 to 10^9",
+        )?;
+        must(
+            protocol.min_timeout.0 > Duration::ZERO,
+            "protocol.min_timeout",
+            &protocol.min_timeout,
+            "above 0",
+        )?;
+        span("protocol.min_timeout", protocol.min_timeout)
+    }
+}
+
+impl Topology {
+    /// Number of hosts; 0 for a graph's text.
+    pub fn hosts(&self) -> u64 {
+        match self.kind {
+            TopologyKind::FatTree => self.fat_tree().map_or(0, |tree| {
+                u64::from(tree.pods) * u64::from(tree.tors_per_pod) * u64::from(tree.hosts_per_tor)
+            }),
+            TopologyKind::SingleSwitch => self.hosts.into(),
+            TopologyKind::Dumbbell => u64::from(self.hosts) * 2,
+            TopologyKind::Graph => 0,
+        }
+    }
+
+    fn check(&self) -> Check {
+        if let Some(shape) = self.shape {
+            let sides = [
+                shape.pods,
+                shape.tors_per_pod,
+                shape.hosts_per_tor,
+                shape.aggs_per_pod,
+                shape.cores_per_agg,
+            ];
+            let fits = sides.iter().all(|side| (1..=4_096).contains(side));
+            must(fits, "topology.shape", &format!("{sides:?}"), "numbers from 1 to 4,096")?;
+        } else if self.kind == TopologyKind::FatTree {
+            let fits = self.k.is_multiple_of(2) && (2..=160).contains(&self.k);
+            must(fits, "topology.k", &self.k, "even, and between 2 and 160")?;
+        }
+        if self.kind != TopologyKind::Graph {
+            let hosts = self.hosts();
+            let fits = (2..=MAX_HOSTS).contains(&hosts);
+            must(fits, "the number of hosts", &hosts, "between 2 and 2^20")?;
+        }
+        must(
+            self.delay.0 <= Duration::from_secs(10),
+            "topology.delay",
+            &self.delay,
+            "at most 10 seconds",
+        )?;
+        span("topology.convergence", self.convergence)
+    }
+}
+
+impl Switch {
+    fn check(&self) -> Check {
+        must(self.control_weight > 0, "switch.control_weight", &self.control_weight, "above 0")
+    }
+}
+
+impl Workload {
+    fn check(&self) -> Check {
+        match self {
+            Workload::Permutation { size: bytes } => size("workload.size", *bytes),
+            Workload::Single { size: bytes, .. } => size("workload.size", *bytes),
+            Workload::Incast { senders, size: bytes, jitter } => {
+                count("workload.senders", *senders)?;
+                span("workload.jitter", *jitter)?;
+                size("workload.size", *bytes)
+            }
+            Workload::Outcast { near, far, size: bytes } => {
+                count("workload.near", *near)?;
+                count("workload.far", *far)?;
+                size("workload.size", *bytes)
+            }
+            Workload::Convergence { flows, interval, duration } => {
+                count("workload.flows", *flows)?;
+                span("workload.interval", *interval)?;
+                span("workload.duration", *duration)
+            }
+            Workload::Flows { sessions, lambda, sizes } => {
+                count("workload.sessions", *sessions)?;
+                rate("workload.lambda", *lambda)?;
+                sizes.check()
+            }
+            Workload::Storage { sessions, lambda, size: bytes, replicas, writes, .. } => {
+                count("workload.sessions", *sessions)?;
+                rate("workload.lambda", *lambda)?;
+                size("workload.size", *bytes)?;
+                share("workload.writes", *writes)?;
+                // A byte of SCDP's options.
+                must((1..=64).contains(replicas), "workload.replicas", replicas, "between 1 and 64")
+            }
+        }
+    }
+}
+
+impl Sizes {
+    fn check(&self) -> Check {
+        match self {
+            Sizes::Fixed(bytes) => size("workload.sizes.fixed", *bytes),
+            Sizes::Points(points) => {
+                let rising = points.windows(2).all(|p| p[0].0 <= p[1].0 && p[0].1 <= p[1].1);
+                let last = points.last().copied().unwrap_or_default();
+                let bounded = points.iter().all(|p| p.0 >= 0.0 && p.1 >= 0.0);
+                must(
+                    rising && bounded && last.1 == 1.0 && last.0 <= MAX_SIZE as f64,
+                    "workload.sizes.points",
+                    &format!("{points:?}"),
+                    "rising bytes and cumulative probabilities, the last of which is 1",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Background {
+    fn check(&self) -> Check {
+        share("background.fraction", self.fraction)?;
+        if let Some(bytes) = self.storage {
+            size("background.storage", bytes)?;
+        }
+        span("background.warmup", self.warmup)
+    }
+}
+
+impl Run {
+    fn check(&self) -> Check {
+        must(!self.seeds.is_empty(), "run.seeds", &"empty", "one seed at least")?;
+        span("run.limit", self.limit)?;
+        span("run.patience", self.patience)?;
+        let often = |sample: Span| sample.0 >= Duration::from_nanos(100);
+        if let Some(sample) = self.sample {
+            span("run.sample", sample)?;
+            must(often(sample), "run.sample", &sample, "at least 100 ns")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::Plan;
+
+    fn refused(lines: &str, key: &str) {
+        let text = format!("name = \"x\"\n{lines}");
+        let error = Plan::parse(&text).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(key), "{lines}: {error}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let single = "[workload]\nkind = \"single\"\nfrom = 0\nto = 1\nsize = \"1MB\"\n";
+        for (lines, key) in [
+            ("[topology]\nk = 3\n", "topology.k"),
+            ("[topology]\nk = 4294967294\n", "topology.k"),
+            ("[topology]\nkind = \"single-switch\"\nhosts = 1\n", "number of hosts"),
+            ("[topology]\ndelay = \"1e9s\"\n", "topology.delay"),
+            (
+                "[topology.shape]\npods = 4000\ntors_per_pod = 4000\nhosts_per_tor = 4000\n\
+                 aggs_per_pod = 1\ncores_per_agg = 1\n",
+                "number of hosts",
+            ),
+            ("[protocol]\nwindow = 0\n", "protocol.window"),
+            ("[protocol]\npacket = 60\n", "protocol.packet"),
+            ("[protocol]\nthresholds = [\"1MB\", \"1KB\"]\n", "protocol.thresholds"),
+            ("[background]\nfraction = 1.5\n", "background.fraction"),
+            ("[background]\nfraction = nan\n", "background.fraction"),
+            ("[run]\nseeds = []\n", "run.seeds"),
+            ("[run]\nlimit = \"1e9s\"\n", "run.limit"),
+            ("[run]\nsample = \"1ps\"\n", "run.sample"),
+        ] {
+            refused(&format!("{lines}{single}"), key);
+        }
+        refused(&single.replace("to = 1", "to = 250"), "workload.to");
+        refused(&single.replace("to = 1", "to = 0"), "workload.to");
+        refused(&single.replace("1MB", "0B"), "workload.size");
+        let flows = "[workload]\nkind = \"flows\"\nsessions = 1\n";
+        refused(&format!("{flows}lambda = 0.0\nsizes = \"web-search\""), "workload.lambda");
+        for points in ["[]", "[[5.0, 0.5]]", "[[5.0, 0.5], [1.0, 1.0]]"] {
+            let text = format!("{flows}lambda = 1.0\nsizes = {{ points = {points} }}");
+            refused(&text, "workload.sizes.points");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Scenario files.
+
+mod check;
+mod network;
+mod plan;
+mod protocol;
+mod workload;
+
+pub use check::ScenarioError;
+pub use network::{
+    Event, EventKind, MulticastKind, OverflowKind, Shape, SlowLink, SprayingKind, Switch, Topology,
+    TopologyKind, VictimKind,
+};
+pub use plan::Plan;
+pub use protocol::{DecodeKind, FabricKind, Protocol, ProtocolName};
+pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
+
+use crate::quantity::Span;
+use serde::{Deserialize, Serialize};
+use wellspring_core::Duration;
+
+/// One experiment: a network, a protocol, a workload.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Short name: the paper's figure, as a rule.
+    pub name: String,
+    /// What it shows, in a line.
+    #[serde(default)]
+    pub about: String,
+    /// The network.
+    #[serde(default)]
+    pub topology: Topology,
+    /// Every switch port.
+    #[serde(default)]
+    pub switch: Switch,
+    /// The protocol of all hosts.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// What is measured.
+    pub workload: Workload,
+    /// What else goes on.
+    #[serde(default)]
+    pub background: Background,
+    /// Failures and repairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// How often and how long.
+    #[serde(default)]
+    pub run: Run,
+}
+
+/// How often and how long.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Run {
+    /// Seeds.
+    pub seeds: Vec<u64>,
+    /// Simulated time after which a run is broken off.
+    pub limit: Span,
+    /// Simulated time without news of any request after which a run is called stuck.
+    pub patience: Span,
+    /// Events of one instant in random order, by this seed.
+    pub shuffle_ties: Option<u32>,
+    /// Queues are looked at that often; never if not given.
+    pub sample: Option<Span>,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            seeds: vec![1, 2, 3, 4, 5],
+            limit: Span(Duration::from_secs(1_000)),
+            patience: Span(Duration::from_secs(10)),
+            shuffle_ties: None,
+            sample: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// Digest of everything that can move a result, seeds aside: 16 hexadecimal digits.
+    pub fn hash(&self) -> String {
+        let mut bare = self.clone();
+        bare.run.seeds.clear();
+        bare.about.clear();
+        let text = toml::to_string(&bare).unwrap_or_default();
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in text.bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        format!("{hash:016x}")
+    }
+}

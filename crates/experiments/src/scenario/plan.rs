@@ -1,0 +1,198 @@
+//! Scenario files: a scenario, and what varies.
+
+use super::Scenario;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use toml::{Table, Value};
+
+/// A scenario file: a scenario, and what varies.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    base: Table,
+    sweep: Vec<(String, Vec<Value>)>,
+}
+
+impl Plan {
+    /// Reads a scenario file. Its table `[sweep]` maps keys (`"protocol.name"`) to lists of
+    /// values; all combinations are run.
+    ///
+    /// # Errors
+    /// Not TOML, or not a scenario.
+    pub fn parse(text: &str) -> Result<Plan> {
+        Plan::from_table(text.parse().context("not TOML")?)
+    }
+
+    fn from_table(mut base: Table) -> Result<Plan> {
+        let sweep = match base.remove("sweep") {
+            None => Vec::new(),
+            Some(Value::Table(table)) => table
+                .into_iter()
+                .map(|(key, values)| match values {
+                    Value::Array(values) if !values.is_empty() => Ok((key, values)),
+                    _ => bail!("sweep.{key} is not a list of values"),
+                })
+                .collect::<Result<_>>()?,
+            Some(_) => bail!("`sweep` is not a table"),
+        };
+        let plan = Plan { base, sweep };
+        plan.scenarios()?;
+        Ok(plan)
+    }
+
+    /// Reads a scenario from a file. `topology.graph_file` and `workload.sizes.file` name files
+    /// from the folder of that file.
+    ///
+    /// # Errors
+    /// As for [`Plan::parse`], or a file cannot be read.
+    pub fn read(path: &Path) -> Result<Plan> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let mut base: Table = text.parse().context("not TOML")?;
+        read_files(&mut base, path.parent().unwrap_or(Path::new("")))?;
+        Plan::from_table(base)
+    }
+
+    /// Sets a key (`workload.sessions`) to a value in TOML, or to a string if it is not TOML;
+    /// such a key is no longer swept.
+    ///
+    /// # Errors
+    /// The key goes through something that is no table.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
+        self.sweep.retain(|(swept, _)| swept != key);
+        set(&mut self.base, key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))
+    }
+
+    /// Whether the file sets a key of a table (`workload.sessions`).
+    pub fn has(&self, key: &str) -> bool {
+        let (table, name) = key.split_once('.').unwrap_or(("", key));
+        match self.base.get(table) {
+            Some(Value::Table(table)) => table.contains_key(name),
+            _ => self.base.contains_key(name),
+        }
+    }
+
+    /// All combinations.
+    ///
+    /// # Errors
+    /// One of them is no scenario.
+    pub fn scenarios(&self) -> Result<Vec<Scenario>> {
+        let mut tables = vec![self.base.clone()];
+        for (key, values) in &self.sweep {
+            let mut next = Vec::with_capacity(tables.len() * values.len());
+            for table in &tables {
+                for value in values {
+                    let mut table = table.clone();
+                    set(&mut table, key, value.clone())?;
+                    next.push(table);
+                }
+            }
+            tables = next;
+        }
+        tables.into_iter().map(scenario).collect()
+    }
+}
+
+fn scenario(table: Table) -> Result<Scenario> {
+    let scenario: Scenario = Value::Table(table).try_into()?;
+    scenario.check()?;
+    Ok(scenario)
+}
+
+/// Replaces `topology.graph_file` and `workload.sizes.file` by what these files hold.
+fn read_files(base: &mut Table, folder: &Path) -> Result<()> {
+    let read = |path: &Value| -> Result<String> {
+        let path = folder.join(path.as_str().context("a file's path is a string")?);
+        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    };
+    if let Some(Value::Table(topology)) = base.get_mut("topology")
+        && let Some(path) = topology.remove("graph_file")
+    {
+        topology.insert("graph".into(), Value::String(read(&path)?));
+    }
+    if let Some(Value::Table(workload)) = base.get_mut("workload")
+        && let Some(Value::Table(sizes)) = workload.get_mut("sizes")
+        && let Some(path) = sizes.remove("file")
+    {
+        sizes.insert("points".into(), points(&read(&path)?)?);
+    }
+    Ok(())
+}
+
+/// Lines of a size in bytes and a cumulative probability, `#` before comments.
+fn points(text: &str) -> Result<Value> {
+    let mut points = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<f64> = line
+            .split_whitespace()
+            .map(|word| word.parse().with_context(|| format!("line {}: `{word}`", number + 1)))
+            .collect::<Result<_>>()?;
+        match words[..] {
+            [] => {}
+            [bytes, share] => points.push(Value::Array(vec![bytes.into(), share.into()])),
+            _ => bail!("line {}: a size and a cumulative probability", number + 1),
+        }
+    }
+    Ok(Value::Array(points))
+}
+
+fn set(table: &mut Table, key: &str, value: Value) -> Result<()> {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+            Ok(())
+        }
+        Some((first, rest)) => {
+            let inner = table.entry(first).or_insert_with(|| Value::Table(Table::new()));
+            match inner {
+                Value::Table(inner) => set(inner, rest, value),
+                _ => bail!("`{first}` is not a table"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_core::Duration;
+
+    const TEXT: &str = r#"
+        name = "x"
+        [topology]
+        k = 4
+        delay = "5us"
+        [workload]
+        kind = "incast"
+        senders = 3
+        size = "70KB"
+        [sweep]
+        "protocol.name" = ["scdp", "ndp"]
+        "workload.senders" = [1, 2, 3]
+    "#;
+
+    #[test]
+    fn a_plan_is_every_combination() {
+        let mut plan = Plan::parse(TEXT).unwrap();
+        assert_eq!(plan.scenarios().unwrap().len(), 6);
+        plan.set("workload.senders", "9").unwrap();
+        plan.set("topology.delay", "1us").unwrap();
+        let scenarios = plan.scenarios().unwrap();
+        assert_eq!(scenarios.len(), 2);
+        assert_eq!(scenarios[0].topology.delay.0, Duration::from_micros(1));
+        assert_ne!(scenarios[0].hash(), scenarios[1].hash());
+    }
+
+    #[test]
+    fn a_scenario_survives_a_round_trip() {
+        let scenario = Plan::parse(TEXT).unwrap().scenarios().unwrap().remove(0);
+        let text = toml::to_string(&scenario).unwrap();
+        assert_eq!(Plan::parse(&text).unwrap().scenarios().unwrap(), [scenario]);
+    }
+
+    #[test]
+    fn misspelt_keys_are_errors() {
+        assert!(Plan::parse(&TEXT.replace("delay", "dellay")).is_err());
+        assert!(Plan::parse(&TEXT.replace("size", "sise")).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! The protocol of a scenario.
+
+use crate::quantity::{BitRate, Size, Span};
+use serde::{Deserialize, Serialize};
+use wellspring_core::{Duration, Rate};
+use wellspring_fabric::PortConfig;
+
+/// The protocol of all hosts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Protocol {
+    /// Which one.
+    pub name: ProtocolName,
+    /// Initial window \[packets\] (SCDP §V: 12).
+    pub window: u16,
+    /// Initial window of each sender of a many-to-one session \[packets\] (SCDP §V: 6).
+    pub window_per_sender: u16,
+    /// A full data packet on the wire \[bytes\].
+    pub packet: u16,
+    /// Of these, headers; also what a trimmed or control packet is on the wire \[bytes\].
+    pub header: u8,
+    /// Symbols in a block (SCDP §V: 100).
+    pub block_symbols: u32,
+    /// Symbols beyond K aimed at after a loss (SCDP §IV-C: 2).
+    pub overhead: u32,
+    /// MLFQ thresholds (SCDP §V: 10 KB, 100 KB, 1 MB, 10 MB).
+    pub thresholds: Vec<Size>,
+    /// NDP+ only: by a flow's whole size instead of bytes sent.
+    pub by_final_size: bool,
+    /// SCDP only: what it takes the switches for.
+    pub fabric: FabricKind,
+    /// How long decoding a block takes.
+    pub decode: DecodeKind,
+    /// ... for `rate`: the receivers' speed (SCDP §V-C: "roughly 1.3 Gbps").
+    pub decode_rate: BitRate,
+    /// ... for `curve`: (symbols, microseconds) points, linear between.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decode_curve: Vec<(f64, f64)>,
+    /// Shortest timeout.
+    pub min_timeout: Span,
+}
+
+/// Latency of decoding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecodeKind {
+    /// The block's bytes at [`Protocol::decode_rate`]: the paper's receivers.
+    #[default]
+    Rate,
+    /// No time at all.
+    None,
+    /// The measured worst case of Wellspring's own codec.
+    Measured,
+    /// [`Protocol::decode_curve`].
+    Curve,
+}
+
+/// What SCDP takes the switches for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FabricKind {
+    /// They trim (SCDP §IV-B).
+    #[default]
+    Trimming,
+    /// They drop, and others share them: congestion control.
+    Shared,
+    /// They drop, and are ours alone: a fixed window of `window` packets.
+    Dedicated,
+}
+
+/// Protocols.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum ProtocolName {
+    /// SCDP.
+    #[serde(rename = "scdp")]
+    Scdp,
+    /// SCDP with two queues and no MLFQ.
+    #[serde(rename = "polyraptor")]
+    Polyraptor,
+    /// NDP.
+    #[serde(rename = "ndp")]
+    Ndp,
+    /// NDP with MLFQ.
+    #[serde(rename = "ndp+")]
+    NdpPlus,
+}
+
+impl ProtocolName {
+    /// Whether one session reaches several receivers, or draws on several senders.
+    pub fn is_coded(self) -> bool {
+        matches!(self, ProtocolName::Scdp | ProtocolName::Polyraptor)
+    }
+
+    /// As in scenario files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProtocolName::Scdp => "scdp",
+            ProtocolName::Polyraptor => "polyraptor",
+            ProtocolName::Ndp => "ndp",
+            ProtocolName::NdpPlus => "ndp+",
+        }
+    }
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Protocol {
+            name: ProtocolName::Scdp,
+            window: 12,
+            window_per_sender: 6,
+            packet: 1_500,
+            header: 64,
+            block_symbols: 100,
+            overhead: 2,
+            thresholds: [10_000, 100_000, 1_000_000, 10_000_000].map(Size).to_vec(),
+            by_final_size: false,
+            fabric: FabricKind::Trimming,
+            decode: DecodeKind::Rate,
+            decode_rate: BitRate(Rate::from_mbps(1_300)),
+            decode_curve: Vec::new(),
+            min_timeout: Span(Duration::from_millis(2)),
+        }
+    }
+}
+
+impl Protocol {
+    /// Payload of a full packet \[bytes\].
+    pub fn payload(&self) -> u16 {
+        self.packet.saturating_sub(u16::from(self.header)).max(1)
+    }
+
+    /// Data classes of switch ports.
+    pub fn data_classes(&self) -> u8 {
+        match self.name {
+            ProtocolName::Ndp | ProtocolName::Polyraptor => 1,
+            ProtocolName::Scdp | ProtocolName::NdpPlus => {
+                (self.thresholds.len() + 1).min(PortConfig::MAX_CLASSES.into()) as u8
+            }
+        }
+    }
+}

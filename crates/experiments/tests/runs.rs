@@ -1,0 +1,151 @@
+//! What a scenario can ask of a run, each seen to have its effect.
+
+use std::path::Path;
+use wellspring_experiments::observe::Capture;
+use wellspring_experiments::run::{Outcome, run, run_captured};
+use wellspring_experiments::scenario::{Plan, Scenario};
+use wellspring_experiments::stats::mean;
+
+fn scenario(text: &str) -> Scenario {
+    let plan = Plan::parse(&format!("name = \"test\"\n{text}")).unwrap();
+    plan.scenarios().unwrap().remove(0)
+}
+
+fn outcome(text: &str) -> Outcome {
+    run(&scenario(text), 1, &mut |_| {}).unwrap()
+}
+
+const INCAST: &str = "[topology]\nk = 4\n[workload]\nkind = \"incast\"\nsenders = 14\n\
+                      size = \"100KB\"\n";
+
+fn single(lines: &str) -> String {
+    format!(
+        "[topology]\nk = 4\n{lines}[workload]\nkind = \"single\"\nfrom = 0\nto = 15\n\
+         size = \"3MB\"\n"
+    )
+}
+
+#[test]
+fn digests_are_the_same_on_every_machine() {
+    let got = PINNED.map(|(protocol, _)| {
+        let text = format!("{INCAST}[protocol]\nname = \"{protocol}\"\n");
+        (protocol, outcome(&text).counters.digest)
+    });
+    assert_eq!(got, PINNED);
+}
+
+/// These move when the protocols, the switches or the random streams do: "Results changed" in the
+/// changelog says why.
+const PINNED: [(&str, u64); 4] = [
+    ("scdp", 17_988_501_998_662_526_204),
+    ("polyraptor", 2_542_549_067_545_865_330),
+    ("ndp", 9_301_957_446_929_368_344),
+    ("ndp+", 14_862_531_020_459_031_756),
+];
+
+#[test]
+fn shuffled_ties_do_not_move_completion_times_beyond_noise() {
+    for protocol in ["scdp", "ndp"] {
+        let times = |run: &str| {
+            let text = format!("{INCAST}[protocol]\nname = \"{protocol}\"\n{run}");
+            mean(&outcome(&text).foreground().filter_map(|f| f.completion()).collect::<Vec<_>>())
+        };
+        let ordered = times("");
+        let shuffled: Vec<_> =
+            (1..6).map(|seed| times(&format!("[run]\nshuffle_ties = {seed}\n"))).collect();
+        let ratio = ordered / mean(&shuffled);
+        assert!((0.95..1.05).contains(&ratio), "{protocol}: {ordered} against {shuffled:?}");
+    }
+}
+
+#[test]
+fn a_stuck_flow_is_reported_with_its_state() {
+    // Its receiver's link goes down for good while others run on in the background.
+    let text = "[topology]\nk = 4\n[background]\nfraction = 0.5\nexclusive = false\n\
+                warmup = \"1ms\"\n[workload]\nkind = \"single\"\nfrom = 0\nto = 15\n\
+                size = \"3MB\"\n[run]\npatience = \"50ms\"\nlimit = \"20s\"\n\
+                [[events]]\nat = \"5ms\"\nkind = \"link-down\"\nnodes = [\"host15\", \"tor7\"]\n";
+    let outcome = outcome(text);
+    assert!(outcome.simulated < 0.5, "{}: found long before the limit", outcome.simulated);
+    let state = outcome.stuck.expect("it cannot finish");
+    assert!(state.contains("transfer 0 - 15") && state.contains("host 0:"), "{state}");
+}
+
+#[test]
+fn transfers_survive_failures_and_repairs() {
+    for protocol in ["scdp", "ndp"] {
+        let events = "[[events]]\nat = \"2ms\"\nkind = \"node-down\"\nnodes = [\"agg0\"]\n\
+                      [[events]]\nat = \"9ms\"\nkind = \"node-up\"\nnodes = [\"agg0\"]\n";
+        let text = single("convergence = \"1ms\"\n");
+        let outcome = outcome(&format!("{text}{events}[protocol]\nname = \"{protocol}\"\n"));
+        assert_eq!(outcome.stuck, None, "{protocol}");
+        assert!(outcome.counters.dropped_down > 0, "{protocol}");
+        assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
+    }
+    let nowhere = single("") + "[[events]]\nat = \"2ms\"\nkind = \"node-down\"\nnodes = [\"x\"]\n";
+    assert!(run(&scenario(&nowhere), 1, &mut |_| {}).unwrap_err().to_string().contains("`x`"));
+}
+
+#[test]
+fn a_slow_link_slows_what_crosses_it() {
+    let slow = "[[topology.links]]\nbetween = [\"tor7\", \"host15\"]\nrate = \"100Mbps\"\n\
+                reverse_rate = \"1Gbps\"\n";
+    let goodput = |text: &str| outcome(text).foreground().next().map_or(0.0, |f| f.goodput());
+    let (fast, slow) = (goodput(&single("delay = \"1us\"\n")), goodput(&single(slow)));
+    assert!(fast > 0.85e9 && slow < 0.1e9 && slow > 0.06e9, "{fast} {slow}");
+}
+
+#[test]
+fn switches_that_drop_or_mark_do_so() {
+    for protocol in ["name = \"ndp\"", "fabric = \"dedicated\"", "fabric = \"shared\""] {
+        let text = format!("{INCAST}[switch]\noverflow = \"drop\"\n[protocol]\n{protocol}\n");
+        let outcome = outcome(&text);
+        assert_eq!(outcome.stuck, None, "{protocol}");
+        assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
+        assert!(outcome.counters.dropped_full > 0 && outcome.counters.trimmed == 0, "{protocol}");
+    }
+}
+
+#[test]
+fn samples_and_captures_show_what_went_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("host.pcapng");
+    let sampled = scenario(&format!("{INCAST}[run]\nsample = \"20us\"\n"));
+    let plain = run(&scenario(INCAST), 1, &mut |_| {}).unwrap();
+    let receiver = plain.foreground().next().map(|flow| flow.peer).unwrap();
+    let capture = Capture { host: receiver, path: path.clone() };
+    let outcome = run_captured(&sampled, 1, Some(&capture), &mut |_| {}).unwrap();
+    assert_eq!(outcome.counters.digest, plain.counters.digest, "watching changes nothing");
+    let series = &outcome.series;
+    let (mean, most) = series.queue_packets();
+    assert!(most == 20 && mean > 0.0 && mean < 20.0, "{mean} {most}");
+    let payload = series.rate(receiver, -1.0, outcome.simulated + 1.0);
+    let bits = payload * (outcome.simulated + 2.0);
+    assert!(bits >= 14.0 * 100e3 * 8.0, "{bits}");
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
+    assert!(bytes.len() > 14 * 70 * 60, "{}", bytes.len());
+}
+
+#[test]
+fn files_beside_a_scenario_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "net.txt",
+        "host a b c\nswitch s\nlink a s 1Gbps 1us\nlink b s 1Gbps 1us\nlink c s 1Gbps 1us\n",
+    );
+    write("sizes.txt", "# bytes, share\n1000 0.5\n2000 1\n");
+    write(
+        "mine.toml",
+        "name = \"mine\"\n[topology]\nkind = \"graph\"\ngraph_file = \"net.txt\"\n[workload]\n\
+         kind = \"flows\"\nsessions = 20\nlambda = 1000.0\nsizes = { file = \"sizes.txt\" }\n",
+    );
+    let plan = Plan::read(&folder.path().join("mine.toml")).unwrap();
+    let outcome = run(&plan.scenarios().unwrap()[0], 1, &mut |_| {}).unwrap();
+    assert!(outcome.foreground().all(|flow| flow.bytes <= 2_000 && flow.end.is_some()));
+    write("sizes.txt", "1000 half\n");
+    let error = format!("{:#}", Plan::read(&folder.path().join("mine.toml")).unwrap_err());
+    assert!(error.contains("line 1"), "{error}");
+    assert!(Plan::read(Path::new("/nowhere.toml")).is_err());
+}
