@@ -1,11 +1,13 @@
 //! Erasure codecs of Wellspring: bytes in and bytes out, no packets, clocks or sockets.
 //!
-//! [`raptorq`] is RFC 6330. Source symbols are received in place, memory is the caller's or kept
-//! from block to block, and no input makes a codec panic or allocate beyond a stated bound.
+//! [`raptorq`] is RFC 6330: source symbols are received in place, memory is the caller's or kept
+//! from block to block. [`interleave`] is Maelstrom's layered interleaving: XORs that protect a
+//! stream of packets. No input makes a codec panic or allocate beyond a stated bound.
 
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod interleave;
 pub mod raptorq;
 
 pub use error::Error;

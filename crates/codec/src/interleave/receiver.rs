@@ -1,0 +1,287 @@
+//! The receive side: what is missing, and what brings it back (Maelstrom §4.3).
+
+use std::collections::BTreeSet;
+
+use wellspring_kernels::Kernels;
+
+use super::store::PacketStore;
+use super::{InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Repair};
+
+/// A receiver's memory, at most \[bytes\].
+const MAX_MEMORY: usize = 1 << 32;
+
+/// What a receiver has seen and done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Account {
+    /// Packets taken in, without duplicates.
+    pub packets: u64,
+    /// Repairs taken in.
+    pub repairs: u64,
+    /// Repairs of which nothing was missing.
+    pub needless: u64,
+    /// Packets brought back, by the layer whose XOR did it.
+    pub recovered: [u64; MAX_LAYERS],
+    /// Repairs forgotten while more than one of their packets was missing.
+    pub expired: u64,
+    /// Repairs that came to nothing: a packet they need has been forgotten.
+    pub too_late: u64,
+    /// Repairs whose result was no packet, or was not accepted.
+    pub garbled: u64,
+}
+
+impl Account {
+    /// Packets brought back by all layers.
+    pub fn recovered_total(&self) -> u64 {
+        self.recovered.iter().sum()
+    }
+}
+
+/// A repair that may become of use.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Empty when the place is free.
+    recipe: Vec<PacketName>,
+    layer: u8,
+    length: u16,
+    xor: Vec<u8>,
+    missing: u8,
+}
+
+/// The receive side of a layered interleaving code, whatever its rate and interleaves: recipes say
+/// all that it needs. Memory is bounded: a ring of packets, a ring of repairs.
+#[derive(Debug)]
+pub struct Recoverer {
+    kernel: Kernels,
+    longest: usize,
+    packets: PacketStore,
+    repairs: Vec<Kept>,
+    /// Where the next repair is kept, in place of the oldest.
+    next: usize,
+    /// Missing packets and the repairs that await them.
+    awaited: BTreeSet<(PacketName, u32)>,
+    /// Repairs that lack one packet.
+    ready: Vec<u32>,
+    account: Account,
+}
+
+impl Recoverer {
+    /// A receiver that remembers so many packets and so many repairs with more than one packet
+    /// missing, of at most `longest` bytes each. It should remember at least as many packets as the
+    /// sender's [`Parameters::reach`](super::Parameters::reach), and those that the network may
+    /// put between a packet and its repair. The paper's appliance keeps 1,024 of each (§4.7).
+    ///
+    /// # Errors
+    /// One of them is zero, or they take more than 4 GiB.
+    pub fn new(packets: usize, repairs: usize, longest: usize) -> Result<Self, InterleaveError> {
+        let memory = packets.checked_add(repairs).and_then(|n| n.checked_mul(longest));
+        let fits = memory.is_some_and(|memory| memory <= MAX_MEMORY);
+        if packets == 0 || repairs == 0 || longest == 0 || !fits {
+            return Err(InterleaveError::Memory);
+        }
+        if longest > usize::from(u16::MAX) {
+            return Err(InterleaveError::TooLong { got: longest, limit: usize::from(u16::MAX) });
+        }
+        Ok(Recoverer {
+            kernel: Kernels::detect(),
+            longest,
+            packets: PacketStore::new(packets, longest),
+            repairs: std::iter::repeat_with(Kept::default).take(repairs).collect(),
+            next: 0,
+            awaited: BTreeSet::new(),
+            ready: Vec::new(),
+            account: Account::default(),
+        })
+    }
+
+    /// What was seen and done so far.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Packets that repairs lack at the moment.
+    pub fn missing(&self) -> usize {
+        let mut missing = 0;
+        let mut last = None;
+        for (name, _) in &self.awaited {
+            missing += usize::from(last != Some(name));
+            last = Some(name);
+        }
+        missing
+    }
+
+    /// Takes in a packet that arrived. Calls `accept` with the name and the bytes of every packet
+    /// this brings back, and the layer that did; it answers whether the bytes deserve their name.
+    ///
+    /// # Errors
+    /// The packet is longer than was agreed.
+    pub fn on_packet(
+        &mut self,
+        name: PacketName,
+        packet: &[u8],
+        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
+        if packet.len() > self.longest {
+            return Err(InterleaveError::TooLong { got: packet.len(), limit: self.longest });
+        }
+        if self.packets.insert(name, packet) {
+            self.account.packets += 1;
+            self.no_longer_missing(name);
+            self.bring_back(accept);
+        }
+        Ok(())
+    }
+
+    /// Takes in a repair; `accept` is as for [`Recoverer::on_packet`].
+    ///
+    /// # Errors
+    /// Its recipe or its XOR is longer than can be.
+    pub fn on_repair(
+        &mut self,
+        repair: &Repair<'_>,
+        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
+        if repair.recipe.is_empty() || repair.recipe.len() > usize::from(MAX_RATE) {
+            return Err(InterleaveError::Recipe(repair.recipe.len()));
+        }
+        if repair.xor.len() > self.longest {
+            return Err(InterleaveError::TooLong { got: repair.xor.len(), limit: self.longest });
+        }
+        self.account.repairs += 1;
+        if repair.recipe.iter().all(|&name| self.packets.contains(name)) {
+            self.account.needless += 1;
+            return Ok(());
+        }
+        self.keep(repair);
+        self.bring_back(accept);
+        Ok(())
+    }
+
+    /// Keeps a repair in place of the oldest.
+    fn keep(&mut self, repair: &Repair<'_>) {
+        let place = self.next;
+        self.next = (self.next + 1) % self.repairs.len();
+        if self.repairs[place].missing > 1 {
+            self.account.expired += 1;
+        }
+        self.drop_repair(place as u32);
+        let kept = &mut self.repairs[place];
+        kept.recipe.extend_from_slice(repair.recipe);
+        // Equal packets cancel out, two by two.
+        kept.recipe.sort_unstable();
+        cancel_pairs(&mut kept.recipe);
+        kept.layer = repair.layer.min(MAX_LAYERS as u8 - 1);
+        kept.length = repair.length;
+        kept.xor.extend_from_slice(repair.xor);
+        for &name in &kept.recipe {
+            if !self.packets.contains(name) {
+                kept.missing += 1;
+                self.awaited.insert((name, place as u32));
+            }
+        }
+        match kept.missing {
+            0 => self.drop_repair(place as u32),
+            1 => self.ready.push(place as u32),
+            _ => {}
+        }
+    }
+
+    /// A packet is here: repairs that awaited it come closer to use.
+    fn no_longer_missing(&mut self, name: PacketName) {
+        while let Some(&(awaited, place)) = self.awaited.range((name, 0)..).next()
+            && awaited == name
+        {
+            self.awaited.remove(&(name, place));
+            let kept = &mut self.repairs[place as usize];
+            kept.missing -= 1;
+            match kept.missing {
+                0 => self.drop_repair(place),
+                1 => self.ready.push(place),
+                _ => {}
+            }
+        }
+    }
+
+    /// Uses all repairs that lack one packet, and those that come to lack only one by that.
+    fn bring_back(&mut self, mut accept: impl FnMut(PacketName, &[u8], u8) -> bool) {
+        while let Some(place) = self.ready.pop() {
+            if self.repairs[place as usize].missing != 1 {
+                continue; // another repair brought back what it lacked
+            }
+            let Some((name, packet)) = self.solve(place) else {
+                self.drop_repair(place);
+                continue;
+            };
+            let layer = self.repairs[place as usize].layer;
+            self.drop_repair(place);
+            if accept(name, &packet, layer) {
+                self.account.recovered[usize::from(layer)] += 1;
+                self.packets.insert(name, &packet);
+                self.no_longer_missing(name);
+            } else {
+                self.account.garbled += 1;
+            }
+            // The buffer goes back to where it came from.
+            let kept = &mut self.repairs[place as usize];
+            if kept.recipe.is_empty() {
+                kept.xor = packet;
+                kept.xor.clear();
+            }
+        }
+    }
+
+    /// The one packet a repair lacks: its XOR with all the others.
+    fn solve(&mut self, place: u32) -> Option<(PacketName, Vec<u8>)> {
+        let kept = &mut self.repairs[place as usize];
+        let (mut lacking, mut length) = (None, kept.length);
+        for &name in &kept.recipe {
+            if self.awaited.contains(&(name, place)) {
+                lacking = Some(name);
+                continue;
+            }
+            let Some(packet) = self.packets.get(name) else {
+                self.account.too_late += 1;
+                return None;
+            };
+            if packet.len() > kept.xor.len() {
+                self.account.garbled += 1;
+                return None;
+            }
+            length ^= packet.len() as u16;
+            self.kernel.xor(&mut kept.xor[..packet.len()], packet);
+        }
+        let length = usize::from(length);
+        // What is left beyond the packet is padding, or else this is no packet.
+        if length > kept.xor.len() || kept.xor[length..].iter().any(|&byte| byte != 0) {
+            self.account.garbled += 1;
+            return None;
+        }
+        kept.xor.truncate(length);
+        Some((lacking?, std::mem::take(&mut kept.xor)))
+    }
+
+    fn drop_repair(&mut self, place: u32) {
+        let kept = &mut self.repairs[place as usize];
+        if kept.missing > 0 {
+            for &name in &kept.recipe {
+                self.awaited.remove(&(name, place));
+            }
+        }
+        kept.recipe.clear();
+        kept.xor.clear();
+        kept.missing = 0;
+    }
+}
+
+/// Removes equal neighbours two by two.
+fn cancel_pairs(names: &mut Vec<PacketName>) {
+    let mut kept = 0;
+    for at in 0..names.len() {
+        if kept > 0 && names[kept - 1] == names[at] {
+            kept -= 1;
+        } else {
+            names[kept] = names[at];
+            kept += 1;
+        }
+    }
+    names.truncate(kept);
+}

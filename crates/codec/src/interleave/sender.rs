@@ -1,0 +1,153 @@
+//! The send side: repair bins (Maelstrom §4.3, Fig. 6).
+
+use wellspring_kernels::Kernels;
+
+use super::{InterleaveError, PacketName, Parameters};
+
+/// A repair packet: an XOR and its recipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Repair<'a> {
+    /// Which layer made it.
+    pub layer: u8,
+    /// Names of the packets in the XOR.
+    pub recipe: &'a [PacketName],
+    /// XOR of the packets' lengths \[bytes\].
+    pub length: u16,
+    /// XOR of the packets, each padded with zeros to the longest.
+    pub xor: &'a [u8],
+}
+
+/// A partly made repair packet.
+#[derive(Debug)]
+struct Bin {
+    recipe: Vec<PacketName>,
+    length: u16,
+    /// XOR so far: as long as the longest packet in it.
+    xor: Vec<u8>,
+    fires_at: u8,
+    /// Full, and held back until the bin is used again.
+    held: bool,
+}
+
+impl Bin {
+    fn new(fires_at: u8, rate: u8, longest: usize) -> Self {
+        Bin {
+            recipe: Vec::with_capacity(usize::from(rate)),
+            length: 0,
+            xor: Vec::with_capacity(longest),
+            fires_at,
+            held: false,
+        }
+    }
+
+    fn add(&mut self, kernel: Kernels, name: PacketName, packet: &[u8]) {
+        self.recipe.push(name);
+        self.length ^= packet.len() as u16;
+        let common = self.xor.len().min(packet.len());
+        kernel.xor(&mut self.xor[..common], &packet[..common]);
+        self.xor.extend_from_slice(&packet[common..]);
+    }
+
+    fn repair(&self, layer: u8) -> Repair<'_> {
+        Repair { layer, recipe: &self.recipe, length: self.length, xor: &self.xor }
+    }
+
+    fn clear(&mut self, rate: u8) {
+        self.recipe.clear();
+        self.length = 0;
+        self.xor.clear();
+        self.fires_at = rate;
+        self.held = false;
+    }
+}
+
+/// The send side of a layered interleaving code.
+#[derive(Debug)]
+pub struct Interleaver {
+    parameters: Parameters,
+    kernel: Kernels,
+    longest: usize,
+    layers: Vec<Vec<Bin>>,
+    /// Where each layer stands: the bin of the next packet.
+    next: Vec<usize>,
+}
+
+impl Interleaver {
+    /// A sender of packets of at most `longest` bytes. It takes about the sum of the interleaves
+    /// times `longest` bytes.
+    ///
+    /// # Errors
+    /// `longest` is zero or more than 65,535.
+    pub fn new(parameters: &Parameters, longest: usize) -> Result<Self, InterleaveError> {
+        if longest == 0 {
+            return Err(InterleaveError::Memory);
+        }
+        if longest > usize::from(u16::MAX) {
+            return Err(InterleaveError::TooLong { got: longest, limit: usize::from(u16::MAX) });
+        }
+        let rate = parameters.rate();
+        let layer = |&interleave: &u16| {
+            let bin = |x| Bin::new(parameters.first_size(interleave, x), rate, longest);
+            (0..interleave).map(bin).collect()
+        };
+        Ok(Interleaver {
+            kernel: Kernels::detect(),
+            longest,
+            layers: parameters.interleaves().iter().map(layer).collect(),
+            next: vec![0; parameters.interleaves().len()],
+            parameters: parameters.clone(),
+        })
+    }
+
+    /// What it was made with.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Takes a packet on its way into one bin of each layer; calls `send` with the repair packets
+    /// that are to follow it.
+    ///
+    /// # Errors
+    /// The packet is longer than was agreed.
+    pub fn add(
+        &mut self,
+        name: PacketName,
+        packet: &[u8],
+        mut send: impl FnMut(Repair<'_>),
+    ) -> Result<(), InterleaveError> {
+        if packet.len() > self.longest {
+            return Err(InterleaveError::TooLong { got: packet.len(), limit: self.longest });
+        }
+        let rate = self.parameters.rate();
+        for (number, (bins, next)) in self.layers.iter_mut().zip(&mut self.next).enumerate() {
+            let turn = *next;
+            *next = if turn + 1 == bins.len() { 0 } else { turn + 1 };
+            let bin = &mut bins[turn];
+            if bin.held {
+                send(bin.repair(number as u8));
+                bin.clear(rate);
+            }
+            bin.add(self.kernel, name, packet);
+            if bin.recipe.len() < usize::from(bin.fires_at) {
+                continue;
+            }
+            if self.parameters.delayed {
+                bin.held = true;
+            } else {
+                send(bin.repair(number as u8));
+                bin.clear(rate);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all that the bins of the lowest layer hold, full or not: nothing may follow for a
+    /// while that would fill them, and what was sent last is not to wait for it.
+    pub fn flush(&mut self, mut send: impl FnMut(Repair<'_>)) {
+        let rate = self.parameters.rate();
+        for bin in self.layers[0].iter_mut().filter(|bin| !bin.recipe.is_empty()) {
+            send(bin.repair(0));
+            bin.clear(rate);
+        }
+    }
+}
