@@ -98,7 +98,7 @@ fn summary(name: &str, report: &PutReport) -> String {
         bit_rate(report.goodput()),
     );
     let needed = report.symbols_needed;
-    text.push_str(&match (sent, needed) {
+    text.push_str(&match (sent, report.complete()) {
         (0, 1..) => "nothing sent: who has the object had it before\n".to_owned(),
         _ => format!(
             "{needed} symbols needed, {sent} sent ({} over)\n",
