@@ -10,7 +10,7 @@ TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 FILE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test unit check fmt lint deny docs api-docs demo fuzz bench setup
+.PHONY: help test unit check fmt lint deny docs api-docs demo fuzz neon bench setup
 
 help: ## List the errands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,13 @@ fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."]
 .PHONY: fuzz-brief
 fuzz-brief:
 	@$(MAKE) --no-print-directory fuzz SECONDS=20
+
+neon: ## Test the AArch64 kernels, under emulation on other machines
+	@$(SETUP) aarch64
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	WELLSPRING_EXPECT_KERNEL=neon \
+	$(CARGO) test --release -p wellspring-kernels --lib --target aarch64-unknown-linux-gnu
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace

@@ -13,7 +13,7 @@ use crate::Error;
 /// here while they work, and code is made outside of the lock. A code that is evicted lives on in
 /// those that use it.
 ///
-/// Codes grow after they are handed out, with the first encoding (about 140 bytes a source symbol)
+/// Codes grow after they are handed out, with the first encoding (about 200 bytes a source symbol)
 /// and, for blocks of less than about 2,000 symbols, with the inverse (L times K' bytes: 16 KB for
 /// K = 100, 1.1 MB for K = 1000). The bound is applied to what they have grown to at each look-up:
 /// the least recently used codes go first, and the one asked for stays even if it alone is larger.
