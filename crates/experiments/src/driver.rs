@@ -2,6 +2,7 @@
 
 use crate::adapter::{Account, ActionsOf, Adapter, Leg, News};
 use crate::decode::DecodeModel;
+use crate::record::FlowRecord;
 use crate::scenario::{Placement, ReadBy, Scenario, Workload, WriteBy};
 use crate::workload::{Population, Request, Requests, storage};
 use std::collections::BTreeMap;
@@ -13,39 +14,6 @@ use wellspring_sim::Application;
 /// Size of an "endless" flow, which is followed by another: so that no protocol keeps account of
 /// more than this \[bytes\].
 const ENDLESS: u64 = 2_000_000_000;
-
-/// What became of a request.
-#[derive(Clone, PartialEq, Debug)]
-pub struct FlowRecord {
-    /// Its kind: `transfer`, `write`, `read`, `timed`, `background`.
-    pub kind: &'static str,
-    /// A host at the single end: the sender, or the reading client.
-    pub host: u32,
-    /// The other end, or the first of several.
-    pub peer: u32,
-    /// Size \[bytes\]; for endless flows what arrived in the time measured.
-    pub bytes: u64,
-    /// When it was made \[s\].
-    pub start: f64,
-    /// When the last receiver had everything \[s\]; `None` if that did not happen.
-    pub end: Option<f64>,
-    /// Sums over receivers.
-    pub account: Account,
-    /// Whether any of its sessions failed.
-    pub failed: bool,
-}
-
-impl FlowRecord {
-    /// Completion time \[s\].
-    pub fn completion(&self) -> Option<f64> {
-        self.end.map(|end| end - self.start)
-    }
-
-    /// Bits of the application by completion time \[bit/s\]: 0 if it did not complete.
-    pub fn goodput(&self) -> f64 {
-        self.completion().map_or(0.0, |time| self.bytes as f64 * 8.0 / time)
-    }
-}
 
 /// A request under way.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod driver;
 pub mod figures;
 pub mod observe;
 pub mod quantity;
+pub mod record;
 pub mod results;
 pub mod run;
 pub mod scenario;

@@ -1,8 +1,9 @@
 //! One run: a scenario, a seed, a result.
 
 use crate::adapter::{Adapter, Ndp, Scdp};
-use crate::driver::{Driver, FlowRecord};
+use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
+use crate::record::FlowRecord;
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use wellspring_core::{HostId, Seed, Time};

@@ -73,13 +73,14 @@ impl<'a> Lab<'a> {
         Lab { scale, output, report, checks: Vec::new() }
     }
 
-    /// A scenario that comes with Wellspring at this lab's scale; `quick` settings apply in a
+    /// A scenario that comes with Wellspring at this lab's scale, as its tables say: what it
+    /// sweeps is for the figure to set; `quick` settings apply in a
     /// quick one.
     ///
     /// # Errors
     /// No such scenario.
     pub fn plan(&self, scenario: &str, quick: Settings<'_>) -> Result<Plan> {
-        let mut plan = catalogue::plan(scenario)?;
+        let mut plan = catalogue::plan(scenario)?.without_sweep();
         if self.scale.quick {
             plan.set("run.seeds", "[1]")?;
             for (key, value) in quick {

@@ -66,3 +66,29 @@ pub fn find(name: &str) -> Result<Vec<Figure>> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::Output;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn figures_are_found_by_name_and_by_paper() {
+        let names: BTreeSet<_> = FIGURES.iter().map(|figure| figure.name).collect();
+        assert_eq!(names.len(), FIGURES.len());
+        assert_eq!(find("scdp-5").map(|found| found.len()).ok(), Some(1));
+        assert_eq!(find("polyraptor").map(|found| found.len()).ok(), Some(3));
+        assert!(find("scdp-99").is_err_and(|error| error.to_string().contains("scdp-5")));
+    }
+
+    #[test]
+    fn the_outcast_shares_one_link_and_fills_it() {
+        let scale = Scale { quick: true, ..Scale::default() };
+        let mut lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        find("scdp-12d").unwrap()[0].reproduce(&mut lab).unwrap();
+        let both = lab.checks.iter().find(|check| check.what.contains("both")).unwrap();
+        assert_eq!(both.verdict, Verdict::Pass, "{both:?}");
+        assert_eq!(lab.checks.len(), 7);
+    }
+}

@@ -62,6 +62,12 @@ impl Plan {
         set(&mut self.base, key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))
     }
 
+    /// Forgets what varies: the scenario as its tables say, without `[sweep]`.
+    pub fn without_sweep(mut self) -> Plan {
+        self.sweep.clear();
+        self
+    }
+
     /// Whether the file sets a key of a table (`workload.sessions`).
     pub fn has(&self, key: &str) -> bool {
         let (table, name) = key.split_once('.').unwrap_or(("", key));
@@ -175,6 +181,7 @@ mod tests {
     fn a_plan_is_every_combination() {
         let mut plan = Plan::parse(TEXT).unwrap();
         assert_eq!(plan.scenarios().unwrap().len(), 6);
+        assert_eq!(plan.clone().without_sweep().scenarios().unwrap().len(), 1);
         plan.set("workload.senders", "9").unwrap();
         plan.set("topology.delay", "1us").unwrap();
         let scenarios = plan.scenarios().unwrap();
