@@ -109,6 +109,17 @@ impl Recoverer {
         missing
     }
 
+    /// The stamp of a packet that is remembered.
+    pub fn stamp(&self, name: PacketName) -> Option<u64> {
+        self.packets.stamp(name)
+    }
+
+    /// Counts a repair of which the caller knows that nothing is missing.
+    pub fn on_needless_repair(&mut self) {
+        self.account.repairs += 1;
+        self.account.needless += 1;
+    }
+
     /// Takes in a packet that arrived. Calls `accept` with the name and the bytes of every packet
     /// this brings back, and the layer that did; it answers whether the bytes deserve their name.
     ///
@@ -120,13 +131,28 @@ impl Recoverer {
         packet: &[u8],
         accept: impl FnMut(PacketName, &[u8], u8) -> bool,
     ) -> Result<(), InterleaveError> {
+        self.on_packet_at(name, 0, packet, accept)
+    }
+
+    /// As [`Recoverer::on_packet`], with a stamp that [`Recoverer::stamp`] tells again: the time of
+    /// arrival, say. Packets that it brings back have the same.
+    ///
+    /// # Errors
+    /// The packet is longer than was agreed.
+    pub fn on_packet_at(
+        &mut self,
+        name: PacketName,
+        stamp: u64,
+        packet: &[u8],
+        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
         if packet.len() > self.longest {
             return Err(InterleaveError::TooLong { got: packet.len(), limit: self.longest });
         }
-        if self.packets.insert(name, packet) {
+        if self.packets.insert(name, stamp, packet) {
             self.account.packets += 1;
             self.no_longer_missing(name);
-            self.bring_back(accept);
+            self.bring_back(stamp, accept);
         }
         Ok(())
     }
@@ -137,6 +163,19 @@ impl Recoverer {
     /// Its recipe or its XOR is longer than can be.
     pub fn on_repair(
         &mut self,
+        repair: &Repair<'_>,
+        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
+        self.on_repair_at(0, repair, accept)
+    }
+
+    /// As [`Recoverer::on_repair`], with a stamp for the packets that it brings back.
+    ///
+    /// # Errors
+    /// Its recipe or its XOR is longer than can be.
+    pub fn on_repair_at(
+        &mut self,
+        stamp: u64,
         repair: &Repair<'_>,
         accept: impl FnMut(PacketName, &[u8], u8) -> bool,
     ) -> Result<(), InterleaveError> {
@@ -152,7 +191,7 @@ impl Recoverer {
             return Ok(());
         }
         self.keep(repair);
-        self.bring_back(accept);
+        self.bring_back(stamp, accept);
         Ok(())
     }
 
@@ -202,7 +241,7 @@ impl Recoverer {
     }
 
     /// Uses all repairs that lack one packet, and those that come to lack only one by that.
-    fn bring_back(&mut self, mut accept: impl FnMut(PacketName, &[u8], u8) -> bool) {
+    fn bring_back(&mut self, stamp: u64, mut accept: impl FnMut(PacketName, &[u8], u8) -> bool) {
         while let Some(place) = self.ready.pop() {
             if self.repairs[place as usize].missing != 1 {
                 continue; // another repair brought back what it lacked
@@ -215,7 +254,7 @@ impl Recoverer {
             self.drop_repair(place);
             if accept(name, &packet, layer) {
                 self.account.recovered[usize::from(layer)] += 1;
-                self.packets.insert(name, &packet);
+                self.packets.insert(name, stamp, &packet);
                 self.no_longer_missing(name);
             } else {
                 self.account.garbled += 1;

@@ -9,6 +9,9 @@ use super::{InterleaveError, PacketName, Parameters};
 pub struct Repair<'a> {
     /// Which layer made it.
     pub layer: u8,
+    /// Number of the first packet in the XOR, counting from 0 those given to the sender. The others
+    /// follow at the distance of the layer's interleave.
+    pub first: u64,
     /// Names of the packets in the XOR.
     pub recipe: &'a [PacketName],
     /// XOR of the packets' lengths \[bytes\].
@@ -20,6 +23,7 @@ pub struct Repair<'a> {
 /// A partly made repair packet.
 #[derive(Debug)]
 struct Bin {
+    first: u64,
     recipe: Vec<PacketName>,
     length: u16,
     /// XOR so far: as long as the longest packet in it.
@@ -32,6 +36,7 @@ struct Bin {
 impl Bin {
     fn new(fires_at: u8, rate: u8, longest: usize) -> Self {
         Bin {
+            first: 0,
             recipe: Vec::with_capacity(usize::from(rate)),
             length: 0,
             xor: Vec::with_capacity(longest),
@@ -40,7 +45,10 @@ impl Bin {
         }
     }
 
-    fn add(&mut self, kernel: Kernels, name: PacketName, packet: &[u8]) {
+    fn add(&mut self, kernel: Kernels, number: u64, name: PacketName, packet: &[u8]) {
+        if self.recipe.is_empty() {
+            self.first = number;
+        }
         self.recipe.push(name);
         self.length ^= packet.len() as u16;
         let common = self.xor.len().min(packet.len());
@@ -49,7 +57,13 @@ impl Bin {
     }
 
     fn repair(&self, layer: u8) -> Repair<'_> {
-        Repair { layer, recipe: &self.recipe, length: self.length, xor: &self.xor }
+        Repair {
+            layer,
+            first: self.first,
+            recipe: &self.recipe,
+            length: self.length,
+            xor: &self.xor,
+        }
     }
 
     fn clear(&mut self, rate: u8) {
@@ -68,6 +82,8 @@ pub struct Interleaver {
     kernel: Kernels,
     longest: usize,
     layers: Vec<Vec<Bin>>,
+    /// Packets taken so far.
+    packets: u64,
     /// Where each layer stands: the bin of the next packet.
     next: Vec<usize>,
 }
@@ -94,6 +110,7 @@ impl Interleaver {
             kernel: Kernels::detect(),
             longest,
             layers: parameters.interleaves().iter().map(layer).collect(),
+            packets: 0,
             next: vec![0; parameters.interleaves().len()],
             parameters: parameters.clone(),
         })
@@ -119,6 +136,8 @@ impl Interleaver {
             return Err(InterleaveError::TooLong { got: packet.len(), limit: self.longest });
         }
         let rate = self.parameters.rate();
+        let this = self.packets;
+        self.packets += 1;
         for (number, (bins, next)) in self.layers.iter_mut().zip(&mut self.next).enumerate() {
             let turn = *next;
             *next = if turn + 1 == bins.len() { 0 } else { turn + 1 };
@@ -127,7 +146,7 @@ impl Interleaver {
                 send(bin.repair(number as u8));
                 bin.clear(rate);
             }
-            bin.add(self.kernel, name, packet);
+            bin.add(self.kernel, this, name, packet);
             if bin.recipe.len() < usize::from(bin.fires_at) {
                 continue;
             }
@@ -139,6 +158,23 @@ impl Interleaver {
             }
         }
         Ok(())
+    }
+
+    /// Packets taken so far: the number of the next one.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Sends all that the bins of all layers hold, full or not: the sender is about to be replaced
+    /// by one with other parameters.
+    pub fn finish(&mut self, mut send: impl FnMut(Repair<'_>)) {
+        let rate = self.parameters.rate();
+        for (layer, bins) in self.layers.iter_mut().enumerate() {
+            for bin in bins.iter_mut().filter(|bin| !bin.recipe.is_empty()) {
+                send(bin.repair(layer as u8));
+                bin.clear(rate);
+            }
+        }
     }
 
     /// Sends all that the bins of the lowest layer hold, full or not: nothing may follow for a

@@ -12,6 +12,7 @@ pub(super) struct PacketStore {
     bytes: Vec<u8>,
     names: Vec<PacketName>,
     lengths: Vec<u16>,
+    stamps: Vec<u64>,
     /// Slots by name: open addressing, linear probing, at most half full.
     table: Vec<u32>,
     /// Slot of the next packet, which is that of the oldest once the ring is full.
@@ -26,14 +27,15 @@ impl PacketStore {
             bytes: vec![0; packets * longest],
             names: vec![PacketName::default(); packets],
             lengths: vec![0; packets],
+            stamps: vec![0; packets],
             table: vec![EMPTY; (packets * 2).next_power_of_two()],
             next: 0,
             full: false,
         }
     }
 
-    /// Remembers a packet in place of the oldest. False if it is there already.
-    pub(super) fn insert(&mut self, name: PacketName, packet: &[u8]) -> bool {
+    /// Remembers a packet and its stamp in place of the oldest. False if it is there already.
+    pub(super) fn insert(&mut self, name: PacketName, stamp: u64, packet: &[u8]) -> bool {
         if self.slot(name).is_some() {
             return false;
         }
@@ -48,6 +50,7 @@ impl PacketStore {
         }
         self.names[slot] = name;
         self.lengths[slot] = packet.len() as u16;
+        self.stamps[slot] = stamp;
         let start = slot * self.longest;
         self.bytes[start..start + packet.len()].copy_from_slice(packet);
         let mut at = self.home(name);
@@ -62,6 +65,10 @@ impl PacketStore {
         let slot = self.slot(name)?;
         let start = slot * self.longest;
         Some(&self.bytes[start..start + usize::from(self.lengths[slot])])
+    }
+
+    pub(super) fn stamp(&self, name: PacketName) -> Option<u64> {
+        self.slot(name).map(|slot| self.stamps[slot])
     }
 
     pub(super) fn contains(&self, name: PacketName) -> bool {
@@ -133,7 +140,7 @@ mod tests {
                 let name = PacketName(name.wrapping_mul(stride));
                 let packet = vec![step as u8; step % 9];
                 let new = !model.iter().any(|(n, _)| *n == name);
-                prop_assert_eq!(store.insert(name, &packet), new);
+                prop_assert_eq!(store.insert(name, step as u64, &packet), new);
                 if new {
                     model.push_back((name, packet));
                     if model.len() > packets {
@@ -143,6 +150,8 @@ mod tests {
                 }
                 for (name, packet) in &model {
                     prop_assert_eq!(store.get(*name), Some(packet.as_slice()));
+                    let stamp = store.stamp(*name).map(|stamp| stamp as usize % 9);
+                    prop_assert_eq!(stamp, Some(packet.len()));
                 }
             }
         }

@@ -19,6 +19,7 @@ fn packet(number: u64, seed: u64) -> Vec<u8> {
 #[derive(Clone)]
 struct Owned {
     layer: u8,
+    first: u64,
     recipe: Vec<PacketName>,
     length: u16,
     xor: Vec<u8>,
@@ -28,6 +29,7 @@ impl Owned {
     fn of(repair: &Repair<'_>) -> Self {
         Owned {
             layer: repair.layer,
+            first: repair.first,
             recipe: repair.recipe.to_vec(),
             length: repair.length,
             xor: repair.xor.to_vec(),
@@ -35,8 +37,8 @@ impl Owned {
     }
 
     fn repair(&self) -> Repair<'_> {
-        let Owned { layer, recipe, length, xor } = self;
-        Repair { layer: *layer, recipe, length: *length, xor }
+        let Owned { layer, first, recipe, length, xor } = self;
+        Repair { layer: *layer, first: *first, recipe, length: *length, xor }
     }
 }
 
@@ -141,6 +143,39 @@ fn delayed_xors_leave_i_packets_after_their_last_packet() {
             assert_eq!(repair.recipe.last(), Some(&PacketName(number - 10)));
         }
     }
+}
+
+#[test]
+fn a_repair_says_which_packets_are_in_it() {
+    for delayed in [false, true] {
+        let mut parameters = Parameters::new(8, &[1, 11, 19]).expect("a code");
+        parameters.delayed = delayed;
+        for (_, repairs) in sent(&parameters, 2_000) {
+            for repair in repairs {
+                let stride = u64::from(parameters.interleaves()[usize::from(repair.layer)]);
+                let numbers: Vec<_> = (0..repair.recipe.len() as u64)
+                    .map(|k| PacketName(repair.first + k * stride))
+                    .collect();
+                assert_eq!(repair.recipe, numbers);
+            }
+        }
+    }
+}
+
+#[test]
+fn finishing_sends_what_every_bin_holds() {
+    let parameters = Parameters::new(8, &[1, 11, 19]).expect("a code");
+    let mut sender = Interleaver::new(&parameters, 200).expect("a length");
+    let mut sent = vec![0; 100];
+    for number in 0..100 {
+        let mut count = |repair: Repair<'_>| {
+            repair.recipe.iter().for_each(|name| sent[name.0 as usize] += 1);
+        };
+        sender.add(PacketName(number), &packet(number, 7), &mut count).expect("fits");
+    }
+    sender.finish(|repair| repair.recipe.iter().for_each(|name| sent[name.0 as usize] += 1));
+    assert!(sent.iter().all(|&times| times == 3), "{sent:?}");
+    sender.finish(|_| panic!("nothing is left"));
 }
 
 #[test]
@@ -272,7 +307,7 @@ proptest! {
                 let name = names.first().copied().unwrap_or_default();
                 receiver.on_packet(name, &bytes, |n, _, _| n.0 % 3 != 0)
             } else {
-                let repair = Repair { layer, recipe: &names, length, xor: &bytes };
+                let repair = Repair { layer, first: 0, recipe: &names, length, xor: &bytes };
                 receiver.on_repair(&repair, |n, _, _| n.0 % 3 != 0)
             };
             match outcome {

@@ -1,0 +1,40 @@
+//! Maelstrom (NSDI 2008) without I/O: hides packet loss on a long link from whoever talks over it.
+//!
+//! An appliance stands at each end of the link and watches the packets that pass. The [`SendSide`]
+//! of one mixes those that leave into repairs, which follow them; the [`ReceiveSide`] of the other
+//! watches what arrives and, with the repairs, brings back what did not. Neither touches the
+//! packets themselves: when an appliance stops, traffic flows on, unprotected.
+//!
+//! A packet is known by its [`Identity`], which both ends compute from its bytes (§4.6). Repairs
+//! travel in authenticated datagrams ([`PresharedKey`]), so that nobody else can inject packets. How
+//! long a packet may be so that its repair fits the link is the [`MtuPlan`]'s to say. The receive
+//! side measures loss ([`LossReport`]), the send side may follow it ([`Limits`]).
+//!
+//! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
+//! `wellspring-appliance`.
+#![forbid(unsafe_code)]
+
+mod adaptive;
+mod auth;
+mod batch;
+mod identity;
+mod meter;
+mod mtu;
+mod receive;
+mod send;
+mod wire;
+
+pub use adaptive::{Limits, choose};
+#[doc(hidden)]
+pub use auth::seal_datagram;
+pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
+pub use batch::Batch;
+pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
+pub use meter::LossReport;
+pub use mtu::{MtuError, MtuPlan};
+pub use receive::{Arrival, ReceiveConfig, ReceiveCounters, ReceiveSide, Recovered};
+pub use send::{SendConfig, SendCounters, SendSide};
+pub use wire::{DropReason, HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
+
+#[cfg(test)]
+mod tests;

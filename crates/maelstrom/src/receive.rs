@@ -1,0 +1,312 @@
+//! The receive side: what arrives, and what repairs bring back.
+
+use wellspring_codec::interleave::{
+    Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Repair,
+};
+use wellspring_core::{Duration, Time};
+
+use crate::auth::{PresharedKey, SessionId, Verifier};
+use crate::batch::Batch;
+use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
+use crate::meter::{LossReport, Meter};
+use crate::wire::{Body, DropReason, Ingredient, Sealed, WireRepair};
+
+/// What a receive side remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReceiveConfig {
+    /// Packets: at least the reach of the peer's code (r times its largest interleave), and those
+    /// that may come between a packet and its repair. The paper keeps 1,024 (§4.7).
+    pub packets: usize,
+    /// Repairs that lack more than one packet. The paper keeps 1,024.
+    pub repairs: usize,
+    /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
+    pub longest: usize,
+}
+
+impl Default for ReceiveConfig {
+    /// 2,048 packets and 1,024 repairs of 1,500 bytes.
+    fn default() -> Self {
+        ReceiveConfig { packets: 2_048, repairs: 1_024, longest: 1_500 }
+    }
+}
+
+/// A packet that was brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// The layer whose XOR did it.
+    pub layer: u8,
+    /// How long after it should have arrived, as its neighbours did; unknown if none of them did.
+    pub late: Option<Duration>,
+}
+
+/// What a datagram of the peer brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// A repair; packets that it brought back are in the batch.
+    Repair,
+    /// What the peer has measured of what this end sends: for
+    /// [`SendSide::on_report`](crate::SendSide::on_report).
+    Report(LossReport),
+    /// Nothing: dropped, and counted.
+    Dropped(DropReason),
+}
+
+/// What a receive side has seen and done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReceiveCounters {
+    /// Packets seen.
+    pub packets: u64,
+    /// Packets that cannot be known by name: no whole IP packets, or with options.
+    pub foreign: u64,
+    /// Packets too long to be remembered.
+    pub too_long: u64,
+    /// Datagrams dropped, by [`DropReason`].
+    pub dropped: [u64; DropReason::COUNT],
+    /// Reports heard.
+    pub reports: u64,
+    /// Times the peer began anew.
+    pub sessions: u64,
+}
+
+/// What is known of a packet from the repairs that name it.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    name: PacketName,
+    number: u32,
+    volatile: Volatile,
+}
+
+/// Watches packets that arrive, and brings back those that do not.
+#[derive(Debug)]
+pub struct ReceiveSide {
+    namer: Namer,
+    verifier: Verifier,
+    recoverer: Recoverer,
+    meter: Meter,
+    /// Packets that were missing when they were named, by their name modulo its length: newer ones
+    /// take the place of older ones.
+    named: Vec<Option<Named>>,
+    longest: usize,
+    recipe: Vec<PacketName>,
+    latest: Vec<Recovered>,
+    counters: ReceiveCounters,
+    reported: u64,
+}
+
+impl ReceiveSide {
+    /// The receive side of an appliance's life; `own` is that life's session.
+    ///
+    /// # Errors
+    /// It would remember nothing, or more than 4 GiB.
+    pub fn new(
+        key: &PresharedKey,
+        own: SessionId,
+        config: &ReceiveConfig,
+    ) -> Result<Self, InterleaveError> {
+        Ok(ReceiveSide {
+            namer: Namer::new(key),
+            verifier: Verifier::new(key, own),
+            recoverer: Recoverer::new(config.packets, config.repairs, config.longest)?,
+            meter: Meter::new(),
+            named: vec![None; (config.packets * 2).next_power_of_two()],
+            longest: config.longest,
+            recipe: Vec::with_capacity(usize::from(MAX_RATE)),
+            latest: Vec::new(),
+            counters: ReceiveCounters::default(),
+            reported: 0,
+        })
+    }
+
+    /// What was seen.
+    pub fn counters(&self) -> &ReceiveCounters {
+        &self.counters
+    }
+
+    /// What the code has done.
+    pub fn account(&self) -> &Account {
+        self.recoverer.account()
+    }
+
+    /// The peer's session, once it was heard.
+    pub fn peer(&self) -> Option<SessionId> {
+        self.verifier.peer()
+    }
+
+    /// Sees an IP packet that arrives. Packets that it helps to bring back go to `out`. What routers
+    /// change is set to zero in it.
+    ///
+    /// # Errors
+    /// Why the packet is of no use here; it goes its way all the same.
+    pub fn observe(
+        &mut self,
+        now: Time,
+        packet: &mut [u8],
+        out: &mut Batch,
+    ) -> Result<Identity, Unprotected> {
+        self.latest.clear();
+        self.counters.packets += 1;
+        let identity = match self.namer.identify(packet) {
+            Ok(identity) => identity,
+            Err(why) => {
+                self.counters.foreign += 1;
+                return Err(why);
+            }
+        };
+        if identity.len > self.longest {
+            self.counters.too_long += 1;
+            return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
+        }
+        let mut accept = Accept {
+            namer: &self.namer,
+            named: &self.named,
+            meter: &self.meter,
+            now,
+            latest: &mut self.latest,
+            out,
+        };
+        self.recoverer
+            .on_packet_at(
+                identity.name,
+                now.as_picos(),
+                &packet[..identity.len],
+                |name, bytes, layer| accept.packet(name, bytes, layer),
+            )
+            .expect("the length was compared to the longest");
+        Ok(identity)
+    }
+
+    /// Takes in a datagram of the peer. Packets that it brings back go to `out`.
+    pub fn handle_datagram(&mut self, now: Time, datagram: &[u8], out: &mut Batch) -> Arrival {
+        self.latest.clear();
+        let body = self.open(datagram);
+        let arrival = match body {
+            Ok(Body::Repair(repair)) => match self.repair(now, &repair, out) {
+                Ok(()) => Arrival::Repair,
+                Err(reason) => Arrival::Dropped(reason),
+            },
+            Ok(Body::Report(report)) => {
+                self.counters.reports += 1;
+                Arrival::Report(report)
+            }
+            Err(reason) => Arrival::Dropped(reason),
+        };
+        if let Arrival::Dropped(reason) = arrival {
+            self.counters.dropped[reason as usize] += 1;
+        }
+        arrival
+    }
+
+    /// What the last input brought back, in the order of the batch.
+    pub fn latest(&self) -> &[Recovered] {
+        &self.latest
+    }
+
+    /// What was measured since the last call, for [`SendSide::report`](crate::SendSide::report).
+    pub fn loss_report(&mut self) -> LossReport {
+        let recovered = self.recoverer.account().recovered_total();
+        let new = recovered - self.reported;
+        self.reported = recovered;
+        self.meter.report(new.min(u64::from(u32::MAX)) as u32)
+    }
+
+    /// Verifies a datagram and reads it.
+    fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<Body<'a>, DropReason> {
+        let sealed = Sealed::parse(datagram)?;
+        let before = self.verifier.peer();
+        self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
+        if self.verifier.peer() != before {
+            self.counters.sessions += 1;
+            self.meter.restart();
+        }
+        sealed.body()
+    }
+
+    fn repair(
+        &mut self,
+        now: Time,
+        repair: &WireRepair<'_>,
+        out: &mut Batch,
+    ) -> Result<(), DropReason> {
+        if repair.xor.len() > self.longest {
+            return Err(DropReason::Malformed);
+        }
+        let ingredients = repair.ingredients();
+        self.meter.reach(u32::from(repair.stride) * ingredients.len() as u32);
+        self.recipe.clear();
+        let mut missing = 0;
+        for ingredient in ingredients {
+            let arrived = self.recoverer.stamp(ingredient.name);
+            self.meter.tell(ingredient.number, arrived.map(Time::from_picos));
+            self.recipe.push(ingredient.name);
+            if arrived.is_none() {
+                missing += 1;
+                self.note(&ingredient);
+            }
+        }
+        if missing == 0 {
+            self.recoverer.on_needless_repair();
+            return Ok(());
+        }
+        let mut accept = Accept {
+            namer: &self.namer,
+            named: &self.named,
+            meter: &self.meter,
+            now,
+            latest: &mut self.latest,
+            out,
+        };
+        let repair = Repair {
+            layer: repair.layer,
+            first: u64::from(repair.first),
+            recipe: &self.recipe,
+            length: repair.length,
+            xor: repair.xor,
+        };
+        self.recoverer
+            .on_repair_at(now.as_picos(), &repair, |name, bytes, layer| {
+                accept.packet(name, bytes, layer)
+            })
+            .map_err(|_| DropReason::Malformed)
+    }
+
+    fn note(&mut self, ingredient: &Ingredient) {
+        let &Ingredient { name, number, volatile } = ingredient;
+        let place = place(&self.named, name);
+        self.named[place] = Some(Named { name, number, volatile });
+    }
+}
+
+/// What looks at a packet that a repair gave back.
+struct Accept<'a> {
+    namer: &'a Namer,
+    named: &'a [Option<Named>],
+    meter: &'a Meter,
+    now: Time,
+    latest: &'a mut Vec<Recovered>,
+    out: &'a mut Batch,
+}
+
+impl Accept<'_> {
+    /// Whether the bytes deserve their name; if so they are a packet again.
+    fn packet(&mut self, name: PacketName, normal: &[u8], layer: u8) -> bool {
+        if self.namer.name(normal) != name {
+            return false;
+        }
+        let named = self.named[place(self.named, name)].filter(|named| named.name == name);
+        // Forgotten only when thousands were missing since: then as a host would send it.
+        let volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
+        self.out.write(|bytes| {
+            let start = bytes.len();
+            bytes.extend_from_slice(normal);
+            restore(&mut bytes[start..], volatile);
+        });
+        let expected = named.and_then(|named| self.meter.expected(named.number));
+        let late = expected.map(|expected| self.now.since(expected));
+        self.latest.push(Recovered { layer: layer.min(MAX_LAYERS as u8 - 1), late });
+        true
+    }
+}
+
+fn place(named: &[Option<Named>], name: PacketName) -> usize {
+    name.0 as usize & (named.len() - 1)
+}

@@ -1,0 +1,361 @@
+//! Pairs of send side and receive side over links that lose, change and forge.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use wellspring_codec::interleave::Parameters;
+use wellspring_core::{Duration, RandomStream, Seed, Time};
+
+use super::*;
+
+const SESSION: SessionId = SessionId { start: 1_000, random: 1 };
+const OTHER: SessionId = SessionId { start: 2_000, random: 2 };
+
+fn key() -> PresharedKey {
+    PresharedKey::new([7; KEY_LEN])
+}
+
+fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
+    let config = SendConfig {
+        parameters: Parameters::new(rate, interleaves).expect("a code"),
+        adaptive: None,
+        longest,
+        flush_after: Duration::from_millis(5),
+    };
+    SendSide::new(&key(), SESSION, &config).expect("a length")
+}
+
+fn receiver(longest: usize) -> ReceiveSide {
+    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest };
+    ReceiveSide::new(&key(), OTHER, &config).expect("memory")
+}
+
+/// A packet as hosts send it: IPv4 with DF and an identification of 0, or IPv6.
+fn packet(random: &mut RandomStream, longest: usize) -> Vec<u8> {
+    let v4 = random.below(2) == 0;
+    let header = if v4 { 20 } else { 40 };
+    let len = header + random.below((longest - header) as u64 + 1) as usize;
+    let mut bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
+    if v4 {
+        bytes[0] = 0x45;
+        bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        bytes[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
+        bytes[8] = bytes[8].max(10);
+    } else {
+        bytes[0] = 0x60 | bytes[0] & 15;
+        bytes[4..6].copy_from_slice(&(len as u16 - 40).to_be_bytes());
+        bytes[6] = 17;
+        bytes[7] = bytes[7].max(10);
+    }
+    let mut normal = bytes.clone();
+    let identity = Namer::new(&key()).identify(&mut normal).expect("a packet");
+    restore(&mut normal, identity.volatile); // with a right checksum
+    normal
+}
+
+/// What routers do to it.
+fn routed(packet: &[u8]) -> Vec<u8> {
+    let mut bytes = packet.to_vec();
+    let identity = Namer::new(&key()).identify(&mut bytes).expect("a packet");
+    let Volatile { hops, class } = identity.volatile;
+    restore(&mut bytes, Volatile { hops: hops - 3, class: class ^ 0x2b });
+    bytes
+}
+
+/// Sends packets past the sender; tells what leaves: each packet, then its repairs.
+fn sent(sender: &mut SendSide, packets: &[Vec<u8>], gap: Duration) -> Vec<(Time, Batch)> {
+    let mut now = Time::ZERO;
+    packets
+        .iter()
+        .map(|packet| {
+            now = now + gap;
+            let mut out = Batch::new();
+            sender.observe(now, &mut packet.clone(), &mut out).expect("protected");
+            (now, out)
+        })
+        .collect()
+}
+
+#[test]
+fn lost_packets_come_back_as_they_left() {
+    let mut random = Seed(1).stream("packets");
+    let packets: Vec<_> = (0..3_000).map(|_| packet(&mut random, 1_400)).collect();
+    let (mut sender, mut receiver) = (sender(8, &[1, 19, 41], 1_400), receiver(1_400));
+    let lost = |n: usize| n % 97 == 50 || (1_000..1_025).contains(&n);
+    let mut back = BTreeMap::new();
+    let mut out = Batch::new();
+    for (n, (now, repairs)) in
+        sent(&mut sender, &packets, Duration::from_micros(100)).into_iter().enumerate()
+    {
+        if !lost(n) {
+            receiver.observe(now, &mut routed(&packets[n]), &mut out).expect("a packet");
+        }
+        for repair in repairs.iter() {
+            assert_eq!(receiver.handle_datagram(now, repair, &mut out), Arrival::Repair);
+            assert_eq!(receiver.latest().len(), out.len());
+            for (bytes, recovered) in out.iter().zip(receiver.latest()) {
+                // Late by what the layer takes to send the repair: 41 * 8 packets at most.
+                let late = recovered.late.expect("its neighbours arrived");
+                assert!(late <= Duration::from_micros(33_000), "{late:?}");
+                *back.entry(bytes.to_vec()).or_insert(0) += 1;
+            }
+            out.clear();
+        }
+    }
+    let expected: BTreeMap<_, _> =
+        (0..2_900).filter(|&n| lost(n)).map(|n| (packets[n].clone(), 1)).collect();
+    assert!(expected.iter().all(|(packet, times)| back.get(packet) == Some(times)));
+    let account = *receiver.account();
+    assert_eq!(account.recovered_total(), back.len() as u64);
+    assert_eq!((account.garbled, receiver.counters().dropped), (0, [0; DropReason::COUNT]));
+    let report = receiver.loss_report();
+    assert_eq!((report.longest_burst, report.usual_burst), (25, 25));
+    assert!((25..60).contains(&report.lost), "{report:?}");
+    assert_eq!(u64::from(report.recovered), account.recovered_total());
+}
+
+#[test]
+fn names_ignore_what_routers_change_and_nothing_else() {
+    let namer = Namer::new(&key());
+    let name = |packet: &[u8]| namer.identify(&mut packet.to_vec()).expect("a packet").name;
+    let mut random = Seed(2).stream("packets");
+    for _ in 0..100 {
+        let packet = packet(&mut random, 200);
+        assert_eq!(name(&packet), name(&routed(&packet)));
+        let mut padded = packet.clone();
+        padded.extend_from_slice(&[0; 6]);
+        assert_eq!(name(&packet), name(&padded), "an Ethernet frame's padding");
+        // Beyond length and traffic class, every byte counts.
+        for at in [12, packet.len() - 1, 20 + packet.len() % 20] {
+            if at < packet.len() {
+                let mut other = packet.clone();
+                other[at] ^= 1;
+                assert_ne!(name(&packet), name(&other));
+            }
+        }
+    }
+    let other = Namer::new(&PresharedKey::new([8; KEY_LEN]));
+    let mut packet = packet(&mut random, 200);
+    assert_ne!(name(&packet), other.identify(&mut packet).expect("a packet").name);
+}
+
+#[test]
+fn what_is_no_packet_is_left_alone() {
+    let mut sender = sender(8, &[1], 100);
+    let mut out = Batch::new();
+    for bad in [&[][..], &[0x45; 19], &[0x60; 39], &[0x15; 40], &[0x45; 60], &[0xff; 200]] {
+        let mut bytes = bad.to_vec();
+        let why = sender.observe(Time::ZERO, &mut bytes, &mut out);
+        assert_eq!((why, bytes.as_slice()), (Err(Unprotected::NotIp), bad));
+    }
+    let mut with_options = vec![0; 40];
+    with_options[0] = 0x46;
+    with_options[3] = 40;
+    let why = sender.observe(Time::ZERO, &mut with_options, &mut out);
+    assert_eq!(why, Err(Unprotected::Options));
+    let mut hop_by_hop = vec![0; 48];
+    (hop_by_hop[0], hop_by_hop[5]) = (0x60, 8);
+    let why = sender.observe(Time::ZERO, &mut hop_by_hop, &mut out);
+    assert_eq!(why, Err(Unprotected::Options));
+    let mut large = vec![0; 101];
+    large[0] = 0x45;
+    large[1] = 9;
+    large[2..4].copy_from_slice(&101_u16.to_be_bytes());
+    large[8] = 33;
+    let why = sender.observe(Time::ZERO, &mut large, &mut out);
+    assert_eq!(why, Err(Unprotected::TooLong { got: 101, limit: 100 }));
+    assert_eq!((large[1], large[8]), (9, 33));
+    assert!(out.is_empty());
+    assert_eq!(sender.counters().too_long, 1);
+}
+
+#[test]
+fn nobody_else_can_bring_a_packet() {
+    let mut random = Seed(4).stream("packets");
+    let packets: Vec<_> = (0..64).map(|_| packet(&mut random, 300)).collect();
+    let mut sender = sender(4, &[1], 300);
+    let mut receiver = receiver(300);
+    let mut out = Batch::new();
+    let mut repairs = Vec::new();
+    for (now, batch) in sent(&mut sender, &packets, Duration::from_micros(10)) {
+        repairs.extend(batch.iter().map(|repair| (now, repair.to_vec())));
+    }
+    let mut dropped = |receiver: &mut ReceiveSide, datagram: &[u8]| match receiver.handle_datagram(
+        Time::ZERO,
+        datagram,
+        &mut out,
+    ) {
+        Arrival::Dropped(reason) => Some(reason),
+        _ => None,
+    };
+    let (_, good) = repairs[2].clone();
+    // Any bit changed.
+    for at in (1..good.len()).step_by(7) {
+        let mut bad = good.clone();
+        bad[at] ^= 4;
+        assert_eq!(dropped(&mut receiver, &bad), Some(DropReason::Forged), "byte {at}");
+    }
+    assert_eq!(dropped(&mut receiver, &good[..30]), Some(DropReason::Foreign));
+    assert_eq!(dropped(&mut receiver, &[9; 200]), Some(DropReason::Foreign));
+    assert_eq!(dropped(&mut receiver, &good), None);
+    assert_eq!(dropped(&mut receiver, &good), Some(DropReason::Replayed));
+    // The peer begins anew: what it said before is worth nothing now.
+    let config = SendConfig {
+        parameters: Parameters::new(4, &[1]).expect("a code"),
+        adaptive: None,
+        longest: 300,
+        flush_after: Duration::from_millis(1),
+    };
+    let later = SessionId { start: SESSION.start + 1, random: 0 };
+    let mut newer = SendSide::new(&key(), later, &config).expect("a length");
+    let again = sent(&mut newer, &packets, Duration::from_micros(10));
+    let newer_repair = again.iter().flat_map(|(_, batch)| batch.iter()).next().expect("a repair");
+    assert_eq!(dropped(&mut receiver, newer_repair), None);
+    assert_eq!(dropped(&mut receiver, &repairs[3].1), Some(DropReason::OldSession));
+    assert_eq!(receiver.peer(), Some(later));
+    // An end's own repairs, sent back to it.
+    let own = ReceiveConfig { packets: 64, repairs: 64, longest: 300 };
+    let mut same_end = ReceiveSide::new(&key(), SESSION, &own).expect("memory");
+    assert_eq!(dropped(&mut same_end, &good), Some(DropReason::Reflected));
+    // Another key.
+    let mut stranger =
+        ReceiveSide::new(&PresharedKey::new([8; KEY_LEN]), OTHER, &own).expect("memory");
+    assert_eq!(dropped(&mut stranger, &good), Some(DropReason::Forged));
+    assert_eq!(receiver.counters().sessions, 2);
+    assert_eq!(receiver.counters().dropped[DropReason::Replayed as usize], 1);
+    assert!(out.is_empty());
+}
+
+#[test]
+fn a_silence_ends_with_a_repair() {
+    let mut random = Seed(5).stream("packets");
+    let packets: Vec<_> = (0..11).map(|_| packet(&mut random, 300)).collect();
+    let (mut sender, mut receiver) = (sender(8, &[1, 19], 300), receiver(300));
+    let mut out = Batch::new();
+    let all = sent(&mut sender, &packets, Duration::from_micros(10));
+    for (n, (now, repairs)) in all.iter().enumerate() {
+        if n != 10 {
+            receiver.observe(*now, &mut packets[n].clone(), &mut out).expect("a packet");
+        }
+        for repair in repairs.iter() {
+            receiver.handle_datagram(*now, repair, &mut out);
+        }
+    }
+    // Bins that began staggered may have fired with just the last packet.
+    out.clear();
+    let due = sender.poll_timeout().expect("unfinished repairs");
+    let mut early = Batch::new();
+    sender.handle_timeout(due - Duration::from_nanos(1), &mut early);
+    assert!(early.is_empty());
+    let mut late = Batch::new();
+    sender.handle_timeout(due, &mut late);
+    assert_eq!((late.len(), sender.poll_timeout()), (1, None));
+    let repair = late.iter().next().expect("one").to_vec();
+    receiver.handle_datagram(due, &repair, &mut out);
+    let have: Vec<_> = out.iter().map(<[u8]>::to_vec).collect();
+    assert!(receiver.account().recovered_total() == 1, "{:?}", receiver.account());
+    assert!(have.is_empty() || have == [packets[10].clone()]);
+}
+
+#[test]
+fn the_code_follows_the_loss() {
+    let config = SendConfig {
+        parameters: Parameters::new(8, &[1]).expect("a code"),
+        adaptive: Some(Limits::default()),
+        longest: 300,
+        flush_after: Duration::from_millis(5),
+    };
+    let mut sender = SendSide::new(&key(), SESSION, &config).expect("a length");
+    let mut receiver = receiver(300);
+    let mut random = Seed(6).stream("packets");
+    let mut now = Time::ZERO;
+    // No loss, then 2 % in bursts of 20, then no loss, in spans of a quarter second.
+    let mut overheads = Vec::new();
+    let (mut lost, mut lost_at, mut back_at) = (0_u64, Vec::new(), Vec::new());
+    for phase in 0..120 {
+        let lossy = (40..80).contains(&phase);
+        for n in 0..2_000 {
+            now = now + Duration::from_micros(125);
+            let packet = packet(&mut random, 300);
+            let mut repairs = Batch::new();
+            let mut back = Batch::new();
+            sender.observe(now, &mut packet.clone(), &mut repairs).expect("protected");
+            if lossy && n % 1_000 < 20 {
+                lost += 1;
+            } else {
+                receiver.observe(now, &mut packet.clone(), &mut back).expect("a packet");
+                for repair in repairs.iter() {
+                    receiver.handle_datagram(now, repair, &mut back);
+                }
+            }
+        }
+        lost_at.push(lost);
+        back_at.push(receiver.account().recovered_total());
+        let report = receiver.loss_report();
+        let mut out = Batch::new();
+        sender.on_report(&report, &mut out);
+        for repair in out.iter() {
+            receiver.handle_datagram(now, repair, &mut Batch::new());
+        }
+        overheads.push(sender.parameters().overhead());
+    }
+    assert!(back_at[40] < lost_at[40], "the first bursts come as a surprise");
+    let (lost, back) = (lost_at[80] - lost_at[45], back_at[82] - back_at[45]);
+    assert!(back + 3 >= lost, "{back} of {lost}, {:?}", sender.parameters());
+    assert!(overheads[39] < overheads[50] && overheads[119] < overheads[50], "{overheads:?}");
+    assert_eq!(receiver.account().garbled, 0);
+    assert!(sender.counters().changes >= 3);
+}
+
+proptest! {
+    /// No repair of packets that the plan allows is longer than the link takes.
+    #[test]
+    fn repairs_fit_the_link(
+        wan_mtu in 900_usize..9_001,
+        rate in 1_u8..17,
+        ipv6: bool,
+        seed: u64,
+    ) {
+        let plan = MtuPlan::new(wan_mtu, ipv6, rate).expect("room");
+        prop_assert!(plan.check(plan.longest).is_ok());
+        let too_large = plan.check(plan.longest + 1).expect_err("one byte too many");
+        let MtuError::LanTooLarge { wan_needed, .. } = too_large else { unreachable!() };
+        prop_assert_eq!(wan_needed, wan_mtu + 1);
+        let mut random = Seed(seed).stream("packets");
+        let mut sender = sender(rate, &[1, 3], plan.longest);
+        let headers = if ipv6 { 48 } else { 28 };
+        for _ in 0..40 {
+            let mut packet = packet(&mut random, plan.longest);
+            let mut out = Batch::new();
+            sender.observe(Time::ZERO, &mut packet, &mut out).expect("protected");
+            prop_assert!(out.iter().all(|repair| repair.len() + headers <= wan_mtu));
+        }
+    }
+
+    /// Whatever the holder of the key says, nothing breaks, and only whole packets come out.
+    #[test]
+    fn nonsense_under_the_right_key_does_no_harm(
+        bodies in proptest::collection::vec(
+            (1_u8..4, 0_u8..10, 0_u8..40, any::<[u16; 2]>(), any::<u32>(),
+             proptest::collection::vec(0_u8..4, 0..300)), 0..100),
+        seed: u64,
+    ) {
+        let mut receiver = receiver(200);
+        let mut random = Seed(seed).stream("packets");
+        let mut out = Batch::new();
+        for (number, (kind, layer, packets, [length, stride], first, rest)) in
+            bodies.into_iter().enumerate()
+        {
+            let mut datagram = vec![1, kind, layer, packets];
+            datagram.extend_from_slice(&(length % 256).to_be_bytes());
+            datagram.extend_from_slice(&stride.to_be_bytes());
+            datagram.extend_from_slice(&first.to_be_bytes());
+            seal_datagram(&key(), SESSION, number as u64, &mut datagram, &rest);
+            receiver.handle_datagram(Time::ZERO, &datagram, &mut out);
+            let mut packet = packet(&mut random, 100);
+            receiver.observe(Time::ZERO, &mut packet, &mut out).expect("a packet");
+        }
+        prop_assert!(out.is_empty());
+        receiver.loss_report();
+    }
+}

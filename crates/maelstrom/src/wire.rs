@@ -1,0 +1,256 @@
+//! The datagrams that appliances send each other, byte by byte. All numbers are big-endian.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version, 1 |
+//! | 1 | kind: 1 a repair, 2 a report of loss |
+//! | 1 | the layer that made the repair |
+//! | 1 | n, packets in the repair |
+//! | 2 | XOR of their lengths |
+//! | 2 | stride: how many packets lie from one of them to the next |
+//! | 4 | number of the first of them, modulo 2^32 |
+//! | 16 | session: its beginning \[ns since 1970\], a random number |
+//! | 8 | number of the datagram in the session |
+//! | 10 n | of each packet its name (8), time to live or hop limit (1), traffic class (1) |
+//! | rest | XOR of the packets |
+//! | 16 | tag over all before it |
+//!
+//! A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
+//! XOR ([`LossReport`]).
+
+use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
+
+use crate::auth::{Sealer, SessionId, TAG_LEN};
+use crate::identity::Volatile;
+use crate::meter::LossReport;
+
+/// What stands before the packets' names \[bytes\].
+pub const HEADER_LEN: usize = 36;
+/// A packet's name and what routers change in it \[bytes\].
+pub const INGREDIENT_LEN: usize = 10;
+/// A whole report \[bytes\].
+pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
+
+const VERSION: u8 = 1;
+const REPAIR: u8 = 1;
+const REPORT: u8 = 2;
+const SESSION_AT: usize = 12;
+const NUMBER_AT: usize = 28;
+const REPORT_BODY: usize = 24;
+
+/// Why a datagram was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DropReason {
+    /// Too short to be a datagram of ours, or of another version.
+    Foreign,
+    /// This end sent it itself.
+    Reflected,
+    /// Of a session that ended when a newer one was heard.
+    OldSession,
+    /// Heard before, or too old to tell.
+    Replayed,
+    /// Its tag is wrong: it was changed on the way, or its sender does not know the key.
+    Forged,
+    /// Verified, but its parts make no sense.
+    Malformed,
+}
+
+impl DropReason {
+    /// How many reasons there are.
+    pub const COUNT: usize = 6;
+    /// All of them, in the order of counters.
+    pub const ALL: [DropReason; Self::COUNT] = [
+        DropReason::Foreign,
+        DropReason::Reflected,
+        DropReason::OldSession,
+        DropReason::Replayed,
+        DropReason::Forged,
+        DropReason::Malformed,
+    ];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Foreign => "foreign",
+            DropReason::Reflected => "reflected",
+            DropReason::OldSession => "old_session",
+            DropReason::Replayed => "replayed",
+            DropReason::Forged => "forged",
+            DropReason::Malformed => "malformed",
+        }
+    }
+}
+
+/// What is to be verified of a datagram before any of it is believed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sealed<'a> {
+    pub session: SessionId,
+    pub number: u64,
+    /// All but the tag.
+    pub bytes: &'a [u8],
+    pub tag: [u8; TAG_LEN],
+}
+
+impl<'a> Sealed<'a> {
+    pub(crate) fn parse(datagram: &'a [u8]) -> Result<Self, DropReason> {
+        let (bytes, tag) = datagram.split_last_chunk().ok_or(DropReason::Foreign)?;
+        if bytes.len() < HEADER_LEN || bytes[0] != VERSION {
+            return Err(DropReason::Foreign);
+        }
+        let session = SessionId::from_bytes(array(bytes, SESSION_AT));
+        let number = u64::from_be_bytes(array(bytes, NUMBER_AT));
+        Ok(Sealed { session, number, bytes, tag: *tag })
+    }
+
+    /// What a verified datagram says.
+    pub(crate) fn body(&self) -> Result<Body<'a>, DropReason> {
+        let (header, rest) = self.bytes.split_at(HEADER_LEN);
+        match header[1] {
+            REPAIR => parse_repair(header, rest).map(Body::Repair),
+            REPORT => parse_report(rest).map(Body::Report),
+            _ => Err(DropReason::Malformed),
+        }
+    }
+}
+
+/// What a datagram says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body<'a> {
+    Repair(WireRepair<'a>),
+    Report(LossReport),
+}
+
+/// A repair as it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireRepair<'a> {
+    pub layer: u8,
+    pub length: u16,
+    pub stride: u16,
+    pub first: u32,
+    ingredients: &'a [[u8; INGREDIENT_LEN]],
+    pub xor: &'a [u8],
+}
+
+/// One packet of a repair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ingredient {
+    pub number: u32,
+    pub name: PacketName,
+    pub volatile: Volatile,
+}
+
+impl WireRepair<'_> {
+    pub(crate) fn ingredients(&self) -> impl ExactSizeIterator<Item = Ingredient> {
+        let mut number = self.first;
+        self.ingredients.iter().map(move |bytes| {
+            let this = number;
+            number = number.wrapping_add(u32::from(self.stride));
+            Ingredient {
+                number: this,
+                name: PacketName(u64::from_be_bytes(array(bytes, 0))),
+                volatile: Volatile { hops: bytes[8], class: bytes[9] },
+            }
+        })
+    }
+}
+
+fn parse_repair<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireRepair<'a>, DropReason> {
+    let (layer, packets) = (header[2], header[3]);
+    let stride = u16::from_be_bytes(array(header, 6));
+    let names = usize::from(packets) * INGREDIENT_LEN;
+    if !(1..=MAX_RATE).contains(&packets)
+        || usize::from(layer) >= MAX_LAYERS
+        || stride == 0
+        || rest.len() < names
+    {
+        return Err(DropReason::Malformed);
+    }
+    let (ingredients, xor) = rest.split_at(names);
+    Ok(WireRepair {
+        layer,
+        length: u16::from_be_bytes(array(header, 4)),
+        stride,
+        first: u32::from_be_bytes(array(header, 8)),
+        ingredients: ingredients.as_chunks().0,
+        xor,
+    })
+}
+
+fn parse_report(body: &[u8]) -> Result<LossReport, DropReason> {
+    if body.len() != REPORT_BODY {
+        return Err(DropReason::Malformed);
+    }
+    let word = |at: usize| u32::from_be_bytes(array(body, at));
+    Ok(LossReport {
+        packets: word(0),
+        lost: word(4),
+        bursts: word(8),
+        recovered: word(12),
+        usual_burst: u16::from_be_bytes(array(body, 16)),
+        longest_burst: u16::from_be_bytes(array(body, 18)),
+    })
+}
+
+/// What of a repair does not come from its bin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RepairHead {
+    pub layer: u8,
+    pub length: u16,
+    pub stride: u16,
+    pub first: u32,
+}
+
+/// Appends a repair to `out`.
+pub(crate) fn emit_repair(
+    sealer: &mut Sealer,
+    head: RepairHead,
+    ingredients: impl ExactSizeIterator<Item = (PacketName, Volatile)>,
+    xor: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    let packets = ingredients.len() as u8;
+    out.extend_from_slice(&[VERSION, REPAIR, head.layer, packets]);
+    out.extend_from_slice(&head.length.to_be_bytes());
+    out.extend_from_slice(&head.stride.to_be_bytes());
+    out.extend_from_slice(&head.first.to_be_bytes());
+    emit_session(sealer, out);
+    for (name, volatile) in ingredients {
+        let mut bytes = [0; INGREDIENT_LEN];
+        bytes[..8].copy_from_slice(&name.0.to_be_bytes());
+        bytes[8] = volatile.hops;
+        bytes[9] = volatile.class;
+        out.extend_from_slice(&bytes);
+    }
+    out.extend_from_slice(xor);
+    seal(sealer, start, out);
+}
+
+/// Appends a report to `out`.
+pub(crate) fn emit_report(sealer: &mut Sealer, report: &LossReport, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, REPORT]);
+    out.extend_from_slice(&[0; SESSION_AT - 2]);
+    emit_session(sealer, out);
+    for word in [report.packets, report.lost, report.bursts, report.recovered] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
+    out.extend_from_slice(&report.usual_burst.to_be_bytes());
+    out.extend_from_slice(&report.longest_burst.to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    seal(sealer, start, out);
+}
+
+fn emit_session(sealer: &Sealer, out: &mut Vec<u8>) {
+    out.extend_from_slice(&sealer.session().to_bytes());
+    out.extend_from_slice(&sealer.number().to_be_bytes());
+}
+
+fn seal(sealer: &mut Sealer, start: usize, out: &mut Vec<u8>) {
+    let tag = sealer.seal(&out[start..]);
+    out.extend_from_slice(&tag);
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|i| bytes[at + i])
+}
