@@ -103,14 +103,16 @@ pub struct Symbol {
 /// A request for symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pull {
-    /// The block the newest `run` credits are for.
+    /// The block `run` is about.
     pub sbn: u32,
     /// Highest packet number the sender may use in this epoch: the initial window and all credits
     /// granted so far. Cumulative, so that a later pull covers a lost or overtaken one.
     pub granted: u32,
     /// Lowest block the receiver still needs symbols of; Z when none.
     pub floor: u32,
-    /// How many of the newest credits are for `sbn`; 1 or more.
+    /// How many of the newest credits are for `sbn`; 1 or more. In a group, whose credits are for
+    /// no block: how many symbols of `sbn` are wanted in all, those already sent included, so that
+    /// no pull asks twice for the same.
     pub run: u16,
     /// Numbering epoch it speaks of.
     pub epoch: u8,

@@ -72,16 +72,20 @@ fn a_dead_receiver_is_left_behind_and_the_others_finish() {
 }
 
 #[test]
-fn a_slow_receiver_is_detached_and_finished_by_unicast() {
+fn a_receiver_that_was_silent_is_detached_and_finished_by_unicast() {
     let mut lab = lab(4, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |c| {
         quick_stragglers(c);
         c.peer_timeout = Duration::from_secs(2);
         c.release_after = c.peer_timeout;
     });
-    lab.config_mut(host(3)).faults.loss = 0.4;
     replicate(&mut lab, 3, 6_000);
+    lab.run(Duration::from_millis(10));
+    lab.set_alive(host(3), false);
+    lab.run(Duration::from_millis(40));
+    lab.set_alive(host(3), true);
     lab.run(Duration::from_secs(30));
     let ends: Vec<Time> = (1..=3).map(|r| received(&lab, r).0).collect();
+    eprintln!("{ends:?} sent {}", lab.sent[&host(0)]);
     assert!(ends[2] > ends[0] && ends[2] > ends[1]);
     assert!(lab.log.iter().any(|(_, who, e)| *who == host(0)
         && matches!(e, Event::Straggler { action: StragglerAction::Detached, .. })));
@@ -110,6 +114,41 @@ fn a_kept_straggler_is_reported_once_and_waited_for() {
     received(&lab, 2);
     let reports = lab.log.iter().filter(|(_, _, e)| matches!(e, Event::Straggler { .. })).count();
     assert_eq!(reports, 1);
+}
+
+/// A receiver that stalls leaves the others' credits waiting until they are overdue. What they ask
+/// for then must not be sent beside what they asked for before.
+#[test]
+fn stalls_cost_next_to_no_symbols() {
+    let mut lab = lab(6, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |c| {
+        c.stragglers.silent_for = Duration::from_secs(1);
+        c.peer_timeout = Duration::from_secs(2);
+    });
+    replicate(&mut lab, 3, 20_000);
+    for stall in 0..8 {
+        let staller = host(1 + stall % 3);
+        lab.run(Duration::from_millis(10));
+        // Nothing reaches it or leaves it meanwhile: what it loses, it asks for again.
+        lab.config_mut(staller).faults.loss = 1.0;
+        lab.run(Duration::from_millis(10));
+        lab.config_mut(staller).faults.loss = 0.0;
+    }
+    lab.run(Duration::from_secs(10));
+    let lost: u64 = (1..=3).map(|r| total(&received(&lab, r).1, |s| s.lost)).sum();
+    let beyond = lab.sent[&host(0)] - 20_000;
+    // Two a block that lost any, and one a silence.
+    assert!(beyond <= lost + 8 * 16, "{beyond} beyond, {lost} lost");
+}
+
+#[test]
+fn a_lossy_receiver_costs_what_it_lost() {
+    let mut lab = lab(7, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |_| {});
+    lab.config_mut(host(3)).faults.loss = 0.4;
+    replicate(&mut lab, 3, 6_000);
+    lab.run(Duration::from_secs(30));
+    (1..=3).for_each(|r| drop(received(&lab, r)));
+    let ideal = 6_000 * 10 / 6;
+    assert!(lab.sent[&host(0)] < ideal + ideal / 20, "{} of {ideal}", lab.sent[&host(0)]);
 }
 
 proptest! {

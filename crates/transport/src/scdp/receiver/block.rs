@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::stream::Coming;
 use crate::scdp::Share;
 
 /// What became of a symbol.
@@ -47,6 +48,8 @@ pub(super) struct Block {
     repair_seen: Vec<u32>,
     /// Symbols each sender has been asked for, by its index among the session's.
     asked: Vec<u32>,
+    /// In a group: what its stream brings.
+    pub(super) coming: Coming,
 }
 
 impl Block {
@@ -62,6 +65,7 @@ impl Block {
         self.source_seen.resize(source_symbols.div_ceil(64) as usize, 0);
         self.repair_seen.clear();
         self.asked.clear();
+        self.coming = Coming::default();
     }
 
     /// Notes that a sender is asked for `count` more symbols; those of its share that are source
@@ -117,6 +121,15 @@ impl Block {
                 self.repair_seen.insert(place, esi);
                 true
             }
+        }
+    }
+
+    /// Whether a symbol was marked.
+    pub(super) fn is_here(&self, esi: u32) -> bool {
+        if esi < self.source_symbols {
+            self.source_seen[esi as usize / 64] & (1_u64 << (esi % 64)) != 0
+        } else {
+            self.repair_seen.binary_search(&esi).is_ok()
         }
     }
 

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::block::{Block, Intake, Phase};
+use super::stream::Streaming;
 use crate::scdp::{ObjectInfo, Share};
 
 /// How many blocks a sender may be ahead of the lowest incomplete one before it is asked for repair
@@ -19,11 +20,13 @@ pub(super) struct BlockWindow {
     open_limit: u32,
     /// Lowest block not complete.
     floor: u32,
-    blocks: VecDeque<Block>,
+    pub(super) blocks: VecDeque<Block>,
     /// Blocks to reuse.
     spare: Vec<Block>,
     /// No block below this one wants symbols.
     wanting_from: u32,
+    /// In a group: how far its stream has come.
+    pub(super) streaming: Option<Streaming>,
 }
 
 impl BlockWindow {
@@ -42,6 +45,7 @@ impl BlockWindow {
             blocks: VecDeque::new(),
             spare: Vec::new(),
             wanting_from: 0,
+            streaming: None,
         }
     }
 
@@ -115,6 +119,18 @@ impl BlockWindow {
         self.horizon() < self.object.source_blocks && (self.blocks.len() as u32) < self.open_limit
     }
 
+    /// Source symbols of the blocks that may still be opened.
+    pub(super) fn unopened(&self) -> u64 {
+        let limit = self.floor.saturating_add(self.open_limit).min(self.object.source_blocks);
+        let first = |sbn| self.object.first_symbol_of_block(sbn);
+        first(limit).saturating_sub(first(self.horizon()))
+    }
+
+    /// Whether every block of the object is open, or may be.
+    pub(super) fn reaches_the_end(&self) -> bool {
+        self.floor.saturating_add(self.open_limit) >= self.object.source_blocks
+    }
+
     fn open_next(&mut self) -> bool {
         if !self.can_open() {
             return false;
@@ -122,16 +138,17 @@ impl BlockWindow {
         let sbn = self.horizon();
         let mut block = self.spare.pop().unwrap_or_default();
         block.reset(self.object.symbols_in_block(sbn));
+        self.stream_opens(&mut block);
         self.blocks.push_back(block);
         true
     }
 
     /// A block known to be open.
-    fn open(&self, sbn: u32) -> &Block {
+    pub(super) fn open(&self, sbn: u32) -> &Block {
         &self.blocks[(sbn - self.floor) as usize]
     }
 
-    fn block(&mut self, sbn: u32) -> Option<&mut Block> {
+    pub(super) fn block(&mut self, sbn: u32) -> Option<&mut Block> {
         let index = sbn.checked_sub(self.floor)?;
         self.blocks.get_mut(index as usize)
     }
@@ -246,6 +263,9 @@ impl BlockWindow {
             return false;
         }
         self.wanting_from = self.wanting_from.min(sbn);
+        if self.streaming.is_some() {
+            self.ask_for_deficit(sbn);
+        }
         true
     }
 }

@@ -101,6 +101,8 @@ pub(super) struct Flow {
     /// When silence will count as loss, or first call for a probe.
     deadline: Option<Time>,
     timeouts: u32,
+    /// In a group: when a silence last led to a credit being given up.
+    doubted_at: Time,
     probe: Probe,
 }
 
@@ -150,6 +152,7 @@ impl Flow {
             recovery_point: 0,
             deadline: None,
             timeouts: 0,
+            doubted_at: now,
             probe: Probe::Unused,
         }
     }
@@ -198,6 +201,17 @@ impl Flow {
         if self.probe == Probe::Due {
             self.probe = Probe::Sent;
         }
+    }
+
+    /// Credits in flight.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// All credits numbered below are answered or given up.
+    pub(super) fn settled_below(&mut self) -> u32 {
+        self.drop_settled_front();
+        self.first
     }
 
     /// Skips ahead to a number of the group that was sent without our asking.
@@ -290,21 +304,23 @@ impl Flow {
     }
 
     /// Acts on the deadline: gives up credits that are overdue, and the sender itself after
-    /// `peer_timeout` of silence. Calls `for_each` with each credit given up.
+    /// `peer_timeout` of silence. Calls `for_each` with each credit given up. In a group, where
+    /// silence may only mean that the sender waits for another receiver, one credit at a time is
+    /// given up that no later one has overtaken: true if it was.
     pub(super) fn on_deadline(
         &mut self,
         now: Time,
         config: &Config,
         mut for_each: impl FnMut(Settled),
-    ) {
+    ) -> bool {
         if self.deadline().is_none_or(|deadline| deadline > now) {
-            return;
+            return false;
         }
         let silence = now.since(self.last_heard);
         if silence >= config.peer_timeout {
             self.give_up(for_each);
             self.liveness = Liveness::Lost;
-            return;
+            return false;
         }
         let timeout = self.timeout(config);
         self.drop_settled_front();
@@ -314,6 +330,8 @@ impl Flow {
         {
             if self.first < self.highest {
                 gaps += 1
+            } else if self.group && overdue == 1 {
+                break;
             } else {
                 overdue += 1
             }
@@ -321,8 +339,9 @@ impl Flow {
             self.drop_settled_front();
         }
         if overdue > 0 {
+            self.doubted_at = now;
             self.timeouts = self.timeouts.saturating_add(1);
-            if silence >= timeout {
+            if silence >= timeout && !self.group {
                 self.liveness = Liveness::Suspect;
             }
         }
@@ -330,6 +349,7 @@ impl Flow {
             self.on_silence(self.timeouts > 1 && silence >= timeout);
         }
         self.rearm(config);
+        self.group && overdue > 0
     }
 
     /// Allows the tail loss probe, if it is due: the oldest credit in flight is no longer counted
@@ -365,6 +385,9 @@ impl Flow {
         let overtaken = self.reordering_threshold.is_some() && self.first < self.highest;
         let wait = match self.rtt.usual_maximum() {
             Some(usual) if overtaken => (usual * (1 << self.patience)).min(timeout),
+            _ if self.group => {
+                return Some(oldest.granted_at.max(self.doubted_at) + timeout);
+            }
             _ => timeout,
         };
         Some(oldest.granted_at + wait)

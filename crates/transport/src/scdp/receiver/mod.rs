@@ -3,6 +3,8 @@
 mod block;
 mod blocks;
 mod flow;
+mod group;
+mod stream;
 
 use alloc::vec::Vec;
 use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
@@ -56,16 +58,18 @@ impl Receiver {
     pub(super) fn announced(now: Time, command: &ReceiveSession, config: &Config) -> Self {
         let mut receiver = Self::empty(command.session, command.object, config);
         let count = command.senders.len().min(255) as u8;
+        let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
+        receiver.blocks.set_streaming(in_group);
         receiver.blocks.open_through(0);
         for (index, &host) in (0_u8..count).zip(&command.senders) {
             let share = Share { index, count };
             let pushed = share.initial_window(&command.object, command.initial_window);
             let mut flow = Flow::new(now, host, u32::from(command.initial_window), config);
-            flow.group = command.mode == Mode::OneToMany;
-            flow.grant_pushed(now, 0, pushed, true);
+            flow.group = in_group;
+            flow.grant_pushed(now, 0, pushed, !in_group);
             flow.rearm(config);
-            receiver.blocks.ask(0, index, pushed, true);
+            receiver.blocks.ask(0, index, pushed, !in_group);
             receiver.flows.push(flow);
         }
         receiver
@@ -136,6 +140,7 @@ impl Receiver {
         } else {
             self.keep(cx, index, symbol)
         };
+        self.follow_stream(index, &arrival, verdict);
         self.give_up_gaps(cx, index);
         self.hedge(cx.now, index);
         verdict
@@ -153,6 +158,7 @@ impl Receiver {
             None if config.accept_unannounced && self.flows.len() < 255 => {
                 let mut flow = Flow::new(now, arrival.source, window, config);
                 flow.group = options.mode == Mode::OneToMany;
+                self.blocks.set_streaming(flow.group);
                 self.flows.push(flow);
                 self.flows.len() - 1
             }
@@ -163,10 +169,12 @@ impl Receiver {
             // The sender came back, or serves us by unicast from now on.
             self.forget_credits(index);
             self.blocks.forget_share(index as u8);
+            self.blocks.restart_stream();
             let flow = &mut self.flows[index];
             flow.restart(now, epoch);
             if flow.group && options.mode != Mode::OneToMany {
                 flow.group = false;
+                self.blocks.set_streaming(false);
                 cx.events.push_back(Event::MovedToUnicast { session: self.session });
             }
         }
@@ -175,10 +183,10 @@ impl Receiver {
             // The initial window is granted by its announcement. Only the lowest incomplete
             // block is sure to be what a new sender starts with.
             let pushed = window - flow.granted();
-            let counted = flow.epoch == 0;
+            let counted = flow.epoch == 0 && !flow.group;
             flow.grant_pushed(now, 0, pushed, counted);
+            self.blocks.open_through(0);
             if counted {
-                self.blocks.open_through(0);
                 self.blocks.ask(0, index as u8, pushed, true);
             }
         }
@@ -212,7 +220,7 @@ impl Receiver {
         {
             self.blocks.settle(settled.sbn);
         }
-        if arrival.trimmed {
+        if arrival.trimmed && !self.flows[index].group {
             self.blocks.note_loss(symbol.sbn);
         }
     }
@@ -246,11 +254,15 @@ impl Receiver {
 
     fn give_up_gaps(&mut self, cx: &Context<'_>, index: usize) {
         while let Some(lost) = self.flows[index].next_gap(cx.config) {
+            if self.flows[index].group {
+                continue; // the stream tells of which block it was
+            }
             if lost.counted {
                 self.blocks.settle(lost.sbn);
             }
             self.blocks.note_loss(lost.sbn);
         }
+        self.resolve_stream(index);
     }
 
     /// When nothing is left to ask for but symbols in flight from slower senders, a sender that
@@ -357,6 +369,7 @@ impl Receiver {
         let Some(index) = self.flows.iter().position(|f| f.host == sender) else { return false };
         self.forget_credits(index);
         self.blocks.forget_share(index as u8);
+        self.blocks.restart_stream();
         self.flows[index].restart(now, epoch);
         self.flows[index].rearm(config);
         true
@@ -370,17 +383,19 @@ impl Receiver {
             if let Some(sbn) = self.flows[index].probe(cx.now, cx.config) {
                 blocks.settle(sbn);
             }
-            // In a group silence may only mean that the sender waits for another member: ask
-            // again, but do not call it loss.
-            let is_loss = !self.flows[index].group;
-            self.flows[index].on_deadline(cx.now, cx.config, |lost| {
+            let in_group = self.flows[index].group;
+            let silent = self.flows[index].on_deadline(cx.now, cx.config, |lost| {
                 if lost.counted {
                     blocks.settle(lost.sbn);
                 }
-                if is_loss {
+                if !in_group {
                     blocks.note_loss(lost.sbn);
                 }
             });
+            self.resolve_stream(index);
+            if silent {
+                self.blocks.doubt_stream();
+            }
             let flow = &self.flows[index];
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {
                 self.lose_sender(cx, index, None);
@@ -410,9 +425,13 @@ impl Receiver {
 
     /// Whether a pull could be sent, pace permitting.
     pub(super) fn wants_pull(&self) -> bool {
-        !self.over
-            && (self.keepalive.is_some()
-                || (self.flows.iter().any(|f| f.spare() > 0) && self.blocks.wants()))
+        if self.over || self.keepalive.is_some() {
+            return !self.over;
+        }
+        if self.blocks.is_streaming() {
+            return self.flows.iter().any(|f| f.group && self.group_wants(f));
+        }
+        self.flows.iter().any(|f| f.spare() > 0) && self.blocks.wants()
     }
 
     /// The next pull: the next sender with room in its window is granted symbols of the lowest
@@ -422,7 +441,13 @@ impl Receiver {
             return None;
         }
         if let Some(index) = self.keepalive.take() {
+            if self.flows[index].group {
+                return Some(self.group_pull(now, index, 0, config));
+            }
             return Some(self.pull(now, index, self.blocks.floor(), 0));
+        }
+        if self.blocks.is_streaming() {
+            return self.next_group_pull(now, config);
         }
         let flows = self.flows.len();
         let index =
@@ -446,8 +471,17 @@ impl Receiver {
         Some(self.pull(now, index, sbn, symbols))
     }
 
+    /// Whether credits were granted for all that is to come, to the end of the object.
+    fn all_asked_for(&self, index: usize) -> bool {
+        if !self.blocks.is_streaming() {
+            return self.blocks.all_asked_for();
+        }
+        let in_flight = self.flows[index].in_flight();
+        self.blocks.reaches_the_end() && self.blocks.outstanding(in_flight + 1) <= in_flight
+    }
+
     fn pull(&mut self, now: Time, index: usize, sbn: u32, symbols: u32) -> Grant {
-        let fin = self.blocks.all_asked_for();
+        let fin = self.all_asked_for(index);
         let flow = &mut self.flows[index];
         flow.last_pull = now;
         let pull = Pull {

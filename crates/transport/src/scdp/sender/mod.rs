@@ -1,7 +1,8 @@
 //! A session at its sender (SCDP Algorithm 1, for groups, shares and pipelined blocks).
 
+mod demand;
 mod stream;
-mod symbols;
+pub(super) mod symbols;
 
 use alloc::vec::Vec;
 use wellspring_core::{
@@ -56,7 +57,7 @@ impl Sender {
             epoch: command.resume.map_or(0, |r| r.epoch),
             symbols: SymbolStream::new(share, command.resume),
             initial_window: share.initial_window(&command.object, command.initial_window),
-            source_blocks: command.object.source_blocks,
+            object: command.object,
         };
         let mut sender = Sender {
             session: command.session,
@@ -299,7 +300,7 @@ impl Sender {
             epoch,
             symbols: SymbolStream::new(Share::WHOLE, Some(Resume { epoch, floor, horizon })),
             initial_window: u32::from(self.initial_window),
-            source_blocks: self.object.source_blocks,
+            object: self.object,
         };
         self.streams.push(Stream::new(now, plan, &[host]));
         self.last_activity = now;

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use wellspring_core::{Destination, DropReason, HostId, Time};
 use wellspring_wire::scdp::{Mode, Pull};
 
+use super::demand::Demand;
 use super::symbols::SymbolStream;
+use crate::scdp::ObjectInfo;
 
 /// Credits a receiver may have outstanding at a sender \[packets\]; what lies beyond is ignored.
 const MAX_PENDING: u32 = 65_536;
@@ -91,8 +93,7 @@ pub(super) struct StreamPlan {
     pub(super) symbols: SymbolStream,
     /// Symbols pushed unasked \[packets\].
     pub(super) initial_window: u32,
-    /// Number of source blocks Z.
-    pub(super) source_blocks: u32,
+    pub(super) object: ObjectInfo,
 }
 
 /// A stream of symbols.
@@ -103,6 +104,8 @@ pub(super) struct Stream {
     pub(super) epoch: u8,
     pub(super) members: Vec<Member>,
     pub(super) symbols: SymbolStream,
+    /// In a group: what it wants. One receiver's credits say that themselves.
+    demand: Option<Demand>,
     /// Symbols pushed unasked so far, announced in their options \[packets\].
     pub(super) pushed: u32,
     /// Block the initial window is taken from.
@@ -117,7 +120,8 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
-        let StreamPlan { destination, mode, epoch, symbols, initial_window, source_blocks } = plan;
+        let StreamPlan { destination, mode, epoch, symbols, initial_window, object } = plan;
+        let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols));
         Stream {
             destination,
             mode,
@@ -125,8 +129,9 @@ impl Stream {
             members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
             first_block: symbols.floor(),
             symbols,
+            demand,
             pushed: initial_window,
-            source_blocks,
+            source_blocks: object.source_blocks,
             sent: 0,
             fin: false,
         }
@@ -144,6 +149,7 @@ impl Stream {
         pull: &Pull,
     ) -> Result<(), DropReason> {
         let (sent, source_blocks) = (self.sent, self.source_blocks);
+        let in_group = self.demand.is_some();
         if pull.sbn >= source_blocks || pull.floor > source_blocks {
             return Err(DropReason::Malformed);
         }
@@ -155,15 +161,25 @@ impl Stream {
         member.heard = true;
         member.floor = member.floor.max(pull.floor);
         member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
+        if let Some(demand) = &mut self.demand {
+            demand.ask(pull.sbn, u32::from(pull.run), &self.symbols);
+        }
+        let Some(member) = self.member(source) else { return Err(DropReason::UnknownPeer) };
         if pull.granted > sent.saturating_add(MAX_PENDING) {
             return Err(DropReason::OverLimit);
         }
         if pull.granted <= member.granted.max(sent) {
+            if in_group {
+                self.raise_floor();
+                return Ok(()); // it tells what is wanted
+            }
             return Err(DropReason::Stale); // already served
         }
         member.granted = pull.granted;
-        member.request(pull.granted, pull.sbn);
         member.holds_up_since = None;
+        if !in_group {
+            member.request(pull.granted, pull.sbn);
+        }
         self.fin = pull.fin;
         self.raise_floor();
         Ok(())
@@ -174,12 +190,19 @@ impl Stream {
         let served = |m: &&Member| matches!(m.standing, Standing::Live | Standing::Finished);
         if let Some(floor) = self.members.iter().filter(served).map(|m| m.floor).min() {
             self.symbols.raise_floor(floor);
+            if let Some(demand) = &mut self.demand {
+                demand.raise_floor(&self.symbols);
+            }
         }
     }
 
     /// Packets that may go out now: in a group as many as every live receiver has asked for
-    /// (SCDP §IV-D). A receiver that sent `fin` is waited for only as long as its credits last.
+    /// (SCDP §IV-D), while there is something to send. A receiver that sent `fin` is waited for
+    /// only as long as its credits last.
     pub(super) fn sendable(&self) -> u32 {
+        if !self.has_more() {
+            return 0;
+        }
         let mut least = None;
         let mut most_finished = 0;
         for member in &self.members {
@@ -194,6 +217,12 @@ impl Stream {
         least.unwrap_or(most_finished).saturating_sub(self.sent)
     }
 
+    /// Whether some block is wanted more of than was sent; one receiver's credits always are for
+    /// more.
+    fn has_more(&self) -> bool {
+        self.demand.as_ref().is_none_or(|demand| demand.next().is_some())
+    }
+
     /// The block and ESI of the next packet, and whether it belongs to the initial window. `None`
     /// when nothing may be sent, or the block's ESIs are used up.
     pub(super) fn next(&mut self) -> Option<NextSymbol> {
@@ -202,9 +231,16 @@ impl Stream {
         }
         let number = self.sent + 1;
         let pushed = number <= self.pushed;
-        let sbn = if pushed { self.first_block } else { self.wanted_block(number)? };
+        let sbn = match &self.demand {
+            Some(demand) => demand.next()?,
+            None if pushed => self.first_block,
+            None => self.wanted_block(number)?,
+        };
         let esi = self.symbols.next_esi(sbn)?;
         self.sent = number;
+        if let Some(demand) = &mut self.demand {
+            demand.advance(&self.symbols);
+        }
         for member in &mut self.members {
             member.forget_through(number);
         }
@@ -213,14 +249,9 @@ impl Stream {
         Some(NextSymbol { sbn, esi, number, pushed, fin })
     }
 
-    /// What the receivers want answered by that number: the lowest block, so that whoever is
-    /// behind is served first.
+    /// What the receiver wants answered by that number.
     fn wanted_block(&self, number: u32) -> Option<u32> {
-        self.members
-            .iter()
-            .filter(|m| matches!(m.standing, Standing::Live | Standing::Finished))
-            .filter_map(|m| m.block_for(number))
-            .min()
+        self.members.iter().find_map(|m| m.block_for(number))
     }
 
     /// Pushes one more symbol: nobody has answered.
@@ -229,13 +260,18 @@ impl Stream {
         for member in &mut self.members {
             member.granted = member.granted.max(self.pushed);
         }
+        if !self.has_more()
+            && let Some(demand) = &mut self.demand
+        {
+            demand.ask_one_more(&self.symbols);
+        }
     }
 
     /// Notes who holds up the others, since when.
     pub(super) fn note_hold_up(&mut self, now: Time) {
         let sent = self.sent;
-        let others_wait =
-            self.members.iter().any(|m| m.standing == Standing::Live && m.granted > sent);
+        let others_wait = self.has_more()
+            && self.members.iter().any(|m| m.standing == Standing::Live && m.granted > sent);
         for member in &mut self.members {
             let holds_up =
                 others_wait && member.standing == Standing::Live && member.granted <= sent;

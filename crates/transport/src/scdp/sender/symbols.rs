@@ -12,6 +12,11 @@ pub(super) const MAX_BLOCKS_AHEAD: u32 = 4_096;
 /// at `e` times this, so that no two of the first 15 epochs meet.
 const RESUME_STRIDE: u32 = 1 << 20;
 
+/// First ESI of the blocks a sender in that epoch takes over from an earlier one.
+pub(in crate::scdp) fn resumed_base(epoch: u8) -> u32 {
+    u32::from(epoch.clamp(1, 15)) * RESUME_STRIDE
+}
+
 /// The next ESI of every block between the receivers' floor and the highest block served.
 #[derive(Debug)]
 pub(super) struct SymbolStream {
@@ -27,7 +32,7 @@ pub(super) struct SymbolStream {
 impl SymbolStream {
     pub(super) fn new(share: Share, resume: Option<Resume>) -> Self {
         let (resumed_base, fresh_from, floor) = match resume {
-            Some(r) => (u32::from(r.epoch.clamp(1, 15)) * RESUME_STRIDE, r.horizon, r.floor),
+            Some(r) => (resumed_base(r.epoch), r.horizon, r.floor),
             None => (0, 0, 0),
         };
         SymbolStream { share, resumed_base, fresh_from, floor, sent: VecDeque::new() }
@@ -36,6 +41,12 @@ impl SymbolStream {
     /// Lowest block still served.
     pub(super) fn floor(&self) -> u32 {
         self.floor
+    }
+
+    /// Symbols of a block sent so far; 0 below the floor.
+    pub(super) fn sent(&self, sbn: u32) -> u32 {
+        let index = sbn.checked_sub(self.floor);
+        index.and_then(|i| self.sent.get(i as usize)).copied().unwrap_or(0)
     }
 
     /// First block never served so far.
