@@ -54,6 +54,8 @@ pub enum Command {
     Demo(DemoArgs),
     Bench(BenchArgs),
     Fec(crate::fec::FecArgs),
+    Maelstrom(crate::maelstrom::MaelstromArgs),
+    Lab(crate::lab::LabArgs),
     Sim(crate::sim::SimArgs),
     Reproduce(crate::sim::ReproduceArgs),
 }
@@ -411,7 +413,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .map_err(|why| format!("{why}; write a size such as 500M or 2GiB"))
 }
 
-fn parse_rate(text: &str) -> Result<Rate, String> {
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let rate = parse_scaled(text, &["bit/s", "bps"]).map(|bits| bits as u64);
     rate.and_then(|bits| Rate::from_bits_per_second(bits).ok_or_else(|| "zero".to_owned()))
         .map_err(|why| format!("{why}; write a rate in bits a second such as 500M or 10Gbit/s"))

@@ -8,6 +8,8 @@ mod exit;
 mod fec;
 mod get;
 mod interrupt;
+mod lab;
+mod maelstrom;
 mod output;
 mod process;
 mod progress;
@@ -66,6 +68,8 @@ fn run(cli: &Cli) -> Result<(), Failed> {
             let args = args.clone();
             runtime.block_on(with_children(move || bench::run(&args, quiet)))
         }
+        Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
+        Command::Lab(args) => runtime.block_on(lab::run(args)),
         Command::Sim(args) => sim::run(args, quiet).map_err(|e| Failed::other(format!("{e:#}"))),
         Command::Reproduce(args) => {
             sim::run_reproduce(args, quiet).map_err(|e| Failed::other(format!("{e:#}")))

@@ -226,6 +226,9 @@ impl Recoverer {
 
     /// A packet is here: repairs that awaited it come closer to use.
     fn no_longer_missing(&mut self, name: PacketName) {
+        if self.awaited.is_empty() {
+            return;
+        }
         while let Some(&(awaited, place)) = self.awaited.range((name, 0)..).next()
             && awaited == name
         {

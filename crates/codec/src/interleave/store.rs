@@ -5,14 +5,20 @@ use super::PacketName;
 /// No packet.
 const EMPTY: u32 = u32::MAX;
 
+/// What is known of a packet: together, because it is asked for together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    name: PacketName,
+    stamp: u64,
+    len: u16,
+}
+
 /// A ring of packets of bounded length, with a hash table over their names.
 #[derive(Debug)]
 pub(super) struct PacketStore {
     longest: usize,
     bytes: Vec<u8>,
-    names: Vec<PacketName>,
-    lengths: Vec<u16>,
-    stamps: Vec<u64>,
+    slots: Vec<Slot>,
     /// Slots by name: open addressing, linear probing, at most half full.
     table: Vec<u32>,
     /// Slot of the next packet, which is that of the oldest once the ring is full.
@@ -25,9 +31,7 @@ impl PacketStore {
         PacketStore {
             longest,
             bytes: vec![0; packets * longest],
-            names: vec![PacketName::default(); packets],
-            lengths: vec![0; packets],
-            stamps: vec![0; packets],
+            slots: vec![Slot::default(); packets],
             table: vec![EMPTY; (packets * 2).next_power_of_two()],
             next: 0,
             full: false,
@@ -41,16 +45,14 @@ impl PacketStore {
         }
         let slot = self.next;
         if self.full {
-            self.forget(self.names[slot]);
+            self.forget(self.slots[slot].name);
         }
         self.next += 1;
-        if self.next == self.names.len() {
+        if self.next == self.slots.len() {
             self.next = 0;
             self.full = true;
         }
-        self.names[slot] = name;
-        self.lengths[slot] = packet.len() as u16;
-        self.stamps[slot] = stamp;
+        self.slots[slot] = Slot { name, stamp, len: packet.len() as u16 };
         let start = slot * self.longest;
         self.bytes[start..start + packet.len()].copy_from_slice(packet);
         let mut at = self.home(name);
@@ -64,11 +66,11 @@ impl PacketStore {
     pub(super) fn get(&self, name: PacketName) -> Option<&[u8]> {
         let slot = self.slot(name)?;
         let start = slot * self.longest;
-        Some(&self.bytes[start..start + usize::from(self.lengths[slot])])
+        Some(&self.bytes[start..start + usize::from(self.slots[slot].len)])
     }
 
     pub(super) fn stamp(&self, name: PacketName) -> Option<u64> {
-        self.slot(name).map(|slot| self.stamps[slot])
+        self.slot(name).map(|slot| self.slots[slot].stamp)
     }
 
     pub(super) fn contains(&self, name: PacketName) -> bool {
@@ -84,7 +86,7 @@ impl PacketStore {
         let mut at = self.home(name);
         while self.table[at] != EMPTY {
             let slot = self.table[at] as usize;
-            if self.names[slot] == name {
+            if self.slots[slot].name == name {
                 return Some(slot);
             }
             at = (at + 1) & (self.table.len() - 1);
@@ -96,7 +98,7 @@ impl PacketStore {
     fn forget(&mut self, name: PacketName) {
         let mask = self.table.len() - 1;
         let mut hole = self.home(name);
-        while self.table[hole] == EMPTY || self.names[self.table[hole] as usize] != name {
+        while self.table[hole] == EMPTY || self.slots[self.table[hole] as usize].name != name {
             debug_assert_ne!(self.table[hole], EMPTY, "the name is in the table");
             hole = (hole + 1) & mask;
         }
@@ -110,7 +112,7 @@ impl PacketStore {
                     return;
                 }
                 // It may move if its home does not lie behind the hole.
-                let home = self.home(self.names[slot as usize]);
+                let home = self.home(self.slots[slot as usize].name);
                 if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                     self.table[hole] = slot;
                     hole = at;

@@ -1,0 +1,99 @@
+//! Watching an interface through a packet socket's ring.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crate::glue::{self, Ring, See};
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// It leaves by the interface.
+    Out,
+    /// It came in for this machine to take or forward.
+    In,
+    /// It came in for another machine.
+    Elsewhere,
+}
+
+/// A packet as it passes.
+pub(crate) struct Seen<'a> {
+    pub bytes: &'a mut [u8],
+    pub way: Way,
+    /// EtherType.
+    pub protocol: u16,
+    /// It does not look as on the wire: cut, or without its checksum.
+    pub unlike: bool,
+}
+
+/// An interface that is watched.
+pub(crate) struct Capture {
+    // Before the socket, so that the memory goes before what it belongs to.
+    ring: Ring,
+    socket: OwnedFd,
+    drops: u64,
+}
+
+impl Capture {
+    /// Watches the IP packets of an interface, both ways.
+    pub(crate) fn packets(index: u32, longest: usize, memory: usize) -> io::Result<Self> {
+        Self::open(See::Packets, index, longest, memory)
+    }
+
+    /// Watches all frames that come in, whoever they are for.
+    pub(crate) fn frames(index: u32, longest: usize, memory: usize) -> io::Result<Self> {
+        Self::open(See::Frames, index, longest, memory)
+    }
+
+    fn open(see: See, index: u32, longest: usize, memory: usize) -> io::Result<Self> {
+        let socket = glue::packet_socket(see)?;
+        if see == See::Frames {
+            glue::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        }
+        let ring = Ring::new(socket.as_fd(), longest, memory)?;
+        glue::bind_packet(socket.as_fd(), index, true)?;
+        if see == See::Frames {
+            let promiscuous = libc::packet_mreq {
+                mr_ifindex: index as libc::c_int,
+                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            let name = libc::PACKET_ADD_MEMBERSHIP;
+            glue::set_option(socket.as_fd(), libc::SOL_PACKET, name, &promiscuous)?;
+        }
+        Ok(Capture { ring, socket, drops: 0 })
+    }
+
+    /// The next packet, if one has passed; the one before is gone.
+    pub(crate) fn next(&mut self) -> Option<Seen<'_>> {
+        let packet = self.ring.next()?;
+        Some(Seen {
+            bytes: packet.bytes,
+            way: match packet.kind {
+                libc::PACKET_OUTGOING => Way::Out,
+                libc::PACKET_HOST => Way::In,
+                _ => Way::Elsewhere,
+            },
+            protocol: packet.protocol,
+            unlike: packet.cut || packet.checksum_pending,
+        })
+    }
+
+    /// Waits for a packet, but not longer than that.
+    pub(crate) fn wait(&self, at_most: Duration) {
+        glue::wait_readable(self.socket.as_fd(), at_most);
+    }
+
+    /// Packets that passed unseen because the ring was full.
+    pub(crate) fn drops(&mut self) -> u64 {
+        self.drops += glue::ring_drops(self.socket.as_fd());
+        self.drops
+    }
+
+    /// Packets that the ring holds.
+    pub(crate) fn capacity(&self) -> usize {
+        self.ring.frames()
+    }
+}

@@ -1,0 +1,31 @@
+//! Maelstrom on Linux: the transparent box that hides packet loss.
+//!
+//! The kernel forwards the packets; the [`Appliance`] watches them pass the long link's interface
+//! through a packet socket's ring, sends repairs beside them, and hands recovered packets to the
+//! local network. So a stopped or killed appliance leaves the traffic flowing, only unprotected.
+//! What must be so for that to work, and what offloads must be off, is checked or set at the start
+//! ([`SetupError`]).
+//!
+//! The protocol is `wellspring-maelstrom`; this crate knows interfaces and sockets. [`link`] is a
+//! long lossy link to try it on.
+#![deny(unsafe_code)]
+
+mod appliance;
+mod capture;
+mod control;
+mod glue;
+mod inject;
+mod interface;
+pub mod link;
+mod metrics;
+mod offload;
+mod prefix;
+mod setup;
+mod status;
+
+pub use appliance::Appliance;
+pub use control::{Controls, ask};
+pub use metrics::to_prometheus;
+pub use prefix::Prefix;
+pub use setup::{Config, DEFAULT_PORT, SetupError, read_key};
+pub use status::{LATE_BUCKETS_MS, Status, to_json};

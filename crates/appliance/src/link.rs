@@ -1,0 +1,310 @@
+//! A long lossy link between two interfaces, to try things on: delay, rate, a queue, and loss at
+//! random, in bursts of one length, or in bursts of random lengths.
+//!
+//! Frames that come in by one interface leave by the other, later or never; one thread a direction.
+//! Losses come from named streams of one seed.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use wellspring_core::{RandomStream, Seed};
+
+use crate::capture::Capture;
+use crate::glue::{self, SEND_BATCH};
+use crate::inject::{InjectCounters, send};
+use crate::interface::Interface;
+use crate::offload;
+
+/// What a frame has on the wire besides itself: preamble, checksum, gap \[bytes\].
+const WIRE_OVERHEAD: u64 = 24;
+/// The link's header and a VLAN tag \[bytes\].
+const LINK_HEADER: usize = 18;
+/// Memory of each direction's ring \[bytes\].
+const RING: usize = 16 << 20;
+/// Frames on their way in one direction, at most.
+const IN_FLIGHT: usize = 1 << 17;
+/// Frames taken in before due ones are sent.
+const ROUND: usize = 128;
+
+/// Which frames are lost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Loss {
+    /// Each with this probability, on its own.
+    Random(f64),
+    /// In runs of this length, so often that this part of all is lost.
+    Bursts {
+        /// Part of all frames.
+        part: f64,
+        /// Frames in a run.
+        length: u32,
+    },
+    /// In runs of random length (Gilbert and Elliott's two states), of this mean.
+    RandomBursts {
+        /// Part of all frames.
+        part: f64,
+        /// Mean number of frames in a run.
+        mean: f64,
+    },
+}
+
+/// What the link is like in both directions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkConfig {
+    /// One-way delay.
+    pub delay: Duration,
+    /// Rate \[bit/s\]; as fast as the machine if none.
+    pub rate: Option<u64>,
+    /// What waits for the rate at most \[bytes\].
+    pub queue: u64,
+    /// What is lost from the first interface to the second.
+    pub loss: Loss,
+    /// What is lost on the way back.
+    pub loss_back: Loss,
+    /// Seed of the losses.
+    pub seed: u64,
+    /// Run before all other programs: without it delays are late on a busy machine.
+    pub first: bool,
+}
+
+/// What a direction has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LinkCounters {
+    /// Frames that came in.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Lost on purpose.
+    pub lost: u64,
+    /// Lost because the queue was full.
+    pub queue_drops: u64,
+    /// Lost because the program was too slow, or refused by the interface.
+    pub unwanted: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Sum of how late frames left.
+    pub late_total: Duration,
+    /// The latest.
+    pub late_most: Duration,
+}
+
+/// Runs a link until `stop`; gives back what each direction did.
+///
+/// # Errors
+/// No such interface, or packet sockets are not allowed.
+pub fn run(
+    first: &str,
+    second: &str,
+    config: &LinkConfig,
+    stop: &AtomicBool,
+) -> io::Result<[LinkCounters; 2]> {
+    let find = |name: &str| {
+        Interface::find(name)?.ok_or_else(|| io::Error::other(format!("no interface `{name}`")))
+    };
+    let (a, b) = (find(first)?, find(second)?);
+    let seed = Seed(config.seed);
+    let mut there = Direction::new(&a, &b, config.loss, seed.stream("there"))?;
+    let mut back = Direction::new(&b, &a, config.loss_back, seed.stream("back"))?;
+    thread::scope(|scope| {
+        let there = scope.spawn(|| there.run(config, stop));
+        let back = back.run(config, stop);
+        let there = there.join().map_err(|_| io::Error::other("a direction failed"))?;
+        Ok([there, back])
+    })
+}
+
+/// Switches off offloads of an interface, so that packets that leave by it are what is on the wire.
+///
+/// # Errors
+/// The system refuses.
+pub fn make_plain(interface: &str) -> io::Result<()> {
+    offload::switch_all_off(interface)
+}
+
+/// Decides over each frame in turn.
+#[derive(Debug)]
+struct Loser {
+    loss: Loss,
+    random: RandomStream,
+    /// Frames that the burst still takes.
+    left: u32,
+    bad: bool,
+}
+
+impl Loser {
+    fn loses(&mut self) -> bool {
+        match self.loss {
+            Loss::Random(part) => self.random.unit() < part,
+            Loss::Bursts { part, length } => {
+                if self.left == 0 && self.random.unit() < start(part, f64::from(length)) {
+                    self.left = length;
+                }
+                let lost = self.left > 0;
+                self.left = self.left.saturating_sub(1);
+                lost
+            }
+            Loss::RandomBursts { part, mean } => {
+                let (turn, draw) = (self.bad, self.random.unit());
+                self.bad = if turn { draw >= 1.0 / mean } else { draw < start(part, mean) };
+                self.bad
+            }
+        }
+    }
+}
+
+/// How likely a run begins at a frame that no run takes, so that this part of all is lost.
+fn start(part: f64, length: f64) -> f64 {
+    if part >= 1.0 { 1.0 } else { part / (length * (1.0 - part)) }
+}
+
+/// One direction.
+struct Direction {
+    capture: Capture,
+    out: std::os::fd::OwnedFd,
+    loser: Loser,
+    /// Frames on their way, in the order in which they leave.
+    flight: VecDeque<(Instant, Vec<u8>)>,
+    /// Buffers to use again.
+    spare: Vec<Vec<u8>>,
+    /// When the rate allows the next frame.
+    free: Instant,
+    counters: LinkCounters,
+    injected: InjectCounters,
+}
+
+impl Direction {
+    fn new(from: &Interface, to: &Interface, loss: Loss, random: RandomStream) -> io::Result<Self> {
+        let capture = Capture::frames(from.index, from.mtu + LINK_HEADER, RING)?;
+        let out = glue::packet_socket(glue::See::Frames)?;
+        glue::set_option(out.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
+        glue::set_option(out.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(64 << 20))?;
+        glue::bind_packet(out.as_fd(), to.index, false)?;
+        Ok(Direction {
+            capture,
+            out,
+            loser: Loser { loss, random, left: 0, bad: false },
+            flight: VecDeque::new(),
+            spare: Vec::new(),
+            free: Instant::now(),
+            counters: LinkCounters::default(),
+            injected: InjectCounters::default(),
+        })
+    }
+
+    fn run(&mut self, config: &LinkConfig, stop: &AtomicBool) -> LinkCounters {
+        const WAIT: Duration = Duration::from_millis(20);
+        glue::wake_exactly();
+        if config.first {
+            // Not allowed everywhere; then delays are as exact as they are.
+            let _ = glue::run_first();
+        }
+        while !stop.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            let mut taken = 0;
+            while taken < ROUND && self.take(config, now) {
+                taken += 1;
+            }
+            let sent = self.send_due();
+            if taken == 0 && sent == 0 {
+                let due = self.flight.front().map(|(due, _)| *due);
+                let wait = due.map_or(WAIT, |due| due.saturating_duration_since(Instant::now()));
+                self.capture.wait(wait.min(WAIT));
+            }
+        }
+        self.counters.unwanted += self.capture.drops() + self.injected.failed;
+        self.counters.sent = self.injected.sent;
+        self.counters
+    }
+
+    /// Takes a frame in, if there is one.
+    fn take(&mut self, config: &LinkConfig, now: Instant) -> bool {
+        let Some(frame) = self.capture.next() else { return false };
+        let counters = &mut self.counters;
+        counters.frames += 1;
+        counters.bytes += frame.bytes.len() as u64;
+        if self.loser.loses() {
+            counters.lost += 1;
+            return true;
+        }
+        let mut leaves = now;
+        if let Some(rate) = config.rate {
+            let time = |bytes: u64| Duration::from_nanos(bytes * 8_000_000_000 / rate.max(1));
+            self.free = self.free.max(now);
+            if self.free - now > time(config.queue) {
+                counters.queue_drops += 1;
+                return true;
+            }
+            self.free += time(frame.bytes.len() as u64 + WIRE_OVERHEAD);
+            leaves = self.free;
+        }
+        if frame.unlike || self.flight.len() >= IN_FLIGHT {
+            counters.unwanted += 1;
+            return true;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.extend_from_slice(frame.bytes);
+        self.flight.push_back((leaves + config.delay, bytes));
+        true
+    }
+
+    /// Sends what is due; tells how many frames that were.
+    fn send_due(&mut self) -> usize {
+        let now = Instant::now();
+        let due = self.flight.iter().take(SEND_BATCH).take_while(|(due, _)| *due <= now).count();
+        let frames = self.flight.iter().take(due).map(|(_, bytes)| (bytes.as_slice(), None));
+        send(self.out.as_fd(), frames, &mut self.injected);
+        for (due, mut bytes) in self.flight.drain(..due) {
+            let late = now - due;
+            self.counters.late_total += late;
+            self.counters.late_most = self.counters.late_most.max(late);
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn losses(loss: Loss, frames: usize) -> Vec<usize> {
+        let random = Seed(1).stream("there");
+        let mut loser = Loser { loss, random, left: 0, bad: false };
+        let mut runs = vec![0];
+        for _ in 0..frames {
+            match (loser.loses(), runs.last_mut()) {
+                (true, Some(run)) => *run += 1,
+                (false, Some(0)) => {}
+                _ => runs.push(0),
+            }
+        }
+        runs.retain(|&run| run > 0);
+        runs
+    }
+
+    #[test]
+    fn the_asked_part_is_lost_in_the_asked_runs() {
+        let frames = 2_000_000;
+        for part in [0.001, 0.01, 0.1] {
+            for (loss, mean) in [
+                (Loss::Random(part), 1.0 / (1.0 - part)),
+                (Loss::Bursts { part, length: 20 }, 20.0),
+                (Loss::RandomBursts { part, mean: 8.0 }, 8.0),
+            ] {
+                let runs = losses(loss, frames);
+                let lost: usize = runs.iter().sum();
+                let ratio = lost as f64 / frames as f64 / part;
+                assert!((0.9..1.1).contains(&ratio), "{loss:?}: {ratio}");
+                let length = lost as f64 / runs.len() as f64;
+                // Runs that happen to follow each other at once count as one.
+                assert!((0.9..1.25).contains(&(length / mean)), "{loss:?}: {length}");
+            }
+        }
+        assert!(losses(Loss::Random(0.0), 1_000).is_empty());
+        assert_eq!(losses(Loss::Bursts { part: 1.0, length: 3 }, 1_000), [1_000]);
+    }
+}

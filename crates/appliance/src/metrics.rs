@@ -1,0 +1,85 @@
+//! The account in Prometheus' text format (version 0.0.4).
+
+use std::fmt::Write;
+
+use wellspring_maelstrom::DropReason;
+
+use crate::status::{LATE_BUCKETS_MS, Status};
+
+/// A status for Prometheus.
+pub fn to_prometheus(status: &Status) -> String {
+    let mut text = String::new();
+    let name = &status.name;
+    let one = [("", 0)];
+    let mut family = |metric: &str, kind: &str, help: &str, rows: &[(&str, u64)]| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "# HELP wellspring_maelstrom_{metric} {help}");
+        let _ = writeln!(text, "# TYPE wellspring_maelstrom_{metric} {kind}");
+        for (label, value) in rows {
+            let comma = if label.is_empty() { "" } else { "," };
+            let _ = writeln!(
+                text,
+                "wellspring_maelstrom_{metric}{{appliance=\"{name}\"{comma}{label}}} {value}"
+            );
+        }
+    };
+    let mut counter = |metric: &str, help: &str, value: u64| {
+        family(metric, "counter", help, &[(one[0].0, value)]);
+    };
+    counter("sent_packets_total", "Packets protected.", status.send.packets);
+    counter("sent_bytes_total", "Bytes of packets protected.", status.send.packet_bytes);
+    counter("sent_repairs_total", "Repairs sent.", status.send.repairs);
+    counter("sent_repair_bytes_total", "Bytes of repairs sent.", status.send.repair_bytes);
+    counter("sent_too_long_total", "Packets too long to be protected.", status.send.too_long);
+    counter("code_changes_total", "Times the code was changed.", status.send.changes);
+    counter("datagrams_failed_total", "Datagrams the kernel refused.", status.to_peer.failed);
+    counter("received_packets_total", "Packets that arrived.", status.receive.packets);
+    counter("received_repairs_total", "Repairs that arrived.", status.account.repairs);
+    let lost_for_good = status.account.expired + status.account.too_late;
+    counter("unrecoverable_repairs_total", "Repairs that came to nothing.", lost_for_good);
+    counter("garbled_total", "Recoveries that gave no packet.", status.account.garbled);
+    counter("injected_packets_total", "Recovered packets sent on.", status.to_local.sent);
+    counter("inject_failed_total", "Recovered packets refused.", status.to_local.failed);
+    counter("unseen_packets_total", "Packets the ring had no room for.", status.unseen);
+    counter("unlike_packets_total", "Packets not seen as on the wire.", status.unlike);
+    counter("link_packets_total", "Packets the peer sent, as measured.", status.arriving.packets);
+    counter("link_lost_packets_total", "Packets the link lost.", status.arriving.lost);
+    counter("link_bursts_total", "Runs of lost packets.", status.arriving.bursts);
+    counter("peer_sessions_total", "Times the peer began anew.", status.receive.sessions);
+    let layers: Vec<_> =
+        (0..status.account.recovered.len()).map(|layer| format!("layer=\"{layer}\"")).collect();
+    let by_layer: Vec<_> =
+        layers.iter().map(String::as_str).zip(status.account.recovered).collect();
+    family("recovered_packets_total", "counter", "Packets brought back, by layer.", &by_layer);
+    let reasons = DropReason::ALL.map(|why| format!("reason=\"{}\"", why.name()));
+    let dropped: Vec<_> = reasons.iter().map(String::as_str).zip(status.receive.dropped).collect();
+    family("dropped_datagrams_total", "counter", "Datagrams dropped.", &dropped);
+    let up = u64::from(status.peer_alive);
+    family("peer_up", "gauge", "Whether the peer was heard in the last seconds.", &[("", up)]);
+    let _ = writeln!(
+        text,
+        "# HELP wellspring_maelstrom_overhead_ratio Repairs for each packet.\n\
+         # TYPE wellspring_maelstrom_overhead_ratio gauge\n\
+         wellspring_maelstrom_overhead_ratio{{appliance=\"{name}\"}} {}",
+        status.code.overhead()
+    );
+    histogram(&mut text, status);
+    text
+}
+
+fn histogram(text: &mut String, status: &Status) {
+    const METRIC: &str = "wellspring_maelstrom_recovery_latency_seconds";
+    let (name, late) = (&status.name, &status.late);
+    let _ = writeln!(text, "# HELP {METRIC} How late recovered packets were.");
+    let _ = writeln!(text, "# TYPE {METRIC} histogram");
+    let mut sum = 0;
+    for (end, count) in LATE_BUCKETS_MS.into_iter().zip(late.buckets) {
+        sum += count;
+        let end = end as f64 / 1e3;
+        let _ = writeln!(text, "{METRIC}_bucket{{appliance=\"{name}\",le=\"{end}\"}} {sum}");
+    }
+    let count = late.count();
+    let _ = writeln!(text, "{METRIC}_bucket{{appliance=\"{name}\",le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{METRIC}_sum{{appliance=\"{name}\"}} {}", late.total.as_secs_f64());
+    let _ = writeln!(text, "{METRIC}_count{{appliance=\"{name}\"}} {count}");
+}

@@ -1,0 +1,245 @@
+//! What an appliance is told, and what must be so before it starts.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use wellspring_maelstrom::{KEY_LEN, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig};
+
+use crate::interface::{Interface, forwarding};
+use crate::prefix::Prefix;
+
+/// The UDP port of appliances.
+pub const DEFAULT_PORT: u16 = 4_714;
+
+/// What an appliance is told.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The interface of the local network.
+    pub lan: String,
+    /// The interface of the long link.
+    pub wan: String,
+    /// The other appliance, and the port of both.
+    pub peer: SocketAddr,
+    /// The secret of the pair.
+    pub key: PresharedKey,
+    /// Addresses behind the other appliance; all if there are none.
+    pub remote: Vec<Prefix>,
+    /// How packets are mixed. Its longest packet is set from the MTU plan.
+    pub send: SendConfig,
+    /// What is remembered. Its longest packet is set from the MTU plan.
+    pub receive: ReceiveConfig,
+    /// Start although packets of the local network can be too long to be protected.
+    pub allow_unprotected: bool,
+    /// Memory of the ring that packets are watched through \[bytes\].
+    pub ring: usize,
+    /// A folder for the control socket and for what must be put back.
+    pub run_dir: PathBuf,
+    /// What this appliance is called there.
+    pub name: String,
+}
+
+/// Why an appliance does not start. The text says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// No such interface.
+    NoInterface(String),
+    /// An interface is down.
+    Down(String),
+    /// An interface belongs to a bridge or bond, where packets are not forwarded by address.
+    Enslaved {
+        /// The interface.
+        interface: String,
+        /// What it belongs to.
+        master: String,
+    },
+    /// Both sides are the same interface.
+    SameInterface(String),
+    /// This machine forwards nothing.
+    NotForwarding,
+    /// Repairs do not fit.
+    Mtu {
+        /// Why.
+        error: MtuError,
+        /// The long link's interface.
+        wan: String,
+        /// The local network's.
+        lan: String,
+    },
+    /// Others may read the key.
+    KeyReadable(PathBuf),
+    /// The file does not hold a key.
+    BadKey(PathBuf),
+    /// Packet sockets are for root.
+    NotAllowed(io::Error),
+    /// The peer cannot be this machine.
+    PeerIsLocal(SocketAddr),
+    /// The clock tells a time before this program was written: sessions would not be believed.
+    Clock,
+    /// An appliance of that name runs.
+    Running(String),
+    /// The code asks for more memory than there may be, or none.
+    Code(String),
+    /// The system refused something.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::NoInterface(name) => {
+                write!(f, "no interface `{name}`: `ip link` lists those there are")
+            }
+            SetupError::Down(name) => {
+                write!(f, "{name} is down: run `ip link set {name} up` first")
+            }
+            SetupError::Enslaved { interface, master } => write!(
+                f,
+                "{interface} belongs to {master}: packets must be forwarded by their addresses; \
+                 take it out (`ip link set {interface} nomaster`) and route instead"
+            ),
+            SetupError::SameInterface(name) => {
+                write!(f, "{name} is given for both sides: an appliance stands between two")
+            }
+            SetupError::NotForwarding => f.write_str(
+                "this machine forwards no packets: run `sysctl -w net.ipv4.ip_forward=1` (and \
+                 net.ipv6.conf.all.forwarding=1 for IPv6) and route the sites through it",
+            ),
+            SetupError::Mtu {
+                error: error @ MtuError::LanTooLarge { limit, wan_needed, .. },
+                wan,
+                lan,
+            } => {
+                write!(
+                    f,
+                    "{error}: `ip link set {wan} mtu {wan_needed}` if the link carries it, else \
+                     `ip link set {lan} mtu {limit}` here and on the hosts; --allow-unprotected \
+                     starts all the same and leaves longer packets unprotected"
+                )
+            }
+            SetupError::Mtu { error, .. } => error.fmt(f),
+            SetupError::KeyReadable(path) => {
+                let path = path.display();
+                write!(f, "others may read the key: run `chmod 600 {path}`")
+            }
+            SetupError::BadKey(path) => write!(
+                f,
+                "{} holds no key, which is 64 hexadecimal digits: `wellspring maelstrom key FILE` \
+                 makes one",
+                path.display()
+            ),
+            SetupError::NotAllowed(error) => write!(
+                f,
+                "watching packets was refused ({error}): run as root, or with CAP_NET_RAW and \
+                 CAP_NET_ADMIN"
+            ),
+            SetupError::PeerIsLocal(peer) => {
+                write!(f, "{peer} is an address of this machine: --peer is the other appliance")
+            }
+            SetupError::Clock => f.write_str(
+                "the clock tells a time long past: set it, or the peer will take this life for an \
+                 old one",
+            ),
+            SetupError::Running(name) => write!(
+                f,
+                "an appliance `{name}` runs already: end it by `wellspring maelstrom down {name}`, \
+                 or choose another --name"
+            ),
+            SetupError::Code(why) => f.write_str(why),
+            SetupError::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// Both interfaces, and the plan that repairs fit.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    pub wan: Interface,
+    pub plan: MtuPlan,
+    /// Longest packet that is protected \[bytes\].
+    pub longest: usize,
+}
+
+/// Checks what can be checked before anything is opened or changed.
+pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
+    if config.lan == config.wan {
+        return Err(SetupError::SameInterface(config.lan.clone()));
+    }
+    let find = |name: &str| -> Result<Interface, SetupError> {
+        let found = Interface::find(name).map_err(|e| SetupError::System("an interface", e))?;
+        let interface = found.ok_or_else(|| SetupError::NoInterface(name.to_owned()))?;
+        if !interface.up {
+            return Err(SetupError::Down(name.to_owned()));
+        }
+        if let Some(master) = interface.master {
+            return Err(SetupError::Enslaved { interface: interface.name, master });
+        }
+        Ok(interface)
+    };
+    let (lan, wan) = (find(&config.lan)?, find(&config.wan)?);
+    if forwarding() == (false, false) {
+        return Err(SetupError::NotForwarding);
+    }
+    let rate = match &config.send.adaptive {
+        Some(limits) => limits.rate,
+        None => config.send.parameters.rate(),
+    };
+    let mtu = |error| SetupError::Mtu { error, wan: wan.name.clone(), lan: lan.name.clone() };
+    let plan = MtuPlan::new(wan.mtu, config.peer.is_ipv6(), rate).map_err(mtu)?;
+    if !config.allow_unprotected {
+        plan.check(lan.mtu).map_err(mtu)?;
+    }
+    let longest = plan.longest.min(lan.mtu);
+    Ok(Ground { wan, plan, longest })
+}
+
+/// Reads a pre-shared key: 64 hexadecimal digits in a file that nobody else may read.
+///
+/// # Errors
+/// It cannot be read, others may read it, or it holds something else.
+pub fn read_key(path: &Path) -> Result<PresharedKey, SetupError> {
+    let system = |error| SetupError::System("the key file", error);
+    let mode = fs::metadata(path).map_err(system)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(SetupError::KeyReadable(path.to_owned()));
+    }
+    let text = fs::read_to_string(path).map_err(system)?;
+    let digits = text.trim().as_bytes();
+    let bad = || SetupError::BadKey(path.to_owned());
+    if digits.len() != 2 * KEY_LEN {
+        return Err(bad());
+    }
+    let mut key = [0; KEY_LEN];
+    for (byte, digits) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let text = std::str::from_utf8(digits).map_err(|_| bad())?;
+        *byte = u8::from_str_radix(text, 16).map_err(|_| bad())?;
+    }
+    Ok(PresharedKey::new(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_key_is_read_only_if_nobody_else_can() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let path = file.path().to_owned();
+        writeln!(file, "{}", "0a".repeat(32)).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
+        assert!(matches!(read_key(&path), Err(SetupError::KeyReadable(_))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
+        assert!(read_key(&path).is_ok());
+        for bad in ["", "0a", &"0g".repeat(32), &"0a".repeat(33), &"\u{e9}".repeat(32)] {
+            fs::write(&path, bad).expect("written");
+            assert!(matches!(read_key(&path), Err(SetupError::BadKey(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `wellspring lab`: parts of a test network.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use wellspring_appliance::link::{self, LinkConfig, LinkCounters, Loss};
+
+use crate::exit::{self, Failed};
+use crate::interrupt::Interrupt;
+
+/// Parts of a test network: a long lossy link, interfaces without offloads.
+#[derive(Args, Clone, Debug)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum LabCommand {
+    Link(LinkArgs),
+    Plain(PlainArgs),
+}
+
+/// Join two interfaces by a long lossy link, until Ctrl-C; then tell what it did.
+///
+/// Frames that come in by one interface leave by the other after the delay, or not at all. Losses
+/// come from a seed. Needs root; runs before other programs, so that delays are exact. Offloads of
+/// what sends to these interfaces must be off (`wellspring lab plain`).
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  wellspring lab link a b --delay 50 --rate 100M --loss 0.01
+  wellspring lab link a b --delay 50 --rate 1G --loss 0.01 --burst 20 --loss-back 0 --seed 7")]
+struct LinkArgs {
+    /// One interface.
+    first: String,
+    /// The other.
+    second: String,
+    /// One-way delay, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 0.0)]
+    delay: f64,
+    /// Rate each way [default: as fast as the machine].
+    #[arg(long, value_name = "RATE", value_parser = crate::args::parse_rate)]
+    rate: Option<wellspring_core::Rate>,
+    /// What waits for the rate at most, in bytes [default: twice what the delay holds, at least
+    /// 64 kB].
+    #[arg(long, value_name = "BYTES")]
+    queue: Option<u64>,
+    /// Part of all frames lost, 0 to 1.
+    #[arg(long, value_name = "P", default_value_t = 0.0)]
+    loss: f64,
+    /// Part lost on the way back, from the second interface to the first [default: the same].
+    #[arg(long, value_name = "P")]
+    loss_back: Option<f64>,
+    /// Lose runs of exactly so many frames.
+    #[arg(long, value_name = "FRAMES", conflicts_with = "mean_burst")]
+    burst: Option<u32>,
+    /// Lose runs of random length, of this mean (two states, Gilbert and Elliott's).
+    #[arg(long, value_name = "FRAMES")]
+    mean_burst: Option<f64>,
+    /// Seed of the losses.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Do not run before other programs.
+    #[arg(long)]
+    no_priority: bool,
+    /// Print what it did as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Switch off offloads, so that packets that leave by these interfaces are what is on the wire.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  ip netns exec host wellspring lab plain eth0")]
+struct PlainArgs {
+    /// The interfaces.
+    #[arg(required = true)]
+    interfaces: Vec<String>,
+}
+
+pub async fn run(args: &LabArgs) -> Result<(), Failed> {
+    match &args.command {
+        LabCommand::Link(args) => run_link(args).await,
+        LabCommand::Plain(args) => {
+            for interface in &args.interfaces {
+                link::make_plain(interface)
+                    .map_err(|error| Failed::other(format!("{interface}: {error}")))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+impl LinkArgs {
+    fn config(&self) -> Result<LinkConfig, Failed> {
+        let loss = |part: f64| -> Result<Loss, Failed> {
+            if !(0.0..=1.0).contains(&part) {
+                return Err(Failed::new(exit::USAGE, format!("{part} of all frames: 0 to 1")));
+            }
+            match (self.burst, self.mean_burst) {
+                (Some(0), _) => Err(Failed::new(exit::USAGE, "a burst of no frames")),
+                (_, Some(mean)) if !(1.0..1e6).contains(&mean) => {
+                    Err(Failed::new(exit::USAGE, format!("bursts of {mean} frames")))
+                }
+                (Some(length), _) => Ok(Loss::Bursts { part, length }),
+                (_, Some(mean)) => Ok(Loss::RandomBursts { part, mean }),
+                _ => Ok(Loss::Random(part)),
+            }
+        };
+        if !(0.0..=60_000.0).contains(&self.delay) {
+            return Err(Failed::new(exit::USAGE, "a delay is 0 to 60000 ms"));
+        }
+        let delay = Duration::from_secs_f64(self.delay / 1e3);
+        let rate = self.rate.map(|rate| rate.as_bits_per_second());
+        let held = rate.map_or(0.0, |rate| rate as f64 / 8.0 * delay.as_secs_f64());
+        Ok(LinkConfig {
+            delay,
+            rate,
+            queue: self.queue.unwrap_or((2.0 * held) as u64).max(64_000),
+            loss: loss(self.loss)?,
+            loss_back: loss(self.loss_back.unwrap_or(self.loss))?,
+            seed: self.seed,
+            first: !self.no_priority,
+        })
+    }
+}
+
+async fn run_link(args: &LinkArgs) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let config = args.config()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (first, second, flag) = (args.first.clone(), args.second.clone(), Arc::clone(&stop));
+    let mut work = tokio::task::spawn_blocking(move || link::run(&first, &second, &config, &flag));
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = interrupt.wait() => {
+            stop.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    let directions = ended.map_err(|error| Failed::other(error.to_string()))??;
+    let names = [(&args.first, &args.second), (&args.second, &args.first)];
+    for ((from, to), counters) in names.into_iter().zip(&directions) {
+        if args.json {
+            println!("{}", to_json(from, to, counters));
+        } else {
+            println!("{}", to_text(from, to, counters));
+        }
+    }
+    Ok(())
+}
+
+fn to_json(from: &str, to: &str, counters: &LinkCounters) -> serde_json::Value {
+    json!({
+        "from": from, "to": to, "frames": counters.frames, "bytes": counters.bytes,
+        "lost": counters.lost, "queue_drops": counters.queue_drops,
+        "unwanted": counters.unwanted, "sent": counters.sent,
+        "late_mean": mean_late(counters), "late_most": counters.late_most.as_secs_f64(),
+    })
+}
+
+fn to_text(from: &str, to: &str, counters: &LinkCounters) -> String {
+    format!(
+        "{from} -> {to}: {} frames, {} lost, {} dropped by the queue, {} lost by the lab itself, \
+         {} sent, {:.0} us late on average",
+        counters.frames,
+        counters.lost,
+        counters.queue_drops,
+        counters.unwanted,
+        counters.sent,
+        mean_late(counters) * 1e6,
+    )
+}
+
+/// How late frames left, in the mean \[s\].
+fn mean_late(counters: &LinkCounters) -> f64 {
+    counters.late_total.as_secs_f64() / counters.sent.max(1) as f64
+}

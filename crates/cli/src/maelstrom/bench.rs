@@ -1,0 +1,228 @@
+//! `wellspring maelstrom bench`: the engine alone, on frames from memory.
+
+use std::time::Duration;
+
+use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+use wellspring_codec::interleave::Parameters;
+use wellspring_core::{RandomStream, Seed, Time};
+use wellspring_maelstrom::{
+    Batch, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide, SessionId,
+};
+
+use super::CodeArgs;
+use crate::exit::Failed;
+use crate::output::table;
+
+/// Frames in memory: as many as a capture ring of a few megabytes holds.
+const FRAMES: usize = 1_024;
+
+/// Measure the engine alone: one core, packets from memory, no network.
+///
+/// The send side names each packet, mixes it into one bin a layer, and seals the repairs; the
+/// receive side names and remembers what arrives, verifies the repairs and brings back what is
+/// missing. Each round is 1,024 packets that were never seen before; times are the processor's, so
+/// that other processes do not count. What is recovered is compared with what was lost.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  wellspring maelstrom bench
+  wellspring maelstrom bench --size 1500 --rate 8,5 --interleave 1,11,19,29,41 --json")]
+pub struct BenchArgs {
+    /// Bytes of a packet; several with commas.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,200",
+          value_parser = clap::value_parser!(u16).range(64..=9_000))]
+    size: Vec<u16>,
+    #[command(flatten)]
+    code: CodeArgs,
+    /// Packets lost on the way to the receive side, 0 to 0.9.
+    #[arg(long, value_name = "P", default_value_t = 0.01)]
+    loss: f64,
+    /// Time spent on each size, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Seed of the losses.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nanoseconds a packet, of all rounds.
+struct Times {
+    median: f64,
+    best: f64,
+}
+
+impl Times {
+    fn of(mut rounds: Vec<f64>) -> Self {
+        rounds.sort_by(f64::total_cmp);
+        Times { median: rounds[rounds.len() / 2], best: rounds[0] }
+    }
+
+    /// Bits of packets a second, in units of 10^9.
+    fn gbit_per_second(&self, size: u16) -> f64 {
+        f64::from(size) * 8.0 / self.median
+    }
+}
+
+/// One size's figures.
+struct Row {
+    size: u16,
+    send: Times,
+    receive: Times,
+    lost: u64,
+    recovered: u64,
+    repairs: u64,
+    packets: u64,
+}
+
+pub fn run(args: &BenchArgs) -> Result<(), Failed> {
+    let parameters = args.code.parameters()?;
+    let rows: Vec<Row> =
+        args.size.iter().map(|&size| measure(args, &parameters, size)).collect::<Result<_, _>>()?;
+    if args.json {
+        let rows: Vec<_> = rows.iter().map(|row| to_json(row, args)).collect();
+        println!("{}", serde_json::Value::from(rows));
+        return Ok(());
+    }
+    let head = ["bytes", "side", "Gbit/s", "ns/packet", "best", "Mpackets/s", "of the lost"];
+    let mut lines = vec![head.map(str::to_owned).to_vec()];
+    for row in &rows {
+        let back = format!("{} of {}", row.recovered, row.lost);
+        for (side, times, back) in
+            [("send", &row.send, String::new()), ("receive", &row.receive, back)]
+        {
+            lines.push(vec![
+                row.size.to_string(),
+                side.to_owned(),
+                format!("{:.1}", times.gbit_per_second(row.size)),
+                format!("{:.0}", times.median),
+                format!("{:.0}", times.best),
+                format!("{:.2}", 1e3 / times.median),
+                back,
+            ]);
+        }
+    }
+    print!("{}", table(&lines));
+    Ok(())
+}
+
+fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {
+    let side = |times: &Times| {
+        json!({
+            "gbit_per_second": times.gbit_per_second(row.size),
+            "ns_per_packet": times.median,
+            "ns_per_packet_best": times.best,
+            "packets_per_second": 1e9 / times.median,
+        })
+    };
+    json!({
+        "bytes": row.size, "rate": args.code.rate.0, "interleaves": args.code.interleave.0,
+        "delayed": args.code.delayed, "loss": args.loss, "seed": args.seed,
+        "send": side(&row.send), "receive": side(&row.receive),
+        "packets": row.packets, "repairs": row.repairs,
+        "lost": row.lost, "recovered": row.recovered,
+    })
+}
+
+fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, Failed> {
+    let failed = |e: wellspring_codec::interleave::InterleaveError| Failed::other(e.to_string());
+    let key = PresharedKey::new([1; KEY_LEN]);
+    let session = |start| SessionId { start, random: 0 };
+    let longest = usize::from(size);
+    let config = SendConfig {
+        parameters: parameters.clone(),
+        adaptive: None,
+        longest,
+        flush_after: wellspring_core::Duration::from_millis(5),
+    };
+    let mut sender = SendSide::new(&key, session(1), &config).map_err(failed)?;
+    let packets = ReceiveConfig::default().packets.max(2 * parameters.reach());
+    let config = ReceiveConfig { packets, longest, ..ReceiveConfig::default() };
+    let mut receiver = ReceiveSide::new(&key, session(2), &config).map_err(failed)?;
+    let mut losses = Seed(args.seed).stream("losses");
+    let mut frames = frames(size);
+    let mut number = 0;
+    let (mut send, mut receive, mut lost) = (Vec::new(), Vec::new(), 0);
+    let (mut repairs, mut recovered) = (Batch::new(), Batch::new());
+    let mut spent = Duration::ZERO;
+    while spent.as_secs_f64() < args.seconds || send.len() < 10 {
+        renew(&mut frames, size, &mut number);
+        repairs.clear();
+        let mut behind = Vec::with_capacity(FRAMES);
+        let begin = processor_time();
+        for frame in frames.chunks_exact_mut(longest) {
+            let _ = sender.observe(Time::ZERO, frame, &mut repairs);
+            behind.push(repairs.len());
+        }
+        let sent = processor_time() - begin;
+        let kept: Vec<bool> = (0..FRAMES).map(|_| !happens(&mut losses, args.loss)).collect();
+        lost += kept.iter().filter(|kept| !**kept).count() as u64;
+        let mut repairs = repairs.iter();
+        let begin = processor_time();
+        let mut taken = 0;
+        for ((frame, kept), &upto) in frames.chunks_exact_mut(longest).zip(&kept).zip(&behind) {
+            if *kept {
+                let _ = receiver.observe(Time::ZERO, frame, &mut recovered);
+            }
+            for repair in repairs.by_ref().take(upto - taken) {
+                receiver.handle_datagram(Time::ZERO, repair, &mut recovered);
+            }
+            taken = upto;
+            recovered.clear();
+        }
+        let received = processor_time() - begin;
+        spent += sent + received;
+        // The first rounds touch memory for the first time.
+        if number > 8 * FRAMES as u64 {
+            send.push(sent.as_nanos() as f64 / FRAMES as f64);
+            receive.push(received.as_nanos() as f64 / FRAMES as f64);
+        }
+    }
+    let account = receiver.account();
+    if account.garbled > 0 || receiver.counters().dropped.iter().any(|&dropped| dropped > 0) {
+        return Err(Failed::other("the receive side refused what the send side made"));
+    }
+    Ok(Row {
+        size,
+        send: Times::of(send),
+        receive: Times::of(receive),
+        lost,
+        recovered: account.recovered_total(),
+        repairs: sender.counters().repairs,
+        packets: sender.counters().packets,
+    })
+}
+
+/// IPv4 packets one behind the other, as hosts send them today: DF, and an identification of 0.
+fn frames(size: u16) -> Vec<u8> {
+    let mut random = Seed(0).stream("frames");
+    let mut frames: Vec<u8> =
+        (0..FRAMES * usize::from(size)).map(|_| random.next_u64() as u8).collect();
+    for frame in frames.chunks_exact_mut(usize::from(size)) {
+        frame[..12].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+        frame[2..4].copy_from_slice(&size.to_be_bytes());
+    }
+    frames
+}
+
+/// Makes them packets that were never seen before.
+fn renew(frames: &mut [u8], size: u16, number: &mut u64) {
+    for frame in frames.chunks_exact_mut(usize::from(size)) {
+        *number += 1;
+        frame[40..48].copy_from_slice(&number.to_be_bytes());
+    }
+}
+
+fn happens(random: &mut RandomStream, probability: f64) -> bool {
+    random.unit() < probability
+}
+
+/// Processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}

@@ -1,0 +1,139 @@
+//! `wellspring maelstrom status`, `down` and `key`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::Value;
+use wellspring_appliance::ask;
+
+use crate::exit::{self, Failed};
+use crate::output::{bytes, percent, table};
+
+/// Tell what the appliances of this machine have seen and done.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring maelstrom status eth1 --json | jq .link")]
+pub struct StatusArgs {
+    /// The appliance [default: all].
+    name: Option<String>,
+    /// Folder of control sockets.
+    #[arg(long, value_name = "DIR", default_value = "/run/wellspring/maelstrom")]
+    run_dir: PathBuf,
+    /// Print one JSON object an appliance and line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// End an appliance of this machine; traffic flows on, unprotected.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring maelstrom down eth1")]
+pub struct DownArgs {
+    /// The appliance [default: the only one].
+    name: Option<String>,
+    /// Folder of control sockets.
+    #[arg(long, value_name = "DIR", default_value = "/run/wellspring/maelstrom")]
+    run_dir: PathBuf,
+}
+
+/// Make a secret for a pair of appliances.
+///
+/// Writes 64 random hexadecimal digits to a new file that only its owner may read. Both ends need
+/// the same.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring maelstrom key /etc/wellspring/maelstrom.key")]
+pub struct KeyArgs {
+    /// The file to make.
+    file: PathBuf,
+}
+
+pub fn status(args: &StatusArgs) -> Result<(), Failed> {
+    for name in chosen(args.name.as_deref(), &args.run_dir)? {
+        let status = asked(&args.run_dir, &name, "status")?;
+        if args.json {
+            println!("{status}");
+        } else {
+            print!("{}", table(&rows(&status)));
+        }
+    }
+    Ok(())
+}
+
+pub fn down(args: &DownArgs) -> Result<(), Failed> {
+    let names = chosen(args.name.as_deref(), &args.run_dir)?;
+    match names.as_slice() {
+        [name] => asked(&args.run_dir, name, "down").map(drop),
+        _ => Err(Failed::new(exit::USAGE, format!("which one: {}?", names.join(", ")))),
+    }
+}
+
+pub fn key(args: &KeyArgs) -> Result<(), Failed> {
+    let mut key = [0_u8; wellspring_maelstrom::KEY_LEN];
+    getrandom::fill(&mut key).map_err(|error| Failed::other(error.to_string()))?;
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = args.file.display();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&args.file);
+    let mut file = file.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failed::new(exit::TARGET_EXISTS, format!("{path} exists; it was left as it is"))
+        }
+        _ => Failed::other(format!("{path}: {error}")),
+    })?;
+    writeln!(file, "{digits}")?;
+    Ok(())
+}
+
+/// The appliance asked for, or all.
+fn chosen(name: Option<&str>, run_dir: &Path) -> Result<Vec<String>, Failed> {
+    if let Some(name) = name {
+        return Ok(vec![name.to_owned()]);
+    }
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(run_dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|end| end == "sock") {
+            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    if names.is_empty() {
+        return Err(no_such(run_dir, "no appliance runs here"));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn asked(run_dir: &Path, name: &str, question: &str) -> Result<Value, Failed> {
+    let answer = ask(run_dir, name, question)
+        .map_err(|error| no_such(run_dir, &format!("no appliance `{name}` answers ({error})")))?;
+    serde_json::from_str(&answer).map_err(|_| Failed::other("an answer that makes no sense"))
+}
+
+fn no_such(run_dir: &Path, what: &str) -> Failed {
+    Failed::other(what).hint(format!("Control sockets are looked for in {}.", run_dir.display()))
+}
+
+fn rows(status: &Value) -> Vec<Vec<String>> {
+    let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+    let text = |path: &str| status.pointer(path).map(Value::to_string).unwrap_or_default();
+    let lost = crate::output::part(number("/link/lost"), number("/link/packets"));
+    let peer = status["peer_alive"].as_bool().unwrap_or(false);
+    let rows = [
+        ("appliance", status["name"].as_str().unwrap_or_default().to_owned()),
+        ("peer", if peer { "heard" } else { "silent" }.to_owned()),
+        ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
+        ("rate", text("/rate")),
+        ("interleaves", text("/interleaves")),
+        ("protected", format!("{} packets", number("/sent/packets"))),
+        ("", bytes(number("/sent/bytes"))),
+        ("repairs sent", number("/sent/repairs").to_string()),
+        ("too long", number("/sent/too_long").to_string()),
+        ("arrived", format!("{} packets", number("/received/packets"))),
+        ("lost on the link", percent(lost)),
+        ("longest burst", number("/link/longest_burst").to_string()),
+        ("brought back", number("/received/recovered").to_string()),
+        ("by layer", text("/received/recovered_by_layer")),
+        ("unseen", number("/unseen").to_string()),
+    ];
+    rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect()
+}

@@ -1,0 +1,180 @@
+//! `wellspring maelstrom up`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use clap::Args;
+use wellspring_appliance::{Appliance, Config, Controls, DEFAULT_PORT, Prefix, SetupError, Status};
+use wellspring_core::Duration;
+use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
+
+use super::{CodeArgs, InstanceArgs};
+use crate::exit::{self, Failed};
+use crate::interrupt::Interrupt;
+use crate::output::percent;
+
+/// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
+///
+/// Stands on the machine that routes between the local network and the long link; another stands at
+/// the other end. The kernel goes on forwarding: this only watches, sends repairs to the peer, and
+/// hands packets that the peer's repairs bring back to the local network. It runs until Ctrl-C,
+/// SIGTERM or `wellspring maelstrom down`; if it ends, however it ends, traffic flows on
+/// unprotected. Offloads that make packets look other than they are on the wire are switched off on
+/// both interfaces while it runs. The long link's MTU must exceed the local network's by 80 bytes
+/// and 10 for each packet in an XOR (160 at 8,3; 20 more over IPv6).
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  wellspring maelstrom key /etc/wellspring/maelstrom.key     # once; copy it to the other end
+  wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key /etc/wellspring/maelstrom.key
+  wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY --adaptive \\
+      --remote 10.2.0.0/16 --metrics 127.0.0.1:9714")]
+pub struct UpArgs {
+    /// Interface of the local network.
+    #[arg(long, value_name = "IF")]
+    lan: String,
+    /// Interface of the long link.
+    #[arg(long, value_name = "IF")]
+    wan: String,
+    /// The other appliance: an address, or ADDR:PORT for another port than 4714 (both ends the
+    /// same).
+    #[arg(long, value_name = "ADDR", value_parser = parse_peer)]
+    peer: SocketAddr,
+    /// File with the secret that both ends share; nobody else may be allowed to read it.
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Addresses behind the other appliance, such as 10.2.0.0/16; may be given several times.
+    /// [default: everything that is routed over --wan]
+    #[arg(long, value_name = "PREFIX")]
+    remote: Vec<Prefix>,
+    #[command(flatten)]
+    code: CodeArgs,
+    /// Choose rate and interleaves by the loss that the peer measures, and follow it.
+    #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed"])]
+    adaptive: bool,
+    /// With --adaptive: repairs for each packet, at most.
+    #[arg(long, value_name = "PART", default_value_t = 0.5, requires = "adaptive")]
+    max_overhead: f64,
+    /// With --adaptive: the longest burst to protect against, in packets.
+    #[arg(long, value_name = "PACKETS", default_value_t = 67, requires = "adaptive",
+          value_parser = clap::value_parser!(u16).range(2..=4096))]
+    max_interleave: u16,
+    /// Packets remembered to recover others with [default: 2048, or what the interleaves ask for].
+    #[arg(long, value_name = "PACKETS")]
+    packets: Option<usize>,
+    /// Memory of the ring that packets are watched through, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    ring: u16,
+    /// Milliseconds without a packet after which what the first layer has begun is sent.
+    #[arg(long, value_name = "MS", default_value_t = 5)]
+    flush: u64,
+    /// Start although packets of the local network can be too long to be protected.
+    #[arg(long)]
+    allow_unprotected: bool,
+    /// Answer Prometheus at this address, under /metrics.
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    instance: InstanceArgs,
+}
+
+pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let config = config(args)?;
+    let controls = Controls::new();
+    let metrics = args.metrics.map(|at| controls.serve_metrics(at)).transpose();
+    let metrics =
+        metrics.map_err(|error| Failed::other(format!("cannot serve metrics: {error}")))?;
+    let appliance = Appliance::new(config, controls.clone())?;
+    if !quiet {
+        let at = metrics.map(|at| format!(", metrics at http://{at}/metrics")).unwrap_or_default();
+        println!(
+            "{}: protecting packets of up to {} bytes between {} and {}{at}",
+            args.instance.name(&args.wan),
+            appliance.longest(),
+            args.wan,
+            args.peer
+        );
+    }
+    let stop = Arc::clone(&controls.stop);
+    let mut work = tokio::task::spawn_blocking(move || appliance.run());
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = interrupt.wait() => {
+            stop.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    let status = ended.map_err(|error| Failed::other(error.to_string()))?;
+    if !quiet {
+        println!("{}", summary(&status));
+    }
+    Ok(())
+}
+
+fn config(args: &UpArgs) -> Result<Config, Failed> {
+    let parameters = args.code.parameters()?;
+    let limits = args.adaptive.then(|| Limits {
+        overhead: args.max_overhead,
+        interleave: args.max_interleave,
+        ..Limits::default()
+    });
+    let reach = match &limits {
+        // The peer's limits are its own; reckon with ones like these, and delayed repairs.
+        Some(limits) => usize::from(limits.interleave) * (usize::from(limits.rate) + 1),
+        None => parameters.reach(),
+    };
+    let receive = ReceiveConfig::default();
+    let packets = args.packets.unwrap_or(receive.packets.max(2 * reach));
+    Ok(Config {
+        lan: args.lan.clone(),
+        wan: args.wan.clone(),
+        peer: args.peer,
+        key: wellspring_appliance::read_key(&args.key)?,
+        remote: args.remote.clone(),
+        send: SendConfig {
+            parameters,
+            adaptive: limits,
+            longest: 0,
+            flush_after: Duration::from_millis(args.flush),
+        },
+        receive: ReceiveConfig { packets, ..receive },
+        allow_unprotected: args.allow_unprotected,
+        ring: usize::from(args.ring) << 20,
+        run_dir: args.instance.run_dir.clone(),
+        name: args.instance.name(&args.wan),
+    })
+}
+
+/// What was done, in a line.
+pub fn summary(status: &Status) -> String {
+    let (sent, repairs) = (status.send.packets, status.send.repairs);
+    let lost = status.arriving.lost;
+    format!(
+        "sent {sent} packets and {repairs} repairs; the link lost {lost} of {} ({}), {} were \
+         brought back",
+        status.arriving.packets,
+        percent(crate::output::part(lost, status.arriving.packets)),
+        status.account.recovered_total(),
+    )
+}
+
+fn parse_peer(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)))
+        .map_err(|_| {
+            "write an address such as 192.0.2.2, 192.0.2.2:4714 or [2001:db8::2]:4714".into()
+        })
+}
+
+impl From<SetupError> for Failed {
+    fn from(error: SetupError) -> Self {
+        let status = match error {
+            SetupError::System(..) | SetupError::NotAllowed(_) => exit::OTHER,
+            _ => exit::USAGE,
+        };
+        Failed::new(status, error.to_string())
+    }
+}

@@ -1,0 +1,375 @@
+//! Two appliances on a lossy long link, in network namespaces: lost packets come back, and traffic
+//! outlives an appliance that is killed. Needs root and iproute2; without root it says so and passes.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
+/// What this program does when it runs itself in a namespace.
+const ROLE: &str = "WELLSPRING_TEST_ROLE";
+const HOST_B: &str = "10.82.2.2";
+const PORT: u16 = 5_000;
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const DATAGRAMS: u64 = 4_000;
+const STREAM_LEN: usize = 12 << 20;
+
+/// Not a test by itself: what hosts do in their namespaces.
+#[test]
+fn a_host() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    match role.as_str() {
+        "send-datagrams" => {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            socket.connect((HOST_B, PORT)).expect("a route");
+            for number in 0..DATAGRAMS {
+                let _ = socket.send(&datagram(number));
+                if number % 4 == 3 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        "receive-datagrams" => {
+            let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
+            let mut seen = BTreeSet::new();
+            let mut buffer = [0; 2_048];
+            println!("ready");
+            // The first one may take its time.
+            let begin = Instant::now();
+            loop {
+                match socket.recv(&mut buffer) {
+                    Ok(len) => {
+                        let number = u64::from_be_bytes(buffer[..8].try_into().expect("eight"));
+                        assert_eq!(buffer[..len], datagram(number), "whole and unchanged");
+                        seen.insert(number);
+                    }
+                    Err(_) if seen.is_empty() && begin.elapsed() < PATIENCE => {}
+                    Err(_) => break,
+                }
+            }
+            println!("seen {}", seen.len());
+        }
+        "send-stream" => {
+            let mut stream = TcpStream::connect((HOST_B, PORT)).expect("a connection");
+            // Slowly enough for things to happen meanwhile.
+            for chunk in stream_bytes().chunks(64 << 10) {
+                stream.write_all(chunk).expect("the connection holds");
+                std::thread::sleep(Duration::from_millis(60));
+            }
+        }
+        "receive-stream" => {
+            let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
+            println!("ready");
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).expect("the connection holds");
+            assert!(bytes == stream_bytes(), "whole and unchanged");
+            println!("seen {}", bytes.len());
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn datagram(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_be_bytes().to_vec();
+    let len = 8 + (number * 7_919 % 1_300) as usize;
+    bytes.extend((8..len).map(|at| (at as u64 ^ number) as u8));
+    bytes
+}
+
+fn stream_bytes() -> Vec<u8> {
+    (0..STREAM_LEN as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+}
+
+/// The namespaces, and the programs in them.
+struct Lab {
+    tag: String,
+    folder: tempfile::TempDir,
+    running: Vec<(String, Child)>,
+}
+
+impl Lab {
+    const PARTS: [&str; 5] = ["ha", "aa", "li", "ab", "hb"];
+
+    /// None where namespaces are not allowed.
+    fn new(loss: &[&str]) -> Option<Self> {
+        let root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
+        if !root {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        // Namespaces are the machine's: the folder's random name tells this lab's from others'.
+        let unique = folder.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let mut lab = Lab { tag: format!("ws{unique}"), folder, running: Vec::new() };
+        for part in Self::PARTS {
+            run(Command::new("ip").args(["netns", "add", &lab.namespace(part)]));
+            lab.ip(part, &["link", "set", "lo", "up"]);
+        }
+        lab.wire("ha", "lan", "aa", "lan", "1500");
+        lab.wire("aa", "wan", "li", "near", "1700");
+        lab.wire("li", "far", "ab", "wan", "1700");
+        lab.wire("ab", "lan", "hb", "lan", "1500");
+        for (part, side, address) in [
+            ("ha", "lan", "10.82.1.2/24"),
+            ("aa", "lan", "10.82.1.1/24"),
+            ("aa", "wan", "10.82.0.1/24"),
+            ("ab", "wan", "10.82.0.2/24"),
+            ("ab", "lan", "10.82.2.1/24"),
+            ("hb", "lan", "10.82.2.2/24"),
+        ] {
+            lab.ip(part, &["addr", "add", address, "dev", side]);
+        }
+        lab.ip("ha", &["route", "add", "default", "via", "10.82.1.1"]);
+        lab.ip("hb", &["route", "add", "default", "via", "10.82.2.1"]);
+        lab.ip("aa", &["route", "add", "10.82.2.0/24", "via", "10.82.0.2"]);
+        lab.ip("ab", &["route", "add", "10.82.1.0/24", "via", "10.82.0.1"]);
+        lab.forward("aa", true);
+        lab.forward("ab", true);
+        let mut link = vec!["lab", "link", "near", "far", "--delay", "10", "--no-priority"];
+        link.extend_from_slice(loss);
+        lab.start("link", "li", &link);
+        let key = lab.path("key");
+        run(Command::new(WELLSPRING).args(["maelstrom", "key", &key]));
+        Some(lab)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_string_lossy().into_owned()
+    }
+
+    fn namespace(&self, part: &str) -> String {
+        format!("{}{part}", self.tag)
+    }
+
+    fn ip(&self, part: &str, args: &[&str]) {
+        run(Command::new("ip").args(["-n", &self.namespace(part)]).args(args));
+    }
+
+    fn inside(&self, part: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(part), program]);
+        command
+    }
+
+    /// A cable without offloads: one packet is one frame.
+    fn wire(&self, part: &str, side: &str, other: &str, other_side: &str, mtu: &str) {
+        let far = self.namespace(other);
+        let pair = [
+            "link", "add", "name", side, "type", "veth", "peer", "name", other_side, "netns", &far,
+        ];
+        self.ip(part, &pair);
+        for (part, side) in [(part, side), (other, other_side)] {
+            self.ip(part, &["link", "set", "dev", side, "mtu", mtu, "up"]);
+            run(self.inside(part, WELLSPRING).args(["lab", "plain", side]));
+        }
+    }
+
+    /// Lets a namespace forward packets, or not.
+    fn forward(&self, part: &str, on: bool) {
+        let v6 = "/proc/sys/net/ipv6/conf/all/forwarding";
+        let off = format!("if [ -e {v6} ]; then echo 0 >{v6}; fi");
+        let v4 = format!("echo {} >/proc/sys/net/ipv4/ip_forward", u8::from(on));
+        run(self.inside(part, "sh").args(["-c", &format!("{v4}; {off}")]));
+    }
+
+    fn start(&mut self, name: &str, part: &str, args: &[&str]) {
+        let mut command = self.inside(part, WELLSPRING);
+        let child = command.args(args).stdout(Stdio::null()).spawn().expect("started");
+        self.running.push((name.to_owned(), child));
+    }
+
+    fn start_appliance(&mut self, part: &'static str) {
+        let (key, folder) = (self.path("key"), self.path(""));
+        let peer = if part == "aa" { "10.82.0.2" } else { "10.82.0.1" };
+        self.start(
+            part,
+            part,
+            &[
+                "maelstrom",
+                "up",
+                "--lan",
+                "lan",
+                "--wan",
+                "wan",
+                "--peer",
+                peer,
+                "--key",
+                &key,
+                "--name",
+                part,
+                "--run-dir",
+                &folder,
+                "--interleave",
+                "1,19,41",
+            ],
+        );
+    }
+
+    /// Ends a program at once, as a crash would.
+    fn kill(&mut self, name: &str) {
+        let at = self.running.iter().position(|(n, _)| n == name).expect("it runs");
+        let (_, mut child) = self.running.remove(at);
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+    }
+
+    fn status(&self, part: &str) -> Value {
+        let output = Command::new(WELLSPRING)
+            .args(["maelstrom", "status", part, "--json", "--run-dir", &self.path("")])
+            .output()
+            .expect("status");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    fn number(&self, part: &str, path: &str) -> u64 {
+        self.status(part).pointer(path).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !holds(self) {
+            assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn wait_for_peers(&self) {
+        for part in ["aa", "ab"] {
+            self.wait_until("a peer that is heard", |lab| lab.status(part)["peer_alive"] == true);
+        }
+    }
+
+    /// Runs this program as a host.
+    fn host(&self, part: &str, role: &str) -> Child {
+        let own: PathBuf = std::env::current_exe().expect("this program");
+        let mut command = self.inside(part, &own.to_string_lossy());
+        command.args(["--exact", "a_host", "--nocapture"]).env(ROLE, role);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        if role.starts_with("receive") {
+            let out = child.stdout.as_mut().expect("piped");
+            let mut said = Vec::new();
+            let mut byte = [0];
+            while !said.ends_with(b"ready\n") {
+                assert_eq!(out.read(&mut byte).expect("read"), 1, "the host ended");
+                said.push(byte[0]);
+            }
+        }
+        child
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for part in Self::PARTS {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(part)]).output();
+        }
+    }
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().expect("a program that exists");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a receiving host has seen.
+fn seen(output: &Output) -> u64 {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let after = text.split("seen ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    after.and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn datagrams_that_the_link_loses_arrive_all_the_same() {
+    let loss = ["--loss", "0.02", "--burst", "10", "--loss-back", "0", "--seed", "3"];
+    let Some(mut lab) = Lab::new(&loss) else { return };
+    let transfer = |lab: &Lab| {
+        let receiver = lab.host("hb", "receive-datagrams");
+        let sender = lab.host("ha", "send-datagrams").wait_with_output().expect("sent");
+        assert!(sender.status.success());
+        seen(&receiver.wait_with_output().expect("received"))
+    };
+    let without = transfer(&lab);
+    assert!(without < DATAGRAMS - 20, "the link loses two of a hundred: {without}");
+    lab.start_appliance("aa");
+    lab.start_appliance("ab");
+    lab.wait_for_peers();
+    let with = transfer(&lab);
+    lab.wait_until("an account of the link's loss", |lab| lab.number("ab", "/link/lost") > 0);
+    let status = lab.status("ab");
+    // What is lost at the very end waits for repairs that no packet drives out.
+    assert!(with >= DATAGRAMS - 15, "{with} of {DATAGRAMS}, {status}");
+    // What did not come by itself was brought back.
+    let count = |what: &str| status["received"][what].as_u64().unwrap_or(0);
+    assert!(count("recovered") >= 20, "{status}");
+    assert!(count("packets") < DATAGRAMS, "{status}");
+    assert!(count("packets") + count("recovered") >= with, "{status}");
+    assert_eq!(status["received"]["garbled"], 0, "{status}");
+}
+
+#[test]
+fn traffic_outlives_a_killed_appliance_and_is_protected_again_at_its_restart() {
+    let Some(mut lab) = Lab::new(&["--loss", "0.01", "--seed", "5"]) else { return };
+    lab.start_appliance("aa");
+    lab.start_appliance("ab");
+    lab.wait_for_peers();
+    let receiver = lab.host("hb", "receive-stream");
+    let sender = lab.host("ha", "send-stream");
+    lab.wait_until("packets brought back", |lab| lab.number("ab", "/received/recovered") > 0);
+    lab.kill("ab");
+    let moved = |lab: &Lab| lab.number("aa", "/sent/bytes");
+    let before = moved(&lab);
+    lab.wait_until("traffic without the appliance", |lab| moved(lab) > before + 200_000);
+    lab.start_appliance("ab");
+    lab.wait_for_peers();
+    lab.wait_until("packets brought back", |lab| lab.number("ab", "/received/recovered") > 0);
+    lab.kill("aa");
+    let arrived = |lab: &Lab| lab.number("ab", "/received/packets");
+    let before = arrived(&lab);
+    lab.wait_until("traffic without the other appliance", |lab| arrived(lab) > before + 100);
+    lab.start_appliance("aa");
+    lab.wait_until("repairs of its new life", |lab| lab.number("aa", "/sent/repairs") > 0);
+    lab.wait_until("its new life heard", |lab| lab.number("ab", "/received/sessions") == 2);
+    assert!(sender.wait_with_output().expect("sent").status.success());
+    assert_eq!(seen(&receiver.wait_with_output().expect("received")), STREAM_LEN as u64);
+}
+
+#[test]
+fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
+    let Some(lab) = Lab::new(&[]) else { return };
+    let up = |part: &str, wan: &str, lan: &str, more: &[&str]| {
+        let (key, folder) = (lab.path("key"), lab.path(""));
+        let mut command = lab.inside(part, WELLSPRING);
+        command.args(["maelstrom", "up", "--lan", lan, "--wan", wan, "--peer", "10.82.0.2"]);
+        let output = command.args(["--key", &key, "--run-dir", &folder]).args(more).output();
+        let output = output.expect("run");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let says = |text: &str, what: &str| assert!(text.contains(what), "{text}");
+    says(&up("aa", "wan", "wan", &[]), "both sides");
+    says(&up("aa", "nowhere", "lan", &[]), "no interface `nowhere`");
+    says(&up("aa", "wan", "lan", &["--rate", "24,3"]), "ip link set wan mtu 1820");
+    says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");
+    lab.forward("aa", false);
+    says(&up("aa", "wan", "lan", &[]), "net.ipv4.ip_forward=1");
+    lab.forward("aa", true);
+    lab.ip("aa", &["link", "set", "dev", "lan", "down"]);
+    says(&up("aa", "wan", "lan", &[]), "ip link set lan up");
+    lab.ip("aa", &["link", "set", "dev", "lan", "up"]);
+    std::fs::write(lab.path("key"), "no key").expect("written");
+    says(&up("aa", "wan", "lan", &[]), "wellspring maelstrom key");
+}
