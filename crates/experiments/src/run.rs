@@ -102,6 +102,7 @@ fn simulator<A: Adapter>(
     let overhead = header.saturating_sub(adapter.header_len());
     config.wire = WireModel { overhead, trimmed_len: Some(header) };
     config.shuffle_ties = scenario.run.shuffle_ties;
+    config.loss = scenario.topology.loss();
     config.convergence = scenario.topology.convergence.0;
     for event in &scenario.events {
         config.faults.push((Time::ZERO + event.at.0, event.fault(graph)?));

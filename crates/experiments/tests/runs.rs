@@ -87,6 +87,20 @@ fn transfers_survive_failures_and_repairs() {
 }
 
 #[test]
+fn transfers_end_whatever_links_lose() {
+    let lossy = INCAST.replace("k = 4", "k = 4\ndata_loss = 0.01\ncontrol_loss = 0.05");
+    for protocol in ["scdp", "polyraptor", "ndp", "ndp+"] {
+        let outcome = outcome(&format!("{lossy}[protocol]\nname = \"{protocol}\"\n"));
+        assert_eq!(outcome.stuck, None, "{protocol}");
+        assert!(outcome.counters.dropped_by_rule > 100, "{protocol}");
+        assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
+    }
+    let impossible = format!("name = \"test\"\n{}", single("data_loss = 1.5\n"));
+    let error = Plan::parse(&impossible).unwrap().scenarios().unwrap_err().to_string();
+    assert!(error.contains("topology.data_loss is 1.5"), "{error}");
+}
+
+#[test]
 fn a_slow_link_slows_what_crosses_it() {
     let slow = "[[topology.links]]\nbetween = [\"tor7\", \"host15\"]\nrate = \"100Mbps\"\n\
                 reverse_rate = \"1Gbps\"\n";

@@ -193,6 +193,8 @@ impl Topology {
             &self.delay,
             "at most 10 seconds",
         )?;
+        share("topology.data_loss", self.data_loss)?;
+        share("topology.control_loss", self.control_loss)?;
         span("topology.convergence", self.convergence)
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use wellspring_core::{Duration, Rate};
 use wellspring_fabric::{ControlQueue, Limit, Overflow, PortConfig, Sharing, Spraying, Victim};
 use wellspring_sim::topology::{FatTree, Graph, dumbbell, single_switch};
-use wellspring_sim::{Fault, Multicast};
+use wellspring_sim::{Fault, LossRule, Multicast};
 
 /// The network.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,6 +33,13 @@ pub struct Topology {
     /// Links with another rate than the rest (degraded links, asymmetry).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SlowLink>,
+    /// Probability that a link loses a packet with payload, on each hop.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub data_loss: f64,
+    /// Probability that a link loses a packet without payload (pulls, trimmed headers), on each
+    /// hop.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub control_loss: f64,
     /// How long routing takes to notice a failure or a repair. Until then packets are sent into
     /// what is down, and lost.
     pub convergence: Span,
@@ -133,12 +140,25 @@ impl Default for Topology {
             shape: None,
             graph: String::new(),
             links: Vec::new(),
+            data_loss: 0.0,
+            control_loss: 0.0,
             convergence: Span(Duration::ZERO),
         }
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(probability: &f64) -> bool {
+    *probability == 0.0
+}
+
 impl Topology {
+    /// What links lose at random, if anything.
+    pub fn loss(&self) -> Option<LossRule> {
+        let rule = LossRule { data: self.data_loss, control: self.control_loss };
+        (rule != LossRule::default()).then_some(rule)
+    }
+
     /// The Fat-Tree's shape, if it is one.
     pub fn fat_tree(&self) -> Option<FatTree> {
         let shaped = |shape: Shape| FatTree {
