@@ -96,7 +96,7 @@ fn transfers_end_whatever_links_lose() {
         assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
     }
     let impossible = format!("name = \"test\"\n{}", single("data_loss = 1.5\n"));
-    let error = Plan::parse(&impossible).unwrap().scenarios().unwrap_err().to_string();
+    let error = Plan::parse(&impossible).unwrap_err().to_string();
     assert!(error.contains("topology.data_loss is 1.5"), "{error}");
 }
 
