@@ -14,7 +14,7 @@ use wellspring_experiments::sweep::Output;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring reproduce scdp-12a --quick")]
 pub struct ReproduceArgs {
-    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`); the list of figures if not given.
+    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `maelstrom`); the list of figures if not given.
     figure: Option<String>,
     /// Fewer sessions and one seed: under a minute a figure.
     #[arg(long)]

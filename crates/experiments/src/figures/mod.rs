@@ -1,6 +1,7 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
 mod lab;
+mod maelstrom;
 mod polyraptor;
 mod storage;
 mod unicast;
@@ -50,6 +51,12 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
+    Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
+    Figure { name: "maelstrom-13", title: "prime interleaves", run: maelstrom::figure_13 },
+    Figure { name: "maelstrom-14", title: "recovery by burst length", run: maelstrom::figure_14 },
+    Figure { name: "maelstrom-15", title: "layers and Reed-Solomon", run: maelstrom::figure_15 },
+    Figure { name: "maelstrom-16", title: "latency, (1,11,19)", run: maelstrom::figure_16 },
+    Figure { name: "maelstrom-17", title: "latency, (1,19,41)", run: maelstrom::figure_17 },
 ];
 
 /// Figures by name, or all of a paper (`scdp`).

@@ -1,0 +1,380 @@
+//! Maelstrom's figures that are about the code alone: 8 and 13 to 17 of the NSDI 2008 paper.
+//!
+//! A flow of packets at a constant rate over a link that loses packets and repairs alike. Recovery
+//! latency is counted from when the packet would have arrived. All codes run on real bytes.
+
+mod codes;
+
+use anyhow::Result;
+use std::collections::BTreeMap;
+use wellspring_codec::interleave::Parameters;
+use wellspring_core::{RandomStream, Seed};
+
+use self::codes::{BlockCode, BlockScheme, Layered, Scheme};
+use super::Lab;
+
+/// A flow of 10 Mbit/s in packets of 1,000 bytes: a packet every 0.8 ms (§5.3).
+const GAP_MS: f64 = 0.8;
+
+/// What is lost on the link.
+#[derive(Clone, Copy)]
+enum Loss {
+    /// Each packet and repair on its own.
+    Random(f64),
+    /// Packets and repairs in runs of one length, this part of all.
+    Bursts(f64, u32),
+    /// Single packets at random, and rare runs beside; whether these take repairs too.
+    Both { single: f64, every: u64, burst: u32, repairs: bool },
+}
+
+struct Loser {
+    loss: Loss,
+    random: RandomStream,
+    seen: u64,
+    left: u32,
+}
+
+impl Loser {
+    fn new(loss: Loss, seed: u64) -> Self {
+        Loser { loss, random: Seed(seed).stream("loss"), seen: 0, left: 0 }
+    }
+
+    fn loses(&mut self, repair: bool) -> bool {
+        if let (Loss::Both { single, repairs: false, .. }, true) = (self.loss, repair) {
+            return self.random.unit() < single;
+        }
+        self.seen += 1;
+        if self.left > 0 {
+            self.left -= 1;
+            return true;
+        }
+        match self.loss {
+            Loss::Random(part) => self.random.unit() < part,
+            Loss::Bursts(part, length) => {
+                let start = part / (f64::from(length) * (1.0 - part));
+                let begins = self.random.unit() < start;
+                if begins {
+                    self.left = length - 1;
+                }
+                begins
+            }
+            Loss::Both { single, every, burst, .. } => {
+                if self.seen.is_multiple_of(every) {
+                    self.left = burst - 1;
+                    return true;
+                }
+                self.random.unit() < single
+            }
+        }
+    }
+}
+
+/// What became of the packets that the link lost.
+#[derive(Default)]
+struct Outcome {
+    lost: u64,
+    /// How late each recovered packet was, by its number \[ms\].
+    late: BTreeMap<u64, f64>,
+    /// Length of the run of packets each lost one was in, by its number.
+    run: BTreeMap<u64, u64>,
+}
+
+impl Outcome {
+    fn share(&self) -> f64 {
+        self.late.len() as f64 / self.lost.max(1) as f64
+    }
+
+    fn mean_late(&self) -> f64 {
+        self.late.values().sum::<f64>() / self.late.len().max(1) as f64
+    }
+
+    /// Recovered packets by lateness: up to 2, 10, 20, 40, 80 ms, and more.
+    fn histogram(&self) -> [usize; 6] {
+        let mut counts = [0; 6];
+        for late in self.late.values() {
+            let place = [2.0, 10.0, 20.0, 40.0, 80.0].iter().position(|end| late <= end);
+            counts[place.unwrap_or(5)] += 1;
+        }
+        counts
+    }
+}
+
+/// Sends so many packets; the first and the last, whose repairs are not all there, do not count.
+fn run(scheme: &mut dyn Scheme, packets: u64, loss: Loss, seed: u64) -> Outcome {
+    const EDGE: u64 = 1_000;
+    let mut loser = Loser::new(loss, seed);
+    let counts = EDGE..packets - EDGE;
+    let mut outcome = Outcome::default();
+    let mut run = Vec::new();
+    for number in 0..packets {
+        let lost = loser.loses(false);
+        let mut back = Vec::new();
+        if lost {
+            run.push(number);
+        } else {
+            let length = run.len() as u64;
+            outcome.run.extend(run.drain(..).map(|number| (number, length)));
+        }
+        if lost && counts.contains(&number) {
+            outcome.lost += 1;
+        }
+        scheme.send(number, lost, &mut || loser.loses(true), &mut back);
+        for packet in back {
+            if counts.contains(&packet) {
+                outcome.late.insert(packet, (number - packet) as f64 * GAP_MS);
+            }
+        }
+    }
+    outcome
+}
+
+fn layered(rate: u8, interleaves: &[u16]) -> Result<Layered> {
+    Layered::new(&Parameters::new(rate, interleaves)?)
+}
+
+fn packets(lab: &Lab) -> u64 {
+    if lab.scale.quick { 100_000 } else { 1_000_000 }
+}
+
+fn seeds(lab: &Lab) -> Vec<u64> {
+    let default = if lab.scale.quick { vec![1] } else { vec![1, 2, 3, 4, 5] };
+    lab.scale.seeds.clone().unwrap_or(default)
+}
+
+/// The mean of a run's number over seeds.
+fn over(lab: &Lab, measure: impl Fn(u64) -> Result<f64>) -> Result<f64> {
+    let values: Vec<f64> = seeds(lab).into_iter().map(measure).collect::<Result<_>>()?;
+    Ok(values.iter().sum::<f64>() / values.len().max(1) as f64)
+}
+
+/// Fig. 8: recovery probability against loss, (7, 2), beside Reed-Solomon and the closed forms of
+/// §4.4.
+pub fn figure_8(lab: &mut Lab) -> Result<()> {
+    let (rate, layers) = (7, 2);
+    let count = packets(lab);
+    for loss in [0.001, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6] {
+        let ours = over(lab, |seed| {
+            Ok(run(&mut layered(rate, &[1, 11])?, count, Loss::Random(loss), seed).share())
+        })?;
+        let theirs = over(lab, |seed| {
+            let mut scheme = BlockScheme::new(BlockCode::ReedSolomon, rate, layers, 1)?;
+            Ok(run(&mut scheme, count, Loss::Random(loss), seed).share())
+        })?;
+        let bound = 1.0 - (1.0 - (1.0 - loss).powi(7)).powi(2);
+        let formula = reed_solomon(7, 2, loss);
+        // 95 % of runs lie within this; blocks fail as a whole, with three or more losses each.
+        let lost = loss * count as f64 * seeds(lab).len() as f64 / 3.0;
+        let noise = 2.0 * (formula * (1.0 - formula) / lost).sqrt() + 1e-4;
+        let at = format!("at {:.1} % loss", loss * 100.0);
+        lab.number(
+            &format!("layered, recovered share {at}"),
+            &format!("at least {bound:.4}, Reed-Solomon {formula:.4}"),
+            ours,
+            bound - noise..=1.0,
+        );
+        lab.number(
+            &format!("Reed-Solomon, recovered share {at}"),
+            &format!("{formula:.4} (closed form)"),
+            theirs,
+            formula - noise..=formula + noise,
+        );
+        if loss <= 0.1 {
+            let what = format!("layered less Reed-Solomon {at}");
+            lab.note(&what, "very close", format!("{:+.4}", ours - theirs));
+        }
+    }
+    Ok(())
+}
+
+/// Probability that a lost packet's block has at most c - 1 other losses among r + c - 1.
+fn reed_solomon(r: i32, c: i32, p: f64) -> f64 {
+    let n = r + c - 1;
+    (0..c)
+        .map(|z| {
+            let choose: f64 = (0..z).map(|k| f64::from(n - k) / f64::from(k + 1)).product();
+            choose * p.powi(z) * (1.0 - p).powi(n - z)
+        })
+        .sum()
+}
+
+/// Fig. 13: interleaves without common divisors against others, loss in bursts.
+pub fn figure_13(lab: &mut Lab) -> Result<()> {
+    let count = packets(lab);
+    for loss in [0.001, 0.01, 0.03, 0.1] {
+        let share = |interleaves: &[u16]| {
+            over(lab, |seed| {
+                let mut scheme = layered(8, interleaves)?;
+                Ok(run(&mut scheme, count, Loss::Bursts(loss, 10), seed).share())
+            })
+        };
+        let (prime, other) = (share(&[1, 11, 19])?, share(&[1, 10, 20])?);
+        let what = format!("(1,11,19) above (1,10,20), {:.1} % lost in bursts of 10", loss * 100.0);
+        let ours = format!("{prime:.4} and {other:.4}");
+        if loss > 0.01 {
+            lab.holds(&what, ours, prime > other);
+        } else {
+            lab.note(&what, "alike at low loss", ours);
+        }
+    }
+    Ok(())
+}
+
+/// Fig. 14: recovered share and latency by burst length.
+pub fn figure_14(lab: &mut Lab) -> Result<()> {
+    let count = packets(lab);
+    let mut means = Vec::new();
+    for burst in [1, 5, 10, 15, 20, 25, 30, 40, 50] {
+        let mut shown = Vec::new();
+        for interleaves in [[1, 11, 19], [1, 19, 41]] {
+            let result = |pick: fn(&Outcome) -> f64| {
+                over(lab, |seed| {
+                    let mut scheme = layered(8, &interleaves)?;
+                    Ok(pick(&run(&mut scheme, count, Loss::Bursts(0.001, burst), seed)))
+                })
+            };
+            shown.push((result(Outcome::share)?, result(Outcome::mean_late)?));
+        }
+        let (near, far) = (shown[0], shown[1]);
+        let text = |(share, late): (f64, f64)| format!("{share:.3}, {late:.1} ms");
+        lab.note(&format!("(1,11,19), bursts of {burst}"), "read off the figure", text(near));
+        match burst {
+            1 => lab.number("(1,19,41), single losses, mean latency [ms]", "2-3", far.1, 1.0..=5.0),
+            25 => {
+                lab.number("(1,19,41), bursts of 25, share", "almost all", far.0, 0.95..=1.0);
+                lab.number("(1,19,41), bursts of 25, latency [ms]", "45", far.1, 33.0..=57.0);
+            }
+            _ => lab.note(&format!("(1,19,41), bursts of {burst}"), "degrades", text(far)),
+        }
+        means.push(far.1);
+    }
+    let ends = [means[0], means[5], means[8]];
+    let text = ends.map(|mean| format!("{mean:.1}")).join(", ");
+    lab.holds("(1,19,41): latency grows with the burst, at 1, 25, 50 [ms]", text, ends.is_sorted());
+    Ok(())
+}
+
+/// Fig. 15: Reed-Solomon with interleave 20 against layers (1, 40), at (8, 2); RaptorQ beside.
+pub fn figure_15(lab: &mut Lab) -> Result<()> {
+    let count = packets(lab);
+    let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: false };
+    let seed = seeds(lab).first().copied().unwrap_or(1);
+    let schemes: [(&str, Box<dyn Scheme>); 3] = [
+        ("layers (1,40)", Box::new(layered(8, &[1, 40])?)),
+        (
+            "Reed-Solomon, interleave 20",
+            Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20)?),
+        ),
+        ("RaptorQ, interleave 20", Box::new(BlockScheme::new(BlockCode::RaptorQ, 8, 2, 20)?)),
+    ];
+    let mut single = Vec::new();
+    for (name, mut scheme) in schemes {
+        let outcome = run(scheme.as_mut(), count, loss, seed);
+        let mean = |in_burst: bool| {
+            let of = outcome.late.iter().filter(|(number, _)| {
+                (outcome.run.get(number).copied().unwrap_or(1) >= 10) == in_burst
+            });
+            let values: Vec<f64> = of.map(|(_, late)| *late).collect();
+            values.iter().sum::<f64>() / values.len().max(1) as f64
+        };
+        let (alone, bursts) = (mean(false), mean(true));
+        single.push((alone, bursts));
+        if name.starts_with("RaptorQ") {
+            lab.note(
+                &format!("{name}, recovered share"),
+                "not in the paper",
+                format!("{:.4}", outcome.share()),
+            );
+        } else {
+            lab.number(&format!("{name}, recovered share"), "all", outcome.share(), 0.995..=1.0);
+        }
+        let text = format!("singles {alone:.1}, in bursts {bursts:.1}");
+        lab.note(&format!("{name}, mean latency [ms]"), "read off the figure", text);
+    }
+    // What the paper does not say: whether the bursts take the repairs among the packets, too.
+    let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: true };
+    let mut delayed = Parameters::new(8, &[1, 40])?;
+    delayed.delayed = true;
+    let schemes: [(&str, Box<dyn Scheme>); 3] = [
+        ("layers (1,40)", Box::new(layered(8, &[1, 40])?)),
+        ("layers (1,40) with delayed XORs", Box::new(Layered::new(&delayed)?)),
+        (
+            "Reed-Solomon, interleave 20",
+            Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20)?),
+        ),
+    ];
+    for (name, mut scheme) in schemes {
+        let outcome = run(scheme.as_mut(), count, loss, seed);
+        let what = format!("{name}, recovered share where bursts take repairs too");
+        lab.note(&what, "not in the paper", format!("{:.4}", outcome.share()));
+    }
+    let [layers, solomon, ..] = single[..] else { return Ok(()) };
+    let text = |(alone, bursts): (f64, f64)| format!("{alone:.1} and {bursts:.1} ms");
+    lab.holds("Reed-Solomon: all alike", text(solomon), (solomon.0 / solomon.1 - 1.0).abs() < 0.35);
+    let spikes = layers.0 * 4.0 < layers.1 && layers.0 * 4.0 < solomon.0;
+    lab.holds("layers: singles almost at once, spikes at bursts", text(layers), spikes);
+    Ok(())
+}
+
+/// Fig. 16: latency histograms of (1, 11, 19).
+pub fn figure_16(lab: &mut Lab) -> Result<()> {
+    histograms(lab, [1, 11, 19])
+}
+
+/// Fig. 17: latency histograms of (1, 19, 41).
+pub fn figure_17(lab: &mut Lab) -> Result<()> {
+    histograms(lab, [1, 19, 41])
+}
+
+fn histograms(lab: &mut Lab, interleaves: [u16; 3]) -> Result<()> {
+    let count = packets(lab);
+    let seed = seeds(lab).first().copied().unwrap_or(1);
+    let mut means = Vec::new();
+    for burst in [1, 20, 40] {
+        let mut scheme = layered(8, &interleaves)?;
+        let outcome = run(&mut scheme, count, Loss::Bursts(0.001, burst), seed);
+        let what = format!("bursts of {burst}: up to 2, 10, 20, 40, 80 ms, more");
+        lab.note(&what, "histogram", format!("{:?}", outcome.histogram()));
+        means.push(outcome.mean_late());
+    }
+    let text = means.iter().map(|mean| format!("{mean:.1}")).collect::<Vec<_>>().join(", ");
+    let rising = means.windows(2).all(|pair| pair[0] < pair[1]);
+    lab.holds("latency grows with the burst, means [ms]", text, rising);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_codes_bring_back_single_losses_and_short_bursts() {
+        for loss in [Loss::Random(0.001), Loss::Bursts(0.001, 5)] {
+            let schemes: [Box<dyn Scheme>; 3] = [
+                Box::new(layered(8, &[1, 40]).unwrap()),
+                Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20).unwrap()),
+                Box::new(BlockScheme::new(BlockCode::RaptorQ, 8, 2, 20).unwrap()),
+            ];
+            for mut scheme in schemes {
+                let outcome = run(scheme.as_mut(), 30_000, loss, 3);
+                assert!(outcome.lost >= 15, "{}", outcome.lost);
+                assert!(outcome.share() > 0.9, "{}", outcome.share());
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_as_long_as_the_burst_took_of_the_flow() {
+        let loss = Loss::Both { single: 0.0, every: 5_000, burst: 30, repairs: false };
+        let outcome = run(&mut layered(8, &[1, 40]).unwrap(), 40_000, loss, 1);
+        assert!(outcome.run.values().all(|&length| length == 30));
+        assert_eq!(outcome.share(), 1.0);
+    }
+
+    #[test]
+    fn reed_solomons_closed_form_is_that_of_the_paper() {
+        // (7, 2): at most one of eight others is lost.
+        let p: f64 = 0.1;
+        let by_hand = (1.0 - p).powi(8) + 8.0 * p * (1.0 - p).powi(7);
+        assert!((reed_solomon(7, 2, p) - by_hand).abs() < 1e-12);
+    }
+}
