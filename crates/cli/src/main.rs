@@ -55,7 +55,11 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         .map_err(|error| Failed::other(format!("cannot start threads: {error}")))?;
     let result = match &cli.command {
         Command::Fec(args) => {
-            fec::run(args, quiet).map_err(|error| Failed::new(error.status, error.to_string()))
+            let args = args.clone();
+            let result = runtime.block_on(without_traces(move || fec::run(&args, quiet)));
+            // Work that was interrupted cannot do harm any more, and is not waited for.
+            runtime.shutdown_background();
+            return result;
         }
         Command::Serve(args) => runtime.block_on(serve::run(args, quiet)),
         Command::Get(args) => runtime.block_on(get::run(args, quiet)),
@@ -77,6 +81,22 @@ fn run(cli: &Cli) -> Result<(), Failed> {
     };
     runtime.shutdown_timeout(LAST_MOMENT);
     result
+}
+
+/// Runs work on files. On a signal what is unfinished is removed.
+async fn without_traces(
+    work: impl FnOnce() -> Result<(), fec::FecError> + Send + 'static,
+) -> Result<(), Failed> {
+    let mut interrupt = interrupt::Interrupt::new()?;
+    tokio::select! {
+        ended = tokio::task::spawn_blocking(work) => ended
+            .map_err(|error| Failed::other(error.to_string()))?
+            .map_err(|error| Failed::new(error.status, error.to_string())),
+        () = interrupt.wait() => {
+            fec::clean_up();
+            Err(Failed::interrupted())
+        }
+    }
 }
 
 /// Runs work that waits for child processes. On a signal these are killed, so that the work ends

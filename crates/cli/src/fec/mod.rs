@@ -8,9 +8,13 @@ mod peers;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use clap::{Args, Subcommand};
+
+/// The file being written, not yet under its name.
+static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Too few symbols to decode.
 pub const TOO_FEW_SYMBOLS: u8 = 3;
@@ -91,10 +95,26 @@ fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile, FecError> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    tempfile::Builder::new()
+    let file = tempfile::Builder::new()
         .prefix(".wellspring-")
         .tempfile_in(folder)
-        .map_err(|error| FecError::file(folder, &error))
+        .map_err(|error| FecError::file(folder, &error))?;
+    remember(Some(file.path().to_owned()));
+    Ok(file)
+}
+
+fn remember(path: Option<PathBuf>) -> Option<PathBuf> {
+    let mut unfinished = UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    std::mem::replace(&mut unfinished, path)
+}
+
+/// Removes the file being written, for a program that is about to end. Without it, work that goes
+/// on meanwhile cannot give it its name.
+pub fn clean_up() {
+    if let Some(path) = remember(None) {
+        // It is gone if the work has just ended.
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 /// Writes what is buffered to the disk and gives the file its name.
@@ -102,5 +122,6 @@ fn finish(file: std::io::BufWriter<tempfile::NamedTempFile>, path: &Path) -> Res
     let file = file.into_inner().map_err(|error| FecError::file(path, error.error()))?;
     file.as_file().sync_all().map_err(|error| FecError::file(path, &error))?;
     file.persist(path).map_err(|error| FecError::file(path, &error.error))?;
+    remember(None);
     Ok(())
 }

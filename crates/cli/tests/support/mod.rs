@@ -110,7 +110,7 @@ fn follow(stream: impl Read + Send + 'static) -> (Receiver<Value>, JoinHandle<St
     (receiver, thread)
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("not zero");
     kill_process(id, signal).expect("signal");
 }
