@@ -14,6 +14,7 @@ const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
 /// What this program does when it runs itself in a namespace.
 const ROLE: &str = "WELLSPRING_TEST_ROLE";
 const HOST_B: &str = "10.82.2.2";
+const HOST_B_IPV6: &str = "fd82:2::2";
 const PORT: u16 = 5_000;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,9 +26,12 @@ const STREAM_LEN: usize = 12 << 20;
 fn a_host() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match role.as_str() {
-        "send-datagrams" => {
-            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-            socket.connect((HOST_B, PORT)).expect("a route");
+        "send-datagrams" | "send-datagrams-ipv6" => {
+            let ipv6 = role.ends_with("ipv6");
+            let socket = UdpSocket::bind(if ipv6 { "[::]:0" } else { "0.0.0.0:0" });
+            let socket = socket.expect("a socket");
+            let host = if ipv6 { HOST_B_IPV6 } else { HOST_B };
+            socket.connect((host, PORT)).expect("a route");
             for number in 0..DATAGRAMS {
                 let _ = socket.send(&datagram(number));
                 if number % 4 == 3 {
@@ -35,8 +39,9 @@ fn a_host() {
                 }
             }
         }
-        "receive-datagrams" => {
-            let socket = UdpSocket::bind(("0.0.0.0", PORT)).expect("a socket");
+        "receive-datagrams" | "receive-datagrams-ipv6" => {
+            let address = if role.ends_with("ipv6") { "::" } else { "0.0.0.0" };
+            let socket = UdpSocket::bind((address, PORT)).expect("a socket");
             socket.set_read_timeout(Some(Duration::from_secs(3))).expect("a timeout");
             let mut seen = BTreeSet::new();
             let mut buffer = [0; 2_048];
@@ -133,6 +138,9 @@ impl Lab {
         lab.ip("ab", &["route", "add", "10.82.1.0/24", "via", "10.82.0.1"]);
         lab.forward("aa", true);
         lab.forward("ab", true);
+        if has_ipv6() {
+            lab.add_ipv6();
+        }
         let mut link = vec!["lab", "link", "near", "far", "--delay", "10", "--no-priority"];
         link.extend_from_slice(loss);
         lab.start("link", "li", &link);
@@ -174,10 +182,28 @@ impl Lab {
 
     /// Lets a namespace forward packets, or not.
     fn forward(&self, part: &str, on: bool) {
+        let on = u8::from(on);
         let v6 = "/proc/sys/net/ipv6/conf/all/forwarding";
-        let off = format!("if [ -e {v6} ]; then echo 0 >{v6}; fi");
-        let v4 = format!("echo {} >/proc/sys/net/ipv4/ip_forward", u8::from(on));
-        run(self.inside(part, "sh").args(["-c", &format!("{v4}; {off}")]));
+        let v6 = format!("if [ -e {v6} ]; then echo {on} >{v6}; fi");
+        let v4 = format!("echo {on} >/proc/sys/net/ipv4/ip_forward");
+        run(self.inside(part, "sh").args(["-c", &format!("{v4}; {v6}")]));
+    }
+
+    fn add_ipv6(&self) {
+        for (part, side, address) in [
+            ("ha", "lan", "fd82:1::2/64"),
+            ("aa", "lan", "fd82:1::1/64"),
+            ("aa", "wan", "fd82:0::1/64"),
+            ("ab", "wan", "fd82:0::2/64"),
+            ("ab", "lan", "fd82:2::1/64"),
+            ("hb", "lan", "fd82:2::2/64"),
+        ] {
+            self.ip(part, &["addr", "add", address, "dev", side, "nodad"]);
+        }
+        self.ip("ha", &["route", "add", "default", "via", "fd82:1::1"]);
+        self.ip("hb", &["route", "add", "default", "via", "fd82:2::1"]);
+        self.ip("aa", &["route", "add", "fd82:2::/64", "via", "fd82:0::2"]);
+        self.ip("ab", &["route", "add", "fd82:1::/64", "via", "fd82:0::1"]);
     }
 
     fn start(&mut self, name: &str, part: &str, args: &[&str]) {
@@ -279,6 +305,10 @@ impl Drop for Lab {
     }
 }
 
+fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv6").exists()
+}
+
 fn run(command: &mut Command) {
     let output = command.output().expect("a program that exists");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -296,18 +326,19 @@ fn seen(output: &Output) -> u64 {
 fn datagrams_that_the_link_loses_arrive_all_the_same() {
     let loss = ["--loss", "0.02", "--burst", "10", "--loss-back", "0", "--seed", "3"];
     let Some(mut lab) = Lab::new(&loss) else { return };
-    let transfer = |lab: &Lab| {
-        let receiver = lab.host("hb", "receive-datagrams");
-        let sender = lab.host("ha", "send-datagrams").wait_with_output().expect("sent");
+    let transfer = |lab: &Lab, family: &str| {
+        let receiver = lab.host("hb", &format!("receive-datagrams{family}"));
+        let sender = lab.host("ha", &format!("send-datagrams{family}"));
+        let sender = sender.wait_with_output().expect("sent");
         assert!(sender.status.success());
         seen(&receiver.wait_with_output().expect("received"))
     };
-    let without = transfer(&lab);
+    let without = transfer(&lab, "");
     assert!(without < DATAGRAMS - 20, "the link loses two of a hundred: {without}");
     lab.start_appliance("aa");
     lab.start_appliance("ab");
     lab.wait_for_peers();
-    let with = transfer(&lab);
+    let with = transfer(&lab, "");
     lab.wait_until("an account of the link's loss", |lab| lab.number("ab", "/link/lost") > 0);
     let status = lab.status("ab");
     // What is lost at the very end waits for repairs that no packet drives out.
@@ -317,6 +348,11 @@ fn datagrams_that_the_link_loses_arrive_all_the_same() {
     assert!(count("recovered") >= 20, "{status}");
     assert!(count("packets") < DATAGRAMS, "{status}");
     assert!(count("packets") + count("recovered") >= with, "{status}");
+    if has_ipv6() {
+        let with = transfer(&lab, "-ipv6");
+        assert!(with >= DATAGRAMS - 15, "{with} of {DATAGRAMS} over IPv6, {}", lab.status("ab"));
+        assert!(lab.number("ab", "/received/recovered") >= count("recovered") + 20);
+    }
     assert_eq!(status["received"]["garbled"], 0, "{status}");
 }
 

@@ -24,9 +24,9 @@ pub struct ReceiveConfig {
 }
 
 impl Default for ReceiveConfig {
-    /// 2,048 packets and 1,024 repairs of 1,500 bytes.
+    /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes.
     fn default() -> Self {
-        ReceiveConfig { packets: 2_048, repairs: 1_024, longest: 1_500 }
+        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500 }
     }
 }
 

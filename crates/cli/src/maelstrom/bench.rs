@@ -15,14 +15,11 @@ use super::CodeArgs;
 use crate::exit::Failed;
 use crate::output::table;
 
-/// Frames in memory: as many as a capture ring of a few megabytes holds.
-const FRAMES: usize = 1_024;
-
 /// Measure the engine alone: one core, packets from memory, no network.
 ///
 /// The send side names each packet, mixes it into one bin a layer, and seals the repairs; the
 /// receive side names and remembers what arrives, verifies the repairs and brings back what is
-/// missing. Each round is 1,024 packets that were never seen before; times are the processor's, so
+/// missing. Each round is packets that were never seen before, in the same memory; times are the processor's, so
 /// that other processes do not count. What is recovered is compared with what was lost.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -34,6 +31,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,200",
           value_parser = clap::value_parser!(u16).range(64..=9_000))]
     size: Vec<u16>,
+    /// Packets in memory, as in a capture ring: few lie in the cache, many do not.
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    frames: u32,
+    /// Packets that the receive side remembers [default: 1024, or what the interleaves ask for].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
+    packets: Option<u32>,
     #[command(flatten)]
     code: CodeArgs,
     /// Packets lost on the way to the receive side, 0 to 0.9.
@@ -122,6 +126,7 @@ fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {
     json!({
         "bytes": row.size, "rate": args.code.rate.0, "interleaves": args.code.interleave.0,
         "delayed": args.code.delayed, "loss": args.loss, "seed": args.seed,
+        "frames": args.frames,
         "send": side(&row.send), "receive": side(&row.receive),
         "packets": row.packets, "repairs": row.repairs,
         "lost": row.lost, "recovered": row.recovered,
@@ -141,10 +146,12 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
     };
     let mut sender = SendSide::new(&key, session(1), &config).map_err(failed)?;
     let packets = ReceiveConfig::default().packets.max(2 * parameters.reach());
+    let packets = args.packets.map_or(packets, |packets| packets as usize);
+    let count = args.frames as usize;
     let config = ReceiveConfig { packets, longest, ..ReceiveConfig::default() };
     let mut receiver = ReceiveSide::new(&key, session(2), &config).map_err(failed)?;
     let mut losses = Seed(args.seed).stream("losses");
-    let mut frames = frames(size);
+    let mut frames = frames(size, count);
     let mut number = 0;
     let (mut send, mut receive, mut lost) = (Vec::new(), Vec::new(), 0);
     let (mut repairs, mut recovered) = (Batch::new(), Batch::new());
@@ -152,14 +159,14 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
     while spent.as_secs_f64() < args.seconds || send.len() < 10 {
         renew(&mut frames, size, &mut number);
         repairs.clear();
-        let mut behind = Vec::with_capacity(FRAMES);
+        let mut behind = Vec::with_capacity(count);
         let begin = processor_time();
         for frame in frames.chunks_exact_mut(longest) {
             let _ = sender.observe(Time::ZERO, frame, &mut repairs);
             behind.push(repairs.len());
         }
         let sent = processor_time() - begin;
-        let kept: Vec<bool> = (0..FRAMES).map(|_| !happens(&mut losses, args.loss)).collect();
+        let kept: Vec<bool> = (0..count).map(|_| !happens(&mut losses, args.loss)).collect();
         lost += kept.iter().filter(|kept| !**kept).count() as u64;
         let mut repairs = repairs.iter();
         let begin = processor_time();
@@ -177,9 +184,9 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
         let received = processor_time() - begin;
         spent += sent + received;
         // The first rounds touch memory for the first time.
-        if number > 8 * FRAMES as u64 {
-            send.push(sent.as_nanos() as f64 / FRAMES as f64);
-            receive.push(received.as_nanos() as f64 / FRAMES as f64);
+        if number > 8_192 {
+            send.push(sent.as_nanos() as f64 / count as f64);
+            receive.push(received.as_nanos() as f64 / count as f64);
         }
     }
     let account = receiver.account();
@@ -198,10 +205,10 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
 }
 
 /// IPv4 packets one behind the other, as hosts send them today: DF, and an identification of 0.
-fn frames(size: u16) -> Vec<u8> {
+fn frames(size: u16, count: usize) -> Vec<u8> {
     let mut random = Seed(0).stream("frames");
     let mut frames: Vec<u8> =
-        (0..FRAMES * usize::from(size)).map(|_| random.next_u64() as u8).collect();
+        (0..count * usize::from(size)).map(|_| random.next_u64() as u8).collect();
     for frame in frames.chunks_exact_mut(usize::from(size)) {
         frame[..12].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0]);
         frame[2..4].copy_from_slice(&size.to_be_bytes());

@@ -61,7 +61,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "PACKETS", default_value_t = 67, requires = "adaptive",
           value_parser = clap::value_parser!(u16).range(2..=4096))]
     max_interleave: u16,
-    /// Packets remembered to recover others with [default: 2048, or what the interleaves ask for].
+    /// Packets remembered to recover others with [default: 1024, or what the interleaves ask for].
     #[arg(long, value_name = "PACKETS")]
     packets: Option<usize>,
     /// Memory of the ring that packets are watched through, in MiB.
