@@ -34,6 +34,8 @@ pub fn to_prometheus(status: &Status) -> String {
     counter("code_changes_total", "Times the code was changed.", status.send.changes);
     counter("datagrams_failed_total", "Datagrams the kernel refused.", status.to_peer.failed);
     counter("received_packets_total", "Packets that arrived.", status.receive.packets);
+    let overtaken = status.receive.overtaken;
+    counter("overtaken_packets_total", "Packets that came after their repairs.", overtaken);
     counter("received_repairs_total", "Repairs that arrived.", status.account.repairs);
     let lost_for_good = status.account.expired + status.account.too_late;
     counter("unrecoverable_repairs_total", "Repairs that came to nothing.", lost_for_good);

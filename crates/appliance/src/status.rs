@@ -126,6 +126,7 @@ pub fn to_json(status: &Status) -> Value {
             "garbled": status.account.garbled,
             "recovered": status.account.recovered_total(),
             "recovered_by_layer": status.account.recovered,
+            "overtaken": status.receive.overtaken,
             "recovered_injected": status.to_local.sent,
             "recovered_failed": status.to_local.failed,
             "late_mean": mean_late(&status.late),

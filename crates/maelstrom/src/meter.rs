@@ -133,6 +133,16 @@ impl Meter {
         }
     }
 
+    /// A packet that had not arrived when a repair told of it arrives after all: the repair had
+    /// overtaken it.
+    pub(crate) fn arrived_late(&mut self, number: u32, at: Time) {
+        let counted = (number.wrapping_sub(self.settled) as i32) < 0;
+        let state = &mut self.states[place(number)];
+        if !counted && *state == State::Lost {
+            *state = State::Arrived(at);
+        }
+    }
+
     /// When a lost packet would have arrived: between those sent before and after it.
     pub(crate) fn expected(&self, number: u32) -> Option<Time> {
         let arrival = |at: u32| match self.states[place(at)] {

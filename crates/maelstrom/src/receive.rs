@@ -60,6 +60,8 @@ pub struct ReceiveCounters {
     pub foreign: u64,
     /// Packets too long to be remembered.
     pub too_long: u64,
+    /// Packets that arrived after a repair had told of them, as on a link that reorders.
+    pub overtaken: u64,
     /// Datagrams dropped, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
     /// Reports heard.
@@ -155,6 +157,11 @@ impl ReceiveSide {
         if identity.len > self.longest {
             self.counters.too_long += 1;
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
+        }
+        let named = place(&self.named, identity.name);
+        if let Some(late) = self.named[named].take_if(|named| named.name == identity.name) {
+            self.counters.overtaken += 1;
+            self.meter.arrived_late(late.number, now);
         }
         let mut accept = Accept {
             namer: &self.namer,

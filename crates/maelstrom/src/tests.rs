@@ -258,6 +258,29 @@ fn a_silence_ends_with_a_repair() {
 }
 
 #[test]
+fn packets_that_their_repairs_overtake_are_not_lost() {
+    let mut random = Seed(7).stream("packets");
+    let packets: Vec<_> = (0..2_000).map(|_| packet(&mut random, 300)).collect();
+    let (mut sender, mut receiver) = (sender(8, &[1, 19], 300), receiver(300));
+    let mut out = Batch::new();
+    for (n, (now, repairs)) in
+        sent(&mut sender, &packets, Duration::from_micros(10)).into_iter().enumerate()
+    {
+        for repair in repairs.iter() {
+            receiver.handle_datagram(now, repair, &mut out);
+        }
+        if n % 500 != 250 {
+            receiver.observe(now, &mut packets[n].clone(), &mut out).expect("a packet");
+        }
+    }
+    // Each layer's repair leaves right behind its last packet, which here comes after it.
+    assert!(receiver.counters().overtaken > 200, "{:?}", receiver.counters());
+    let report = receiver.loss_report();
+    assert!((1..=4).contains(&report.lost), "{report:?}");
+    assert_eq!(report.longest_burst, 1);
+}
+
+#[test]
 fn the_code_follows_the_loss() {
     let config = SendConfig {
         parameters: Parameters::new(8, &[1]).expect("a code"),
