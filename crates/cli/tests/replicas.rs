@@ -59,7 +59,7 @@ fn a_replica_that_stalls_and_goes_on_is_won_back() {
     let a = place.serve(&place.replica("a", &bytes), &["--inject-send-rate", "15M"]);
     let b = place.serve(&place.replica("b", &bytes), &["--inject-send-rate", "15M"]);
     let out = place.path("out");
-    let get = Transfer::start(&["get", &object_at(&[&a, &b]), "-o", text(&out), "--timeout", "1"]);
+    let get = Transfer::start(&["get", &object_at(&[&a, &b]), "-o", text(&out), "--timeout", "3"]);
     get.wait_for_part(0.1);
     b.pause();
     let lost = get.wait_for_event("lost");

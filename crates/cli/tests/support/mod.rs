@@ -1,11 +1,12 @@
 //! Real processes of the real binary, for tests: servers and transfers that end with their test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -176,7 +177,7 @@ pub fn object_at(servers: &[&Server]) -> String {
 pub struct Transfer {
     child: Child,
     steps: Receiver<Value>,
-    text: Option<JoinHandle<String>>,
+    text: RefCell<Option<JoinHandle<String>>>,
     summaries: Receiver<Value>,
     began: Instant,
 }
@@ -211,7 +212,7 @@ impl Transfer {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let (summaries, _) = follow(child.stdout.take().expect("piped"));
         let (steps, text) = follow(child.stderr.take().expect("piped"));
-        Transfer { child, steps, text: Some(text), summaries, began: Instant::now() }
+        Transfer { child, steps, text: RefCell::new(Some(text)), summaries, began: Instant::now() }
     }
 
     /// Waits until that part of the bytes is there; a transfer that ends before fails the test.
@@ -229,11 +230,19 @@ impl Transfer {
 
     fn wait_for(&self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
-            let step = self.steps.recv_timeout(PATIENCE).expect("the transfer goes on");
+            let step = self.steps.recv_timeout(PATIENCE).unwrap_or_else(|error| match error {
+                RecvTimeoutError::Timeout => panic!("the transfer hangs"),
+                RecvTimeoutError::Disconnected => panic!("the transfer ended: {}", self.said()),
+            });
             if wanted(&step) {
                 return step;
             }
         }
+    }
+
+    /// What an ended transfer had to say on standard error.
+    fn said(&self) -> String {
+        self.text.take().map(|t| t.join().expect("reader")).unwrap_or_default()
     }
 
     pub fn interrupt(&self) {
@@ -251,7 +260,7 @@ impl Transfer {
         }
         assert!(Instant::now() < until, "the transfer hangs: {:?}", steps.last());
         let status = self.child.wait().expect("wait");
-        let text = self.text.take().map(|t| t.join().expect("reader")).unwrap_or_default();
+        let text = self.said();
         let summary = self.summaries.iter().last().unwrap_or(Value::Null);
         Ended { code: status.code(), summary, steps, text, took: self.began.elapsed() }
     }
