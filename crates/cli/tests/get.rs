@@ -174,6 +174,11 @@ fn replicas_that_differ_are_named_and_not_mixed() {
     let a = place.serve(&place.replica("a", &mine), &[]);
     let b = place.serve(&place.replica("b", &other), &[]);
     let c = place.serve(&place.replica("c", &mine), &[]);
+    // Each knows its digest before: one that is still reading when others have answered is compared
+    // later, when the transfer is under way.
+    for server in [&a, &b, &c] {
+        run(&["get", &object_at(&[server]), "-o", text(&place.path("warm")), "--force"]).success();
+    }
     let out = place.dir("out");
     let from = object_at(&[&a, &b, &c]);
     let refused = run(&["get", &from, "-o", text(&out)]);
