@@ -7,7 +7,7 @@ use wellspring_core::{
     Destination, DropReason, Duration, Ecn, Frame, HostId, SessionId, Time, TimerQueue, Verdict,
     Work, WorkDone,
 };
-use wellspring_wire::scdp::{Close, CloseReason, ScdpHeader, Symbol};
+use wellspring_wire::scdp::{Close, CloseReason, Mode, ScdpHeader, Symbol};
 
 use super::context::Context;
 use super::receiver::{Arrival, Receiver};
@@ -229,6 +229,9 @@ impl Endpoint {
                 got: command.senders.len() as u64,
                 limit: 255,
             });
+        }
+        if command.mode == Mode::OneToMany && command.senders.len() > 1 {
+            return Err(CommandError::Invalid("a group has one sender"));
         }
         let receiver = Receiver::announced(now, command, &self.config);
         self.received.retain(|&id| id != command.session);

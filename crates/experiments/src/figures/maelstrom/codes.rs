@@ -58,8 +58,11 @@ impl Scheme for Layered {
         let bytes = packet(number);
         let receiver = &mut self.receiver;
         let mut accept = |name: PacketName, bytes: &[u8], _: u8| {
-            back.push(name.0);
-            bytes == packet(name.0)
+            let right = bytes == packet(name.0);
+            if right {
+                back.push(name.0);
+            }
+            right
         };
         if !lost {
             receiver

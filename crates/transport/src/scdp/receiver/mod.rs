@@ -143,6 +143,7 @@ impl Receiver {
         self.follow_stream(index, &arrival, verdict);
         self.give_up_gaps(cx, index);
         self.hedge(cx.now, index);
+        self.check_exhausted(cx);
         verdict
     }
 
@@ -154,8 +155,9 @@ impl Receiver {
         let window = u32::from(options.initial_window);
         let index = match known {
             Some(index) => index,
-            // Only a session opened by its symbols takes senders nobody named.
-            None if config.accept_unannounced && self.flows.len() < 255 => {
+            // Only a session opened by its symbols takes senders nobody named, and a group's stream
+            // is one sender's alone.
+            None if config.accept_unannounced && self.takes_sender(options.mode) => {
                 let mut flow = Flow::new(now, arrival.source, window, config);
                 flow.group = options.mode == Mode::OneToMany;
                 self.blocks.set_streaming(flow.group);
@@ -191,6 +193,11 @@ impl Receiver {
             }
         }
         Some(index)
+    }
+
+    fn takes_sender(&self, mode: Mode) -> bool {
+        let is_group = mode == Mode::OneToMany || self.blocks.is_streaming();
+        if is_group { self.flows.is_empty() } else { self.flows.len() < 255 }
     }
 
     /// Settles the credit an arrival answers.
@@ -405,6 +412,15 @@ impl Receiver {
                 self.flows[index].last_pull = cx.now;
                 self.keepalive = Some(index);
             }
+        }
+        self.check_exhausted(cx);
+    }
+
+    /// A group whose symbols hardly ever arrive ends here, instead of asking for what no pull can
+    /// say.
+    fn check_exhausted(&mut self, cx: &mut Context<'_>) {
+        if self.blocks.is_exhausted() {
+            self.fail(cx, FailReason::Exhausted);
         }
     }
 

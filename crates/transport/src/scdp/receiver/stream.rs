@@ -12,6 +12,14 @@ use super::block::{Block, Phase};
 use super::blocks::BlockWindow;
 use crate::scdp::sender::symbols::resumed_base;
 
+/// Places of a block that are kept account of: a pull says how many are wanted in 16 bits.
+const MAX_PLACES: u32 = u16::MAX as u32;
+/// Packets whose consequences wait for others sent before them, at most.
+const MAX_ARRIVALS: usize = 65_536;
+/// Trimmed places of a block remembered until they are resolved, at most; one more is asked for
+/// when the stream has passed it.
+const MAX_TRIMMED: usize = 1_024;
+
 /// What of a block the group's stream brings.
 ///
 /// Symbols of a block are sent in the order of their *places*: place 0 is the first one sent.
@@ -25,6 +33,10 @@ pub(super) struct Coming {
     ahead: u32,
     /// Places from `resolved` on that were trimmed.
     trimmed: Vec<u32>,
+    /// Places below were sent, as one of them shows.
+    seen: u32,
+    /// Times in a row that more was asked for and no place beyond `seen` came.
+    asks: u32,
     /// ESI of place 0.
     base: u32,
     /// Packets beyond this number were sent after what was asked for last was known; none as long
@@ -55,8 +67,15 @@ impl Block {
     /// A symbol that was not there before has come, or what was left of it.
     fn come(&mut self, place: u32, trimmed: bool) {
         let coming = &mut self.coming;
+        if trimmed && coming.trimmed.len() >= MAX_TRIMMED {
+            return;
+        }
         // Beyond what this receiver knows of, others have asked for it and all before it.
         coming.wanted = coming.wanted.max(place + 1);
+        if place >= coming.seen {
+            coming.seen = place + 1;
+            coming.asks = 0;
+        }
         if place >= coming.resolved && !coming.trimmed.contains(&place) {
             coming.ahead += 1;
             if trimmed {
@@ -87,11 +106,25 @@ impl Block {
         self.phase == Phase::Filling && here < through - from
     }
 
+    /// Asks for `count` symbols beyond those wanted so far.
+    ///
+    /// An ask that brought nothing may have been lost itself, and then it is to be repeated, or
+    /// what it brought was lost, and then it is to be exceeded. Exceeding it at every power of two
+    /// does both, and asks that nobody hears do not add up.
     fn ask_beyond(&mut self, count: u32) {
-        self.coming.wanted += count;
-        self.coming.asked_at = None;
-        self.coming.untold = true;
-        self.expected = self.coming.outstanding();
+        let coming = &mut self.coming;
+        coming.asks = coming.asks.saturating_add(1);
+        if coming.asks.is_power_of_two() && coming.wanted + count <= MAX_PLACES {
+            coming.wanted += count;
+        } else {
+            let outstanding = coming.outstanding() + count;
+            coming.resolved = coming.resolved.min(coming.seen);
+            let enough = coming.resolved + coming.ahead + outstanding;
+            coming.wanted = coming.wanted.max(enough.min(MAX_PLACES));
+        }
+        coming.asked_at = None;
+        coming.untold = true;
+        self.expected = coming.outstanding();
     }
 }
 
@@ -104,6 +137,8 @@ pub(super) struct Streaming {
     passed: u32,
     /// Some block's sender is to be told that more is wanted.
     untold: bool,
+    /// More is wanted of some block of which all was sent that a pull can ask for.
+    exhausted: bool,
 }
 
 /// A packet of the group's stream.
@@ -156,9 +191,12 @@ impl BlockWindow {
         let StreamPacket { number, sbn, esi, epoch, trimmed, new } = packet;
         let base = if epoch > 0 && esi >= resumed_base(epoch) { resumed_base(epoch) } else { 0 };
         let place = esi - base;
+        if place >= MAX_PLACES {
+            return; // no receiver can have asked for it
+        }
         self.open_through(sbn);
         let Some(streaming) = &mut self.streaming else { return };
-        if !trimmed {
+        if !trimmed && streaming.arrivals.len() < MAX_ARRIVALS {
             // The number of a trimmed packet may have been cut.
             streaming.arrivals.push_back((number, sbn, place));
         }
@@ -212,8 +250,8 @@ impl BlockWindow {
         let Some(block) = self.block(sbn) else { return };
         if block.resolve(through) {
             self.note_loss(sbn);
-            self.ask_for_deficit(sbn);
         }
+        self.ask_for_deficit(sbn);
     }
 
     /// Asks for what a block will be short of, if anything.
@@ -234,13 +272,19 @@ impl BlockWindow {
     }
 
     fn ask_beyond(&mut self, sbn: u32, count: u32) {
-        if let Some(block) = self.block(sbn) {
-            block.ask_beyond(count);
-        }
+        let Some(block) = self.block(sbn) else { return };
+        block.ask_beyond(count);
+        let exhausted = block.coming.seen >= MAX_PLACES;
         if let Some(streaming) = &mut self.streaming {
+            streaming.exhausted |= exhausted;
             streaming.passed = streaming.passed.min(sbn);
             streaming.untold = true;
         }
+    }
+
+    /// Whether more is wanted of some block of which all was sent that can be asked for.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.streaming.as_ref().is_some_and(|s| s.exhausted)
     }
 
     /// Whether the sender is to be told that more of some block is wanted.
@@ -373,6 +417,42 @@ mod tests {
         come(&mut window, 1, 0, 0);
         come(&mut window, 3, 0, 2);
         assert!(!window.has_untold());
+    }
+
+    #[test]
+    fn what_a_stranger_sends_is_bounded() {
+        let mut window = window(3, 1);
+        for esi in 0..1 << 17 {
+            let trimmed =
+                StreamPacket { number: 9, sbn: 0, esi, epoch: 0, trimmed: true, new: false };
+            window.stream_packet(trimmed);
+            window.stream_packet(StreamPacket { trimmed: false, ..trimmed });
+        }
+        assert_eq!(window.open(0).coming.trimmed.len(), MAX_TRIMMED);
+        let waiting = window.streaming.as_ref().map_or(0, |s| s.arrivals.len());
+        assert!(waiting <= MAX_ARRIVALS, "{waiting}");
+        assert!(window.open(0).coming.wanted <= MAX_PLACES);
+    }
+
+    #[test]
+    fn asks_that_nobody_hears_do_not_add_up() {
+        let mut window = window(3, 3);
+        come(&mut window, 1, 0, 0);
+        for number in 1..10_000 {
+            come(&mut window, 2 * number, 1, number % 3);
+            let (sbn, wanted) = window.tell(2 * number);
+            assert_eq!(sbn, 0);
+            assert!(wanted <= 3 + 4 * 15, "{number}: {wanted}");
+            assert!(window.open(0).expected >= 4, "{number}");
+        }
+        assert!(!window.is_exhausted());
+    }
+
+    #[test]
+    fn a_block_of_which_all_was_sent_is_exhausted() {
+        let mut window = window(3, 2);
+        come(&mut window, 1, 0, MAX_PLACES - 1);
+        assert!(window.is_exhausted(), "two more are wanted, and cannot be asked for");
     }
 
     #[test]
