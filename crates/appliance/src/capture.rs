@@ -36,20 +36,35 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Watches the IP packets of an interface, both ways.
-    pub(crate) fn packets(index: u32, longest: usize, memory: usize) -> io::Result<Self> {
-        Self::open(See::Packets, index, longest, memory)
+    /// Watches those IP packets of an interface, both ways, that the filter takes.
+    pub(crate) fn packets(
+        index: u32,
+        longest: usize,
+        memory: usize,
+        filter: &[libc::sock_filter],
+    ) -> io::Result<Self> {
+        Self::open(See::Packets, index, longest, memory, Some(filter))
     }
 
     /// Watches all frames that come in, whoever they are for.
     pub(crate) fn frames(index: u32, longest: usize, memory: usize) -> io::Result<Self> {
-        Self::open(See::Frames, index, longest, memory)
+        Self::open(See::Frames, index, longest, memory, None)
     }
 
-    fn open(see: See, index: u32, longest: usize, memory: usize) -> io::Result<Self> {
+    fn open(
+        see: See,
+        index: u32,
+        longest: usize,
+        memory: usize,
+        filter: Option<&[libc::sock_filter]>,
+    ) -> io::Result<Self> {
         let socket = glue::packet_socket(see)?;
         if see == See::Frames {
             glue::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        }
+        // Before anything can be seen.
+        if let Some(filter) = filter {
+            glue::attach_filter(socket.as_fd(), filter)?;
         }
         let ring = Ring::new(socket.as_fd(), longest, memory)?;
         glue::bind_packet(socket.as_fd(), index, true)?;

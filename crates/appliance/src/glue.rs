@@ -95,12 +95,12 @@ pub(crate) fn set_option<T: Plain>(
     })
 }
 
-/// Lets a socket receive nothing: what comes for it is dropped without an answer.
-pub(crate) fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
-    const RETURN_CONSTANT: u16 = 0x06;
-    let mut code = [libc::sock_filter { code: RETURN_CONSTANT, jt: 0, jf: 0, k: 0 }];
-    let program = libc::sock_fprog { len: 1, filter: code.as_mut_ptr() };
-    // SAFETY: the program points at one instruction, alive during the call; the kernel copies it.
+/// Lets a socket receive only what a program takes; the rest is dropped without an answer.
+pub(crate) fn attach_filter(fd: BorrowedFd<'_>, code: &[libc::sock_filter]) -> io::Result<()> {
+    let len = code.len().try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let program = libc::sock_fprog { len, filter: code.as_ptr().cast_mut() };
+    // SAFETY: the program points at as many instructions as it says, alive during the call; the
+    // kernel only reads and copies them.
     check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use wellspring_maelstrom::Batch;
 
+use crate::filter;
 use crate::glue::{self, SEND_BATCH};
 
 /// What was put beside the traffic.
@@ -17,6 +18,13 @@ pub struct InjectCounters {
     pub sent: u64,
     /// Refused by the kernel: no room, no route, too long.
     pub failed: u64,
+}
+
+impl InjectCounters {
+    pub(crate) fn add(&mut self, other: &InjectCounters) {
+        self.sent += other.sent;
+        self.failed += other.failed;
+    }
 }
 
 /// The socket that repairs leave by. It receives nothing: what the peer sends is seen in the ring,
@@ -32,8 +40,10 @@ impl PeerSocket {
     pub(crate) fn new(peer: SocketAddr, interface: &str) -> io::Result<Self> {
         let domain = Domain::for_address(peer);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        glue::refuse_all(socket.as_fd())?;
+        glue::attach_filter(socket.as_fd(), &filter::nothing())?;
         socket.bind_device(Some(interface.as_bytes()))?;
+        // Another appliance of this machine may have the partition for a moment too.
+        socket.set_reuse_port(true)?;
         // Never fragmented: a fragment lost would be a repair lost.
         let (level, name, always) = match peer {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
@@ -81,7 +91,7 @@ impl LocalSocket {
         let open = |domain| -> io::Result<Socket> {
             // IPPROTO_RAW: packets come with their headers.
             let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
-            glue::refuse_all(socket.as_fd())?;
+            glue::attach_filter(socket.as_fd(), &filter::nothing())?;
             socket.bind_device(Some(interface.as_bytes()))?;
             socket.set_send_buffer_size(4 << 20)?;
             socket.set_nonblocking(true)?;

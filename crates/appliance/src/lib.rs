@@ -13,19 +13,23 @@
 mod appliance;
 mod capture;
 mod control;
+mod engine;
+mod filter;
 mod glue;
 mod inject;
 mod interface;
 pub mod link;
 mod metrics;
 mod offload;
+mod partition;
 mod prefix;
 mod setup;
+mod site;
 mod status;
 
 pub use appliance::Appliance;
 pub use control::{Controls, ask};
 pub use metrics::to_prometheus;
 pub use prefix::Prefix;
-pub use setup::{Config, DEFAULT_PORT, SetupError, read_key};
+pub use setup::{Config, DEFAULT_PORT, MateConfig, SetupError, read_key};
 pub use status::{LATE_BUCKETS_MS, Status, to_json};

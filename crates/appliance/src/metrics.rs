@@ -26,44 +26,57 @@ pub fn to_prometheus(status: &Status) -> String {
     let mut counter = |metric: &str, help: &str, value: u64| {
         family(metric, "counter", help, &[(one[0].0, value)]);
     };
-    counter("sent_packets_total", "Packets protected.", status.send.packets);
-    counter("sent_bytes_total", "Bytes of packets protected.", status.send.packet_bytes);
-    counter("sent_repairs_total", "Repairs sent.", status.send.repairs);
-    counter("sent_repair_bytes_total", "Bytes of repairs sent.", status.send.repair_bytes);
-    counter("sent_too_long_total", "Packets too long to be protected.", status.send.too_long);
-    counter("code_changes_total", "Times the code was changed.", status.send.changes);
-    counter("datagrams_failed_total", "Datagrams the kernel refused.", status.to_peer.failed);
-    counter("received_packets_total", "Packets that arrived.", status.receive.packets);
-    let overtaken = status.receive.overtaken;
+    counter("sent_packets_total", "Packets protected.", status.sum.send.packets);
+    counter("sent_bytes_total", "Bytes of packets protected.", status.sum.send.packet_bytes);
+    counter("sent_repairs_total", "Repairs sent.", status.sum.send.repairs);
+    counter("sent_repair_bytes_total", "Bytes of repairs sent.", status.sum.send.repair_bytes);
+    counter("sent_too_long_total", "Packets too long to be protected.", status.sum.send.too_long);
+    counter("code_changes_total", "Times the code was changed.", status.sum.send.changes);
+    counter("datagrams_failed_total", "Datagrams the kernel refused.", status.sum.to_peer.failed);
+    counter("received_packets_total", "Packets that arrived.", status.sum.receive.packets);
+    let overtaken = status.sum.receive.overtaken;
     counter("overtaken_packets_total", "Packets that came after their repairs.", overtaken);
-    counter("received_repairs_total", "Repairs that arrived.", status.account.repairs);
-    let lost_for_good = status.account.expired + status.account.too_late;
+    counter("received_repairs_total", "Repairs that arrived.", status.sum.account.repairs);
+    let lost_for_good = status.sum.account.expired + status.sum.account.too_late;
     counter("unrecoverable_repairs_total", "Repairs that came to nothing.", lost_for_good);
-    counter("garbled_total", "Recoveries that gave no packet.", status.account.garbled);
-    counter("injected_packets_total", "Recovered packets sent on.", status.to_local.sent);
-    counter("inject_failed_total", "Recovered packets refused.", status.to_local.failed);
-    counter("unseen_packets_total", "Packets the ring had no room for.", status.unseen);
-    counter("unlike_packets_total", "Packets not seen as on the wire.", status.unlike);
-    counter("link_packets_total", "Packets the peer sent, as measured.", status.arriving.packets);
-    counter("link_lost_packets_total", "Packets the link lost.", status.arriving.lost);
-    counter("link_bursts_total", "Runs of lost packets.", status.arriving.bursts);
-    counter("peer_sessions_total", "Times the peer began anew.", status.receive.sessions);
+    counter("garbled_total", "Recoveries that gave no packet.", status.sum.account.garbled);
+    counter("injected_packets_total", "Recovered packets sent on.", status.sum.to_local.sent);
+    counter("inject_failed_total", "Recovered packets refused.", status.sum.to_local.failed);
+    counter("unseen_packets_total", "Packets the ring had no room for.", status.sum.unseen);
+    counter("unlike_packets_total", "Packets not seen as on the wire.", status.sum.unlike);
+    counter(
+        "link_packets_total",
+        "Packets the peer sent, as measured.",
+        status.sum.arriving.packets,
+    );
+    counter("link_lost_packets_total", "Packets the link lost.", status.sum.arriving.lost);
+    counter("link_bursts_total", "Runs of lost packets.", status.sum.arriving.bursts);
+    counter("peer_sessions_total", "Times the peer began anew.", status.sum.receive.sessions);
     let layers: Vec<_> =
-        (0..status.account.recovered.len()).map(|layer| format!("layer=\"{layer}\"")).collect();
+        (0..status.sum.account.recovered.len()).map(|layer| format!("layer=\"{layer}\"")).collect();
     let by_layer: Vec<_> =
-        layers.iter().map(String::as_str).zip(status.account.recovered).collect();
+        layers.iter().map(String::as_str).zip(status.sum.account.recovered).collect();
     family("recovered_packets_total", "counter", "Packets brought back, by layer.", &by_layer);
     let reasons = DropReason::ALL.map(|why| format!("reason=\"{}\"", why.name()));
-    let dropped: Vec<_> = reasons.iter().map(String::as_str).zip(status.receive.dropped).collect();
+    let dropped: Vec<_> =
+        reasons.iter().map(String::as_str).zip(status.sum.receive.dropped).collect();
     family("dropped_datagrams_total", "counter", "Datagrams dropped.", &dropped);
-    let up = u64::from(status.peer_alive);
+    let up = u64::from(status.peer_alive());
     family("peer_up", "gauge", "Whether the peer was heard in the last seconds.", &[("", up)]);
+    let protected = status.protected.len() as u64;
+    family("partitions_protected", "gauge", "Partitions protected here.", &[("", protected)]);
+    if let Some((heard, counters)) = &status.mate {
+        let (up, takeovers) = (u64::from(*heard), counters.takeovers);
+        family("mate_up", "gauge", "Whether the site's other appliance speaks.", &[("", up)]);
+        let help = "Times its partitions were taken.";
+        family("takeovers_total", "counter", help, &[("", takeovers)]);
+    }
     let _ = writeln!(
         text,
         "# HELP wellspring_maelstrom_overhead_ratio Repairs for each packet.\n\
          # TYPE wellspring_maelstrom_overhead_ratio gauge\n\
          wellspring_maelstrom_overhead_ratio{{appliance=\"{name}\"}} {}",
-        status.code.overhead()
+        status.sum.code.overhead()
     );
     histogram(&mut text, status);
     text
@@ -71,7 +84,7 @@ pub fn to_prometheus(status: &Status) -> String {
 
 fn histogram(text: &mut String, status: &Status) {
     const METRIC: &str = "wellspring_maelstrom_recovery_latency_seconds";
-    let (name, late) = (&status.name, &status.late);
+    let (name, late) = (&status.name, &status.sum.late);
     let _ = writeln!(text, "# HELP {METRIC} How late recovered packets were.");
     let _ = writeln!(text, "# TYPE {METRIC} histogram");
     let mut sum = 0;

@@ -2,15 +2,16 @@
 //!
 //! Segmentation offload lets packets of 64 KB pass the packet socket that leave as many, receive
 //! offload makes one of many that arrived, and checksum offload shows packets without a checksum.
-//! The two ends would not see the same packets. So they are switched off, remembered in a file
-//! before that, and put back at the end; after a kill the file is still there, and the next start
-//! takes over what it says.
+//! The two ends would not see the same packets. So they are switched off, remembered in a file an
+//! interface before that, and put back at the end of the last appliance that uses the interface:
+//! each holds a lock on the file for as long. After a kill the file is still there, and the next
+//! start takes over what it says.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use crate::glue;
 use crate::interface::any_socket;
@@ -36,83 +37,105 @@ const SEND: &[Offload] = &[
     Offload { name: "tx-checksumming", ask: 0x16, set: 0x17, mask: 1 },
 ];
 
-/// One that was on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Changed {
-    interface: String,
-    offload: String,
-}
-
-/// Offloads that were switched off. Dropping it puts them back.
+/// Offloads that are off while this lives. Dropping it puts back those of interfaces that no other
+/// appliance uses.
 #[derive(Debug)]
-pub(crate) struct Offloads {
-    changed: Vec<Changed>,
-    file: PathBuf,
+pub(crate) struct Offloads(Vec<OfInterface>);
+
+/// What was on, on one interface.
+#[derive(Debug)]
+struct OfInterface {
+    interface: String,
+    changed: Vec<String>,
+    /// Says the same, and is locked by all who need it to be off.
+    file: File,
 }
 
 impl Offloads {
-    /// Switches off what must be off; what was on is kept in `file` until it is on again.
-    pub(crate) fn switch_off(lan: &str, wan: &str, file: PathBuf) -> io::Result<Self> {
-        let mut offloads = Offloads { changed: remembered(&file), file };
-        let socket = any_socket()?;
-        let wanted = [(wan, SEND), (wan, RECEIVE), (lan, RECEIVE)];
-        for (interface, list) in wanted {
-            for offload in list {
-                // An interface that does not know an offload does not do it.
-                let Ok(value) = glue::ethtool(socket.as_fd(), interface, offload.ask, 0) else {
-                    continue;
-                };
-                if value & offload.mask == 0 {
-                    continue;
-                }
-                let changed =
-                    Changed { interface: interface.to_owned(), offload: offload.name.to_owned() };
-                if !offloads.changed.contains(&changed) {
-                    offloads.changed.push(changed);
-                    offloads.remember()?;
-                }
-                glue::ethtool(socket.as_fd(), interface, offload.set, value & !offload.mask)
-                    .map_err(|error| {
-                        let what = format!("{} of {interface} stays on: {error}", offload.name);
-                        io::Error::new(error.kind(), what)
-                    })?;
-            }
+    /// Switches off what must be off; what was on is kept in files in `folder` until it is on again.
+    pub(crate) fn switch_off(lan: &str, wan: &str, folder: &Path) -> io::Result<Self> {
+        let mut offloads = Offloads(Vec::new());
+        let wan_too: Vec<&Offload> = SEND.iter().chain(RECEIVE).collect();
+        for (interface, list) in [(wan, wan_too), (lan, RECEIVE.iter().collect())] {
+            offloads.0.push(OfInterface::open(interface, folder)?);
+            let last = offloads.0.last_mut().expect("just pushed");
+            last.switch_off(&list)?;
         }
         Ok(offloads)
-    }
-
-    fn remember(&self) -> io::Result<()> {
-        let mut text = String::new();
-        for Changed { interface, offload } in &self.changed {
-            writeln!(text, "{interface} {offload}").map_err(io::Error::other)?;
-        }
-        fs::write(&self.file, text)
-    }
-
-    /// Switches them on again.
-    fn put_back(&self) -> io::Result<()> {
-        let socket = any_socket()?;
-        // Checksums first: segmentation needs them.
-        for Changed { interface, offload } in self.changed.iter().rev() {
-            let known = SEND.iter().chain(RECEIVE).find(|known| known.name == offload);
-            let Some(known) = known else { continue };
-            let Ok(value) = glue::ethtool(socket.as_fd(), interface, known.ask, 0) else {
-                continue; // the interface is gone
-            };
-            glue::ethtool(socket.as_fd(), interface, known.set, value | known.mask)?;
-        }
-        match fs::remove_file(&self.file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
     }
 }
 
 impl Drop for Offloads {
     fn drop(&mut self) {
-        if let Err(error) = self.put_back() {
-            tracing::warn!("offloads were not put back: {error}");
+        for of in &self.0 {
+            if let Err(error) = of.put_back() {
+                tracing::warn!("offloads of {} were not put back: {error}", of.interface);
+            }
         }
+    }
+}
+
+impl OfInterface {
+    /// Waits for whoever is putting back, then reads what is off already.
+    fn open(interface: &str, folder: &Path) -> io::Result<Self> {
+        // The same name means another interface in another network namespace.
+        let space = fs::metadata("/proc/self/ns/net").map_or(0, |space| space.ino());
+        let path = folder.join(format!("{interface}-{space}.offloads"));
+        let mut file = File::options().read(true).append(true).create(true).open(path)?;
+        file.lock_shared()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let changed = text.lines().map(str::to_owned).collect();
+        Ok(OfInterface { interface: interface.to_owned(), changed, file })
+    }
+
+    fn switch_off(&mut self, list: &[&Offload]) -> io::Result<()> {
+        let socket = any_socket()?;
+        for offload in list {
+            let name = &self.interface;
+            // An interface that does not know an offload does not do it.
+            let Ok(value) = glue::ethtool(socket.as_fd(), name, offload.ask, 0) else { continue };
+            if value & offload.mask == 0 {
+                continue;
+            }
+            if !self.changed.iter().any(|changed| changed == offload.name) {
+                self.changed.push(offload.name.to_owned());
+                writeln!(self.file, "{}", offload.name)?;
+            }
+            glue::ethtool(socket.as_fd(), name, offload.set, value & !offload.mask).map_err(
+                |error| {
+                    let what = format!("{} of {name} stays on: {error}", offload.name);
+                    io::Error::new(error.kind(), what)
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Switches them on again, if nobody else needs them off.
+    fn put_back(&self) -> io::Result<()> {
+        self.file.unlock()?;
+        match self.file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Ok(()) => {}
+        }
+        let mut text = String::new();
+        let mut file = &self.file;
+        file.rewind()?;
+        file.read_to_string(&mut text)?;
+        let socket = any_socket()?;
+        // Checksums first: segmentation needs them.
+        for offload in text.lines().rev() {
+            let known = SEND.iter().chain(RECEIVE).find(|known| known.name == offload);
+            let Some(known) = known else { continue };
+            let Ok(value) = glue::ethtool(socket.as_fd(), &self.interface, known.ask, 0) else {
+                continue; // the interface is gone
+            };
+            glue::ethtool(socket.as_fd(), &self.interface, known.set, value | known.mask)?;
+        }
+        // Who opened it meanwhile waits for the lock, so it is emptied and not taken away.
+        self.file.set_len(0)
     }
 }
 
@@ -126,14 +149,4 @@ pub(crate) fn switch_all_off(interface: &str) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// What an earlier life switched off and did not put back.
-fn remembered(file: &Path) -> Vec<Changed> {
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let line = |line: &str| {
-        let (interface, offload) = line.split_once(' ')?;
-        Some(Changed { interface: interface.to_owned(), offload: offload.to_owned() })
-    };
-    text.lines().filter_map(line).collect()
 }

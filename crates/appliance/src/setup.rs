@@ -3,11 +3,14 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use wellspring_maelstrom::{KEY_LEN, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig};
+use wellspring_maelstrom::{
+    KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
+};
 
 use crate::interface::{Interface, forwarding};
 use crate::prefix::Prefix;
@@ -36,10 +39,29 @@ pub struct Config {
     pub allow_unprotected: bool,
     /// Memory of the ring that packets are watched through \[bytes\].
     pub ring: usize,
+    /// Partitions of the addresses on both sides, 1 to
+    /// [`MAX_PARTITIONS`](wellspring_maelstrom::MAX_PARTITIONS), each with a thread and a ring:
+    /// the same number at all appliances of both sites.
+    pub partitions: u8,
+    /// The other appliance of this site, which shares the partitions.
+    pub mate: Option<MateConfig>,
+    /// The address that the other site's appliances send to, if it is not this one's own.
+    pub site: Option<IpAddr>,
     /// A folder for the control socket and for what must be put back.
     pub run_dir: PathBuf,
     /// What this appliance is called there.
     pub name: String,
+}
+
+/// The other appliance of a site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MateConfig {
+    /// Where this one hears it.
+    pub at: SocketAddr,
+    /// Where it hears this one.
+    pub mate: SocketAddr,
+    /// How long it may say nothing before its partitions are taken.
+    pub silence: Duration,
 }
 
 /// Why an appliance does not start. The text says what to do.
@@ -80,6 +102,15 @@ pub enum SetupError {
     PeerIsLocal(SocketAddr),
     /// The clock tells a time before this program was written: sessions would not be believed.
     Clock,
+    /// Too many partitions, or none, or no ports for them.
+    Partitions {
+        /// How many.
+        got: u8,
+        /// The port of the first.
+        port: u16,
+    },
+    /// Both appliances of a site hear at the same address.
+    MateIsSelf(SocketAddr),
     /// An appliance of that name runs.
     Running(String),
     /// The code asks for more memory than there may be, or none.
@@ -144,6 +175,16 @@ impl fmt::Display for SetupError {
                 "the clock tells a time long past: set it, or the peer will take this life for an \
                  old one",
             ),
+            SetupError::Partitions { got, port } => write!(
+                f,
+                "{got} partitions from UDP port {port}: 1 to {MAX_PARTITIONS}, each with a port of \
+                 its own up to 65535"
+            ),
+            SetupError::MateIsSelf(at) => write!(
+                f,
+                "{at} is given for both appliances of this site: --mate is the other's, --mate-at \
+                 this one's, and at the other the other way round"
+            ),
             SetupError::Running(name) => write!(
                 f,
                 "an appliance `{name}` runs already: end it by `wellspring maelstrom down {name}`, \
@@ -170,6 +211,13 @@ pub(crate) struct Ground {
 pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if config.lan == config.wan {
         return Err(SetupError::SameInterface(config.lan.clone()));
+    }
+    let (got, port) = (config.partitions, config.peer.port());
+    if !(1..=MAX_PARTITIONS).contains(&got) || port.checked_add(u16::from(got) - 1).is_none() {
+        return Err(SetupError::Partitions { got, port });
+    }
+    if let Some(mate) = config.mate.as_ref().filter(|mate| mate.at == mate.mate) {
+        return Err(SetupError::MateIsSelf(mate.at));
     }
     let find = |name: &str| -> Result<Interface, SetupError> {
         let found = Interface::find(name).map_err(|e| SetupError::System("an interface", e))?;

@@ -1,16 +1,19 @@
 //! What an appliance tells about itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wellspring_codec::interleave::{Account, Parameters};
-use wellspring_maelstrom::{DropReason, LossReport, ReceiveCounters, SendCounters};
+use wellspring_maelstrom::{DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters};
 
 use crate::inject::InjectCounters;
 
 /// Upper ends of the histogram of how late recovered packets are \[ms\]; what is later counts
 /// beyond the last.
 pub const LATE_BUCKETS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
+
+/// A peer that says nothing for so long is not there.
+const PEER_SILENT: Duration = Duration::from_secs(4);
 
 /// How late recovered packets were, beside when they should have arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -28,6 +31,13 @@ impl LateHistogram {
         self.total += late;
     }
 
+    fn add_all(&mut self, other: &LateHistogram) {
+        for (to, from) in self.buckets.iter_mut().zip(other.buckets) {
+            *to += from;
+        }
+        self.total += other.total;
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -43,12 +53,33 @@ pub struct Status {
     pub uptime: Duration,
     /// Longest packet that is protected \[bytes\].
     pub longest: usize,
-    /// The code in use.
-    pub code: Parameters,
     /// Whether it follows the loss.
     pub adaptive: bool,
+    /// Partitions of the site.
+    pub partitions: u8,
+    /// Those that are protected here.
+    pub protected: Vec<u8>,
+    /// Whether the site's other appliance speaks, and what there was between the two; none if there
+    /// is none.
+    pub mate: Option<(bool, ShareCounters)>,
+    /// The account of all partitions.
+    pub sum: PartitionStatus,
+}
+
+impl Status {
     /// Whether the peer has been heard in the last seconds.
-    pub peer_alive: bool,
+    pub fn peer_alive(&self) -> bool {
+        self.sum.heard.is_some_and(|heard| heard.elapsed() < PEER_SILENT)
+    }
+}
+
+/// What a partition has seen and done, or several together.
+#[derive(Clone, Debug)]
+pub struct PartitionStatus {
+    /// The code in use.
+    pub code: Parameters,
+    /// When the peer was heard last.
+    pub heard: Option<Instant>,
     /// The send side's account.
     pub send: SendCounters,
     /// The receive side's account.
@@ -73,6 +104,28 @@ pub struct Status {
     pub leaving: Option<LossReport>,
 }
 
+impl PartitionStatus {
+    /// Adds another's; the code shown is the one of the newer.
+    pub(crate) fn add(&mut self, other: &PartitionStatus) {
+        self.code = other.code.clone();
+        self.heard = self.heard.max(other.heard);
+        self.send.add(&other.send);
+        self.receive.add(&other.receive);
+        self.account.add(&other.account);
+        self.to_peer.add(&other.to_peer);
+        self.to_local.add(&other.to_local);
+        self.unseen += other.unseen;
+        self.unlike += other.unlike;
+        self.passed_over += other.passed_over;
+        self.late.add_all(&other.late);
+        self.arriving.add_all(&other.arriving);
+        self.leaving = match (self.leaving, other.leaving) {
+            (Some(one), Some(two)) => Some(one.and(&two)),
+            (one, two) => one.or(two),
+        };
+    }
+}
+
 /// Sums over reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Losses {
@@ -93,57 +146,71 @@ impl Losses {
         self.bursts += u64::from(report.bursts);
         self.longest_burst = self.longest_burst.max(report.longest_burst);
     }
+
+    fn add_all(&mut self, other: &Losses) {
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.bursts += other.bursts;
+        self.longest_burst = self.longest_burst.max(other.longest_burst);
+    }
 }
 
 /// A status for programs. Times in seconds, lengths in bytes.
 pub fn to_json(status: &Status) -> Value {
+    let sum = &status.sum;
     let dropped: serde_json::Map<String, Value> = DropReason::ALL
         .into_iter()
-        .map(|why| (why.name().to_owned(), status.receive.dropped[why as usize].into()))
+        .map(|why| (why.name().to_owned(), sum.receive.dropped[why as usize].into()))
         .collect();
     json!({
         "name": status.name,
         "uptime": status.uptime.as_secs_f64(),
         "longest_protected": status.longest,
-        "rate": [status.code.rate(), status.code.interleaves().len()],
-        "interleaves": status.code.interleaves(),
-        "delayed": status.code.delayed,
-        "overhead": status.code.overhead(),
+        "rate": [sum.code.rate(), sum.code.interleaves().len()],
+        "interleaves": sum.code.interleaves(),
+        "delayed": sum.code.delayed,
+        "overhead": sum.code.overhead(),
         "adaptive": status.adaptive,
-        "peer_alive": status.peer_alive,
+        "peer_alive": status.peer_alive(),
+        "partitions": { "of": status.partitions, "protected": status.protected },
+        "mate": status.mate.map(|(heard, counters)| json!({
+            "alive": heard, "hellos": counters.hellos, "takeovers": counters.takeovers,
+            "returns": counters.returns,
+            "dropped": counters.dropped.iter().sum::<u64>(),
+        })),
         "sent": {
-            "packets": status.send.packets, "bytes": status.send.packet_bytes,
-            "repairs": status.send.repairs, "repair_bytes": status.send.repair_bytes,
-            "unprotected": status.send.foreign, "too_long": status.send.too_long,
-            "code_changes": status.send.changes, "datagrams": status.to_peer.sent,
-            "datagrams_failed": status.to_peer.failed,
+            "packets": sum.send.packets, "bytes": sum.send.packet_bytes,
+            "repairs": sum.send.repairs, "repair_bytes": sum.send.repair_bytes,
+            "unprotected": sum.send.foreign, "too_long": sum.send.too_long,
+            "code_changes": sum.send.changes, "datagrams": sum.to_peer.sent,
+            "datagrams_failed": sum.to_peer.failed,
         },
         "received": {
-            "packets": status.receive.packets, "repairs": status.account.repairs,
-            "repairs_needless": status.account.needless,
-            "repairs_expired": status.account.expired,
-            "repairs_too_late": status.account.too_late,
-            "garbled": status.account.garbled,
-            "recovered": status.account.recovered_total(),
-            "recovered_by_layer": status.account.recovered,
-            "overtaken": status.receive.overtaken,
-            "recovered_injected": status.to_local.sent,
-            "recovered_failed": status.to_local.failed,
-            "late_mean": mean_late(&status.late),
+            "packets": sum.receive.packets, "repairs": sum.account.repairs,
+            "repairs_needless": sum.account.needless,
+            "repairs_expired": sum.account.expired,
+            "repairs_too_late": sum.account.too_late,
+            "garbled": sum.account.garbled,
+            "recovered": sum.account.recovered_total(),
+            "recovered_by_layer": sum.account.recovered,
+            "overtaken": sum.receive.overtaken,
+            "recovered_injected": sum.to_local.sent,
+            "recovered_failed": sum.to_local.failed,
+            "late_mean": mean_late(&sum.late),
             "dropped": dropped,
-            "sessions": status.receive.sessions,
+            "sessions": sum.receive.sessions,
         },
         "link": {
-            "packets": status.arriving.packets, "lost": status.arriving.lost,
-            "bursts": status.arriving.bursts, "longest_burst": status.arriving.longest_burst,
+            "packets": sum.arriving.packets, "lost": sum.arriving.lost,
+            "bursts": sum.arriving.bursts, "longest_burst": sum.arriving.longest_burst,
         },
-        "peer_measured": status.leaving.map(|report| json!({
+        "peer_measured": sum.leaving.map(|report| json!({
             "packets": report.packets, "lost": report.lost, "bursts": report.bursts,
             "usual_burst": report.usual_burst, "longest_burst": report.longest_burst,
         })),
-        "unseen": status.unseen,
-        "unlike": status.unlike,
-        "passed_over": status.passed_over,
+        "unseen": sum.unseen,
+        "unlike": sum.unlike,
+        "passed_over": sum.passed_over,
     })
 }
 

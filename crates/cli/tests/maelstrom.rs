@@ -18,6 +18,8 @@ const HOST_B_IPV6: &str = "fd82:2::2";
 const PORT: u16 = 5_000;
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends of the first host's addresses.
+const SPREAD: std::ops::Range<u8> = 2..18;
 const DATAGRAMS: u64 = 4_000;
 const STREAM_LEN: usize = 12 << 20;
 
@@ -34,6 +36,23 @@ fn a_host() {
             socket.connect((host, PORT)).expect("a route");
             for number in 0..DATAGRAMS {
                 let _ = socket.send(&datagram(number));
+                if number % 4 == 3 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        // From many addresses, so that every partition has some.
+        "send-datagrams-spread" => {
+            let sockets: Vec<UdpSocket> = SPREAD
+                .map(|last| {
+                    let socket =
+                        UdpSocket::bind((format!("10.82.1.{last}"), 0)).expect("an address");
+                    socket.connect((HOST_B, PORT)).expect("a route");
+                    socket
+                })
+                .collect();
+            for number in 0..DATAGRAMS {
+                let _ = sockets[number as usize / 4 % sockets.len()].send(&datagram(number));
                 if number % 4 == 3 {
                     std::thread::sleep(Duration::from_millis(1));
                 }
@@ -104,10 +123,19 @@ struct Lab {
 }
 
 impl Lab {
-    const PARTS: [&str; 5] = ["ha", "aa", "li", "ab", "hb"];
+    const PARTS: [&str; 6] = ["ha", "aa", "ac", "li", "ab", "hb"];
 
     /// None where namespaces are not allowed.
     fn new(loss: &[&str]) -> Option<Self> {
+        Self::build(loss, false)
+    }
+
+    /// With another router between the first and the long link.
+    fn chain(loss: &[&str]) -> Option<Self> {
+        Self::build(loss, true)
+    }
+
+    fn build(loss: &[&str], chain: bool) -> Option<Self> {
         let root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
         if !root {
             eprintln!("skipped: network namespaces need root");
@@ -122,26 +150,44 @@ impl Lab {
             lab.ip(part, &["link", "set", "lo", "up"]);
         }
         lab.wire("ha", "lan", "aa", "lan", "1500");
-        lab.wire("aa", "wan", "li", "near", "1700");
+        if chain {
+            lab.wire("aa", "wan", "ac", "lan", "1700");
+            lab.wire("ac", "wan", "li", "near", "1700");
+        } else {
+            lab.wire("aa", "wan", "li", "near", "1700");
+        }
         lab.wire("li", "far", "ab", "wan", "1700");
         lab.wire("ab", "lan", "hb", "lan", "1500");
         for (part, side, address) in [
             ("ha", "lan", "10.82.1.2/24"),
             ("aa", "lan", "10.82.1.1/24"),
-            ("aa", "wan", "10.82.0.1/24"),
+            (if chain { "ac" } else { "aa" }, "wan", "10.82.0.1/24"),
             ("ab", "wan", "10.82.0.2/24"),
             ("ab", "lan", "10.82.2.1/24"),
             ("hb", "lan", "10.82.2.2/24"),
         ] {
             lab.ip(part, &["addr", "add", address, "dev", side]);
         }
+        for last in SPREAD.skip(1) {
+            lab.ip("ha", &["addr", "add", &format!("10.82.1.{last}/24"), "dev", "lan"]);
+        }
+        if chain {
+            lab.ip("aa", &["addr", "add", "10.82.3.1/24", "dev", "wan"]);
+            lab.ip("ac", &["addr", "add", "10.82.3.2/24", "dev", "lan"]);
+            lab.ip("aa", &["route", "add", "10.82.0.0/24", "via", "10.82.3.2"]);
+            lab.ip("ac", &["route", "add", "10.82.1.0/24", "via", "10.82.3.1"]);
+            lab.ip("ac", &["route", "add", "10.82.2.0/24", "via", "10.82.0.2"]);
+            lab.ip("ab", &["route", "add", "10.82.3.0/24", "via", "10.82.0.1"]);
+            lab.forward("ac", true);
+        }
         lab.ip("ha", &["route", "add", "default", "via", "10.82.1.1"]);
         lab.ip("hb", &["route", "add", "default", "via", "10.82.2.1"]);
-        lab.ip("aa", &["route", "add", "10.82.2.0/24", "via", "10.82.0.2"]);
+        let there = if chain { "10.82.3.2" } else { "10.82.0.2" };
+        lab.ip("aa", &["route", "add", "10.82.2.0/24", "via", there]);
         lab.ip("ab", &["route", "add", "10.82.1.0/24", "via", "10.82.0.1"]);
         lab.forward("aa", true);
         lab.forward("ab", true);
-        if has_ipv6() {
+        if has_ipv6() && !chain {
             lab.add_ipv6();
         }
         let mut link = vec!["lab", "link", "near", "far", "--delay", "10", "--no-priority"];
@@ -216,30 +262,17 @@ impl Lab {
     }
 
     fn start_appliance(&mut self, part: &'static str) {
-        let (key, folder) = (self.path("key"), self.path(""));
         let peer = if part == "aa" { "10.82.0.2" } else { "10.82.0.1" };
-        self.start(
-            part,
-            part,
-            &[
-                "maelstrom",
-                "up",
-                "--lan",
-                "lan",
-                "--wan",
-                "wan",
-                "--peer",
-                peer,
-                "--key",
-                &key,
-                "--name",
-                part,
-                "--run-dir",
-                &folder,
-                "--interleave",
-                "1,19,41",
-            ],
-        );
+        self.start_appliance_with(part, part, peer, &[]);
+    }
+
+    fn start_appliance_with(&mut self, name: &str, part: &str, peer: &str, more: &[&str]) {
+        let (key, folder) = (self.path("key"), self.path(""));
+        let mut args: Vec<&str> = "maelstrom up --lan lan --wan wan".split(' ').collect();
+        args.extend(["--peer", peer, "--key", &key, "--name", name, "--run-dir", &folder]);
+        args.extend(["--interleave", "1,19,41"]);
+        args.extend(more);
+        self.start(name, part, &args);
     }
 
     /// Ends a program at once, as a crash would.
@@ -386,6 +419,109 @@ fn traffic_outlives_a_killed_appliance_and_is_protected_again_at_its_restart() {
     assert_eq!(seen(&receiver.wait_with_output().expect("received")), STREAM_LEN as u64);
 }
 
+/// Which partitions an appliance protects.
+fn protected(lab: &Lab, name: &str) -> Vec<u64> {
+    let status = lab.status(name);
+    let numbers = status.pointer("/partitions/protected").and_then(Value::as_array);
+    numbers.into_iter().flatten().filter_map(Value::as_u64).collect()
+}
+
+/// Sends datagrams from many addresses through the lab; tells how many arrive.
+fn spread(lab: &Lab) -> u64 {
+    let receiver = lab.host("hb", "receive-datagrams");
+    let sender = lab.host("ha", "send-datagrams-spread");
+    assert!(sender.wait_with_output().expect("sent").status.success());
+    seen(&receiver.wait_with_output().expect("received"))
+}
+
+/// Two appliances at the first site, which share four partitions: each has its own, one that dies
+/// loses its to the other, and has them back in its next life. A connection outlives all of it.
+fn the_load_is_shared_and_taken_over(
+    lab: &mut Lab,
+    peer: &str,
+    start: impl Fn(&mut Lab, &'static str),
+) {
+    start(lab, "one");
+    start(lab, "two");
+    lab.start_appliance_with("ab", "ab", peer, &["--partitions", "4"]);
+    let shared = |lab: &Lab| {
+        let mates = ["one", "two"]
+            .map(|name| lab.status(name).pointer("/mate/alive") == Some(&Value::Bool(true)));
+        let own = [protected(lab, "one"), protected(lab, "two")];
+        mates == [true, true] && own == [vec![0, 2], vec![1, 3]]
+    };
+    lab.wait_until("partitions shared", shared);
+    for name in ["one", "two", "ab"] {
+        lab.wait_until("a peer that is heard", |lab| lab.status(name)["peer_alive"] == true);
+    }
+    // Both work, and together they protect everything.
+    let arrived = spread(lab);
+    assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
+    for name in ["one", "two"] {
+        let sent = lab.number(name, "/sent/packets");
+        assert!((DATAGRAMS / 8..DATAGRAMS).contains(&sent), "{name}: {}", lab.status(name));
+    }
+    // Whoever protects a connection dies in the midst of it.
+    let sent = ["one", "two"].map(|name| lab.number(name, "/sent/bytes"));
+    let receiver = lab.host("hb", "receive-stream");
+    let sender = lab.host("ha", "send-stream");
+    let moves =
+        |lab: &Lab, of: usize| lab.number(["one", "two"][of], "/sent/bytes") > sent[of] + 200_000;
+    lab.wait_until("a connection that is protected", |lab| moves(lab, 0) || moves(lab, 1));
+    let (dead, alive) = if moves(lab, 0) { ("one", "two") } else { ("two", "one") };
+    let begin = Instant::now();
+    lab.kill(dead);
+    lab.wait_until("its partitions taken", |lab| protected(lab, alive) == [0, 1, 2, 3]);
+    println!("taken over {:?} after the other was killed", begin.elapsed());
+    let before = lab.number("ab", "/received/recovered");
+    lab.wait_until("packets of the connection brought back", |lab| {
+        lab.number("ab", "/received/recovered") > before
+    });
+    println!("protected again {:?} after the other was killed", begin.elapsed());
+    let arrived = spread(lab);
+    assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
+    start(lab, dead);
+    lab.wait_until("partitions shared again", shared);
+    let arrived = spread(lab);
+    assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
+    assert_eq!(lab.number(alive, "/mate/takeovers"), 1);
+    assert_eq!(lab.number(alive, "/mate/returns"), 1);
+    assert!(sender.wait_with_output().expect("sent").status.success());
+    assert_eq!(seen(&receiver.wait_with_output().expect("received")), STREAM_LEN as u64);
+}
+
+#[test]
+fn two_on_one_router_share_the_load_and_take_over() {
+    let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "7"];
+    let Some(mut lab) = Lab::new(&loss) else { return };
+    the_load_is_shared_and_taken_over(&mut lab, "10.82.0.1", |lab, name| {
+        let (at, mate) = match name {
+            "one" => ("127.0.0.1:4801", "127.0.0.1:4802"),
+            _ => ("127.0.0.1:4802", "127.0.0.1:4801"),
+        };
+        let more = ["--partitions", "4", "--mate-at", at, "--mate", mate];
+        lab.start_appliance_with(name, "aa", "10.82.0.2", &more);
+    });
+}
+
+#[test]
+fn two_routers_one_behind_the_other_share_the_load_and_take_over() {
+    let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "8"];
+    let Some(mut lab) = Lab::chain(&loss) else { return };
+    the_load_is_shared_and_taken_over(&mut lab, "10.82.3.1", |lab, name| {
+        let (part, at, mate) = match name {
+            "one" => ("aa", "10.82.3.1:4801", "10.82.3.2:4801"),
+            _ => ("ac", "10.82.3.2:4801", "10.82.3.1:4801"),
+        };
+        let mut more = vec!["--partitions", "4", "--mate-at", at, "--mate", mate];
+        if part == "ac" {
+            // Its local side carries the other's repairs.
+            more.extend(["--site-address", "10.82.3.1", "--allow-unprotected"]);
+        }
+        lab.start_appliance_with(name, part, "10.82.0.2", &more);
+    });
+}
+
 #[test]
 fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     let Some(lab) = Lab::new(&[]) else { return };
@@ -402,6 +538,8 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     says(&up("aa", "wan", "wan", &[]), "both sides");
     says(&up("aa", "nowhere", "lan", &[]), "no interface `nowhere`");
     says(&up("aa", "wan", "lan", &["--rate", "24,3"]), "ip link set wan mtu 1820");
+    let same = ["--mate", "127.0.0.1:4801", "--mate-at", "127.0.0.1:4801"];
+    says(&up("aa", "wan", "lan", &same), "given for both");
     says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");
     lab.forward("aa", false);
     says(&up("aa", "wan", "lan", &[]), "net.ipv4.ip_forward=1");

@@ -30,6 +30,24 @@ impl PresharedKey {
         PresharedKey(bytes)
     }
 
+    /// The key of one partition of so many: datagrams of another, or of a pair that cuts otherwise,
+    /// are strangers'. A single partition has the key itself.
+    pub fn for_partition(&self, partition: u8, partitions: u8) -> Self {
+        if partitions == 1 {
+            return self.clone();
+        }
+        let mut key = [0; KEY_LEN];
+        self.derive("wellspring maelstrom 1 partition", &[partition, partitions], &mut key);
+        PresharedKey(key)
+    }
+
+    /// The key of what the appliances of one site tell each other.
+    pub(crate) fn for_site(&self, site: &[u8]) -> Self {
+        let mut key = [0; KEY_LEN];
+        self.derive("wellspring maelstrom 1 site", site, &mut key);
+        PresharedKey(key)
+    }
+
     /// Fills `out` with bytes that only holders of the key can make, for one purpose.
     pub(crate) fn derive(&self, context: &str, more: &[u8], out: &mut [u8]) {
         let mut hasher = blake3::Hasher::new_derive_key(context);

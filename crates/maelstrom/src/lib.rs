@@ -10,6 +10,8 @@
 //! long a packet may be so that its repair fits the link is the [`MtuPlan`]'s to say. The receive
 //! side measures loss ([`LossReport`]), the send side may follow it ([`Limits`]).
 //!
+//! Two appliances of a site may [`Share`] the addresses that they protect.
+//!
 //! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
 //! `wellspring-appliance`.
 #![forbid(unsafe_code)]
@@ -22,6 +24,7 @@ mod meter;
 mod mtu;
 mod receive;
 mod send;
+mod share;
 mod wire;
 
 pub use adaptive::{Limits, choose};
@@ -34,6 +37,7 @@ pub use meter::LossReport;
 pub use mtu::{MtuError, MtuPlan};
 pub use receive::{Arrival, ReceiveConfig, ReceiveCounters, ReceiveSide, Recovered};
 pub use send::{SendConfig, SendCounters, SendSide};
+pub use share::{MAX_PARTITIONS, Partitions, Share, ShareConfig, ShareCounters};
 pub use wire::{DropReason, HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
 
 #[cfg(test)]

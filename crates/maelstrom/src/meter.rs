@@ -38,6 +38,21 @@ impl LossReport {
     }
 }
 
+impl LossReport {
+    /// This and another part of the same link's packets together.
+    #[must_use]
+    pub fn and(&self, other: &LossReport) -> LossReport {
+        LossReport {
+            packets: self.packets.saturating_add(other.packets),
+            lost: self.lost.saturating_add(other.lost),
+            bursts: self.bursts.saturating_add(other.bursts),
+            recovered: self.recovered.saturating_add(other.recovered),
+            usual_burst: self.usual_burst.max(other.usual_burst),
+            longest_burst: self.longest_burst.max(other.longest_burst),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
     /// No repair has told.

@@ -70,6 +70,21 @@ pub struct ReceiveCounters {
     pub sessions: u64,
 }
 
+impl ReceiveCounters {
+    /// Adds what another receive side has seen and done.
+    pub fn add(&mut self, other: &ReceiveCounters) {
+        self.packets += other.packets;
+        self.foreign += other.foreign;
+        self.too_long += other.too_long;
+        self.overtaken += other.overtaken;
+        for (to, from) in self.dropped.iter_mut().zip(other.dropped) {
+            *to += from;
+        }
+        self.reports += other.reports;
+        self.sessions += other.sessions;
+    }
+}
+
 /// What is known of a packet from the repairs that name it.
 #[derive(Clone, Copy, Debug)]
 struct Named {

@@ -43,6 +43,19 @@ pub struct SendCounters {
     pub changes: u64,
 }
 
+impl SendCounters {
+    /// Adds what another send side has done.
+    pub fn add(&mut self, other: &SendCounters) {
+        self.packets += other.packets;
+        self.packet_bytes += other.packet_bytes;
+        self.foreign += other.foreign;
+        self.too_long += other.too_long;
+        self.repairs += other.repairs;
+        self.repair_bytes += other.repair_bytes;
+        self.changes += other.changes;
+    }
+}
+
 /// Watches packets that leave, and makes the repairs that follow them.
 #[derive(Debug)]
 pub struct SendSide {

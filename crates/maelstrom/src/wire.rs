@@ -15,14 +15,16 @@
 //! | rest | XOR of the packets |
 //! | 16 | tag over all before it |
 //!
-//! A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
-//! XOR ([`LossReport`]).
+//! Kind 3 is a hello between the two appliances of a site. A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
+//! XOR ([`LossReport`]). A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
+//! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
 
 use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
 
 use crate::auth::{Sealer, SessionId, TAG_LEN};
 use crate::identity::Volatile;
 use crate::meter::LossReport;
+use crate::share::Partitions;
 
 /// What stands before the packets' names \[bytes\].
 pub const HEADER_LEN: usize = 36;
@@ -34,9 +36,13 @@ pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 const VERSION: u8 = 1;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
+const HELLO: u8 = 3;
 const SESSION_AT: usize = 12;
 const NUMBER_AT: usize = 28;
 const REPORT_BODY: usize = 24;
+const HELLO_BODY: usize = 16;
+/// A whole hello \[bytes\].
+pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
 
 /// Why a datagram was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -111,6 +117,28 @@ impl<'a> Sealed<'a> {
             _ => Err(DropReason::Malformed),
         }
     }
+
+    /// What a verified hello says.
+    pub(crate) fn hello(&self) -> Result<Hello, DropReason> {
+        let (header, body) = self.bytes.split_at(HEADER_LEN);
+        let first = match (header[1], body.len(), body.get(1)) {
+            (HELLO, HELLO_BODY, Some(0)) => false,
+            (HELLO, HELLO_BODY, Some(1)) => true,
+            _ => return Err(DropReason::Malformed),
+        };
+        let claims = Partitions::from_bits(u64::from_be_bytes(array(body, 8)));
+        Ok(Hello { partitions: body[0], first, claims })
+    }
+}
+
+/// What the appliances of a site tell each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hello {
+    pub partitions: u8,
+    /// Whether the sender is the first of the two.
+    pub first: bool,
+    /// What it protects.
+    pub claims: Partitions,
 }
 
 /// What a datagram says.
@@ -238,6 +266,17 @@ pub(crate) fn emit_report(sealer: &mut Sealer, report: &LossReport, out: &mut Ve
     out.extend_from_slice(&report.usual_burst.to_be_bytes());
     out.extend_from_slice(&report.longest_burst.to_be_bytes());
     out.extend_from_slice(&[0; 4]);
+    seal(sealer, start, out);
+}
+
+/// Appends a hello to `out`.
+pub(crate) fn emit_hello(sealer: &mut Sealer, hello: &Hello, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, HELLO]);
+    out.extend_from_slice(&[0; SESSION_AT - 2]);
+    emit_session(sealer, out);
+    out.extend_from_slice(&[hello.partitions, u8::from(hello.first), 0, 0, 0, 0, 0, 0]);
+    out.extend_from_slice(&hello.claims.bits().to_be_bytes());
     seal(sealer, start, out);
 }
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use wellspring_appliance::{Appliance, Config, Controls, DEFAULT_PORT, Prefix, SetupError, Status};
+use wellspring_appliance::{
+    Appliance, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError, Status,
+};
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
 
@@ -30,7 +32,10 @@ Examples:
   wellspring maelstrom key /etc/wellspring/maelstrom.key     # once; copy it to the other end
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key /etc/wellspring/maelstrom.key
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY --adaptive \\
-      --remote 10.2.0.0/16 --metrics 127.0.0.1:9714")]
+      --remote 10.2.0.0/16 --metrics 127.0.0.1:9714
+  # two on one router that share the load, and take over from each other:
+  wellspring maelstrom up --name one ... --mate-at 127.0.0.1:4801 --mate 127.0.0.1:4802
+  wellspring maelstrom up --name two ... --mate-at 127.0.0.1:4802 --mate 127.0.0.1:4801")]
 pub struct UpArgs {
     /// Interface of the local network.
     #[arg(long, value_name = "IF")]
@@ -64,7 +69,7 @@ pub struct UpArgs {
     /// Packets remembered to recover others with [default: 1024, or what the interleaves ask for].
     #[arg(long, value_name = "PACKETS")]
     packets: Option<usize>,
-    /// Memory of the ring that packets are watched through, in MiB.
+    /// Memory of the ring that each partition watches packets through, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     ring: u16,
     /// Milliseconds without a packet after which what the first layer has begun is sent.
@@ -73,6 +78,25 @@ pub struct UpArgs {
     /// Start although packets of the local network can be too long to be protected.
     #[arg(long)]
     allow_unprotected: bool,
+    /// Threads that share the load, each with its part of the addresses on both sides; the same
+    /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
+    /// with --mate].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    partitions: Option<u8>,
+    /// Share the partitions with another appliance of this site that sees the same packets: where it
+    /// hears hellos. When it is silent, this one protects its partitions too.
+    #[arg(long, value_name = "ADDR:PORT", requires = "mate_at")]
+    mate: Option<SocketAddr>,
+    /// With --mate: where this one hears hellos.
+    #[arg(long, value_name = "ADDR:PORT", requires = "mate")]
+    mate_at: Option<SocketAddr>,
+    /// With --mate: milliseconds without a hello after which its partitions are taken.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "mate",
+          value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
+    mate_silence: u64,
+    /// The address that the other site's --peer names, if this machine only forwards to it.
+    #[arg(long, value_name = "ADDR")]
+    site_address: Option<IpAddr>,
     /// Answer Prometheus at this address, under /metrics.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -143,6 +167,13 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         receive: ReceiveConfig { packets, ..receive },
         allow_unprotected: args.allow_unprotected,
         ring: usize::from(args.ring) << 20,
+        partitions: args.partitions.unwrap_or(if args.mate.is_some() { 2 } else { 1 }),
+        mate: args.mate.zip(args.mate_at).map(|(mate, at)| MateConfig {
+            at,
+            mate,
+            silence: std::time::Duration::from_millis(args.mate_silence),
+        }),
+        site: args.site_address,
         run_dir: args.instance.run_dir.clone(),
         name: args.instance.name(&args.wan),
     })
@@ -150,14 +181,14 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
 
 /// What was done, in a line.
 pub fn summary(status: &Status) -> String {
-    let (sent, repairs) = (status.send.packets, status.send.repairs);
-    let lost = status.arriving.lost;
+    let (sent, repairs) = (status.sum.send.packets, status.sum.send.repairs);
+    let lost = status.sum.arriving.lost;
     format!(
         "sent {sent} packets and {repairs} repairs; the link lost {lost} of {} ({}), {} were \
          brought back",
-        status.arriving.packets,
-        percent(crate::output::part(lost, status.arriving.packets)),
-        status.account.recovered_total(),
+        status.sum.arriving.packets,
+        percent(crate::output::part(lost, status.sum.arriving.packets)),
+        status.sum.account.recovered_total(),
     )
 }
 

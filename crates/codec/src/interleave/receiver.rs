@@ -36,6 +36,21 @@ impl Account {
     }
 }
 
+impl Account {
+    /// Adds what another receiver has done.
+    pub fn add(&mut self, other: &Account) {
+        self.packets += other.packets;
+        self.repairs += other.repairs;
+        self.needless += other.needless;
+        for (to, from) in self.recovered.iter_mut().zip(other.recovered) {
+            *to += from;
+        }
+        self.expired += other.expired;
+        self.too_late += other.too_late;
+        self.garbled += other.garbled;
+    }
+}
+
 /// A repair that may become of use.
 #[derive(Debug, Default)]
 struct Kept {

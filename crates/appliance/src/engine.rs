@@ -1,0 +1,170 @@
+//! The two sides of a partition between their sockets: what is done with each packet.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use wellspring_core::Time;
+use wellspring_maelstrom::{Arrival, Batch, LossReport, ReceiveSide, SendSide};
+
+use crate::capture::Way;
+use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload};
+use crate::prefix::Prefix;
+use crate::status::{LateHistogram, Losses, PartitionStatus};
+
+/// The two sides and their sockets.
+pub(crate) struct Engine {
+    pub send: SendSide,
+    pub receive: ReceiveSide,
+    pub peer: PeerSocket,
+    pub local: LocalSocket,
+    pub addresses: Addresses,
+    pub repairs: Batch,
+    recovered: Batch,
+    late: LateHistogram,
+    heard: Option<Instant>,
+    arriving: Losses,
+    leaving: Option<LossReport>,
+    unlike: u64,
+    passed_over: u64,
+}
+
+/// Who is who.
+#[derive(Clone, Debug)]
+pub(crate) struct Addresses {
+    /// Behind the other appliance; everybody if there are none.
+    pub remote: Vec<Prefix>,
+    /// The other appliance.
+    pub peer: IpAddr,
+    /// Where this site's appliances are sent datagrams, and the port of this partition's.
+    pub own: Vec<IpAddr>,
+    pub port: u16,
+}
+
+impl Addresses {
+    /// Whether an address is on the other side of the link.
+    fn is_theirs(&self, address: IpAddr) -> bool {
+        let local = match address {
+            IpAddr::V4(a) => a.is_multicast() || a.is_broadcast() || a.is_link_local(),
+            IpAddr::V6(a) => a.is_multicast() || a.is_unicast_link_local(),
+        };
+        let remote = || self.remote.is_empty() || self.remote.iter().any(|p| p.contains(address));
+        !local && (address == self.peer || remote())
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(
+        send: SendSide,
+        receive: ReceiveSide,
+        peer: PeerSocket,
+        local: LocalSocket,
+        addresses: Addresses,
+    ) -> Self {
+        Engine {
+            send,
+            receive,
+            peer,
+            local,
+            addresses,
+            repairs: Batch::new(),
+            recovered: Batch::new(),
+            late: LateHistogram::default(),
+            heard: None,
+            arriving: Losses::default(),
+            leaving: None,
+            unlike: 0,
+            passed_over: 0,
+        }
+    }
+
+    /// A packet passes the long link's interface.
+    pub(crate) fn handle(
+        &mut self,
+        now: Instant,
+        time: Time,
+        bytes: &mut [u8],
+        way: Way,
+        unlike: bool,
+    ) {
+        let (Some(from), Some(to)) = (source(bytes), destination(bytes)) else { return };
+        if unlike {
+            self.unlike += 1;
+            return;
+        }
+        match way {
+            Way::Out if self.addresses.is_theirs(to) => {
+                // Why a packet is not protected is counted there.
+                let _ = self.send.observe(time, bytes, &mut self.repairs);
+            }
+            Way::In => {
+                let ours = self.addresses.own.contains(&to);
+                match udp_payload(bytes, self.addresses.port).filter(|_| ours) {
+                    Some(datagram) => {
+                        let arrival =
+                            self.receive.handle_datagram(time, datagram, &mut self.recovered);
+                        self.arrived(now, arrival);
+                    }
+                    None if self.addresses.is_theirs(from) => {
+                        let _ = self.receive.observe(time, bytes, &mut self.recovered);
+                    }
+                    None => self.passed_over += 1,
+                }
+                self.deliver();
+            }
+            _ => self.passed_over += 1,
+        }
+    }
+
+    /// Something of the peer has been understood, or not.
+    fn arrived(&mut self, now: Instant, arrival: Arrival) {
+        match arrival {
+            Arrival::Repair => self.heard = Some(now),
+            Arrival::Report(report) => {
+                self.heard = Some(now);
+                self.leaving = Some(report);
+                self.send.on_report(&report, &mut self.repairs);
+            }
+            Arrival::Dropped(_) => {}
+        }
+    }
+
+    /// Sends recovered packets on.
+    fn deliver(&mut self) {
+        if self.recovered.is_empty() {
+            return;
+        }
+        for late in self.receive.latest().iter().filter_map(|recovered| recovered.late) {
+            self.late.add(Duration::from_nanos(late.as_nanos()));
+        }
+        self.local.send(&mut self.recovered);
+    }
+
+    /// Tells the peer what was lost since the last time.
+    pub(crate) fn report(&mut self) {
+        let report = self.receive.loss_report();
+        self.arriving.add(&report);
+        self.send.report(&report, &mut self.repairs);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, time: Time) {
+        self.send.handle_timeout(time, &mut self.repairs);
+    }
+
+    pub(crate) fn status(&self, unseen: u64) -> PartitionStatus {
+        PartitionStatus {
+            code: self.send.parameters().clone(),
+            heard: self.heard,
+            send: *self.send.counters(),
+            receive: *self.receive.counters(),
+            account: *self.receive.account(),
+            to_peer: self.peer.counters,
+            to_local: self.local.counters,
+            unseen,
+            unlike: self.unlike,
+            passed_over: self.passed_over,
+            late: self.late,
+            arriving: self.arriving,
+            leaving: self.leaving,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A partition that this appliance protects: a ring, an engine, and a thread for both (§4.6).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use wellspring_core::{Duration as Span, Time};
+use wellspring_maelstrom::{ReceiveSide, SendSide, SessionId};
+
+use crate::capture::Capture;
+use crate::engine::{Addresses, Engine};
+use crate::filter::PartitionFilter;
+use crate::glue;
+use crate::inject::{LocalSocket, PeerSocket};
+use crate::setup::{Config, SetupError};
+use crate::status::PartitionStatus;
+
+/// Packets looked at before what is to be sent is sent.
+const ROUND: usize = 256;
+/// Repairs that wait for others at most, so that they leave by one system call.
+const REPAIRS: usize = 32;
+/// How long the loop sleeps while packets pass: several are then looked at together.
+const NAP: Duration = Duration::from_micros(100);
+/// How long it waits for a packet when none passes.
+const WAIT: Duration = Duration::from_millis(50);
+/// How often the other side is told what is lost.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often what others may ask is brought up to date.
+const STATUS_EVERY: Duration = Duration::from_millis(100);
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// What all partitions have in common.
+pub(crate) struct Plan {
+    pub config: Config,
+    pub wan_index: u32,
+    /// Longest packet on the long link \[bytes\].
+    pub wan_mtu: usize,
+    /// Where the peer's datagrams come.
+    pub own: Vec<IpAddr>,
+}
+
+/// A partition that is ready to run.
+pub(crate) struct Partition {
+    capture: Capture,
+    engine: Engine,
+}
+
+impl Partition {
+    /// Opens what a partition needs; from then on its packets wait in its ring.
+    pub(crate) fn open(plan: &Plan, number: u8, session: SessionId) -> Result<Self, SetupError> {
+        let Config { partitions, peer, .. } = plan.config;
+        let key = plan.config.key.for_partition(number, partitions);
+        let code = |error: wellspring_codec::interleave::InterleaveError| {
+            SetupError::Code(error.to_string())
+        };
+        let send = SendSide::new(&key, session, &plan.config.send).map_err(code)?;
+        let receive = ReceiveSide::new(&key, session, &plan.config.receive).map_err(code)?;
+        let filter = PartitionFilter { partition: number, partitions, peer, own: plan.own.clone() };
+        // Who may not watch packets hears that first.
+        let longest = plan.wan_mtu + 64;
+        let (ring, program) = (plan.config.ring, filter.program());
+        let capture = Capture::packets(plan.wan_index, longest, ring, &program).map_err(refused)?;
+        let port = peer.port() + u16::from(number);
+        let there = PeerSocket::new(SocketAddr::new(peer.ip(), port), &plan.config.wan)
+            .map_err(|error| SetupError::System("the socket towards the peer", error))?;
+        let local = LocalSocket::new(&plan.config.lan).map_err(refused)?;
+        let addresses = Addresses {
+            remote: plan.config.remote.clone(),
+            peer: peer.ip(),
+            own: plan.own.clone(),
+            port,
+        };
+        tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
+        Ok(Partition { capture, engine: Engine::new(send, receive, there, local, addresses) })
+    }
+
+    /// Lets it run in a thread of its own.
+    pub(crate) fn start(self, tenure: u64) -> io::Result<Worker> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let status = Arc::new(Mutex::new(self.engine.status(0)));
+        let (flag, shared) = (Arc::clone(&stop), Arc::clone(&status));
+        let work = move || self.run(&flag, &shared);
+        let thread = thread::Builder::new().name("partition".into()).spawn(work)?;
+        Ok(Worker { tenure, stop, status, thread })
+    }
+
+    fn run(mut self, stop: &AtomicBool, shared: &Mutex<PartitionStatus>) -> PartitionStatus {
+        glue::wake_exactly();
+        let begin = Instant::now();
+        let (mut report_at, mut status_at) = (begin + REPORT_EVERY, begin);
+        let mut busy = false;
+        while !stop.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            let time = Time::ZERO + Span::from_nanos((now - begin).as_nanos() as u64);
+            let seen = self.look(now, time);
+            self.engine.handle_timeout(time);
+            if now >= report_at {
+                report_at = now + REPORT_EVERY;
+                self.engine.report();
+            }
+            self.engine.peer.send(&mut self.engine.repairs);
+            if now >= status_at {
+                status_at = now + STATUS_EVERY;
+                let status = self.engine.status(self.capture.drops());
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = status;
+            }
+            if seen == ROUND {
+                continue;
+            }
+            // After a quiet nap, wait to be woken; while packets pass, look again soon.
+            if seen > 0 || busy {
+                thread::sleep(NAP);
+            } else {
+                let flush = self.engine.send.poll_timeout().map(|at| at.since(time));
+                let flush = flush.map_or(WAIT, |span| Duration::from_nanos(span.as_nanos()));
+                self.capture.wait(flush.clamp(Duration::from_micros(1), WAIT));
+            }
+            busy = seen > 0;
+        }
+        self.engine.status(self.capture.drops())
+    }
+
+    /// Looks at some packets; tells how many those were.
+    fn look(&mut self, now: Instant, time: Time) -> usize {
+        let mut seen = 0;
+        while seen < ROUND
+            && let Some(packet) = self.capture.next()
+        {
+            seen += 1;
+            if matches!(packet.protocol, IPV4 | IPV6) {
+                self.engine.handle(now, time, packet.bytes, packet.way, packet.unlike);
+            }
+            if self.engine.repairs.len() >= REPAIRS {
+                self.engine.peer.send(&mut self.engine.repairs);
+            }
+        }
+        seen
+    }
+}
+
+/// A partition that runs.
+pub(crate) struct Worker {
+    /// Which claim to the partition it serves.
+    pub tenure: u64,
+    stop: Arc<AtomicBool>,
+    status: Arc<Mutex<PartitionStatus>>,
+    thread: JoinHandle<PartitionStatus>,
+}
+
+impl Worker {
+    pub(crate) fn status(&self) -> PartitionStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it has ended by itself, as only a broken invariant makes it.
+    pub(crate) fn failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends it; gives back its account.
+    ///
+    /// # Panics
+    /// If it has panicked.
+    pub(crate) fn end(self) -> PartitionStatus {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+pub(crate) fn refused(error: io::Error) -> SetupError {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => SetupError::NotAllowed(error),
+        _ => SetupError::System("watching packets", error),
+    }
+}
