@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wellspring_maelstrom::SessionId;
@@ -14,6 +14,7 @@ use crate::offload::Offloads;
 use crate::partition::{Partition, Plan, Worker};
 use crate::setup::{Config, SetupError, check};
 use crate::site::Site;
+use crate::split::{Split, SplitCounters};
 use crate::status::{PartitionStatus, Status};
 
 /// How often what others may ask is brought up to date.
@@ -35,6 +36,7 @@ pub struct Appliance {
     /// The account of partitions that are no longer protected here.
     past: Option<PartitionStatus>,
     sessions: Sessions,
+    split: Option<Split>,
     begin: Instant,
     try_at: Instant,
     _control: ControlSocket,
@@ -69,6 +71,10 @@ impl Appliance {
         for number in site.owned().iter() {
             ready.insert(number, Partition::open(&plan, number, sessions.next())?);
         }
+        let config = &plan.config;
+        let split = config.split.as_ref();
+        let split =
+            split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
         tracing::debug!("{:?}", ground.plan);
         let now = Instant::now();
         Ok(Appliance {
@@ -79,6 +85,7 @@ impl Appliance {
             workers: BTreeMap::new(),
             past: None,
             sessions,
+            split,
             begin: now,
             try_at: now,
             _control: control,
@@ -103,15 +110,18 @@ impl Appliance {
             let now = Instant::now();
             if now >= status_at {
                 status_at = now + STATUS_EVERY;
-                self.publish();
+                let split = self.split.as_ref().map(|split| Arc::clone(&split.counters));
+                self.publish(split);
             }
             self.site.wait(WAIT);
         }
+        // What is relayed ends, and no more comes.
+        let split = self.split.take().map(|split| Arc::clone(&split.counters));
         for number in 0..self.plan.config.partitions {
             self.end(number);
         }
         self.site.farewell();
-        self.publish();
+        self.publish(split);
         self.controls.status().expect("just published")
     }
 
@@ -162,7 +172,7 @@ impl Appliance {
         }
     }
 
-    fn publish(&mut self) {
+    fn publish(&mut self, split: Option<Arc<SplitCounters>>) {
         let mut sum = self.past.clone();
         for worker in self.workers.values() {
             let status = worker.status();
@@ -182,6 +192,7 @@ impl Appliance {
             partitions: config.partitions,
             protected: self.workers.keys().copied().collect(),
             mate: self.site.mate(),
+            split,
             sum,
         };
         let mut shared = self.controls.status.lock().unwrap_or_else(PoisonError::into_inner);

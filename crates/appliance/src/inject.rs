@@ -82,30 +82,36 @@ impl PeerSocket {
 pub(crate) struct LocalSocket {
     v4: Socket,
     v6: Option<Socket>,
+    /// For packets to this machine itself, which no interface takes.
+    here: Socket,
+    own: IpAddr,
     pub counters: InjectCounters,
 }
 
 impl LocalSocket {
-    /// Sockets that send by that interface alone.
-    pub(crate) fn new(interface: &str) -> io::Result<Self> {
-        let open = |domain| -> io::Result<Socket> {
+    /// Sockets that send by that interface alone, or to this machine at its address `own`.
+    pub(crate) fn new(interface: &str, own: IpAddr) -> io::Result<Self> {
+        let open = |domain, interface: Option<&str>| -> io::Result<Socket> {
             // IPPROTO_RAW: packets come with their headers.
             let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
             glue::attach_filter(socket.as_fd(), &filter::nothing())?;
-            socket.bind_device(Some(interface.as_bytes()))?;
+            socket.bind_device(interface.map(str::as_bytes))?;
             socket.set_send_buffer_size(4 << 20)?;
             socket.set_nonblocking(true)?;
             Ok(socket)
         };
         // A machine without IPv6 has none to recover.
-        let (v4, v6) = (open(Domain::IPV4)?, open(Domain::IPV6).ok());
-        Ok(LocalSocket { v4, v6, counters: InjectCounters::default() })
+        let (v4, v6) =
+            (open(Domain::IPV4, Some(interface))?, open(Domain::IPV6, Some(interface)).ok());
+        let here = open(if own.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 }, None)?;
+        Ok(LocalSocket { v4, v6, here, own, counters: InjectCounters::default() })
     }
 
     /// Sends all IP packets of a batch, and empties it.
     pub(crate) fn send(&mut self, batch: &mut Batch) {
         for packet in batch.iter() {
             let (to, socket) = match destination(packet) {
+                Some(to) if to == self.own => (to, Some(&self.here)),
                 Some(to @ IpAddr::V4(_)) => (to, Some(&self.v4)),
                 Some(to @ IpAddr::V6(_)) => (to, self.v6.as_ref()),
                 None => continue,

@@ -25,11 +25,13 @@ mod partition;
 mod prefix;
 mod setup;
 mod site;
+mod split;
 mod status;
 
 pub use appliance::Appliance;
 pub use control::{Controls, ask};
 pub use metrics::to_prometheus;
 pub use prefix::Prefix;
-pub use setup::{Config, DEFAULT_PORT, MateConfig, SetupError, read_key};
+pub use setup::{Config, DEFAULT_PORT, MateConfig, SetupError, SplitConfig, read_key};
+pub use split::SplitCounters;
 pub use status::{LATE_BUCKETS_MS, Status, to_json};

@@ -1,6 +1,7 @@
 //! The account in Prometheus' text format (version 0.0.4).
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use wellspring_maelstrom::DropReason;
 
@@ -70,6 +71,13 @@ pub fn to_prometheus(status: &Status) -> String {
         family("mate_up", "gauge", "Whether the site's other appliance speaks.", &[("", up)]);
         let help = "Times its partitions were taken.";
         family("takeovers_total", "counter", help, &[("", takeovers)]);
+    }
+    if let Some(split) = &status.split {
+        let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (flows, done) = (now(&split.flows), "Connections relayed, by how they ended.");
+        family("split_connections", "gauge", "Connections relayed now.", &[("", flows)]);
+        let rows = [("end=\"order\"", now(&split.finished)), ("end=\"reset\"", now(&split.reset))];
+        family("split_connections_total", "counter", done, &rows);
     }
     let _ = writeln!(
         text,

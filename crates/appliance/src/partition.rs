@@ -67,7 +67,7 @@ impl Partition {
         let port = peer.port() + u16::from(number);
         let there = PeerSocket::new(SocketAddr::new(peer.ip(), port), &plan.config.wan)
             .map_err(|error| SetupError::System("the socket towards the peer", error))?;
-        let local = LocalSocket::new(&plan.config.lan).map_err(refused)?;
+        let local = LocalSocket::new(&plan.config.lan, there.local()).map_err(refused)?;
         let addresses = Addresses {
             remote: plan.config.remote.clone(),
             peer: peer.ip(),

@@ -12,6 +12,11 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// Whether it is one of IPv4.
+    pub fn is_ipv4(&self) -> bool {
+        self.address.is_ipv4()
+    }
+
     /// Whether an address belongs to it.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {

@@ -47,10 +47,21 @@ pub struct Config {
     pub mate: Option<MateConfig>,
     /// The address that the other site's appliances send to, if it is not this one's own.
     pub site: Option<IpAddr>,
+    /// End TCP connections here and relay them, instead of letting them pass.
+    pub split: Option<SplitConfig>,
     /// A folder for the control socket and for what must be put back.
     pub run_dir: PathBuf,
     /// What this appliance is called there.
     pub name: String,
+}
+
+/// How connections are relayed in split mode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SplitConfig {
+    /// Connections at a time, at most; further ones pass as if there were no split mode.
+    pub connections: usize,
+    /// What the kernel may hold of each trunk, each way \[bytes\]: the long link's delay times rate.
+    pub buffer: usize,
 }
 
 /// The other appliance of a site.
@@ -111,6 +122,12 @@ pub enum SetupError {
     },
     /// Both appliances of a site hear at the same address.
     MateIsSelf(SocketAddr),
+    /// Split mode needs to know which connections are for the other site.
+    SplitWithoutRemote,
+    /// Split mode keeps connections, which no mate can take over.
+    SplitWithMate,
+    /// The kernel's rules could not be set.
+    SplitRules(io::Error),
     /// An appliance of that name runs.
     Running(String),
     /// The code asks for more memory than there may be, or none.
@@ -184,6 +201,19 @@ impl fmt::Display for SetupError {
                 f,
                 "{at} is given for both appliances of this site: --mate is the other's, --mate-at \
                  this one's, and at the other the other way round"
+            ),
+            SetupError::SplitWithoutRemote => f.write_str(
+                "split mode without --remote would end all connections here: name the addresses \
+                 behind the other appliance, such as --remote 10.2.0.0/16",
+            ),
+            SetupError::SplitWithMate => f.write_str(
+                "split mode keeps connections, which a mate cannot take over: leave out --mate, or \
+                 --mode split",
+            ),
+            SetupError::SplitRules(error) => write!(
+                f,
+                "split mode's rules: {error}; it needs nft (nftables), ip (iproute2), and a kernel \
+                 with CONFIG_NFT_TPROXY and CONFIG_NFT_SOCKET"
             ),
             SetupError::Running(name) => write!(
                 f,

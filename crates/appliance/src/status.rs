@@ -1,5 +1,7 @@
 //! What an appliance tells about itself.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -7,6 +9,7 @@ use wellspring_codec::interleave::{Account, Parameters};
 use wellspring_maelstrom::{DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters};
 
 use crate::inject::InjectCounters;
+use crate::split::SplitCounters;
 
 /// Upper ends of the histogram of how late recovered packets are \[ms\]; what is later counts
 /// beyond the last.
@@ -62,6 +65,8 @@ pub struct Status {
     /// Whether the site's other appliance speaks, and what there was between the two; none if there
     /// is none.
     pub mate: Option<(bool, ShareCounters)>,
+    /// What split mode does; none without it.
+    pub split: Option<Arc<SplitCounters>>,
     /// The account of all partitions.
     pub sum: PartitionStatus,
 }
@@ -178,6 +183,7 @@ pub fn to_json(status: &Status) -> Value {
             "returns": counters.returns,
             "dropped": counters.dropped.iter().sum::<u64>(),
         })),
+        "split": status.split.as_deref().map(split_to_json),
         "sent": {
             "packets": sum.send.packets, "bytes": sum.send.packet_bytes,
             "repairs": sum.send.repairs, "repair_bytes": sum.send.repair_bytes,
@@ -211,6 +217,17 @@ pub fn to_json(status: &Status) -> Value {
         "unseen": sum.unseen,
         "unlike": sum.unlike,
         "passed_over": sum.passed_over,
+    })
+}
+
+fn split_to_json(split: &SplitCounters) -> Value {
+    let now = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    json!({
+        "taking": split.taking.load(Ordering::Relaxed), "connections": now(&split.flows),
+        "accepted": now(&split.accepted), "opened": now(&split.opened),
+        "finished": now(&split.finished), "reset": now(&split.reset),
+        "sent_bytes": now(&split.sent_bytes), "received_bytes": now(&split.received_bytes),
+        "trunks": now(&split.trunks), "trunks_failed": now(&split.trunks_failed),
     })
 }
 

@@ -87,8 +87,8 @@ impl SessionId {
     }
 }
 
-/// A session's key.
-struct SessionKey(LessSafeKey);
+/// A key for one sender's numbered messages.
+pub(crate) struct SessionKey(LessSafeKey);
 
 impl fmt::Debug for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,8 +98,13 @@ impl fmt::Debug for SessionKey {
 
 impl SessionKey {
     fn new(key: &PresharedKey, session: SessionId) -> Self {
+        Self::derived(key, "wellspring maelstrom 1 datagrams", &session.to_bytes())
+    }
+
+    /// The key for one purpose; `more` must be another for every sender's every life.
+    pub(crate) fn derived(key: &PresharedKey, context: &str, more: &[u8]) -> Self {
         let mut bytes = [0; 16];
-        key.derive("wellspring maelstrom 1 datagrams", &session.to_bytes(), &mut bytes);
+        key.derive(context, more, &mut bytes);
         let key = UnboundKey::new(&AES_128_GCM, &bytes).expect("AES-128 keys have 16 bytes");
         SessionKey(LessSafeKey::new(key))
     }
@@ -110,7 +115,7 @@ impl SessionKey {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    fn tag(&self, number: u64, bytes: &[u8]) -> [u8; TAG_LEN] {
+    pub(crate) fn tag(&self, number: u64, bytes: &[u8]) -> [u8; TAG_LEN] {
         let tag = self
             .0
             .seal_in_place_separate_tag(Self::nonce(number), Aad::from(bytes), &mut [])
@@ -118,7 +123,7 @@ impl SessionKey {
         tag.as_ref().try_into().expect("GCM's tags have 16 bytes")
     }
 
-    fn verifies(&self, number: u64, bytes: &[u8], tag: &[u8; TAG_LEN]) -> bool {
+    pub(crate) fn verifies(&self, number: u64, bytes: &[u8], tag: &[u8; TAG_LEN]) -> bool {
         let mut tag = *tag;
         self.0.open_in_place(Self::nonce(number), Aad::from(bytes), &mut tag).is_ok()
     }

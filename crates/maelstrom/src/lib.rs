@@ -10,7 +10,8 @@
 //! long a packet may be so that its repair fits the link is the [`MtuPlan`]'s to say. The receive
 //! side measures loss ([`LossReport`]), the send side may follow it ([`Limits`]).
 //!
-//! Two appliances of a site may [`Share`] the addresses that they protect.
+//! Two appliances of a site may [`Share`] the addresses that they protect. In split
+//! mode (§4.2) the appliances relay connections over [`trunk`]s.
 //!
 //! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
 //! `wellspring-appliance`.
@@ -25,6 +26,7 @@ mod mtu;
 mod receive;
 mod send;
 mod share;
+mod trunk;
 mod wire;
 
 pub use adaptive::{Limits, choose};
@@ -38,6 +40,10 @@ pub use mtu::{MtuError, MtuPlan};
 pub use receive::{Arrival, ReceiveConfig, ReceiveCounters, ReceiveSide, Recovered};
 pub use send::{SendConfig, SendCounters, SendSide};
 pub use share::{MAX_PARTITIONS, Partitions, Share, ShareConfig, ShareCounters};
+pub use trunk::{
+    GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
+    TrunkSealer, trunk, trunk_greeting,
+};
 pub use wire::{DropReason, HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
 
 #[cfg(test)]

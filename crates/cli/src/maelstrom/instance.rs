@@ -123,11 +123,17 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         Some(false) => "silent",
         None => "none",
     };
+    let split = match status.pointer("/split/taking").and_then(Value::as_bool) {
+        Some(true) => format!("{} connections", number("/split/connections")),
+        Some(false) => "waits for the peer, or for room".to_owned(),
+        None => "off".to_owned(),
+    };
     let rows = [
         ("appliance", status["name"].as_str().unwrap_or_default().to_owned()),
         ("peer", if peer { "heard" } else { "silent" }.to_owned()),
         ("partitions", format!("{} of {}", text("/partitions/protected"), text("/partitions/of"))),
         ("mate", mate.to_owned()),
+        ("split mode", split),
         ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
         ("rate", text("/rate")),
         ("interleaves", text("/interleaves")),

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use wellspring_appliance::{
-    Appliance, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError, Status,
+    Appliance, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError, SplitConfig, Status,
 };
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
@@ -78,6 +78,18 @@ pub struct UpArgs {
     /// Start although packets of the local network can be too long to be protected.
     #[arg(long)]
     allow_unprotected: bool,
+    /// Who the hosts' connections end at: the hosts (end-to-end), or the appliances, which answer at
+    /// once and relay over connections of their own (split). Split mode needs --remote, nft and ip,
+    /// and both ends in that mode; TCP port 4714 must pass between them.
+    #[arg(long, value_enum, default_value_t = Mode::EndToEnd)]
+    mode: Mode,
+    /// In split mode: connections at a time; further ones pass end to end.
+    #[arg(long, value_name = "N", default_value_t = 4_096,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    split_connections: u32,
+    /// In split mode: MiB that the kernel may hold of each relayed connection and direction.
+    #[arg(long, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    split_buffer: u16,
     /// Threads that share the load, each with its part of the addresses on both sides; the same
     /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
     /// with --mate].
@@ -102,6 +114,13 @@ pub struct UpArgs {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     instance: InstanceArgs,
+}
+
+/// Who connections end at (§4.2).
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
+enum Mode {
+    EndToEnd,
+    Split,
 }
 
 pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
@@ -174,6 +193,10 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             silence: std::time::Duration::from_millis(args.mate_silence),
         }),
         site: args.site_address,
+        split: (args.mode == Mode::Split).then_some(SplitConfig {
+            connections: args.split_connections as usize,
+            buffer: usize::from(args.split_buffer) << 20,
+        }),
         run_dir: args.instance.run_dir.clone(),
         name: args.instance.name(&args.wan),
     })
@@ -203,7 +226,9 @@ fn parse_peer(text: &str) -> Result<SocketAddr, String> {
 impl From<SetupError> for Failed {
     fn from(error: SetupError) -> Self {
         let status = match error {
-            SetupError::System(..) | SetupError::NotAllowed(_) => exit::OTHER,
+            SetupError::System(..) | SetupError::NotAllowed(_) | SetupError::SplitRules(_) => {
+                exit::OTHER
+            }
             _ => exit::USAGE,
         };
         Failed::new(status, error.to_string())

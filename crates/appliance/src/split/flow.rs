@@ -1,0 +1,125 @@
+//! One connection, between a host and a trunk.
+//!
+//! Each way has one buffer of a frame's size: when a host or the trunk does not take more, nothing
+//! more is read, and TCP tells whoever sends. An end goes through as an end; whatever else ends a
+//! connection resets it on both sides, and the trunk with it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use wellspring_maelstrom::{MAX_TRUNK_DATA, TrunkFrame};
+
+use super::pool::{self, Trunk, TrunkReader, TrunkWriter};
+use super::{PATIENCE, Shared, SplitCounters, transparent, tune_local};
+
+/// Relays a connection of a host of this site.
+pub(crate) async fn there(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    from: SocketAddr,
+) -> io::Result<()> {
+    tune_local(&stream)?;
+    // What it meant to reach: the kernel took it in that one's name.
+    let to = stream.local_addr()?;
+    let mut trunk = pool::take(&shared).await?;
+    trunk.writer.send(&TrunkFrame::Open { from, to }).await?;
+    relay(stream, &mut trunk, &shared.counters).await?;
+    shared.pool.give_back(trunk);
+    Ok(())
+}
+
+/// Relays connections of the other site's hosts, one after the other, as long as the trunk holds.
+pub(crate) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
+    loop {
+        let Ok(frame) = trunk.reader.next().await else { return };
+        let Some((from, to)) = pool::opened(frame) else { return };
+        let Ok(_permit) = Arc::clone(&shared.permits).try_acquire_owned() else { return };
+        if !shared.may_open(from, to) {
+            tracing::warn!(
+                "the peer asked for a connection from {from} to {to}: not between the sites"
+            );
+            return;
+        }
+        let counters = &shared.counters;
+        SplitCounters::count(&counters.flows, 1);
+        let relayed = match connect(from, to).await {
+            Ok(stream) => {
+                SplitCounters::count(&counters.opened, 1);
+                relay(stream, &mut trunk, counters).await
+            }
+            Err(error) => Err(error),
+        };
+        counters.flows.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        if let Err(error) = relayed {
+            tracing::debug!("{from} to {to} was reset: {error}");
+            SplitCounters::count(&counters.reset, 1);
+            return;
+        }
+        SplitCounters::count(&counters.finished, 1);
+    }
+}
+
+/// Connects to a host of this site in another's name.
+async fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = transparent(from)?;
+    socket.bind(&from.into())?;
+    let stream = timeout(PATIENCE, TcpSocket::from_std_stream(socket.into()).connect(to)).await??;
+    tune_local(&stream)?;
+    Ok(stream)
+}
+
+/// Relays until both ways have ended in order.
+async fn relay(
+    mut stream: TcpStream,
+    trunk: &mut Trunk,
+    counters: &SplitCounters,
+) -> io::Result<()> {
+    let (reader, writer) = stream.split();
+    tokio::try_join!(
+        up(reader, &mut trunk.writer, &counters.sent_bytes),
+        down(&mut trunk.reader, writer, &counters.received_bytes),
+    )?;
+    // What the host has not acknowledged yet must still reach it.
+    SockRef::from(&stream).set_linger(None)
+}
+
+/// From the host to the trunk.
+async fn up(mut from: ReadHalf<'_>, to: &mut TrunkWriter, counter: &AtomicU64) -> io::Result<()> {
+    let mut buffer = vec![0; MAX_TRUNK_DATA];
+    loop {
+        match from.read(&mut buffer).await? {
+            0 => return to.send(&TrunkFrame::End).await,
+            read => {
+                to.send(&TrunkFrame::Data(&buffer[..read])).await?;
+                SplitCounters::count(counter, read as u64);
+            }
+        }
+    }
+}
+
+/// From the trunk to the host.
+async fn down(
+    from: &mut TrunkReader,
+    mut to: WriteHalf<'_>,
+    counter: &AtomicU64,
+) -> io::Result<()> {
+    loop {
+        match from.next().await? {
+            TrunkFrame::Data(bytes) => {
+                to.write_all(bytes).await?;
+                SplitCounters::count(counter, bytes.len() as u64);
+            }
+            TrunkFrame::End => return to.shutdown().await,
+            TrunkFrame::Ready | TrunkFrame::Open { .. } => {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+    }
+}

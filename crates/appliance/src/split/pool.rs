@@ -1,0 +1,228 @@
+//! Trunks: greeting them, keeping some ready, and knowing whether the other appliance is there.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use wellspring_maelstrom::{
+    GREETING_LEN, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener, TrunkSealer, trunk,
+    trunk_greeting,
+};
+
+use super::{AGAIN, PATIENCE, Shared, SplitCounters};
+
+/// Trunks that are ready for the next connections.
+const READY: usize = 4;
+/// Trunks that are kept after their connections have ended, at most.
+const KEPT: usize = 32;
+/// Silence after which a trunk's other end is asked whether it is there, and how often.
+const ASK_AFTER: Duration = Duration::from_secs(2);
+const ASKED: u32 = 3;
+
+/// An authenticated connection with the other appliance.
+pub(crate) struct Trunk {
+    pub reader: TrunkReader,
+    pub writer: TrunkWriter,
+}
+
+pub(crate) struct TrunkReader {
+    half: OwnedReadHalf,
+    opener: TrunkOpener,
+    /// What was read and is no whole frame yet.
+    bytes: Vec<u8>,
+    /// Length of the frame that was given out last.
+    used: usize,
+}
+
+pub(crate) struct TrunkWriter {
+    half: OwnedWriteHalf,
+    sealer: TrunkSealer,
+    bytes: Vec<u8>,
+}
+
+impl TrunkWriter {
+    pub(crate) async fn send(&mut self, frame: &TrunkFrame<'_>) -> io::Result<()> {
+        self.bytes.clear();
+        self.sealer.seal(frame, &mut self.bytes);
+        self.half.write_all(&self.bytes).await
+    }
+}
+
+impl TrunkReader {
+    /// The next frame. Not to be dropped half-way and then used again.
+    pub(crate) async fn next(&mut self) -> io::Result<TrunkFrame<'_>> {
+        self.bytes.drain(..self.used);
+        self.used = 0;
+        // Twice over the same bytes, for the borrow of the frame must not outlive a failed attempt.
+        while !self.whole() {
+            if self.half.read_buf(&mut self.bytes).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        match self.opener.open(&self.bytes) {
+            Ok(Some((frame, len))) => {
+                self.used = len;
+                Ok(frame)
+            }
+            Ok(None) => Err(invalid(TrunkError::Malformed)),
+            Err(error) => Err(invalid(error)),
+        }
+    }
+
+    /// Whether a whole frame has been read, or as many bytes as none has.
+    fn whole(&self) -> bool {
+        let Some(head) = self.bytes.first_chunk::<4>() else { return false };
+        let len = usize::from(u16::from_be_bytes([head[2], head[3]])) + 4 + 16;
+        self.bytes.len() >= len.min(MAX_TRUNK_FRAME)
+    }
+
+    /// Whether nothing has come, nor its end: so it must be between two connections.
+    fn idle(&self) -> bool {
+        self.bytes.len() == self.used
+            && self.half.try_read(&mut [0]).is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+fn invalid(error: TrunkError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Trunks that this end opened and that are free.
+pub(crate) struct Pool {
+    free: Mutex<Vec<Trunk>>,
+    alive: watch::Sender<bool>,
+}
+
+impl Pool {
+    pub(crate) fn new() -> Self {
+        Pool { free: Mutex::default(), alive: watch::Sender::new(false) }
+    }
+
+    /// Until the other appliance answers.
+    pub(crate) async fn alive(&self) {
+        let _ = self.alive.subscribe().wait_for(|alive| *alive).await;
+    }
+
+    /// Until it does not.
+    pub(crate) async fn dead(&self) {
+        let _ = self.alive.subscribe().wait_for(|alive| !*alive).await;
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Trunk>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes back a trunk whose connection has ended both ways.
+    pub(crate) fn give_back(&self, trunk: Trunk) {
+        let mut free = self.free();
+        if free.len() < KEPT {
+            free.push(trunk);
+        }
+    }
+}
+
+/// A trunk for a connection: one that is ready, else a new one.
+pub(crate) async fn take(shared: &Shared) -> io::Result<Trunk> {
+    loop {
+        let Some(trunk) = shared.pool.free().pop() else { return open(shared).await };
+        if trunk.reader.idle() {
+            return Ok(trunk);
+        }
+    }
+}
+
+/// Keeps trunks ready, and finds out whether the other appliance answers.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    loop {
+        let ready = {
+            let mut free = shared.pool.free();
+            free.retain(|trunk| trunk.reader.idle());
+            free.len()
+        };
+        if ready < READY {
+            match open(&shared).await {
+                Ok(trunk) => {
+                    shared.pool.give_back(trunk);
+                    shared.pool.alive.send_replace(true);
+                    continue;
+                }
+                Err(error) => {
+                    SplitCounters::count(&shared.counters.trunks_failed, 1);
+                    tracing::debug!("no trunk: {error}");
+                    // Those that are ready may still be of use.
+                    shared.pool.alive.send_replace(ready > 0);
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn open(shared: &Shared) -> io::Result<Trunk> {
+    let socket = Socket::new(Domain::for_address(shared.peer), Type::STREAM, Some(Protocol::TCP))?;
+    shared.tune_trunk(&socket)?;
+    socket.set_nonblocking(true)?;
+    let connect = TcpSocket::from_std_stream(socket.into()).connect(shared.peer);
+    let stream = timeout(PATIENCE, connect).await??;
+    greet(shared, stream, true).await
+}
+
+/// Learns whether the other end of a new connection has the key, and shows that this one has.
+pub(crate) async fn greet(
+    shared: &Shared,
+    mut stream: TcpStream,
+    caller: bool,
+) -> io::Result<Trunk> {
+    tune(&stream)?;
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+    let ours = trunk_greeting(nonce);
+    let mut theirs = [0; GREETING_LEN];
+    let greetings = async {
+        stream.write_all(&ours).await?;
+        stream.read_exact(&mut theirs).await
+    };
+    timeout(PATIENCE, greetings).await??;
+    let (sealer, opener) = trunk(&shared.key, &ours, &theirs, caller).map_err(invalid)?;
+    let (reader, writer) = stream.into_split();
+    let reader =
+        TrunkReader { half: reader, opener, bytes: Vec::with_capacity(MAX_TRUNK_FRAME), used: 0 };
+    let writer = TrunkWriter { half: writer, sealer, bytes: Vec::with_capacity(MAX_TRUNK_FRAME) };
+    let mut trunk = Trunk { reader, writer };
+    let proof = async {
+        trunk.writer.send(&TrunkFrame::Ready).await?;
+        match trunk.reader.next().await? {
+            TrunkFrame::Ready => Ok(()),
+            _ => Err(invalid(TrunkError::Malformed)),
+        }
+    };
+    timeout(PATIENCE, proof).await??;
+    SplitCounters::count(&shared.counters.trunks, 1);
+    Ok(trunk)
+}
+
+/// An end that is gone is noticed within seconds, and one that is dropped is reset, so that nothing
+/// of a broken connection is taken for its end.
+fn tune(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(PATIENCE))?;
+    let ask = TcpKeepalive::new().with_time(ASK_AFTER).with_interval(ASK_AFTER);
+    socket.set_tcp_keepalive(&ask.with_retries(ASKED))
+}
+
+/// Who a frame that begins a connection names; none if it is another frame.
+pub(crate) fn opened(frame: TrunkFrame<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    match frame {
+        TrunkFrame::Open { from, to } => Some((from, to)),
+        _ => None,
+    }
+}

@@ -1,0 +1,288 @@
+//! Two hosts, two appliances and a long lossy link between them, in network namespaces.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+pub const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
+/// What a test program does when it runs itself in a namespace, as its test `a_host`.
+pub const ROLE: &str = "WELLSPRING_TEST_ROLE";
+pub const HOST_A: &str = "10.82.1.2";
+pub const HOST_B: &str = "10.82.2.2";
+pub const HOST_B_IPV6: &str = "fd82:2::2";
+/// Ends of the first host's addresses.
+pub const SPREAD: std::ops::Range<u8> = 2..18;
+/// How long anything may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The namespaces, and the programs in them.
+pub struct Lab {
+    tag: String,
+    folder: tempfile::TempDir,
+    running: Vec<(String, Child)>,
+}
+
+impl Lab {
+    const PARTS: [&str; 6] = ["ha", "aa", "ac", "li", "ab", "hb"];
+
+    /// None where namespaces are not allowed.
+    pub fn new(loss: &[&str]) -> Option<Self> {
+        Self::build(loss, false)
+    }
+
+    /// With another router between the first and the long link.
+    pub fn chain(loss: &[&str]) -> Option<Self> {
+        Self::build(loss, true)
+    }
+
+    fn build(loss: &[&str], chain: bool) -> Option<Self> {
+        let root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
+        if !root {
+            eprintln!("skipped: network namespaces need root");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        // Namespaces are the machine's: the folder's random name tells this lab's from others'.
+        let unique = folder.path().file_name().expect("a name").to_string_lossy().into_owned();
+        let mut lab = Lab { tag: format!("ws{unique}"), folder, running: Vec::new() };
+        for part in Self::PARTS {
+            run(Command::new("ip").args(["netns", "add", &lab.namespace(part)]));
+            lab.ip(part, &["link", "set", "lo", "up"]);
+        }
+        lab.wire("ha", "lan", "aa", "lan", "1500");
+        if chain {
+            lab.wire("aa", "wan", "ac", "lan", "1700");
+            lab.wire("ac", "wan", "li", "near", "1700");
+        } else {
+            lab.wire("aa", "wan", "li", "near", "1700");
+        }
+        lab.wire("li", "far", "ab", "wan", "1700");
+        lab.wire("ab", "lan", "hb", "lan", "1500");
+        for (part, side, address) in [
+            ("ha", "lan", "10.82.1.2/24"),
+            ("aa", "lan", "10.82.1.1/24"),
+            (if chain { "ac" } else { "aa" }, "wan", "10.82.0.1/24"),
+            ("ab", "wan", "10.82.0.2/24"),
+            ("ab", "lan", "10.82.2.1/24"),
+            ("hb", "lan", "10.82.2.2/24"),
+        ] {
+            lab.ip(part, &["addr", "add", address, "dev", side]);
+        }
+        for last in SPREAD.skip(1) {
+            lab.ip("ha", &["addr", "add", &format!("10.82.1.{last}/24"), "dev", "lan"]);
+        }
+        if chain {
+            lab.ip("aa", &["addr", "add", "10.82.3.1/24", "dev", "wan"]);
+            lab.ip("ac", &["addr", "add", "10.82.3.2/24", "dev", "lan"]);
+            lab.ip("aa", &["route", "add", "10.82.0.0/24", "via", "10.82.3.2"]);
+            lab.ip("ac", &["route", "add", "10.82.1.0/24", "via", "10.82.3.1"]);
+            lab.ip("ac", &["route", "add", "10.82.2.0/24", "via", "10.82.0.2"]);
+            lab.ip("ab", &["route", "add", "10.82.3.0/24", "via", "10.82.0.1"]);
+            lab.forward("ac", true);
+        }
+        lab.ip("ha", &["route", "add", "default", "via", "10.82.1.1"]);
+        lab.ip("hb", &["route", "add", "default", "via", "10.82.2.1"]);
+        let there = if chain { "10.82.3.2" } else { "10.82.0.2" };
+        lab.ip("aa", &["route", "add", "10.82.2.0/24", "via", there]);
+        lab.ip("ab", &["route", "add", "10.82.1.0/24", "via", "10.82.0.1"]);
+        lab.forward("aa", true);
+        lab.forward("ab", true);
+        if has_ipv6() && !chain {
+            lab.add_ipv6();
+        }
+        let mut link = vec!["lab", "link", "near", "far", "--delay", "10", "--no-priority"];
+        link.extend_from_slice(loss);
+        lab.start("link", "li", &link);
+        let key = lab.path("key");
+        run(Command::new(WELLSPRING).args(["maelstrom", "key", &key]));
+        Some(lab)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_string_lossy().into_owned()
+    }
+
+    pub fn namespace(&self, part: &str) -> String {
+        format!("{}{part}", self.tag)
+    }
+
+    pub fn ip(&self, part: &str, args: &[&str]) {
+        run(Command::new("ip").args(["-n", &self.namespace(part)]).args(args));
+    }
+
+    pub fn inside(&self, part: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace(part), program]);
+        command
+    }
+
+    /// A cable without offloads: one packet is one frame.
+    pub fn wire(&self, part: &str, side: &str, other: &str, other_side: &str, mtu: &str) {
+        let far = self.namespace(other);
+        let pair = [
+            "link", "add", "name", side, "type", "veth", "peer", "name", other_side, "netns", &far,
+        ];
+        self.ip(part, &pair);
+        for (part, side) in [(part, side), (other, other_side)] {
+            self.ip(part, &["link", "set", "dev", side, "mtu", mtu, "up"]);
+            run(self.inside(part, WELLSPRING).args(["lab", "plain", side]));
+        }
+    }
+
+    /// Lets a namespace forward packets, or not.
+    pub fn forward(&self, part: &str, on: bool) {
+        let on = u8::from(on);
+        let v6 = "/proc/sys/net/ipv6/conf/all/forwarding";
+        let v6 = format!("if [ -e {v6} ]; then echo {on} >{v6}; fi");
+        let v4 = format!("echo {on} >/proc/sys/net/ipv4/ip_forward");
+        run(self.inside(part, "sh").args(["-c", &format!("{v4}; {v6}")]));
+    }
+
+    pub fn add_ipv6(&self) {
+        for (part, side, address) in [
+            ("ha", "lan", "fd82:1::2/64"),
+            ("aa", "lan", "fd82:1::1/64"),
+            ("aa", "wan", "fd82:0::1/64"),
+            ("ab", "wan", "fd82:0::2/64"),
+            ("ab", "lan", "fd82:2::1/64"),
+            ("hb", "lan", "fd82:2::2/64"),
+        ] {
+            self.ip(part, &["addr", "add", address, "dev", side, "nodad"]);
+        }
+        self.ip("ha", &["route", "add", "default", "via", "fd82:1::1"]);
+        self.ip("hb", &["route", "add", "default", "via", "fd82:2::1"]);
+        self.ip("aa", &["route", "add", "fd82:2::/64", "via", "fd82:0::2"]);
+        self.ip("ab", &["route", "add", "fd82:1::/64", "via", "fd82:0::1"]);
+    }
+
+    pub fn start(&mut self, name: &str, part: &str, args: &[&str]) {
+        let mut command = self.inside(part, WELLSPRING);
+        let child = command.args(args).stdout(Stdio::null()).spawn().expect("started");
+        self.running.push((name.to_owned(), child));
+    }
+
+    pub fn start_appliance(&mut self, part: &'static str) {
+        let peer = if part == "aa" { "10.82.0.2" } else { "10.82.0.1" };
+        self.start_appliance_with(part, part, peer, &[]);
+    }
+
+    pub fn start_appliance_with(&mut self, name: &str, part: &str, peer: &str, more: &[&str]) {
+        let (key, folder) = (self.path("key"), self.path(""));
+        let mut args: Vec<&str> = "maelstrom up --lan lan --wan wan".split(' ').collect();
+        args.extend(["--peer", peer, "--key", &key, "--name", name, "--run-dir", &folder]);
+        args.extend(["--interleave", "1,19,41"]);
+        args.extend(more);
+        self.start(name, part, &args);
+    }
+
+    /// Ends a program at once, as a crash would.
+    pub fn kill(&mut self, name: &str) {
+        let at = self.running.iter().position(|(n, _)| n == name).expect("it runs");
+        let (_, mut child) = self.running.remove(at);
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+    }
+
+    /// Ends an appliance in good order.
+    pub fn down(&mut self, name: &str) {
+        run(Command::new(WELLSPRING).args([
+            "maelstrom",
+            "down",
+            name,
+            "--run-dir",
+            &self.path(""),
+        ]));
+        let at = self.running.iter().position(|(n, _)| n == name).expect("it runs");
+        let (_, mut child) = self.running.remove(at);
+        assert!(child.wait().expect("ended").success(), "{name}");
+    }
+
+    pub fn status(&self, part: &str) -> Value {
+        let output = Command::new(WELLSPRING)
+            .args(["maelstrom", "status", part, "--json", "--run-dir", &self.path("")])
+            .output()
+            .expect("status");
+        serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+    }
+
+    pub fn number(&self, part: &str, path: &str) -> u64 {
+        self.status(part).pointer(path).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    pub fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !holds(self) {
+            assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn wait_for_peers(&self) {
+        for part in ["aa", "ab"] {
+            self.wait_until("a peer that is heard", |lab| lab.status(part)["peer_alive"] == true);
+        }
+    }
+
+    /// Runs this program as a host.
+    pub fn host(&self, part: &str, role: &str) -> Child {
+        let own: PathBuf = std::env::current_exe().expect("this program");
+        let mut command = self.inside(part, &own.to_string_lossy());
+        command.args(["--exact", "a_host", "--nocapture"]).env(ROLE, role);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        if role.starts_with("receive") {
+            let out = child.stdout.as_mut().expect("piped");
+            let mut said = Vec::new();
+            let mut byte = [0];
+            while !said.ends_with(b"ready\n") {
+                assert_eq!(out.read(&mut byte).expect("read"), 1, "the host ended");
+                said.push(byte[0]);
+            }
+        }
+        child
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for part in Self::PARTS {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(part)]).output();
+        }
+    }
+}
+
+/// What a host is to do, if this program runs as one. It ends in any case, whatever it waits for.
+pub fn role() -> Option<String> {
+    let role = std::env::var(ROLE).ok()?;
+    std::thread::spawn(|| {
+        std::thread::sleep(2 * PATIENCE);
+        eprintln!("the host has waited for too long");
+        std::process::exit(1);
+    });
+    Some(role)
+}
+
+pub fn has_ipv6() -> bool {
+    std::path::Path::new("/proc/sys/net/ipv6").exists()
+}
+
+pub fn run(command: &mut Command) {
+    let output = command.output().expect("a program that exists");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What a receiving host has seen.
+pub fn seen(output: &Output) -> u64 {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let after = text.split("seen ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    after.and_then(|number| number.parse().ok()).expect("a number")
+}

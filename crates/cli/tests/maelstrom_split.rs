@@ -1,0 +1,306 @@
+//! Split mode in network namespaces: connections end at the near appliance and go on over the long
+//! link, whole, with their ends, resets and addresses. Needs root, iproute2 and nftables.
+
+mod lab;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use lab::{HOST_A, HOST_B, Lab, PATIENCE};
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
+};
+
+const PORT: u16 = 5_000;
+/// What is said each way.
+const LEN: usize = 1 << 20;
+/// What a host that is short of memory keeps of a connection.
+const BUFFER: usize = 32 << 10;
+/// More than all buffers on the way together.
+const MUCH: usize = 512 << 20;
+const ONE_WAY_MS: u64 = 50;
+
+/// Not a test by itself: what hosts do in their namespaces.
+#[test]
+fn a_host() {
+    let Some(role) = lab::role() else { return };
+    match role.as_str() {
+        "receive-and-answer" => serve(|mut stream| {
+            assert_eq!(stream.peer_addr().expect("one").ip().to_string(), HOST_A, "who it is");
+            let mut bytes = Vec::new();
+            if stream.read_to_end(&mut bytes).is_ok() {
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                let _ = stream.write_all(&bytes);
+            }
+        }),
+        "receive-and-reset" => serve(|mut stream| {
+            let _ = stream.read(&mut [0; 4]);
+            set_socket_linger(&stream, Some(Duration::ZERO)).expect("set");
+        }),
+        "receive-a-reset" => {
+            let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
+            println!("ready");
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let error = stream.read_to_end(&mut Vec::new()).expect_err("no end, but a reset");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            println!("seen 1");
+        }
+        "receive-nothing" => serve(|stream| {
+            std::thread::sleep(2 * PATIENCE);
+            drop(stream);
+        }),
+        "fill" => {
+            let mut stream = connect();
+            stream.set_write_timeout(Some(Duration::from_secs(3))).expect("set");
+            let mut taken = 0;
+            // Far more than anybody may keep for it.
+            while taken < MUCH {
+                match stream.write(&[7; 1 << 16]) {
+                    Ok(written) => taken += written,
+                    Err(_) => break,
+                }
+            }
+            println!("seen {taken}");
+        }
+        "exchange" => exchange(),
+        "connect" => {
+            drop(connect());
+        }
+        "reset" => {
+            let mut stream = connect();
+            stream.write_all(&[7; 1_000]).expect("taken");
+            // It is to be reset, not never to be.
+            std::thread::sleep(Duration::from_secs(1));
+            set_socket_linger(&stream, Some(Duration::ZERO)).expect("set");
+        }
+        "expect-reset" => {
+            let Ok(mut stream) = TcpStream::connect((HOST_B, PORT)) else { return };
+            let _ = stream.write_all(&[7; 4]);
+            let error = stream.read_to_end(&mut Vec::new()).expect_err("no end, but a reset");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn serve(with: fn(TcpStream)) {
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).expect("a port");
+    set_socket_recv_buffer_size(&listener, BUFFER).expect("set");
+    set_socket_send_buffer_size(&listener, BUFFER).expect("set");
+    println!("ready");
+    for stream in listener.incoming() {
+        let stream = stream.expect("a connection");
+        std::thread::spawn(move || with(stream));
+    }
+}
+
+fn connect() -> TcpStream {
+    TcpStream::connect((HOST_B, PORT)).expect("a connection")
+}
+
+/// Says much, then that it is all, and hears the answer to it.
+fn exchange() {
+    let connects: Vec<Duration> = (0..5)
+        .map(|_| {
+            let begin = Instant::now();
+            drop(connect());
+            begin.elapsed()
+        })
+        .collect();
+    let least = connects.iter().min().expect("five");
+    let begin = Instant::now();
+    let mut stream = connect();
+    set_socket_recv_buffer_size(&stream, BUFFER).expect("set");
+    set_socket_send_buffer_size(&stream, BUFFER).expect("set");
+    let bytes: Vec<u8> =
+        (0..LEN as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    let mut answer = Vec::new();
+    stream.write_all(&bytes).expect("taken");
+    stream.shutdown(Shutdown::Write).expect("said");
+    stream.read_to_end(&mut answer).expect("an answer to the end");
+    assert!(answer.iter().map(|byte| !*byte).eq(bytes), "{} bytes, not as they were", answer.len());
+    println!("connect {} exchange {}", least.as_micros(), begin.elapsed().as_micros());
+}
+
+/// What hosts measure of an exchange: the quickest connection, and the whole.
+fn exchanged(lab: &Lab) -> [Duration; 2] {
+    let output = lab.host("ha", "exchange").wait_with_output().expect("done");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    ["connect ", "exchange "].map(|word| {
+        let after = text.split(word).nth(1).and_then(|rest| rest.split_whitespace().next());
+        Duration::from_micros(after.and_then(|micros| micros.parse().ok()).expect("a number"))
+    })
+}
+
+fn does(lab: &Lab, role: &str) {
+    let output = lab.host("ha", role).wait_with_output().expect("done");
+    assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// None where there is no root or no nft.
+fn lab() -> Option<Lab> {
+    if std::process::Command::new("nft").arg("--version").output().is_err() {
+        eprintln!("skipped: split mode needs nft, of nftables");
+        return None;
+    }
+    Lab::new(&[])
+}
+
+/// Another long link, which loses a part.
+fn link(lab: &mut Lab, loss: &str) {
+    let delay = ONE_WAY_MS.to_string();
+    lab.kill("link");
+    let link = ["lab", "link", "near", "far", "--no-priority", "--delay", &delay, "--loss", loss];
+    lab.start("link", "li", &link);
+}
+
+fn start(lab: &mut Lab, part: &str) {
+    let (peer, remote) = match part {
+        "aa" => ("10.82.0.2", "10.82.2.0/24"),
+        _ => ("10.82.0.1", "10.82.1.0/24"),
+    };
+    lab.start_appliance_with(part, part, peer, &["--mode", "split", "--remote", remote]);
+}
+
+fn wait_for_split(lab: &Lab) {
+    for part in ["aa", "ab"] {
+        lab.wait_until("connections are taken", |lab| {
+            lab.status(part).pointer("/split/taking").is_some_and(|taking| taking == true)
+        });
+    }
+}
+
+fn end(child: &mut std::process::Child) {
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+}
+
+#[test]
+fn hosts_talk_to_somebody_near_and_what_they_say_arrives() {
+    let Some(mut lab) = lab() else { return };
+    link(&mut lab, "0");
+    let mut server = lab.host("hb", "receive-and-answer");
+    let [connect_far, far] = exchanged(&lab);
+    let round_trip = Duration::from_millis(2 * ONE_WAY_MS);
+    assert!(connect_far >= round_trip);
+    // The same with a link that loses, and appliances.
+    link(&mut lab, "0.01");
+    start(&mut lab, "aa");
+    start(&mut lab, "ab");
+    wait_for_split(&lab);
+    let [connect_near, near] = exchanged(&lab);
+    println!(
+        "connecting took {connect_far:?}, in split mode {connect_near:?}; {far:?}, {near:?} in all"
+    );
+    assert!(connect_near < round_trip, "no packet has been there and back: {connect_near:?}");
+    // Small buffers, which allow one of them a round trip, are the hosts' alone now.
+    assert!(near < far, "{near:?} and {far:?}");
+    let finished = |lab: &Lab, part| lab.number(part, "/split/finished");
+    lab.wait_until("all ended in order", |lab| {
+        finished(lab, "aa") == 6 && finished(lab, "ab") == 6
+    });
+    for (part, made) in [("aa", "/split/accepted"), ("ab", "/split/opened")] {
+        assert_eq!(lab.number(part, made), 6, "{}", lab.status(part));
+        assert_eq!(lab.number(part, "/split/reset"), 0, "{}", lab.status(part));
+        assert_eq!(lab.number(part, "/split/sent_bytes"), LEN as u64);
+        assert_eq!(lab.number(part, "/split/received_bytes"), LEN as u64);
+        // The trunks' own packets are protected: nothing else passes the link.
+        assert!(lab.number(part, "/sent/packets") > LEN as u64 / 1_500, "{}", lab.status(part));
+        assert_eq!(lab.number(part, "/sent/too_long"), 0, "{}", lab.status(part));
+    }
+    lab.wait_until("packets of trunks brought back", |lab| {
+        lab.number("ab", "/received/recovered_injected") > 0
+    });
+    end(&mut server);
+}
+
+#[test]
+fn resets_go_through_both_ways_and_a_killed_appliance_is_no_end() {
+    let Some(mut lab) = lab() else { return };
+    start(&mut lab, "aa");
+    start(&mut lab, "ab");
+    wait_for_split(&lab);
+    // Nobody listens there.
+    does(&lab, "expect-reset");
+    let receiver = lab.host("hb", "receive-a-reset");
+    does(&lab, "reset");
+    assert_eq!(lab::seen(&receiver.wait_with_output().expect("received")), 1);
+    let mut server = lab.host("hb", "receive-and-reset");
+    does(&lab, "expect-reset");
+    end(&mut server);
+    lab.wait_until("three resets", |lab| lab.number("aa", "/split/reset") == 3);
+    // Both ends of what an appliance kept when it was killed see that it did not end in order.
+    for dead in ["aa", "ab"] {
+        let before = lab.number("ab", "/split/opened");
+        let receiver = lab.host("hb", "receive-a-reset");
+        let sender = lab.host("ha", "expect-reset");
+        lab.wait_until("a connection", |lab| lab.number("ab", "/split/opened") > before);
+        lab.kill(dead);
+        assert_eq!(lab::seen(&receiver.wait_with_output().expect("received")), 1);
+        assert!(sender.wait_with_output().expect("done").status.success());
+        // Its rules are still there, and take nothing: connections go from end to end.
+        let mut server = lab.host("hb", "receive-and-answer");
+        let alive = if dead == "aa" { "ab" } else { "aa" };
+        lab.wait_until("the other takes no more", |lab| {
+            lab.status(alive).pointer("/split/taking").is_some_and(|taking| taking == false)
+        });
+        exchanged(&lab);
+        start(&mut lab, dead);
+        wait_for_split(&lab);
+        let before = lab.number("aa", "/split/finished");
+        exchanged(&lab);
+        lab.wait_until("relayed again", |lab| lab.number("aa", "/split/finished") == before + 6);
+        end(&mut server);
+    }
+    // In good order nothing is left.
+    for part in ["aa", "ab"] {
+        lab.down(part);
+        let rules = lab.inside(part, "nft").args(["list", "tables"]).output().expect("nft");
+        assert!(!String::from_utf8_lossy(&rules.stdout).contains("wellspring"), "{rules:?}");
+        let rules = lab.inside(part, "ip").args(["rule"]).output().expect("ip");
+        assert!(!String::from_utf8_lossy(&rules.stdout).contains("fwmark"), "{rules:?}");
+    }
+    let mut server = lab.host("hb", "receive-and-answer");
+    exchanged(&lab);
+    end(&mut server);
+}
+
+#[test]
+fn who_talks_to_a_host_that_does_not_listen_is_stopped() {
+    let Some(mut lab) = lab() else { return };
+    start(&mut lab, "aa");
+    start(&mut lab, "ab");
+    wait_for_split(&lab);
+    let mut server = lab.host("hb", "receive-nothing");
+    let taken = lab::seen(&lab.host("ha", "fill").wait_with_output().expect("done"));
+    println!("{} MiB were taken from the host that talks", taken >> 20);
+    // Two sockets a host, two a trunk, of a few MiB each.
+    assert!(taken < MUCH as u64 / 4, "{taken}");
+    assert!(lab.number("aa", "/split/sent_bytes") <= taken);
+    // Others are none the worse for it.
+    end(&mut server);
+    let mut server = lab.host("hb", "receive-and-answer");
+    exchanged(&lab);
+    end(&mut server);
+}
+
+#[test]
+fn split_set_ups_that_cannot_work_are_refused() {
+    let Some(lab) = lab() else { return };
+    let up = |more: &[&str]| {
+        let (key, folder) = (lab.path("key"), lab.path(""));
+        let mut command = lab.inside("aa", lab::WELLSPRING);
+        command.args(["maelstrom", "up", "--lan", "lan", "--wan", "wan", "--peer", "10.82.0.2"]);
+        command.args(["--key", &key, "--run-dir", &folder, "--mode", "split"]);
+        let output = command.args(more).output().expect("run");
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let text = up(&[]);
+    assert!(text.contains("--remote 10.2.0.0/16"), "{text}");
+    let mate = ["--mate", "127.0.0.1:4801", "--mate-at", "127.0.0.1:4802"];
+    let text = up(&[&mate[..], &["--remote", "10.82.2.0/24"]].concat());
+    assert!(text.contains("leave out --mate"), "{text}");
+}
