@@ -302,7 +302,7 @@ impl Attempt {
             self.schedule.second_sweep(program, &self.solver, params, value_of);
             let missing = context.received.missing(k).map(|esi| (esi, esi));
             let places = &self.schedule.places;
-            schedule::sums(program, params, places, &mut self.intermediate, free, missing);
+            schedule::sums(program, constraints, places, &mut self.intermediate, free, missing);
         }
     }
 }

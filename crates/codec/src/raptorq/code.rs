@@ -149,13 +149,8 @@ impl Code {
 }
 
 /// Columns processed at a time \[bytes\]: what was measured to be fastest for work rows that fit
-/// the first or second cache, or none.
+/// the second cache, or do not.
 pub(crate) fn strip_len(work_rows: usize) -> usize {
-    const FIRST_CACHE: usize = 40 << 10;
     const SECOND_CACHE: usize = 1280 << 10;
-    match work_rows {
-        rows if rows * 512 <= FIRST_CACHE => 512,
-        rows if rows * 256 <= SECOND_CACHE => 256,
-        _ => 128,
-    }
+    if work_rows * 512 <= SECOND_CACHE { 512 } else { 256 }
 }

@@ -233,7 +233,7 @@ impl BlockEncoder {
             swept.outputs(&mut self.program, &mut self.output, free, outputs);
         } else {
             let places = &plan.schedule.places;
-            schedule::sums(&mut self.program, params, places, &mut self.columns, free, ids);
+            schedule::sums(&mut self.program, constraints, places, &mut self.columns, free, ids);
         }
         let mut rows = RowTable::new(&mut self.rows, t);
         push_source(&mut rows, shape, source, whole, &self.side, stride);

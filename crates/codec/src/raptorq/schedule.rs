@@ -255,7 +255,7 @@ const SWEEP_COST: u64 = 5;
 /// Appends what computes symbols from all intermediate symbols after the second sweep.
 pub(crate) fn sums(
     program: &mut Program,
-    params: &Parameters,
+    constraints: &Constraints,
     places: &[u32],
     columns: &mut Vec<u32>,
     free: u32,
@@ -268,7 +268,7 @@ pub(crate) fn sums(
         let mut count = 0;
         for (row, (isi, to)) in (free..).zip(outputs.by_ref().take(BATCH)) {
             columns.clear();
-            params.lt_columns(isi, columns);
+            constraints.lt_columns(isi, columns);
             let mut xor = program.xor(row);
             for &column in &*columns {
                 xor.work(places[column as usize]);

@@ -191,7 +191,7 @@ impl Solver {
 
     fn push_symbol(&mut self, constraints: &Constraints, symbol: u32) {
         let start = u32::try_from(self.columns.len()).expect("entries are counted in 32 bits");
-        let below = constraints.params.lt_columns(symbol, &mut self.columns);
+        let below = constraints.lt_columns(symbol, &mut self.columns);
         self.splits.push(start + below);
         self.ends.push(u32::try_from(self.columns.len()).expect("counted in 32 bits"));
     }

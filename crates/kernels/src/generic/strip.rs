@@ -87,10 +87,8 @@ unsafe fn steps<V: Vector>(strip: &Strip<'_>, steps: &[u32]) {
     }
 }
 
-/// How many steps ahead external rows are fetched, and the longest strips for which they are: short
-/// strips are for blocks beyond the second cache, and for others it costs more than it saves.
-const AHEAD: usize = 6;
-const FETCHED: usize = 128;
+/// How many steps ahead external rows are fetched.
+const AHEAD: usize = 8;
 
 /// All steps over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
 /// there are no loops within a step.
@@ -102,8 +100,7 @@ unsafe fn full_steps<V: Vector, const BYTES: usize>(strip: &Strip<'_>, steps: &[
         // SAFETY: operands were checked when the step was recorded; all rows are as long as the
         // strip.
         unsafe {
-            if BYTES <= FETCHED
-                && let Some(&[_, next, ..]) = steps.get(i + AHEAD)
+            if let Some(&[_, next, ..]) = steps.get(i + AHEAD)
                 && next & EXTERNAL != 0
             {
                 let next = strip.external(next & !EXTERNAL);
