@@ -9,9 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wellspring_maelstrom::SessionId;
 
 use crate::control::{ControlSocket, Controls};
-use crate::inject::PeerSocket;
+use crate::inject::{LocalSocket, PeerSocket};
 use crate::offload::Offloads;
 use crate::partition::{Partition, Plan, Worker};
+use crate::recall::{Hook, Recall};
 use crate::setup::{Config, SetupError, check};
 use crate::site::Site;
 use crate::split::{Split, SplitCounters};
@@ -37,6 +38,7 @@ pub struct Appliance {
     past: Option<PartitionStatus>,
     sessions: Sessions,
     split: Option<Split>,
+    _hook: Option<Hook>,
     begin: Instant,
     try_at: Instant,
     _control: ControlSocket,
@@ -65,13 +67,19 @@ impl Appliance {
         addresses.extend(config.site.filter(|&site| site != own));
         let site = Site::new(&config, sessions.next())?;
         let offloads = Offloads::switch_off(&config.lan, &config.wan, &config.run_dir);
-        let plan =
-            Plan { config, wan_index: ground.wan.index, wan_mtu: ground.wan.mtu, own: addresses };
+        let recall = config.cache.map(|cache| Recall::new(cache.bytes, cache.age));
+        let (wan_index, wan_mtu) = (ground.wan.index, ground.wan.mtu);
+        let plan = Plan { config, wan_index, wan_mtu, own: addresses, recall };
         let mut ready = BTreeMap::new();
         for number in site.owned().iter() {
             ready.insert(number, Partition::open(&plan, number, sessions.next())?);
         }
         let config = &plan.config;
+        let hook = plan.recall.as_ref().zip(config.cache).map(|(recall, cache)| {
+            let local = LocalSocket::new(&config.lan, own)?;
+            recall.serve(cache.at, local)
+        });
+        let hook = hook.transpose().map_err(|e| SetupError::System("the cache's socket", e))?;
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
@@ -86,6 +94,7 @@ impl Appliance {
             past: None,
             sessions,
             split,
+            _hook: hook,
             begin: now,
             try_at: now,
             _control: control,
@@ -193,6 +202,7 @@ impl Appliance {
             protected: self.workers.keys().copied().collect(),
             mate: self.site.mate(),
             split,
+            cache: self.plan.recall.as_ref().map(Recall::counters),
             sum,
         };
         let mut shared = self.controls.status.lock().unwrap_or_else(PoisonError::into_inner);

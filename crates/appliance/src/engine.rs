@@ -9,6 +9,7 @@ use wellspring_maelstrom::{Arrival, Batch, LossReport, ReceiveSide, SendSide};
 use crate::capture::Way;
 use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload};
 use crate::prefix::Prefix;
+use crate::recall::Recall;
 use crate::status::{LateHistogram, Losses, PartitionStatus};
 
 /// The two sides and their sockets.
@@ -19,6 +20,8 @@ pub(crate) struct Engine {
     pub local: LocalSocket,
     pub addresses: Addresses,
     pub repairs: Batch,
+    /// Where packets to local hosts are kept, if they are.
+    pub recall: Option<Recall>,
     recovered: Batch,
     late: LateHistogram,
     heard: Option<Instant>,
@@ -67,6 +70,7 @@ impl Engine {
             local,
             addresses,
             repairs: Batch::new(),
+            recall: None,
             recovered: Batch::new(),
             late: LateHistogram::default(),
             heard: None,
@@ -105,6 +109,9 @@ impl Engine {
                         self.arrived(now, arrival);
                     }
                     None if self.addresses.is_theirs(from) => {
+                        if let Some(recall) = &self.recall {
+                            recall.keep(bytes);
+                        }
                         let _ = self.receive.observe(time, bytes, &mut self.recovered);
                     }
                     None => self.passed_over += 1,
@@ -135,6 +142,9 @@ impl Engine {
         }
         for late in self.receive.latest().iter().filter_map(|recovered| recovered.late) {
             self.late.add(Duration::from_nanos(late.as_nanos()));
+        }
+        if let Some(recall) = &self.recall {
+            self.recovered.iter().for_each(|packet| recall.keep(packet));
         }
         self.local.send(&mut self.recovered);
     }

@@ -15,6 +15,7 @@ use crate::engine::{Addresses, Engine};
 use crate::filter::PartitionFilter;
 use crate::glue;
 use crate::inject::{LocalSocket, PeerSocket};
+use crate::recall::Recall;
 use crate::setup::{Config, SetupError};
 use crate::status::PartitionStatus;
 
@@ -41,6 +42,8 @@ pub(crate) struct Plan {
     pub wan_mtu: usize,
     /// Where the peer's datagrams come.
     pub own: Vec<IpAddr>,
+    /// Where packets to local hosts are kept, if they are.
+    pub recall: Option<Recall>,
 }
 
 /// A partition that is ready to run.
@@ -75,7 +78,9 @@ impl Partition {
             port,
         };
         tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
-        Ok(Partition { capture, engine: Engine::new(send, receive, there, local, addresses) })
+        let mut engine = Engine::new(send, receive, there, local, addresses);
+        engine.recall = plan.recall.clone();
+        Ok(Partition { capture, engine })
     }
 
     /// Lets it run in a thread of its own.

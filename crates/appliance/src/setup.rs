@@ -49,10 +49,23 @@ pub struct Config {
     pub site: Option<IpAddr>,
     /// End TCP connections here and relay them, instead of letting them pass.
     pub split: Option<SplitConfig>,
+    /// Keep what arrives for a while, for local hosts that ask.
+    pub cache: Option<CacheConfig>,
     /// A folder for the control socket and for what must be put back.
     pub run_dir: PathBuf,
     /// What this appliance is called there.
     pub name: String,
+}
+
+/// What is kept for local hosts that lose datagrams themselves (§4.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheConfig {
+    /// Memory \[bytes\].
+    pub bytes: usize,
+    /// For how long.
+    pub age: Duration,
+    /// Where hosts ask.
+    pub at: SocketAddr,
 }
 
 /// How connections are relayed in split mode.

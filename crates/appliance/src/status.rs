@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use wellspring_codec::interleave::{Account, Parameters};
-use wellspring_maelstrom::{DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters};
+use wellspring_maelstrom::{
+    CacheCounters, DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters,
+};
 
 use crate::inject::InjectCounters;
 use crate::split::SplitCounters;
@@ -67,6 +69,8 @@ pub struct Status {
     pub mate: Option<(bool, ShareCounters)>,
     /// What split mode does; none without it.
     pub split: Option<Arc<SplitCounters>>,
+    /// What was kept for local hosts and asked for; none without a cache.
+    pub cache: Option<CacheCounters>,
     /// The account of all partitions.
     pub sum: PartitionStatus,
 }
@@ -182,6 +186,9 @@ pub fn to_json(status: &Status) -> Value {
             "alive": heard, "hellos": counters.hellos, "takeovers": counters.takeovers,
             "returns": counters.returns,
             "dropped": counters.dropped.iter().sum::<u64>(),
+        })),
+        "cache": status.cache.map(|cache| json!({
+            "kept": cache.kept, "asked": cache.asked, "resent": cache.found,
         })),
         "split": status.split.as_deref().map(split_to_json),
         "sent": {

@@ -11,7 +11,8 @@
 //! side measures loss ([`LossReport`]), the send side may follow it ([`Limits`]).
 //!
 //! Two appliances of a site may [`Share`] the addresses that they protect. In split
-//! mode (§4.2) the appliances relay connections over [`trunk`]s.
+//! mode (§4.2) the appliances relay connections over [`trunk`]s. A [`PacketCache`] serves hosts that lose
+//! datagrams themselves (§4.5).
 //!
 //! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
 //! `wellspring-appliance`.
@@ -20,6 +21,7 @@
 mod adaptive;
 mod auth;
 mod batch;
+mod cache;
 mod identity;
 mod meter;
 mod mtu;
@@ -34,6 +36,7 @@ pub use adaptive::{Limits, choose};
 pub use auth::seal_datagram;
 pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
+pub use cache::{CacheCounters, PacketCache, Wanted};
 pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
 pub use meter::LossReport;
 pub use mtu::{MtuError, MtuPlan};

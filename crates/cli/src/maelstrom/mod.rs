@@ -1,5 +1,6 @@
 //! `wellspring maelstrom`: the box that hides packet loss.
 
+mod ask;
 mod bench;
 mod instance;
 mod up;
@@ -23,6 +24,7 @@ enum MaelstromCommand {
     Status(instance::StatusArgs),
     Down(instance::DownArgs),
     Key(instance::KeyArgs),
+    Ask(ask::AskArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -36,6 +38,7 @@ pub async fn run(args: &MaelstromArgs, quiet: bool) -> Result<(), Failed> {
         MaelstromCommand::Status(args) => instance::status(args),
         MaelstromCommand::Down(args) => instance::down(args),
         MaelstromCommand::Key(args) => instance::key(args),
+        MaelstromCommand::Ask(args) => ask::run(args),
         MaelstromCommand::Bench(args) => bench::run(args),
     }
 }

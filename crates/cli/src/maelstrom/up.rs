@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use wellspring_appliance::{
-    Appliance, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError, SplitConfig, Status,
+    Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError,
+    SplitConfig, Status,
 };
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
@@ -90,6 +91,17 @@ pub struct UpArgs {
     /// In split mode: MiB that the kernel may hold of each relayed connection and direction.
     #[arg(long, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     split_buffer: u16,
+    /// Keep datagrams that arrive for local hosts, in at most so many MiB: a host that lost one itself
+    /// asks for it here, and not its sender (see `wellspring maelstrom ask`).
+    #[arg(long, value_name = "MIB", requires = "cache_at", value_parser = clap::value_parser!(u16).range(1..))]
+    cache: Option<u16>,
+    /// With --cache: the address of the local network where hosts ask.
+    #[arg(long, value_name = "ADDR:PORT", requires = "cache")]
+    cache_at: Option<SocketAddr>,
+    /// With --cache: milliseconds for which datagrams are kept.
+    #[arg(long, value_name = "MS", default_value_t = 2_000, requires = "cache",
+          value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    cache_age: u64,
     /// Threads that share the load, each with its part of the addresses on both sides; the same
     /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
     /// with --mate].
@@ -193,6 +205,11 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             silence: std::time::Duration::from_millis(args.mate_silence),
         }),
         site: args.site_address,
+        cache: args.cache.zip(args.cache_at).map(|(mebibytes, at)| CacheConfig {
+            bytes: usize::from(mebibytes) << 20,
+            age: std::time::Duration::from_millis(args.cache_age),
+            at,
+        }),
         split: (args.mode == Mode::Split).then_some(SplitConfig {
             connections: args.split_connections as usize,
             buffer: usize::from(args.split_buffer) << 20,

@@ -1,0 +1,159 @@
+//! The hook by which local hosts ask for datagrams that came all the way and were lost by the host
+//! itself (§4.5).
+//!
+//! A question is a datagram of JSON to the cache's address, `{"from": "10.1.0.2:5000", "port": 5001,
+//! "at": 0, "bytes": "0000002a"}`: datagrams from there to that port of the asker, in whose payload at
+//! that offset those bytes stand. What is found is sent again to the asker, and nobody else, by the
+//! local network; the answer says how many: `{"resent": 1}`.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use wellspring_core::{Duration as Span, Time};
+use wellspring_maelstrom::{Batch, CacheCounters, PacketCache, Wanted};
+
+use crate::inject::LocalSocket;
+
+/// Longest question \[bytes\].
+const QUESTION: usize = 1_024;
+/// Packets sent again for one question, at most.
+const MOST: usize = 8;
+/// How often the thread looks whether it is to end.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
+/// A cache that all partitions fill.
+#[derive(Clone, Debug)]
+pub(crate) struct Recall {
+    cache: Arc<Mutex<PacketCache>>,
+    begin: Instant,
+}
+
+impl Recall {
+    pub(crate) fn new(bytes: usize, age: Duration) -> Self {
+        let age = Span::from_nanos(age.as_nanos() as u64);
+        Recall { cache: Arc::new(Mutex::new(PacketCache::new(bytes, age))), begin: Instant::now() }
+    }
+
+    /// Keeps a packet that goes to a local host.
+    pub(crate) fn keep(&self, packet: &[u8]) {
+        let now = self.now();
+        self.cache().keep(now, packet);
+    }
+
+    pub(crate) fn counters(&self) -> CacheCounters {
+        *self.cache().counters()
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + Span::from_nanos(self.begin.elapsed().as_nanos() as u64)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, PacketCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers a question; what is found goes to `out`.
+    fn answer(&self, asker: SocketAddr, question: &[u8], out: &mut Batch) -> Value {
+        match wanted(asker, question) {
+            Some(wanted) => {
+                let now = self.now();
+                let resent = self.cache().find(now, &wanted, MOST, |packet| out.push(packet));
+                json!({ "resent": resent })
+            }
+            None => json!({
+                "error": "ask {\"from\": \"ADDR:PORT\", \"port\": PORT, \"at\": OFFSET, \"bytes\": \"HEX\"}"
+            }),
+        }
+    }
+
+    /// Answers questions at that address until it is dropped.
+    pub(crate) fn serve(&self, at: SocketAddr, local: LocalSocket) -> io::Result<Hook> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_read_timeout(Some(LOOK_UP))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (recall, flag) = (self.clone(), Arc::clone(&stop));
+        let thread = thread::Builder::new()
+            .name("cache".into())
+            .spawn(move || recall.run(&socket, local, &flag))?;
+        Ok(Hook { stop, thread: Some(thread) })
+    }
+
+    fn run(&self, socket: &UdpSocket, mut local: LocalSocket, stop: &AtomicBool) {
+        let mut question = [0; QUESTION];
+        let mut found = Batch::new();
+        while !stop.load(Ordering::Relaxed) {
+            // A question that fails, or none in time.
+            let Ok((len, asker)) = socket.recv_from(&mut question) else { continue };
+            let answer = self.answer(asker, &question[..len], &mut found);
+            local.send(&mut found);
+            let _ = socket.send_to(answer.to_string().as_bytes(), asker);
+        }
+    }
+}
+
+/// The hook's thread. Dropping it ends it.
+pub(crate) struct Hook {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a question asks for: only what went to the asker.
+fn wanted(asker: SocketAddr, question: &[u8]) -> Option<Wanted> {
+    let question: Value = serde_json::from_slice(question).ok()?;
+    let port = u16::try_from(question.get("port")?.as_u64()?).ok()?;
+    let at = question.get("at").map_or(Some(0), Value::as_u64)?;
+    let digits = question.get("bytes").map_or(Some(""), Value::as_str)?.as_bytes();
+    let pair = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let bytes: Option<Vec<u8>> = pairs.iter().map(pair).collect();
+    Some(Wanted {
+        from: question.get("from")?.as_str()?.parse().ok()?,
+        to: SocketAddr::new(asker.ip(), port),
+        at: usize::try_from(at).ok()?,
+        bytes: bytes.filter(|_| rest.is_empty())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_understood_or_answered_with_how_to_ask() {
+        let asker: SocketAddr = "10.2.0.2:4000".parse().expect("an address");
+        let ask = |text: &str| wanted(asker, text.as_bytes());
+        let all = r#"{"from": "10.1.0.2:5000", "port": 5001, "at": 4, "bytes": "00ffA0"}"#;
+        let wanted = ask(all).expect("a question");
+        assert_eq!(wanted.to, "10.2.0.2:5001".parse().expect("an address"), "the asker's own only");
+        assert_eq!((wanted.at, &wanted.bytes[..]), (4, &[0, 0xff, 0xa0][..]));
+        assert!(ask(r#"{"from": "[fd00::1]:5000", "port": 5001}"#).is_some());
+        for bad in [
+            "",
+            "{}",
+            "[]",
+            "\u{ff}",
+            r#"{"from": "10.1.0.2", "port": 5001}"#,
+            r#"{"from": "10.1.0.2:5000", "port": 500100}"#,
+            r#"{"from": "10.1.0.2:5000", "port": 5001, "bytes": "0"}"#,
+            r#"{"from": "10.1.0.2:5000", "port": 5001, "at": -1}"#,
+        ] {
+            let recall = Recall::new(1 << 20, Duration::from_secs(1));
+            let answer = recall.answer(asker, bad.as_bytes(), &mut Batch::new());
+            assert!(answer.get("error").is_some(), "{bad}: {answer}");
+        }
+    }
+}
