@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wellspring_maelstrom::SessionId;
 
+use crate::carrier::Carrier;
 use crate::control::{ControlSocket, Controls};
 use crate::inject::{LocalSocket, PeerSocket};
 use crate::offload::Offloads;
@@ -39,6 +40,7 @@ pub struct Appliance {
     sessions: Sessions,
     split: Option<Split>,
     _hook: Option<Hook>,
+    carrier: Option<Carrier>,
     begin: Instant,
     try_at: Instant,
     _control: ControlSocket,
@@ -80,6 +82,7 @@ impl Appliance {
             recall.serve(cache.at, local)
         });
         let hook = hook.transpose().map_err(|e| SetupError::System("the cache's socket", e))?;
+        let carrier = Carrier::start(config, sessions.next(), own, ground.longest)?;
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
@@ -95,6 +98,7 @@ impl Appliance {
             sessions,
             split,
             _hook: hook,
+            carrier,
             begin: now,
             try_at: now,
             _control: control,
@@ -202,6 +206,7 @@ impl Appliance {
             protected: self.workers.keys().copied().collect(),
             mate: self.site.mate(),
             split,
+            carrier: self.carrier.as_ref().map(Carrier::status),
             cache: self.plan.recall.as_ref().map(Recall::counters),
             sum,
         };

@@ -1,7 +1,7 @@
 //! Watching an interface through a packet socket's ring.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::glue::{self, Ring, See};
@@ -105,6 +105,11 @@ impl Capture {
     pub(crate) fn drops(&mut self) -> u64 {
         self.drops += glue::ring_drops(self.socket.as_fd());
         self.drops
+    }
+
+    /// To wait for packets, beside other things.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Packets that the ring holds.

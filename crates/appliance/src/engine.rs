@@ -45,7 +45,7 @@ pub(crate) struct Addresses {
 
 impl Addresses {
     /// Whether an address is on the other side of the link.
-    fn is_theirs(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_theirs(&self, address: IpAddr) -> bool {
         let local = match address {
             IpAddr::V4(a) => a.is_multicast() || a.is_broadcast() || a.is_link_local(),
             IpAddr::V6(a) => a.is_multicast() || a.is_unicast_link_local(),

@@ -40,6 +40,32 @@ pub(crate) fn nothing() -> Vec<Instruction> {
     vec![instruction(RETURN, 0)]
 }
 
+/// Takes UDP that comes for one of these groups.
+pub(crate) fn groups(groups: &[IpAddr]) -> Vec<Instruction> {
+    let mut code = Assembler::default();
+    let [ipv4, ipv6, ours, other] = [(); 4].map(|()| code.label());
+    code.push(LOAD_WORD, PACKET_TYPE_AT);
+    code.jump(EQUAL, u32::from(libc::PACKET_MULTICAST), None, Some(other));
+    code.push(LOAD_BYTE, 0);
+    code.push(SHIFT_RIGHT, 4);
+    code.jump(EQUAL, 4, Some(ipv4), None);
+    code.jump(EQUAL, 6, Some(ipv6), Some(other));
+    for (label, version, protocol_at) in [(ipv4, 4, 9), (ipv6, 6, 6)] {
+        code.place(label);
+        code.push(LOAD_BYTE, protocol_at);
+        code.jump(EQUAL, UDP, None, Some(other));
+        for &group in groups {
+            if_to(&mut code, version, group, ours);
+        }
+        code.always(other);
+    }
+    code.place(ours);
+    code.push(RETURN, ALL);
+    code.place(other);
+    code.push(RETURN, 0);
+    code.finish()
+}
+
 /// One of so many partitions, between this site and a peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PartitionFilter {

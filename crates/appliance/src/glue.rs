@@ -8,9 +8,11 @@
 )]
 
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -281,13 +283,35 @@ pub(crate) fn send_many(
 
 /// Waits until there is something to read, but not longer than that.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, at_most: Duration) {
-    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    wait_any(&[fd], at_most);
+}
+
+/// Waits until there is something to read from any of them, but not longer than that.
+pub(crate) fn wait_any(fds: &[BorrowedFd<'_>], at_most: Duration) {
+    let entry =
+        |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = fds.iter().map(entry).collect();
     let time = libc::timespec {
         tv_sec: at_most.as_secs() as libc::time_t,
         tv_nsec: at_most.subsec_nanos() as libc::c_long,
     };
-    // SAFETY: one descriptor and a time, alive during the call. An error is an early return.
-    unsafe { libc::ppoll(&raw mut polled, 1, &raw const time, ptr::null()) };
+    // SAFETY: as many entries as stated and a time, alive during the call. An error is an early
+    // return.
+    unsafe {
+        libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &raw const time, ptr::null())
+    };
+}
+
+/// Makes a tunnel interface, which is gone when the file is closed: what the kernel routes into it is
+/// read from the file, without waiting.
+pub(crate) fn open_tunnel(name: &str) -> io::Result<File> {
+    let mut options = File::options();
+    let options = options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open("/dev/net/tun")?;
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    ioctl(file.as_fd(), libc::TUNSETIFF as libc::c_ulong, &mut request)?;
+    Ok(file)
 }
 
 /// Asks the kernel to wake this thread when it is due, not up to 50 us later.

@@ -12,7 +12,9 @@
 
 mod appliance;
 mod capture;
+mod carrier;
 mod control;
+mod detour;
 mod engine;
 mod filter;
 mod glue;
@@ -28,11 +30,16 @@ mod setup;
 mod site;
 mod split;
 mod status;
+mod system;
 
 pub use appliance::Appliance;
+pub use carrier::CarrierStatus;
 pub use control::{Controls, ask};
 pub use metrics::to_prometheus;
 pub use prefix::Prefix;
-pub use setup::{CacheConfig, Config, DEFAULT_PORT, MateConfig, SetupError, SplitConfig, read_key};
+pub use setup::{
+    AggregateConfig, CacheConfig, Config, DEFAULT_PORT, MateConfig, SetupError, SplitConfig,
+    read_key,
+};
 pub use split::SplitCounters;
 pub use status::{LATE_BUCKETS_MS, Status, to_json};

@@ -51,6 +51,10 @@ pub struct Config {
     pub split: Option<SplitConfig>,
     /// Keep what arrives for a while, for local hosts that ask.
     pub cache: Option<CacheConfig>,
+    /// Carry small packets to the other site together.
+    pub aggregate: Option<AggregateConfig>,
+    /// Multicast groups that are carried to the other site.
+    pub multicast: Vec<IpAddr>,
     /// A folder for the control socket and for what must be put back.
     pub run_dir: PathBuf,
     /// What this appliance is called there.
@@ -66,6 +70,15 @@ pub struct CacheConfig {
     pub age: Duration,
     /// Where hosts ask.
     pub at: SocketAddr,
+}
+
+/// How small packets are carried together (§4.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AggregateConfig {
+    /// The longest that count as small, with their headers \[bytes\].
+    pub longest: u16,
+    /// How long one waits for others.
+    pub hold: Duration,
 }
 
 /// How connections are relayed in split mode.
@@ -141,6 +154,10 @@ pub enum SetupError {
     SplitWithMate,
     /// The kernel's rules could not be set.
     SplitRules(io::Error),
+    /// Carrying small packets together needs to know which are for the other site.
+    AggregateWithoutRemote,
+    /// What leads small packets here could not be set.
+    AggregateRules(io::Error),
     /// An appliance of that name runs.
     Running(String),
     /// The code asks for more memory than there may be, or none.
@@ -227,6 +244,15 @@ impl fmt::Display for SetupError {
                 f,
                 "split mode's rules: {error}; it needs nft (nftables), ip (iproute2), and a kernel \
                  with CONFIG_NFT_TPROXY and CONFIG_NFT_SOCKET"
+            ),
+            SetupError::AggregateWithoutRemote => f.write_str(
+                "--aggregate without --remote would take packets for everybody: name the addresses \
+                 behind the other appliance, such as --remote 10.2.0.0/16",
+            ),
+            SetupError::AggregateRules(error) => write!(
+                f,
+                "the way of small packets: {error}; it needs nft (nftables), ip (iproute2) and \
+                 /dev/net/tun"
             ),
             SetupError::Running(name) => write!(
                 f,

@@ -10,6 +10,7 @@ use wellspring_maelstrom::{
     CacheCounters, DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters,
 };
 
+use crate::carrier::CarrierStatus;
 use crate::inject::InjectCounters;
 use crate::split::SplitCounters;
 
@@ -71,6 +72,8 @@ pub struct Status {
     pub split: Option<Arc<SplitCounters>>,
     /// What was kept for local hosts and asked for; none without a cache.
     pub cache: Option<CacheCounters>,
+    /// What was carried in bundles; none if nothing is.
+    pub carrier: Option<CarrierStatus>,
     /// The account of all partitions.
     pub sum: PartitionStatus,
 }
@@ -189,6 +192,14 @@ pub fn to_json(status: &Status) -> Value {
         })),
         "cache": status.cache.map(|cache| json!({
             "kept": cache.kept, "asked": cache.asked, "resent": cache.found,
+        })),
+        "bundles": status.carrier.map(|carrier| json!({
+            "taking": carrier.taking,
+            "sent": carrier.sent.bundles, "packets_sent": carrier.sent.packets,
+            "too_long": carrier.sent.too_long,
+            "received": carrier.received.bundles, "packets_received": carrier.received.packets,
+            "refused": carrier.refused,
+            "dropped": carrier.received.dropped.iter().sum::<u64>(),
         })),
         "split": status.split.as_deref().map(split_to_json),
         "sent": {

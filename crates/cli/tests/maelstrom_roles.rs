@@ -7,13 +7,16 @@ use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use lab::{HOST_A, HOST_B, Lab, PATIENCE};
-use rustix::net::sockopt::set_socket_recv_buffer_size;
+use lab::{HOST_A, HOST_B, Lab, PATIENCE, SPREAD};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 
 const PORT: u16 = 5_000;
 const CACHE: &str = "10.82.2.1:4712";
 /// Datagrams that a host has not room for all of.
 const BURST: u64 = 200;
+/// Datagrams of eight bytes.
+const SMALL: u64 = 4_000;
+const GROUP: &str = "239.82.0.1";
 
 /// Not a test by itself: what hosts do in their namespaces.
 #[test]
@@ -28,8 +31,60 @@ fn a_host() {
             }
         }
         "receive-late" => receive_late(),
+        "send-small" => {
+            let sockets: Vec<UdpSocket> = SPREAD
+                .map(|last| UdpSocket::bind((format!("10.82.1.{last}"), 0)).expect("an address"))
+                .collect();
+            for number in 0..SMALL {
+                let socket = &sockets[number as usize % sockets.len()];
+                socket.send_to(&number.to_be_bytes(), (HOST_B, PORT)).expect("sent");
+                if number % 16 == 15 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        "receive-small" => receive_numbers(&UdpSocket::bind((HOST_B, PORT)).expect("a port")),
+        "send-group" => {
+            let socket = UdpSocket::bind((HOST_A, 0)).expect("a port");
+            for number in 0..SMALL {
+                // Those of one hop are for the own network alone.
+                socket.set_multicast_ttl_v4(if number % 2 == 0 { 8 } else { 1 }).expect("set");
+                socket.send_to(&number.to_be_bytes(), (GROUP, PORT)).expect("sent");
+                if number % 16 == 15 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+        "receive-group" => {
+            let socket = UdpSocket::bind((GROUP, PORT)).expect("a port");
+            let address = |text: &str| text.parse().expect("an address");
+            socket.join_multicast_v4(&address(GROUP), &address(HOST_B)).expect("joined");
+            receive_numbers(&socket);
+        }
         other => panic!("no role {other}"),
     }
+}
+
+/// Counts datagrams until no more come.
+fn receive_numbers(socket: &UdpSocket) {
+    set_socket_recv_buffer_size_force(socket, 16 << 20).expect("root may");
+    socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
+    println!("ready");
+    let (mut seen, mut twice) = (BTreeSet::new(), 0);
+    let begin = Instant::now();
+    let mut buffer = [0; 64];
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(len) => {
+                let number = u64::from_be_bytes(buffer[..len].try_into().expect("eight"));
+                twice += u64::from(!seen.insert(number));
+            }
+            Err(_) if seen.is_empty() && begin.elapsed() < PATIENCE / 4 => {}
+            Err(_) => break,
+        }
+    }
+    let odd = seen.iter().filter(|number| *number % 2 == 1).count();
+    println!("seen {} odd {odd} twice {twice} ", seen.len());
 }
 
 fn datagram(number: u64) -> Vec<u8> {
@@ -109,4 +164,97 @@ fn what_a_host_loses_itself_it_gets_from_the_appliance_beside_it() {
     assert!(ask("").status.success());
     assert!(!ask("ffff").status.success());
     assert!(begin.elapsed() < PATIENCE);
+}
+
+/// Sends from one host to the other; gives back what the receiver says.
+fn transfer(lab: &Lab, what: &str) -> String {
+    let receiver = lab.host("hb", &format!("receive-{what}"));
+    assert!(lab.host("ha", &format!("send-{what}")).wait().expect("sent").success());
+    let output = receiver.wait_with_output().expect("received");
+    lab::seen(&output);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn small_packets_pass_the_long_link_together() {
+    if std::process::Command::new("nft").arg("--version").output().is_err() {
+        eprintln!("skipped: aggregation needs nft, of nftables");
+        return;
+    }
+    let Some(mut lab) = Lab::new(&[]) else { return };
+    let start = |lab: &mut Lab, part: &str| {
+        let (peer, remote) = match part {
+            "aa" => ("10.82.0.2", "10.82.2.0/24"),
+            _ => ("10.82.0.1", "10.82.1.0/24"),
+        };
+        let more = ["--aggregate", "200", "--aggregate-hold", "2000", "--remote", remote];
+        lab.start_appliance_with(part, part, peer, &more);
+    };
+    start(&mut lab, "aa");
+    let all = format!("seen {SMALL} odd {} twice 0 ", SMALL / 2);
+    // Without the other one nothing is taken that nobody could put back.
+    lab.wait_until("an appliance", |lab| lab.status("aa")["name"] == "aa");
+    assert!(transfer(&lab, "small").contains(&all));
+    let alone = lab.number("aa", "/sent/packets");
+    assert!(alone >= SMALL, "{}", lab.status("aa"));
+    start(&mut lab, "ab");
+    let taking = |lab: &Lab, part: &str| {
+        lab.status(part).pointer("/bundles/taking").is_some_and(|taking| taking == true)
+    };
+    lab.wait_until("small packets taken", |lab| taking(lab, "aa") && taking(lab, "ab"));
+    let before = lab.number("aa", "/sent/packets");
+    let begin = Instant::now();
+    assert!(transfer(&lab, "small").contains(&all));
+    // A hello every tenth of a second is sent as well.
+    let hellos = begin.elapsed().as_millis() as u64 / 100 + 2;
+    let together = lab.number("aa", "/sent/packets") - before;
+    println!("{SMALL} packets passed the link as {together}, of those about {hellos} hellos");
+    assert!(together < SMALL / 4 + hellos, "{}", lab.status("aa"));
+    assert_eq!(lab.number("ab", "/bundles/packets_received"), SMALL);
+    assert_eq!(lab.number("ab", "/bundles/refused"), 0);
+    // When the other one dies packets go their own way again, and when this one does, at once.
+    lab.kill("ab");
+    lab.wait_until("small packets pass", |lab| !taking(lab, "aa"));
+    let heard = transfer(&lab, "small");
+    assert!(heard.contains(&all), "{heard}");
+    start(&mut lab, "ab");
+    lab.wait_until("small packets taken", |lab| taking(lab, "aa") && taking(lab, "ab"));
+    lab.kill("aa");
+    let heard = transfer(&lab, "small");
+    assert!(heard.contains(&all), "{heard}");
+    start(&mut lab, "aa");
+    lab.wait_until("small packets taken", |lab| taking(lab, "aa") && taking(lab, "ab"));
+    assert!(transfer(&lab, "small").contains(&all));
+    for part in ["aa", "ab"] {
+        lab.down(part);
+        let rules = lab.inside(part, "nft").args(["list", "tables"]).output().expect("nft");
+        assert!(!String::from_utf8_lossy(&rules.stdout).contains("wellspring"), "{rules:?}");
+    }
+}
+
+#[test]
+fn a_group_of_one_site_is_heard_at_the_other() {
+    let Some(mut lab) = Lab::new(&[]) else { return };
+    assert!(transfer(&lab, "group").contains("seen 0 "), "no router carries it");
+    lab.start_appliance_with("aa", "aa", "10.82.0.2", &["--multicast", GROUP]);
+    lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--multicast", GROUP]);
+    lab.wait_for_peers();
+    let half = SMALL / 2;
+    let heard = transfer(&lab, "group");
+    assert!(
+        heard.contains(&format!("seen {half} odd 0 twice 0 ")),
+        "{heard}, {}",
+        lab.status("ab")
+    );
+    assert_eq!(lab.number("aa", "/bundles/packets_sent"), half, "{}", lab.status("aa"));
+    // What was heard here did not come back from there.
+    assert_eq!(lab.number("aa", "/bundles/packets_received"), 0);
+    // Another group is nobody's business.
+    lab.kill("ab");
+    lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--multicast", "239.82.0.2"]);
+    lab.wait_until("an appliance", |lab| lab.status("ab")["name"] == "ab");
+    assert!(transfer(&lab, "group").contains("seen 0 "));
+    // The first repairs that a new life hears bring back some that were there before it.
+    let refused = lab.number("ab", "/bundles/refused");
+    assert!((half..half + half / 10).contains(&refused), "{}", lab.status("ab"));
 }

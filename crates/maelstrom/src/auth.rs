@@ -48,6 +48,13 @@ impl PresharedKey {
         PresharedKey(key)
     }
 
+    /// The key of bundles.
+    pub(crate) fn for_bundles(&self) -> Self {
+        let mut key = [0; KEY_LEN];
+        self.derive("wellspring maelstrom 1 bundles", &[], &mut key);
+        PresharedKey(key)
+    }
+
     /// Fills `out` with bytes that only holders of the key can make, for one purpose.
     pub(crate) fn derive(&self, context: &str, more: &[u8], out: &mut [u8]) {
         let mut hasher = blake3::Hasher::new_derive_key(context);

@@ -12,7 +12,7 @@
 //!
 //! Two appliances of a site may [`Share`] the addresses that they protect. In split
 //! mode (§4.2) the appliances relay connections over [`trunk`]s. A [`PacketCache`] serves hosts that lose
-//! datagrams themselves (§4.5).
+//! datagrams themselves (§4.5), a [`Bundler`] carries small packets together (§4.8).
 //!
 //! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
 //! `wellspring-appliance`.
@@ -21,6 +21,7 @@
 mod adaptive;
 mod auth;
 mod batch;
+mod bundle;
 mod cache;
 mod identity;
 mod meter;
@@ -36,6 +37,7 @@ pub use adaptive::{Limits, choose};
 pub use auth::seal_datagram;
 pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
+pub use bundle::{BundleCounters, Bundler, Unbundler};
 pub use cache::{CacheCounters, PacketCache, Wanted};
 pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
 pub use meter::LossReport;

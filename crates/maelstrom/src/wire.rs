@@ -15,7 +15,7 @@
 //! | rest | XOR of the packets |
 //! | 16 | tag over all before it |
 //!
-//! Kind 3 is a hello between the two appliances of a site. A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
+//! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
 //! XOR ([`LossReport`]). A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
 //! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
 
@@ -37,6 +37,7 @@ const VERSION: u8 = 1;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 const HELLO: u8 = 3;
+const BUNDLE: u8 = 4;
 const SESSION_AT: usize = 12;
 const NUMBER_AT: usize = 28;
 const REPORT_BODY: usize = 24;
@@ -116,6 +117,12 @@ impl<'a> Sealed<'a> {
             REPORT => parse_report(rest).map(Body::Report),
             _ => Err(DropReason::Malformed),
         }
+    }
+
+    /// The packets of a verified bundle.
+    pub(crate) fn bundle(&self) -> Result<&'a [u8], DropReason> {
+        let (header, body) = self.bytes.split_at(HEADER_LEN);
+        if header[1] == BUNDLE { Ok(body) } else { Err(DropReason::Malformed) }
     }
 
     /// What a verified hello says.
@@ -277,6 +284,16 @@ pub(crate) fn emit_hello(sealer: &mut Sealer, hello: &Hello, out: &mut Vec<u8>) 
     emit_session(sealer, out);
     out.extend_from_slice(&[hello.partitions, u8::from(hello.first), 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&hello.claims.bits().to_be_bytes());
+    seal(sealer, start, out);
+}
+
+/// Appends a bundle to `out`.
+pub(crate) fn emit_bundle(sealer: &mut Sealer, body: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, BUNDLE]);
+    out.extend_from_slice(&[0; SESSION_AT - 2]);
+    emit_session(sealer, out);
+    out.extend_from_slice(body);
     seal(sealer, start, out);
 }
 

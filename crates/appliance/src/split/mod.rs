@@ -27,6 +27,7 @@ use wellspring_maelstrom::PresharedKey;
 
 use crate::prefix::Prefix;
 use crate::setup::{Config, SetupError, SplitConfig};
+use crate::system::has_ipv6;
 use pool::Pool;
 use rules::Rules;
 
@@ -128,7 +129,7 @@ impl Split {
         let families = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         // The ports are only known once they have been had; the rules need them.
         let mut at = Vec::new();
-        for address in families.into_iter().filter(|a| a.is_ipv4() || rules::has_ipv6()) {
+        for address in families.into_iter().filter(|a| a.is_ipv4() || has_ipv6()) {
             let listener = transparent_listener(SocketAddr::new(address, 0)).map_err(system)?;
             at.extend(listener.local_addr().map_err(system)?.as_socket());
         }

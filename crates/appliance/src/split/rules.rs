@@ -5,13 +5,12 @@
 //! rules that a killed process leaves behind take nothing.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use crate::glue;
 use crate::prefix::Prefix;
+use crate::system::{add_rules, nft, remove_rules, run, versions};
 
 /// What the marks and routing tables of split mode begin with; the interface's index follows.
 const MARK: u32 = 0x5753_0000;
@@ -34,11 +33,11 @@ impl Rules {
     ) -> io::Result<Self> {
         let index = glue::interface_index(wan).unwrap_or(0) & 0xffff;
         let rules = Rules { table: format!("wellspring_split_{index}"), mark: MARK | index };
-        rules.route_away();
+        remove_rules(rules.mark);
+        add_rules(rules.mark)?;
+        let table = rules.mark.to_string();
         for version in versions() {
-            let (mark, table) = (rules.mark.to_string(), rules.mark.to_string());
             let everywhere = if version == "-4" { "0.0.0.0/0" } else { "::/0" };
-            run("ip", &[version, "rule", "add", "fwmark", &mark, "lookup", &table])?;
             let route =
                 [version, "route", "replace", "local", everywhere, "dev", "lo", "table", &table];
             run("ip", &route)?;
@@ -71,15 +70,6 @@ impl Rules {
              socket transparent 1 meta mark set {mark} accept{lines}\n }}\n}}\n"
         )
     }
-
-    fn route_away(&self) {
-        let mark = self.mark.to_string();
-        for version in versions() {
-            let rule = [version, "rule", "del", "fwmark", &mark, "lookup", &mark];
-            while run("ip", &rule).is_ok() {}
-            let _ = run("ip", &[version, "route", "flush", "table", &mark]);
-        }
-    }
 }
 
 impl Drop for Rules {
@@ -87,42 +77,6 @@ impl Drop for Rules {
         if let Err(error) = nft(&format!("delete table inet {}\n", self.table)) {
             tracing::warn!("split mode's rules were not taken away: {error}");
         }
-        self.route_away();
+        remove_rules(self.mark);
     }
-}
-
-/// Whether this machine speaks IPv6.
-pub(crate) fn has_ipv6() -> bool {
-    Path::new("/proc/sys/net/ipv6").exists()
-}
-
-fn versions() -> impl Iterator<Item = &'static str> {
-    ["-4", "-6"].into_iter().filter(|version| *version == "-4" || has_ipv6())
-}
-
-fn nft(script: &str) -> io::Result<()> {
-    let mut command = Command::new("nft");
-    let pipes = command.args(["-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut child = pipes.stderr(Stdio::piped()).spawn().map_err(|error| missing("nft", &error))?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(script.as_bytes())?;
-    }
-    said("nft", child.wait_with_output()?)
-}
-
-fn run(program: &str, args: &[&str]) -> io::Result<()> {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).output();
-    said(program, output.map_err(|error| missing(program, &error))?)
-}
-
-fn said(program: &str, output: std::process::Output) -> io::Result<()> {
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{program} says: {}", text.trim())))
-}
-
-fn missing(program: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("`{program}` cannot be run ({error})"))
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use wellspring_appliance::{
-    Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, MateConfig, Prefix, SetupError,
-    SplitConfig, Status,
+    AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, MateConfig, Prefix,
+    SetupError, SplitConfig, Status,
 };
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
@@ -102,6 +102,19 @@ pub struct UpArgs {
     #[arg(long, value_name = "MS", default_value_t = 2_000, requires = "cache",
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     cache_age: u64,
+    /// Carry UDP packets of at most so many bytes, headers too, to the other site together, in
+    /// datagrams of the appliances (UDP port 4713): fewer packets on the long link. Needs --remote,
+    /// nft and ip, and the same at the other end.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(28..=1_000))]
+    aggregate: Option<u16>,
+    /// With --aggregate: microseconds that a packet waits for others.
+    #[arg(long, value_name = "US", default_value_t = 500, requires = "aggregate",
+          value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    aggregate_hold: u64,
+    /// Carry UDP to this multicast group to the other site (UDP port 4713), which gives the same
+    /// group; may be given several times.
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    multicast: Vec<IpAddr>,
     /// Threads that share the load, each with its part of the addresses on both sides; the same
     /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
     /// with --mate].
@@ -205,6 +218,11 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             silence: std::time::Duration::from_millis(args.mate_silence),
         }),
         site: args.site_address,
+        aggregate: args.aggregate.map(|longest| AggregateConfig {
+            longest,
+            hold: std::time::Duration::from_micros(args.aggregate_hold),
+        }),
+        multicast: args.multicast.clone(),
         cache: args.cache.zip(args.cache_at).map(|(mebibytes, at)| CacheConfig {
             bytes: usize::from(mebibytes) << 20,
             age: std::time::Duration::from_millis(args.cache_age),
@@ -240,12 +258,20 @@ fn parse_peer(text: &str) -> Result<SocketAddr, String> {
         })
 }
 
+fn parse_group(text: &str) -> Result<IpAddr, String> {
+    let group: Option<IpAddr> = text.parse().ok();
+    group
+        .filter(IpAddr::is_multicast)
+        .ok_or_else(|| "write a multicast group such as 239.1.2.3 or ff05::123".into())
+}
+
 impl From<SetupError> for Failed {
     fn from(error: SetupError) -> Self {
         let status = match error {
-            SetupError::System(..) | SetupError::NotAllowed(_) | SetupError::SplitRules(_) => {
-                exit::OTHER
-            }
+            SetupError::System(..)
+            | SetupError::NotAllowed(_)
+            | SetupError::SplitRules(_)
+            | SetupError::AggregateRules(_) => exit::OTHER,
             _ => exit::USAGE,
         };
         Failed::new(status, error.to_string())

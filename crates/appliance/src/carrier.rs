@@ -1,0 +1,335 @@
+//! What the appliances carry for the sites in datagrams of their own: small packets together, and
+//! multicast (§4.8).
+//!
+//! Bundles are ordinary packets between the two appliances, so the code protects them. What comes out
+//! of them enters the local network as recovered packets do.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+use wellspring_core::{Duration as Span, Time};
+use wellspring_maelstrom::{
+    Batch, BundleCounters, Bundler, SessionId, Unbundler, Volatile, restore,
+};
+
+use crate::capture::Capture;
+use crate::detour::Detour;
+use crate::engine::Addresses;
+use crate::filter;
+use crate::glue;
+use crate::inject::{LocalSocket, destination, source};
+use crate::interface::Interface;
+use crate::setup::{Config, SetupError};
+
+/// Packets taken from one place before the others have their turn.
+const ROUND: usize = 128;
+/// Longest wait for anything.
+const WAIT: Duration = Duration::from_millis(50);
+/// How often the peer is told that this end is there, and after which silence it is not.
+const HELLO_EVERY: Duration = Duration::from_millis(100);
+const SILENCE: Duration = Duration::from_millis(500);
+/// Memory of the ring that multicast is watched through \[bytes\].
+const RING: usize = 2 << 20;
+/// Longest packet taken from the local network \[bytes\].
+const LONGEST: usize = 65_536;
+
+/// What a carrier has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CarrierStatus {
+    /// Whether small packets are taken now.
+    pub taking: bool,
+    /// Towards the peer.
+    pub sent: BundleCounters,
+    /// From the peer.
+    pub received: BundleCounters,
+    /// Packets from the peer that do not belong in the local network.
+    pub refused: u64,
+}
+
+/// A carrier that runs. Dropping it ends it.
+pub(crate) struct Carrier {
+    stop: Arc<AtomicBool>,
+    status: Arc<Mutex<CarrierStatus>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Carrier {
+    /// Begins, if there is anything to carry. `own` is this appliance's address towards the peer,
+    /// `longest` what a protected packet may be.
+    pub(crate) fn start(
+        config: &Config,
+        session: SessionId,
+        own: IpAddr,
+        longest: usize,
+    ) -> Result<Option<Self>, SetupError> {
+        if config.aggregate.is_none() && config.multicast.is_empty() {
+            return Ok(None);
+        }
+        let system = |error| SetupError::System("what carries small packets and multicast", error);
+        let work = Work::open(config, session, own, longest)?;
+        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (flag, shared) = (Arc::clone(&stop), Arc::clone(&status));
+        let run = move || work.run(&flag, &shared);
+        let thread = thread::Builder::new().name("carrier".into()).spawn(run).map_err(system)?;
+        Ok(Some(Carrier { stop, status, thread: Some(thread) }))
+    }
+
+    pub(crate) fn status(&self) -> CarrierStatus {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    peer: UdpSocket,
+    local: LocalSocket,
+    detour: Option<Detour>,
+    multicast: Option<Multicast>,
+    bundler: Bundler,
+    unbundler: Unbundler,
+    addresses: Addresses,
+    groups: Vec<IpAddr>,
+    out: Batch,
+    into: Batch,
+    begin: Instant,
+    heard: Option<Instant>,
+    refused: u64,
+}
+
+/// The groups that are watched, and the socket that has joined them.
+struct Multicast {
+    capture: Capture,
+    _member: Socket,
+}
+
+impl Work {
+    fn open(
+        config: &Config,
+        session: SessionId,
+        own: IpAddr,
+        longest: usize,
+    ) -> Result<Self, SetupError> {
+        let system = |error| SetupError::System("what carries small packets and multicast", error);
+        let port = config.peer.port().checked_sub(1).filter(|&port| port > 0);
+        let port = port.ok_or(SetupError::Partitions { got: config.partitions, port: 0 })?;
+        let peer = UdpSocket::bind(SocketAddr::new(own, port)).map_err(system)?;
+        peer.connect(SocketAddr::new(config.peer.ip(), port)).map_err(system)?;
+        peer.set_nonblocking(true).map_err(system)?;
+        // Room for what comes while this process waits for a core.
+        for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+            let set = glue::set_option(peer.as_fd(), libc::SOL_SOCKET, name, &(4 << 20));
+            set.map_err(system)?;
+        }
+        let detour = config.aggregate.as_ref().map(|aggregate| {
+            if config.remote.is_empty() {
+                return Err(SetupError::AggregateWithoutRemote);
+            }
+            Detour::new(&config.lan, &config.wan, &config.remote, aggregate.longest)
+                .map_err(SetupError::AggregateRules)
+        });
+        let multicast = (!config.multicast.is_empty()).then(|| Multicast::join(config));
+        let headers = if own.is_ipv4() { 28 } else { 48 };
+        let hold = config.aggregate.as_ref().map_or(Duration::ZERO, |aggregate| aggregate.hold);
+        let hold = Span::from_nanos(hold.as_nanos() as u64);
+        let addresses = Addresses {
+            remote: config.remote.clone(),
+            peer: config.peer.ip(),
+            own: vec![own],
+            port,
+        };
+        Ok(Work {
+            peer,
+            local: LocalSocket::new(&config.lan, own).map_err(system)?,
+            detour: detour.transpose()?,
+            multicast: multicast.transpose().map_err(system)?,
+            bundler: Bundler::new(&config.key, session, longest.saturating_sub(headers), hold),
+            unbundler: Unbundler::new(&config.key, session),
+            addresses,
+            groups: config.multicast.clone(),
+            out: Batch::new(),
+            into: Batch::new(),
+            begin: Instant::now(),
+            heard: None,
+            refused: 0,
+        })
+    }
+
+    fn run(mut self, stop: &AtomicBool, shared: &Mutex<CarrierStatus>) {
+        glue::wake_exactly();
+        let mut packet = vec![0; LONGEST];
+        let mut hello_at = self.begin;
+        while !stop.load(Ordering::Relaxed) {
+            let now = Instant::now();
+            self.take_small(&mut packet);
+            self.take_multicast();
+            self.bundler.handle_timeout(self.time(), &mut self.out);
+            if now >= hello_at {
+                hello_at = now + HELLO_EVERY;
+                self.bundler.hello(&mut self.out);
+                self.follow(now);
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
+            }
+            for datagram in self.out.iter() {
+                // What the kernel refuses is lost, as on the way.
+                let _ = self.peer.send(datagram);
+            }
+            self.out.clear();
+            self.take_bundles(now, &mut packet);
+            self.wait(hello_at.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn time(&self) -> Time {
+        Time::ZERO + Span::from_nanos(self.begin.elapsed().as_nanos() as u64)
+    }
+
+    /// Takes small packets only while somebody puts them back at the other end.
+    fn follow(&mut self, now: Instant) {
+        let there = self.heard.is_some_and(|heard| now - heard < SILENCE);
+        if let Some(detour) = &mut self.detour
+            && let Err(error) = detour.set_up(there)
+        {
+            tracing::warn!("small packets: {error}");
+        }
+    }
+
+    fn take_small(&mut self, packet: &mut [u8]) {
+        let now = self.time();
+        let Some(detour) = &mut self.detour else { return };
+        for _ in 0..ROUND {
+            let Some(len) = detour.read(packet) else { break };
+            // The kernel's own, such as router solicitations, are not for the peer.
+            if destination(&packet[..len]).is_some_and(|to| self.addresses.is_theirs(to)) {
+                self.bundler.add(now, &packet[..len], &mut self.out);
+            }
+        }
+    }
+
+    fn take_multicast(&mut self) {
+        let now = self.time();
+        let Some(multicast) = &mut self.multicast else { return };
+        for _ in 0..ROUND {
+            let Some(packet) = multicast.capture.next() else { break };
+            if !packet.unlike && one_hop_on(packet.bytes) {
+                self.bundler.add(now, packet.bytes, &mut self.out);
+            }
+        }
+    }
+
+    fn take_bundles(&mut self, now: Instant, datagram: &mut [u8]) {
+        for _ in 0..ROUND {
+            let len = match self.peer.recv(datagram) {
+                Ok(len) => len,
+                // A peer that is not there yet refuses.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(_) => break,
+            };
+            let (addresses, groups, into) = (&self.addresses, &self.groups, &mut self.into);
+            let (multicast, refused) = (self.multicast.is_some(), &mut self.refused);
+            let opened = self.unbundler.handle_datagram(&datagram[..len], |packet| {
+                let to = destination(packet).filter(|_| whole(packet));
+                let belongs = match (source(packet), to) {
+                    (Some(_), Some(to)) if to.is_multicast() => multicast && groups.contains(&to),
+                    (Some(from), Some(to)) => addresses.is_theirs(from) && !addresses.is_theirs(to),
+                    _ => false,
+                };
+                if belongs { into.push(packet) } else { *refused += 1 }
+            });
+            if opened.is_ok() {
+                self.heard = Some(now);
+            }
+            self.local.send(&mut self.into);
+        }
+    }
+
+    fn wait(&self, at_most: Duration) {
+        let due = self.bundler.poll_timeout().map_or(WAIT, |due| {
+            let now = self.time();
+            if due <= now {
+                Duration::ZERO
+            } else {
+                Duration::from_nanos(due.since(now).as_nanos())
+            }
+        });
+        let mut from: Vec<BorrowedFd<'_>> = vec![self.peer.as_fd()];
+        from.extend(self.detour.as_ref().filter(|detour| detour.is_up()).map(AsFd::as_fd));
+        from.extend(self.multicast.as_ref().map(|multicast| multicast.capture.as_fd()));
+        glue::wait_any(&from, due.min(at_most).min(WAIT));
+    }
+
+    fn status(&self) -> CarrierStatus {
+        CarrierStatus {
+            taking: self.detour.as_ref().is_some_and(Detour::is_up),
+            sent: *self.bundler.counters(),
+            received: *self.unbundler.counters(),
+            refused: self.refused,
+        }
+    }
+}
+
+impl Multicast {
+    fn join(config: &Config) -> io::Result<Self> {
+        let lan = Interface::find(&config.lan)?;
+        let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
+        let domain = |v4| if v4 { Domain::IPV4 } else { Domain::IPV6 };
+        // One socket joins for both families, where there are both.
+        let v6 = config.multicast.iter().any(IpAddr::is_ipv6);
+        let member = Socket::new(domain(!v6), Type::DGRAM, Some(Protocol::UDP))?;
+        for group in &config.multicast {
+            match group {
+                IpAddr::V4(group) if v6 => {
+                    return Err(io::Error::other(format!("{group} beside groups of IPv6")));
+                }
+                IpAddr::V4(group) => {
+                    member.join_multicast_v4_n(group, &InterfaceIndexOrAddress::Index(lan.index))?
+                }
+                IpAddr::V6(group) => member.join_multicast_v6(group, lan.index)?,
+            }
+        }
+        let program = filter::groups(&config.multicast);
+        let capture = Capture::packets(lan.index, lan.mtu + 64, RING, &program)?;
+        Ok(Multicast { capture, _member: member })
+    }
+}
+
+/// Counts a packet one hop further, as a router does; false if it may not go that far.
+fn one_hop_on(packet: &mut [u8]) -> bool {
+    let (hops, class) = match packet.first() {
+        Some(0x45) if packet.len() >= 20 => (packet[8], packet[1]),
+        Some(first) if first >> 4 == 6 && packet.len() >= 40 => {
+            (packet[7], packet[0] << 4 | packet[1] >> 4)
+        }
+        _ => return false,
+    };
+    if hops <= 1 {
+        return false;
+    }
+    restore(packet, Volatile { hops: hops - 1, class });
+    true
+}
+
+/// Whether a packet is as long as it says.
+fn whole(packet: &[u8]) -> bool {
+    let says = match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => usize::from(u16::from_be_bytes([packet[2], packet[3]])),
+        Some(6) if packet.len() >= 40 => {
+            40 + usize::from(u16::from_be_bytes([packet[4], packet[5]]))
+        }
+        _ => return false,
+    };
+    says == packet.len()
+}

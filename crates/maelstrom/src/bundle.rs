@@ -1,0 +1,246 @@
+//! Several packets in one datagram over the long link: small ones together, and multicast (§4.8).
+//!
+//! A bundle is an authenticated datagram between the two appliances with whole IP packets in it, each
+//! behind its length (2 bytes). One without packets only says that its sender is there.
+
+use wellspring_core::{Duration, Time};
+
+use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN, Verifier};
+use crate::batch::Batch;
+use crate::wire::{DropReason, HEADER_LEN, Sealed, emit_bundle};
+
+/// What a bundle has besides its packets, and each of those besides itself \[bytes\].
+const BUNDLE_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
+const PACKET_OVERHEAD: usize = 2;
+
+/// What a bundler or an unbundler has done.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BundleCounters {
+    /// Packets.
+    pub packets: u64,
+    /// Bundles with packets.
+    pub bundles: u64,
+    /// Packets that fit no bundle.
+    pub too_long: u64,
+    /// Datagrams dropped, by [`DropReason`].
+    pub dropped: [u64; DropReason::COUNT],
+}
+
+/// Puts packets together.
+#[derive(Debug)]
+pub struct Bundler {
+    sealer: Sealer,
+    /// Longest datagram \[bytes\].
+    longest: usize,
+    hold: Duration,
+    body: Vec<u8>,
+    due: Option<Time>,
+    counters: BundleCounters,
+}
+
+impl Bundler {
+    /// Bundles of at most `longest` bytes (UDP payload), in which a packet waits for others at most
+    /// for `hold`.
+    pub fn new(key: &PresharedKey, session: SessionId, longest: usize, hold: Duration) -> Self {
+        Bundler {
+            sealer: Sealer::new(&key.for_bundles(), session),
+            longest,
+            hold,
+            body: Vec::new(),
+            due: None,
+            counters: BundleCounters::default(),
+        }
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &BundleCounters {
+        &self.counters
+    }
+
+    /// Adds a packet. Bundles that are full go to `out`; one that fits none is counted, and not sent.
+    pub fn add(&mut self, now: Time, packet: &[u8], out: &mut Batch) {
+        let cost = packet.len() + PACKET_OVERHEAD;
+        let Ok(len) = u16::try_from(packet.len()) else {
+            self.counters.too_long += 1;
+            return;
+        };
+        if BUNDLE_OVERHEAD + cost > self.longest {
+            self.counters.too_long += 1;
+            return;
+        }
+        if BUNDLE_OVERHEAD + self.body.len() + cost > self.longest {
+            self.send(out);
+        }
+        self.body.extend_from_slice(&len.to_be_bytes());
+        self.body.extend_from_slice(packet);
+        self.counters.packets += 1;
+        self.due.get_or_insert(now + self.hold);
+    }
+
+    /// When [`Bundler::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// It is that late: what has waited long enough goes to `out`.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.send(out);
+        }
+    }
+
+    /// Appends a bundle without packets to `out`.
+    pub fn hello(&mut self, out: &mut Batch) {
+        out.write(|bytes| emit_bundle(&mut self.sealer, &[], bytes));
+    }
+
+    fn send(&mut self, out: &mut Batch) {
+        self.due = None;
+        self.counters.bundles += 1;
+        out.write(|bytes| emit_bundle(&mut self.sealer, &self.body, bytes));
+        self.body.clear();
+    }
+}
+
+/// Takes bundles apart.
+#[derive(Debug)]
+pub struct Unbundler {
+    verifier: Verifier,
+    counters: BundleCounters,
+}
+
+impl Unbundler {
+    /// `own` is the session of this end's bundler.
+    pub fn new(key: &PresharedKey, own: SessionId) -> Self {
+        let counters = BundleCounters::default();
+        Unbundler { verifier: Verifier::new(&key.for_bundles(), own), counters }
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &BundleCounters {
+        &self.counters
+    }
+
+    /// Gives out the packets of a datagram, as they were put in.
+    ///
+    /// # Errors
+    /// Why it is not believed; nothing was given out, and it was counted.
+    pub fn handle_datagram(
+        &mut self,
+        datagram: &[u8],
+        mut give: impl FnMut(&[u8]),
+    ) -> Result<(), DropReason> {
+        let packets = self.open(datagram).inspect_err(|&why| {
+            self.counters.dropped[why as usize] += 1;
+        })?;
+        let mut count = 0;
+        for packet in Packets(packets) {
+            count += 1;
+            give(packet);
+        }
+        self.counters.packets += count;
+        self.counters.bundles += u64::from(count > 0);
+        Ok(())
+    }
+
+    fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<&'a [u8], DropReason> {
+        let sealed = Sealed::parse(datagram)?;
+        self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
+        let body = sealed.bundle()?;
+        let mut packets = Packets(body);
+        packets.by_ref().for_each(drop);
+        // All of it or nothing.
+        if packets.0.is_empty() { Ok(body) } else { Err(DropReason::Malformed) }
+    }
+}
+
+/// Packets one behind the other; what is left when they end makes none.
+struct Packets<'a>(&'a [u8]);
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (len, rest) = self.0.split_first_chunk::<2>()?;
+        let (packet, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        self.0 = rest;
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{KEY_LEN, seal_datagram};
+    use proptest::prelude::*;
+
+    const SESSION: SessionId = SessionId { start: 5, random: 5 };
+
+    fn key() -> PresharedKey {
+        PresharedKey::new([9; KEY_LEN])
+    }
+
+    fn pair(longest: usize) -> (Bundler, Unbundler) {
+        let hold = Duration::from_micros(500);
+        let other = SessionId { start: 6, random: 6 };
+        (Bundler::new(&key(), SESSION, longest, hold), Unbundler::new(&key(), other))
+    }
+
+    proptest! {
+        #[test]
+        fn packets_arrive_in_order_together_and_in_time(
+            packets in proptest::collection::vec((0_usize..900, 0_u64..400), 1..80),
+        ) {
+            let (mut bundler, mut unbundler) = pair(800);
+            let mut out = Batch::new();
+            let (mut now, mut sent, mut got) = (Time::ZERO, Vec::new(), Vec::new());
+            for (n, (len, wait)) in packets.into_iter().enumerate() {
+                now = now + Duration::from_micros(wait);
+                bundler.handle_timeout(now, &mut out);
+                prop_assert!(bundler.poll_timeout().is_none_or(|due| due > now));
+                let packet = vec![n as u8; len];
+                bundler.add(now, &packet, &mut out);
+                if len + 2 + BUNDLE_OVERHEAD <= 800 {
+                    sent.push(packet);
+                }
+            }
+            bundler.handle_timeout(now + Duration::from_micros(500), &mut out);
+            for datagram in out.iter() {
+                prop_assert!(datagram.len() <= 800);
+                unbundler.handle_datagram(datagram, |packet| got.push(packet.to_vec())).expect("ours");
+                prop_assert_eq!(
+                    unbundler.handle_datagram(datagram, |_| {}),
+                    Err(DropReason::Replayed)
+                );
+            }
+            prop_assert_eq!(unbundler.counters().packets, sent.len() as u64);
+            prop_assert_eq!(got, sent);
+        }
+
+        #[test]
+        fn nonsense_of_who_has_the_key_gives_nothing(
+            kind: u8, body in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let (_, mut unbundler) = pair(800);
+            let mut datagram = vec![1, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            seal_datagram(&key().for_bundles(), SESSION, 0, &mut datagram, &body);
+            let mut given = 0;
+            let result = unbundler.handle_datagram(&datagram, |packet| given += packet.len() + 2);
+            match result {
+                Ok(()) => prop_assert_eq!(given, body.len()),
+                Err(why) => prop_assert_eq!((why, given), (DropReason::Malformed, 0)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_hello_is_heard_and_empty() {
+        let (mut bundler, mut unbundler) = pair(800);
+        let mut out = Batch::new();
+        bundler.hello(&mut out);
+        let hello = out.iter().next().expect("one");
+        assert_eq!(unbundler.handle_datagram(hello, |_| panic!("nothing in it")), Ok(()));
+        assert_eq!(unbundler.handle_datagram(&hello[1..], |_| {}), Err(DropReason::Foreign));
+        assert_eq!(unbundler.counters().bundles, 0);
+    }
+}
