@@ -44,6 +44,42 @@ unsafe impl Vector for Zmm {
         Self(unsafe { _mm512_loadu_si512(from.cast()) })
     }
 
+    /// Whole lines, shifted into place: a load across two lines costs as much as loading both, and
+    /// so every line would be loaded twice. Only for alignments that are multiples of four.
+    #[inline(always)]
+    unsafe fn load_run<const C: usize>(from: *const u8) -> [Self; C] {
+        let ahead = from as usize % 64;
+        // SAFETY: the caller vouches for `64 * C` bytes from `from` on. Of the first line only
+        // those bytes are read that do not lie before, of the last only those that do not lie
+        // behind them; the lines between are wholly among them.
+        unsafe {
+            let mut run = [Self::zero(); C];
+            if ahead == 0 || ahead % 4 != 0 {
+                for (c, vector) in run.iter_mut().enumerate() {
+                    *vector = Self::load(from.add(c * 64));
+                }
+                return run;
+            }
+            let line = from.wrapping_sub(ahead);
+            let shift = _mm512_add_epi32(
+                _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+                _mm512_set1_epi32((ahead / 4) as i32),
+            );
+            let mut low = _mm512_maskz_loadu_epi8(!lanes(ahead), line.cast());
+            for (c, vector) in run.iter_mut().enumerate() {
+                let next = line.wrapping_add((c + 1) * 64);
+                let high = if c + 1 == C {
+                    _mm512_maskz_loadu_epi8(lanes(ahead), next.cast())
+                } else {
+                    _mm512_load_si512(next.cast())
+                };
+                *vector = Self(_mm512_permutex2var_epi32(low, shift, high));
+                low = high;
+            }
+            run
+        }
+    }
+
     #[inline(always)]
     unsafe fn load_partial(from: *const u8, len: usize) -> Self {
         // SAFETY: the caller vouches for `len` readable bytes; the mask hides the others.

@@ -92,6 +92,35 @@ fn every_product_agrees() {
 }
 
 #[test]
+fn one_output_agrees_at_every_alignment_of_its_inputs() {
+    let coefficients = [3, 0, 1, 200, 77];
+    let inputs: Vec<_> = (0..5).map(Operand::External).collect();
+    let mut program = Program::new();
+    program.product(&[Operand::External(5)], &[], &inputs, &coefficients);
+    for kernels in Kernels::available() {
+        for (len, offset) in
+            [768, 1500, 1537].into_iter().flat_map(|n| (0..64).map(move |o| (n, o)))
+        {
+            let source = pattern(offset + 5 * len, 4);
+            let mut output = vec![CANARY; len + 2];
+            let mut storage = RowStorage::default();
+            let mut rows = RowTable::new(&mut storage, len);
+            // Rows end where the memory does, so reading beyond would be seen by a sanitizer.
+            rows.push_shared_rows(&source[offset..], len, 5);
+            rows.push_exclusive(&mut output[1..=len]);
+            let strip = *STRIPS.last().expect("there are some");
+            program.run(kernels, &rows, None, &mut Workspace::default(), strip);
+            for (at, byte) in output[1..=len].iter().enumerate() {
+                let terms = coefficients.iter().zip(source[offset..].chunks_exact(len));
+                let sum = terms.fold(0, |sum, (c, row)| sum ^ gf256::mul(*c, row[at]));
+                assert_eq!(*byte, sum, "{kernels:?} {len} {offset} {at}");
+            }
+            assert!(output[0] == CANARY && output[len + 1] == CANARY);
+        }
+    }
+}
+
+#[test]
 fn rank_one_updates_each_row_by_its_factor() {
     for kernels in Kernels::available() {
         let (len, stride) = (75, 80);

@@ -25,6 +25,18 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn zero() -> Self;
     /// Reads `BYTES` bytes at any alignment.
     unsafe fn load(from: *const u8) -> Self;
+    /// Reads `C` vectors that follow each other from any alignment.
+    #[inline(always)]
+    unsafe fn load_run<const C: usize>(from: *const u8) -> [Self; C] {
+        // SAFETY: the caller vouches for `C * BYTES` readable bytes.
+        unsafe {
+            let mut run = [Self::zero(); C];
+            for (c, vector) in run.iter_mut().enumerate() {
+                *vector = Self::load(from.add(c * Self::BYTES));
+            }
+            run
+        }
+    }
     /// Reads `len < BYTES` bytes and fills up with zeros.
     unsafe fn load_partial(from: *const u8, len: usize) -> Self;
     /// Writes `BYTES` bytes at any alignment.

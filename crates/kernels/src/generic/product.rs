@@ -175,13 +175,17 @@ unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
 unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
     block: &Product<'_>,
     input: usize,
-    at: usize,
-    last: usize,
+    (at, last): (usize, usize),
+    shifts: bool,
 ) -> [V::Factor; C] {
     // SAFETY: as the caller vouches for `product_registers`.
     unsafe {
         let from = block.inputs.get_unchecked(input).add(at);
-        let vectors = load_vectors::<V, C, PARTIAL>(from, last);
+        let vectors = if PARTIAL || !shifts {
+            load_vectors::<V, C, PARTIAL>(from, last)
+        } else {
+            V::load_run::<C>(from)
+        };
         let mut factors = [vectors[0].factor(); C];
         for (factor, vector) in factors.iter_mut().zip(vectors) {
             *factor = vector.factor();
@@ -200,6 +204,8 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
     last: usize,
 ) {
     let n = block.inputs.len();
+    // One output waits for loads, more of them for arithmetic, which shares its ports with shifts.
+    let shifts = const { R == 1 };
     // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
     // are `R * n` coefficients.
     unsafe {
@@ -210,9 +216,9 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             }
         }
         let mut i = 0;
-        while V::JOINS && i + 2 <= n {
-            let first = load_factors::<V, C, PARTIAL>(block, i, at, last);
-            let second = load_factors::<V, C, PARTIAL>(block, i + 1, at, last);
+        while V::JOINS && !shifts && i + 2 <= n {
+            let first = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
+            let second = load_factors::<V, C, PARTIAL>(block, i + 1, (at, last), shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
                 let b = V::coefficient(*block.coefficients.get_unchecked(r * n + i + 1));
@@ -223,7 +229,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             i += 2;
         }
         while i < n {
-            let only = load_factors::<V, C, PARTIAL>(block, i, at, last);
+            let only = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
                 for (c, sum) in sums.iter_mut().enumerate() {
