@@ -54,7 +54,7 @@ unsafe impl Vector for Zmm {
         // behind them; the lines between are wholly among them.
         unsafe {
             let mut run = [Self::zero(); C];
-            if ahead == 0 || ahead % 4 != 0 {
+            if ahead == 0 || !ahead.is_multiple_of(4) {
                 for (c, vector) in run.iter_mut().enumerate() {
                     *vector = Self::load(from.add(c * 64));
                 }
