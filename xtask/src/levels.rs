@@ -51,6 +51,7 @@ pub const ROOMS: &[Room] = &[
     room("wellspring-net", 3),
     room("wellspring-appliance", 3),
     room("wellspring-experiments", 3),
+    room("wellspring-isal", 3),
     room("wellspring-cli", 4),
     room("wellspring-py", 4),
     Room { package: "wellspring-testkit", level: Level::Dev, blind_to: &[] },

@@ -5,7 +5,7 @@ use crate::levels::{Level, ROOMS};
 use crate::tree::Tree;
 
 /// The rooms that may hold `unsafe`, each in few modules with the argument why it is sound.
-const UNSAFE_ROOMS: &[&str] = &["kernels", "net", "appliance"];
+const UNSAFE_ROOMS: &[&str] = &["kernels", "net", "appliance", "isal"];
 
 /// Reports rooms whose clippy settings are not those of their level, or that allow `unsafe`.
 pub fn check(tree: &Tree) -> Vec<Finding> {

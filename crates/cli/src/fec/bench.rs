@@ -7,6 +7,7 @@ use wellspring_codec::kernels::{Isa, Kernels};
 use wellspring_codec::raptorq::Road;
 
 use super::FecError;
+use super::isal::IsalPeer;
 use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Timed};
 
 /// Measure our codec and others side by side.
@@ -14,7 +15,8 @@ use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Tim
 /// Prints microseconds a source block. A decode is from K+2 symbols: the source symbols but the
 /// lost ones, and two more repair symbols than were lost; what is received already stands in its
 /// place for codecs that can use it there. "Warm" means that the code for this K was used before,
-/// "cold" that nothing was. Every answer is checked before it is timed. What takes more than 50
+/// "cold" that nothing was. ISA-L is measured where its library (libisal2) is installed; it and
+/// reed-solomon-simd are no fountains and get exactly as many repair symbols as were lost. Every answer is checked before it is timed. What takes more than 50
 /// microseconds is timed in processor time, and the codecs take turns, so that a busy machine
 /// disturbs little.
 #[derive(Args, Clone, Debug)]
@@ -159,6 +161,9 @@ pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), FecError> {
             if !args.no_peers {
                 codecs.push(Box::new(RaptorqPeer));
                 codecs.push(Box::new(ReedSolomonPeer));
+                if let Some(isal) = IsalPeer::find() {
+                    codecs.push(Box::new(isal));
+                }
             }
             if !args.json {
                 print_heading(k, t, &codecs);

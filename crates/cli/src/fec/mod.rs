@@ -4,6 +4,7 @@ mod bench;
 mod decode;
 mod encode;
 mod failure_law;
+mod isal;
 mod peers;
 
 use std::fmt;

@@ -33,12 +33,12 @@ impl Job {
     }
 
     /// The symbols that get lost, spread over the block.
-    fn lost(&self, count: u32) -> Vec<u32> {
+    pub(super) fn lost(&self, count: u32) -> Vec<u32> {
         let place = |i: u32| u64::from(i) * u64::from(self.k) / u64::from(count.max(1));
         (0..count).map(|i| u32::try_from(place(i)).expect("below K")).collect()
     }
 
-    fn symbol(&self, esi: u32) -> &[u8] {
+    pub(super) fn symbol(&self, esi: u32) -> &[u8] {
         &self.source[esi as usize * self.t..][..self.t]
     }
 }
@@ -90,6 +90,10 @@ impl fmt::Display for Operation {
     }
 }
 
+/// Which versions of the peers the figures are of; a test holds them against the lock file.
+const RAPTORQ_VERSION: &str = "2.0.1";
+const REED_SOLOMON_VERSION: &str = "3.1.0";
+
 /// Does an operation once and says how long it took, without preparation and checks.
 pub(super) type Timed<'a> = Box<dyn FnMut() -> Duration + 'a>;
 
@@ -108,13 +112,13 @@ pub(super) trait Peer {
     ) -> Result<Option<Timed<'a>>, FecError>;
 }
 
-fn wrong(codec: &str, operation: Operation) -> FecError {
+pub(super) fn wrong(codec: &str, operation: Operation) -> FecError {
     FecError::new(1, format!("{codec} gave a wrong answer: {operation}"))
 }
 
 /// Times `f` by the clock on the wall, and if it takes long by the processor time of this thread:
 /// what else the machine does then does not count. (Asking for that takes too long for short ones.)
-fn timed<T>(f: impl FnOnce() -> T) -> (Duration, T) {
+pub(super) fn timed<T>(f: impl FnOnce() -> T) -> (Duration, T) {
     const LONG: Duration = Duration::from_micros(50);
     let processor = thread_time();
     let begin = Instant::now();
@@ -263,7 +267,7 @@ impl Peer for RaptorqPeer {
     }
 
     fn version(&self) -> &'static str {
-        "2.0.1"
+        RAPTORQ_VERSION
     }
 
     fn prepare<'a>(
@@ -315,7 +319,7 @@ impl Peer for ReedSolomonPeer {
     }
 
     fn version(&self) -> &'static str {
-        "3"
+        REED_SOLOMON_VERSION
     }
 
     fn prepare<'a>(
@@ -370,5 +374,21 @@ impl Peer for ReedSolomonPeer {
             return Err(wrong("reed-solomon-simd", operation));
         }
         Ok(Some(Box::new(move || once().0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_those_built_with() {
+        let lock = include_str!("../../../../Cargo.lock");
+        for (name, version) in
+            [("raptorq", RAPTORQ_VERSION), ("reed-solomon-simd", REED_SOLOMON_VERSION)]
+        {
+            let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+            assert!(lock.contains(&entry), "the lock file has another version of {name}");
+        }
     }
 }

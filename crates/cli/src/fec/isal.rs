@@ -1,0 +1,121 @@
+//! Reed-Solomon of ISA-L, where its library is installed: what storage systems use.
+
+use std::rc::Rc;
+
+use wellspring_isal::{Library, MAX_SYMBOLS};
+
+use super::FecError;
+use super::peers::{Job, Operation, Peer, Timed, timed, wrong};
+
+/// ISA-L's erasure code with a Cauchy matrix.
+pub(super) struct IsalPeer(Rc<Library>);
+
+impl IsalPeer {
+    /// The library, if it is installed.
+    pub(super) fn find() -> Option<Self> {
+        Library::open().map(Rc::new).map(Self)
+    }
+}
+
+impl Peer for IsalPeer {
+    fn name(&self) -> &'static str {
+        "ISA-L"
+    }
+
+    fn version(&self) -> &'static str {
+        Library::VERSION
+    }
+
+    fn prepare<'a>(
+        &mut self,
+        job: &'a Job,
+        operation: Operation,
+    ) -> Result<Option<Timed<'a>>, FecError> {
+        let (k, lost) = (job.k as usize, operation.lost() as usize);
+        // It sends what was lost and no more; nothing lost is nothing to do.
+        let repair = match operation {
+            Operation::Decode { .. } => lost,
+            _ => operation.repair() as usize,
+        };
+        if repair == 0 || k + repair > MAX_SYMBOLS {
+            return Ok(None);
+        }
+        let library = Rc::clone(&self.0);
+        let coefficients = library.repair_coefficients(k, repair);
+        let source: Vec<&[u8]> = (0..job.k).map(|esi| job.symbol(esi)).collect();
+        let mut symbols = vec![0; repair * job.t];
+        library.product(
+            &library.prepare(&coefficients, k),
+            &source,
+            &mut rows(&mut symbols, job.t),
+        );
+        if let Operation::Decode { .. } = operation {
+            return decode(library, job, lost, coefficients, symbols).map(Some);
+        }
+        let warm = operation.is_warm().then(|| library.prepare(&coefficients, k));
+        Ok(Some(Box::new(move || {
+            let mut outputs = rows(&mut symbols, job.t);
+            timed(|| match &warm {
+                Some(matrix) => library.product(matrix, &source, &mut outputs),
+                None => {
+                    let coefficients = library.repair_coefficients(k, repair);
+                    library.product(&library.prepare(&coefficients, k), &source, &mut outputs);
+                }
+            })
+            .0
+        })))
+    }
+}
+
+fn rows(symbols: &mut [u8], t: usize) -> Vec<&mut [u8]> {
+    symbols.chunks_exact_mut(t).collect()
+}
+
+/// From the loss pattern to the symbols lost: the matrix, which differs with each pattern, is part of
+/// the time.
+fn decode<'a>(
+    library: Rc<Library>,
+    job: &'a Job,
+    lost: usize,
+    coefficients: Vec<u8>,
+    repairs: Vec<u8>,
+) -> Result<Timed<'a>, FecError> {
+    let (k, t) = (job.k as usize, job.t);
+    let missing = job.lost(lost as u32);
+    let is_known = |esi: &u32| missing.binary_search(esi).is_err();
+    let known: Vec<u32> = (0..job.k).filter(is_known).collect();
+    let wanted: Vec<u8> = missing.iter().flat_map(|&esi| job.symbol(esi).to_vec()).collect();
+    let mut restored = vec![0; lost * t];
+    let mut once = move || {
+        let (time, done) = timed(|| {
+            let columns = |of: &[u32]| -> Vec<u8> {
+                let row = |row: &[u8]| of.iter().map(|&esi| row[esi as usize]).collect::<Vec<_>>();
+                coefficients.chunks_exact(k).flat_map(row).collect()
+            };
+            let inverse = library.invert(columns(&missing), lost)?;
+            // The repair symbols' own coefficients are the inverse; the known symbols' follow
+            // from it by a product on coefficients.
+            let mut known_part = vec![0; lost * known.len()];
+            if !known.is_empty() {
+                let theirs = columns(&known);
+                let inputs: Vec<&[u8]> = theirs.chunks_exact(known.len()).collect();
+                let mut outputs = rows(&mut known_part, known.len());
+                library.product(&library.prepare(&inverse, lost), &inputs, &mut outputs);
+            }
+            let mut all = Vec::with_capacity(lost * k);
+            for row in 0..lost {
+                all.extend_from_slice(&inverse[row * lost..][..lost]);
+                all.extend_from_slice(&known_part[row * known.len()..][..known.len()]);
+            }
+            let symbols = known.iter().map(|&esi| job.symbol(esi));
+            let inputs: Vec<&[u8]> = repairs.chunks_exact(t).chain(symbols).collect();
+            library.product(&library.prepare(&all, k), &inputs, &mut rows(&mut restored, t));
+            Some(())
+        });
+        (time, done.is_some() && restored == wanted)
+    };
+    if !once().1 {
+        return Err(wrong("ISA-L", Operation::Decode { lost: lost as u32 }));
+    }
+    Ok(Box::new(move || once().0))
+}
