@@ -15,7 +15,7 @@ FILE ?=
 help: ## List the errands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check docs fuzz-brief unit ## All that CI runs: checks, the book, a brief fuzzing, tests
+test: check docs fuzz-brief unit ## Checks, the book, a brief fuzzing, tests; CI runs it, and neon
 
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace

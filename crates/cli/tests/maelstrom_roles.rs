@@ -163,7 +163,6 @@ fn what_a_host_loses_itself_it_gets_from_the_appliance_beside_it() {
     };
     assert!(ask("").status.success());
     assert!(!ask("ffff").status.success());
-    assert!(begin.elapsed() < PATIENCE);
 }
 
 /// Sends from one host to the other; gives back what the receiver says.
@@ -178,7 +177,7 @@ fn transfer(lab: &Lab, what: &str) -> String {
 #[test]
 fn small_packets_pass_the_long_link_together() {
     if std::process::Command::new("nft").arg("--version").output().is_err() {
-        eprintln!("skipped: aggregation needs nft, of nftables");
+        lab::skip("aggregation needs nft, of nftables");
         return;
     }
     let Some(mut lab) = Lab::new(&[]) else { return };

@@ -142,7 +142,7 @@ fn does(lab: &Lab, role: &str) {
 /// None where there is no root or no nft.
 fn lab() -> Option<Lab> {
     if std::process::Command::new("nft").arg("--version").output().is_err() {
-        eprintln!("skipped: split mode needs nft, of nftables");
+        lab::skip("split mode needs nft, of nftables");
         return None;
     }
     Lab::new(&[])
