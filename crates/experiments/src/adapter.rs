@@ -112,7 +112,10 @@ impl Adapter for Scdp {
     type Endpoint = scdp::Endpoint;
 
     fn new(scenario: &Scenario, _seed: Seed) -> Self {
-        Scdp { protocol: scenario.protocol.clone(), rate: scenario.topology.rate.0 }
+        Scdp {
+            protocol: scenario.protocol.clone(),
+            rate: scenario.protocol.pace(scenario.topology.rate.0),
+        }
     }
 
     fn endpoint(&self, host: HostId) -> scdp::Endpoint {
@@ -229,7 +232,7 @@ impl Adapter for Ndp {
     fn new(scenario: &Scenario, seed: Seed) -> Self {
         Ndp {
             protocol: scenario.protocol.clone(),
-            rate: scenario.topology.rate.0,
+            rate: scenario.protocol.pace(scenario.topology.rate.0),
             paths: scenario.topology.fat_tree().map_or(1, |tree| tree.paths() as u16),
             seed,
         }

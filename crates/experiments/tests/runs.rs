@@ -120,6 +120,42 @@ fn switches_that_drop_or_mark_do_so() {
     }
 }
 
+/// Six flows to one host are trimmed while their windows meet; where pulls come 3 % faster than
+/// packets leave, again and again.
+#[test]
+fn pulls_faster_than_the_link_are_trimmed() {
+    for protocol in ["scdp", "ndp"] {
+        let trims = |pace: &str| {
+            let incast = INCAST.replace("14", "6").replace("100KB", "1MB");
+            let outcome = outcome(&format!("{incast}[protocol]\nname = \"{protocol}\"\n{pace}"));
+            assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
+            outcome.counters.trimmed
+        };
+        let (own, faster) = (trims(""), trims("pull_rate = \"1.0317Gbps\"\n"));
+        assert!(faster > own + 10, "{protocol}: {own} and {faster}");
+    }
+}
+
+/// Four senders fill a buffer of 100 packets with their windows; where packets are marked beyond ten,
+/// the queue that stands is a fraction of that, nothing is lost, and nobody waits longer.
+#[test]
+fn marks_shorten_the_queue_of_a_shared_fabric() {
+    let incast = |switch: &str| {
+        outcome(&format!(
+            "[topology]\nkind = \"single-switch\"\nhosts = 5\n[workload]\nkind = \"incast\"\n\
+             senders = 4\nsize = \"1MB\"\n[switch]\noverflow = \"drop\"\n\
+             buffer_packets = 100\n{switch}[protocol]\nfabric = \"shared\"\n\
+             [run]\nsample = \"20us\"\n"
+        ))
+    };
+    let (plain, marking) = (incast(""), incast("mark_packets = 10\n"));
+    assert!(plain.counters.marked == 0 && marking.counters.marked > 50);
+    assert_eq!(plain.counters.dropped_full + marking.counters.dropped_full, 0);
+    let queue = |outcome: &Outcome| outcome.series.queue_packets().0;
+    assert!(queue(&marking) < 0.4 * queue(&plain), "{} {}", queue(&marking), queue(&plain));
+    assert!(marking.simulated < 1.01 * plain.simulated);
+}
+
 #[test]
 fn samples_and_captures_show_what_went_on() {
     let folder = tempfile::tempdir().unwrap();

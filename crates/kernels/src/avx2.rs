@@ -1,13 +1,87 @@
 //! AVX2: 32 bytes a vector, multiplication by two byte shuffles.
 
 use core::arch::x86_64::*;
+use core::marker::PhantomData;
 
 use crate::gf256::NIBBLES;
 use crate::vector::Vector;
 
-/// Thirty-two bytes.
+/// How vectors of 32 bytes are multiplied.
+///
+/// # Safety
+///
+/// The instructions are those the implementor names, which callers know to be present.
+pub(crate) unsafe trait Multiply: Copy {
+    /// See [`Vector::Shape`].
+    type Shape: crate::generic::Shape;
+    /// See [`Vector::Coefficient`].
+    type Coefficient: Copy;
+    /// See [`Vector::Factor`].
+    type Factor: Copy;
+
+    /// See [`Vector::coefficient`].
+    unsafe fn coefficient(value: u8) -> Self::Coefficient;
+    /// See [`Vector::factor`].
+    unsafe fn factor(vector: __m256i) -> Self::Factor;
+    /// The product.
+    unsafe fn multiply(factor: Self::Factor, coefficient: Self::Coefficient) -> __m256i;
+}
+
+/// By two byte shuffles: AVX2 alone.
 #[derive(Clone, Copy)]
-pub(crate) struct Ymm(__m256i);
+pub(crate) struct Shuffles;
+
+// SAFETY: the instructions are AVX2.
+unsafe impl Multiply for Shuffles {
+    type Shape = crate::generic::Narrow;
+    type Coefficient = (__m256i, __m256i);
+    type Factor = (__m256i, __m256i);
+
+    #[inline(always)]
+    unsafe fn coefficient(value: u8) -> Self::Coefficient {
+        let table = &NIBBLES[usize::from(value)];
+        // SAFETY: both halves of the table have 16 bytes; features as above.
+        unsafe {
+            (
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.low.as_ptr().cast())),
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.high.as_ptr().cast())),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn factor(vector: __m256i) -> Self::Factor {
+        // SAFETY: features as above.
+        unsafe {
+            let nibble = _mm256_set1_epi8(0x0f);
+            (
+                _mm256_and_si256(vector, nibble),
+                _mm256_and_si256(_mm256_srli_epi64::<4>(vector), nibble),
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(factor: Self::Factor, coefficient: Self::Coefficient) -> __m256i {
+        // SAFETY: features as above.
+        unsafe {
+            let low = _mm256_shuffle_epi8(coefficient.0, factor.0);
+            let high = _mm256_shuffle_epi8(coefficient.1, factor.1);
+            _mm256_xor_si256(low, high)
+        }
+    }
+}
+
+/// Thirty-two bytes, multiplied as `M` does.
+#[derive(Clone, Copy)]
+pub(crate) struct Ymm<M>(__m256i, PhantomData<M>);
+
+impl<M> Ymm<M> {
+    #[inline(always)]
+    fn of(bytes: __m256i) -> Self {
+        Self(bytes, PhantomData)
+    }
+}
 
 /// Whether this CPU runs these kernels.
 pub(crate) fn detect() -> bool {
@@ -15,24 +89,24 @@ pub(crate) fn detect() -> bool {
 }
 
 // SAFETY: loads and stores cover 32 bytes; the partial forms go through a local array and copy
-// `len` bytes only. The instructions are AVX2, which callers know to be present.
-unsafe impl Vector for Ymm {
+// `len` bytes only. The instructions are AVX2, which callers know to be present, and those of `M`.
+unsafe impl<M: Multiply> Vector for Ymm<M> {
     const BYTES: usize = 32;
     const JOINS: bool = false;
-    type Shape = crate::generic::Narrow;
-    type Coefficient = (__m256i, __m256i);
-    type Factor = (__m256i, __m256i);
+    type Shape = M::Shape;
+    type Coefficient = M::Coefficient;
+    type Factor = M::Factor;
 
     #[inline(always)]
     unsafe fn zero() -> Self {
         // SAFETY: features as above.
-        Self(unsafe { _mm256_setzero_si256() })
+        Self::of(unsafe { _mm256_setzero_si256() })
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {
         // SAFETY: the caller vouches for 32 readable bytes.
-        Self(unsafe { _mm256_loadu_si256(from.cast()) })
+        Self::of(unsafe { _mm256_loadu_si256(from.cast()) })
     }
 
     #[inline(always)]
@@ -70,41 +144,25 @@ unsafe impl Vector for Ymm {
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         // SAFETY: features as above.
-        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
+        Self::of(unsafe { _mm256_xor_si256(self.0, other.0) })
     }
 
     #[inline(always)]
-    unsafe fn coefficient(value: u8) -> Self::Coefficient {
-        let table = &NIBBLES[usize::from(value)];
-        // SAFETY: both halves of the table have 16 bytes; features as above.
-        unsafe {
-            (
-                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.low.as_ptr().cast())),
-                _mm256_broadcastsi128_si256(_mm_loadu_si128(table.high.as_ptr().cast())),
-            )
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn factor(self) -> Self::Factor {
+    unsafe fn coefficient(value: u8) -> M::Coefficient {
         // SAFETY: features as above.
-        unsafe {
-            let nibble = _mm256_set1_epi8(0x0f);
-            (
-                _mm256_and_si256(self.0, nibble),
-                _mm256_and_si256(_mm256_srli_epi64::<4>(self.0), nibble),
-            )
-        }
+        unsafe { M::coefficient(value) }
     }
 
     #[inline(always)]
-    unsafe fn mul_add(self, factor: Self::Factor, coefficient: Self::Coefficient) -> Self {
+    unsafe fn factor(self) -> M::Factor {
         // SAFETY: features as above.
-        unsafe {
-            let low = _mm256_shuffle_epi8(coefficient.0, factor.0);
-            let high = _mm256_shuffle_epi8(coefficient.1, factor.1);
-            Self(_mm256_xor_si256(self.0, _mm256_xor_si256(low, high)))
-        }
+        unsafe { M::factor(self.0) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add(self, factor: M::Factor, coefficient: M::Coefficient) -> Self {
+        // SAFETY: features as above.
+        Self::of(unsafe { _mm256_xor_si256(self.0, M::multiply(factor, coefficient)) })
     }
 
     #[inline(always)]
@@ -113,7 +171,7 @@ unsafe impl Vector for Ymm {
         unsafe {
             let overflow = _mm256_cmpgt_epi8(_mm256_setzero_si256(), self.0);
             let reduction = _mm256_and_si256(overflow, _mm256_set1_epi8(0x1d));
-            Self(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduction))
+            Self::of(_mm256_xor_si256(_mm256_add_epi8(self.0, self.0), reduction))
         }
     }
 
@@ -134,9 +192,9 @@ unsafe impl Vector for Ymm {
             );
             let single = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
             let set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, single), single);
-            Self(_mm256_and_si256(set, _mm256_set1_epi8(1)))
+            Self::of(_mm256_and_si256(set, _mm256_set1_epi8(1)))
         }
     }
 }
 
-crate::generic::instantiate!(Ymm, "avx2");
+crate::generic::instantiate!(crate::avx2::Ymm<crate::avx2::Shuffles>, "avx2");

@@ -1,7 +1,7 @@
 //! XOR and GF(256) arithmetic over byte slices: the arithmetic under Wellspring's erasure codes.
 //!
-//! The field is that of RFC 6330 §5.7. Every kernel exists for scalar words, SSSE3, AVX2, AVX-512
-//! with GFNI, and NEON; [`Kernels`] is the proof that the CPU has the chosen one, taken once and
+//! The field is that of RFC 6330 §5.7. Every kernel exists for scalar words, SSSE3, AVX2, AVX2
+//! with GFNI, AVX-512 with GFNI, and NEON; [`Kernels`] is the proof that the CPU has the chosen one, taken once and
 //! copied around freely.
 //!
 //! ```
@@ -25,6 +25,8 @@ mod avx2;
 mod avx512;
 mod generic;
 pub mod gf256;
+#[cfg(target_arch = "x86_64")]
+mod gfni;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod program;
@@ -52,6 +54,8 @@ pub enum Isa {
     Ssse3,
     /// x86-64 with AVX2: 32 bytes.
     Avx2,
+    /// x86-64 with AVX2 and GFNI: 32 bytes, products by one instruction.
+    Gfni,
     /// x86-64 with AVX-512F, AVX-512BW and GFNI: 64 bytes.
     Avx512,
     /// AArch64 with Advanced SIMD: 16 bytes.
@@ -60,7 +64,8 @@ pub enum Isa {
 
 impl Isa {
     /// All instruction sets, slowest first within an architecture.
-    pub const ALL: [Self; 5] = [Self::Scalar, Self::Ssse3, Self::Avx2, Self::Avx512, Self::Neon];
+    pub const ALL: [Self; 6] =
+        [Self::Scalar, Self::Ssse3, Self::Avx2, Self::Gfni, Self::Avx512, Self::Neon];
 
     /// The name [`FromStr`] reads.
     #[must_use]
@@ -69,6 +74,7 @@ impl Isa {
             Self::Scalar => "scalar",
             Self::Ssse3 => "ssse3",
             Self::Avx2 => "avx2",
+            Self::Gfni => "gfni",
             Self::Avx512 => "avx512",
             Self::Neon => "neon",
         }
@@ -136,7 +142,7 @@ impl Kernels {
     /// The fastest kernels this CPU has.
     #[must_use]
     pub fn detect() -> Self {
-        [Isa::Neon, Isa::Avx512, Isa::Avx2, Isa::Ssse3]
+        [Isa::Neon, Isa::Avx512, Isa::Gfni, Isa::Avx2, Isa::Ssse3]
             .into_iter()
             .find_map(Self::with_isa)
             .unwrap_or(Self { isa: Isa::Scalar, table: &scalar::TABLE })
@@ -151,6 +157,8 @@ impl Kernels {
             Isa::Ssse3 => ssse3::detect().then_some(&ssse3::TABLE),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => avx2::detect().then_some(&avx2::TABLE),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Gfni => gfni::detect().then_some(&gfni::TABLE),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => avx512::detect().then_some(&avx512::TABLE),
             #[cfg(target_arch = "aarch64")]

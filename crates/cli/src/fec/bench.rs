@@ -40,7 +40,7 @@ pub struct BenchArgs {
     /// Repair symbols encoded: numbers, or parts of K in %.
     #[arg(long, value_name = "R", value_delimiter = ',', default_value = "5,50")]
     repair: Vec<Share>,
-    /// Instruction set of our kernels (scalar, ssse3, avx2, avx512, neon); default: the fastest.
+    /// Instruction set of our kernels (scalar, ssse3, avx2, gfni, avx512, neon); default: the fastest.
     #[arg(long, value_name = "ISA")]
     kernel: Option<Isa>,
     /// The road our decoder takes (dense, syndrome, inactivation); default: the one it chooses.

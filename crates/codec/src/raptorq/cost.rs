@@ -35,6 +35,7 @@ struct Weights {
 const fn weights(isa: Isa) -> Weights {
     match isa {
         Isa::Avx512 => Weights { product: 0.0095, sweep: 0.12 },
+        Isa::Gfni => Weights { product: 0.016, sweep: 0.15 },
         Isa::Avx2 => Weights { product: 0.030, sweep: 0.15 },
         Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, sweep: 0.25 },
         Isa::Scalar => Weights { product: 0.9, sweep: 0.5 },

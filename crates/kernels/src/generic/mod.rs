@@ -10,7 +10,7 @@ mod strip;
 
 use crate::program::Strip;
 
-pub(crate) use product::{Narrow, Shape, Wide};
+pub(crate) use product::{Medium, Narrow, Shape, Wide};
 pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor};
 pub(crate) use strip::run;
 

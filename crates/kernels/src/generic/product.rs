@@ -93,6 +93,28 @@ impl Shape for Wide {
     }
 }
 
+/// Sixteen registers, and one for a prepared coefficient.
+pub(crate) struct Medium;
+
+impl Shape for Medium {
+    const HEIGHT: usize = 6;
+
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            match rows {
+                1 => columns::<V, 1, 8, 4>(block, len),
+                2 => columns::<V, 2, 4, 2>(block, len),
+                3 => columns::<V, 3, 3, 1>(block, len),
+                4 => columns::<V, 4, 2, 1>(block, len),
+                5 => columns::<V, 5, 2, 1>(block, len),
+                _ => columns::<V, 6, 2, 1>(block, len),
+            }
+        }
+    }
+}
+
 /// Sixteen registers, or two for each prepared coefficient and vector.
 pub(crate) struct Narrow;
 

@@ -77,6 +77,9 @@ impl ObjectInfo {
     }
 }
 
+/// Blocks that an initial window may reach into. Receivers need as many open.
+const PUSHED_BLOCKS: u32 = 8;
+
 /// A sender's share of the stream of symbols: the ESIs that are `index` modulo `count`, so that
 /// senders of one many-to-one session never send the same symbol (SCDP §IV-E).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,9 +95,25 @@ impl Share {
     pub const WHOLE: Share = Share { index: 0, count: 1 };
 
     /// Symbols a sender with this share pushes unasked when `window` is its initial window: no
-    /// more than its source symbols of the first block.
+    /// more than its source symbols of the first blocks.
     pub fn initial_window(self, object: &ObjectInfo, window: u8) -> u32 {
-        self.source_symbols(object.symbols_in_block(0)).min(u32::from(window))
+        let first = (0..object.source_blocks.min(PUSHED_BLOCKS))
+            .map(|sbn| self.source_symbols(object.symbols_in_block(sbn)));
+        first.fold(0, u32::saturating_add).min(u32::from(window))
+    }
+
+    /// The block that the `number`th symbol pushed unasked belongs to, counted from 1: the source
+    /// symbols of the first blocks in their order, then more of the first. Both ends know it.
+    pub fn pushed_block(self, object: &ObjectInfo, number: u32) -> u32 {
+        let mut left = number;
+        for sbn in 0..object.source_blocks.min(PUSHED_BLOCKS) {
+            let own = self.source_symbols(object.symbols_in_block(sbn));
+            if left <= own {
+                return sbn;
+            }
+            left -= own;
+        }
+        0
     }
 
     /// How many of a block's `k` source symbols belong to this share.

@@ -32,6 +32,24 @@ fn a_lone_session_fills_its_link() {
     assert!(spent < ideal + ideal / 50, "{spent} against {ideal}");
 }
 
+/// A path that holds 170 packets: more than a block of 100, and what is not on its way is not caught
+/// up with, because the window is fixed.
+#[test]
+fn an_initial_window_reaches_into_the_next_blocks() {
+    let link = HostConfig { delay: Duration::from_micros(500), ..HostConfig::new() };
+    let long = |config: &mut Config| config.initial_rtt = Duration::from_millis(4);
+    let mut lab = lab(1, 2, Fabric::Trimming, link, long);
+    let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+    send(&mut lab, 1, SESSION, role, 10_000, 200);
+    lab.run(Duration::from_secs(1));
+    let (end, stats) = received(&lab, 0);
+    let ideal = Rate::from_mbps(1_000).time_for(10_000 * WHOLE_WIRE);
+    let spent = end.since(Time::ZERO);
+    assert!(spent < ideal + ideal / 50, "{spent} against {ideal}");
+    assert_eq!(lab.sent[&host(1)], 10_000, "K symbols, not one more");
+    assert_eq!((stats.decoded_blocks, stats.decode_free_blocks), (0, 100));
+}
+
 #[test]
 fn trimmed_symbols_are_replaced_by_new_ones() {
     let faults = Faults { trim: 0.1, ..Faults::default() };

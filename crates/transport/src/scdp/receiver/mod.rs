@@ -61,16 +61,14 @@ impl Receiver {
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
         receiver.blocks.set_streaming(in_group);
-        receiver.blocks.open_through(0);
         for (index, &host) in (0_u8..count).zip(&command.senders) {
             let share = Share { index, count };
             let pushed = share.initial_window(&command.object, command.initial_window);
             let mut flow = Flow::new(now, host, u32::from(command.initial_window), config);
             flow.group = in_group;
-            flow.grant_pushed(now, 0, pushed, !in_group);
-            flow.rearm(config);
-            receiver.blocks.ask(0, index, pushed, !in_group);
             receiver.flows.push(flow);
+            receiver.grant_pushed(now, index.into(), pushed);
+            receiver.flows[usize::from(index)].rearm(config);
         }
         receiver
     }
@@ -182,17 +180,28 @@ impl Receiver {
         }
         let flow = &mut self.flows[index];
         if epoch == flow.epoch && flow.granted() < window {
-            // The initial window is granted by its announcement. Only the lowest incomplete
-            // block is sure to be what a new sender starts with.
-            let pushed = window - flow.granted();
-            let counted = flow.epoch == 0 && !flow.group;
-            flow.grant_pushed(now, 0, pushed, counted);
-            self.blocks.open_through(0);
-            if counted {
-                self.blocks.ask(0, index as u8, pushed, true);
-            }
+            // The initial window is granted by its announcement.
+            self.grant_pushed(now, index, window);
         }
         Some(index)
+    }
+
+    /// Notes that a sender pushes its symbols up to number `through` unasked. On those of a sender
+    /// that takes over from another nothing is counted.
+    fn grant_pushed(&mut self, now: Time, index: usize, through: u32) {
+        let flow = &mut self.flows[index];
+        let counted = flow.epoch == 0 && !flow.group;
+        // The index of one of at most 255 flows.
+        let share = Share { index: index as u8, count: self.shares.max(index as u8 + 1) };
+        self.blocks.open_through(0);
+        for number in flow.granted() + 1..=through {
+            let sbn = share.pushed_block(&self.object, number);
+            let counted = counted && self.blocks.open_through(sbn);
+            flow.grant_pushed(now, sbn, 1, counted);
+            if counted {
+                self.blocks.ask(sbn, share.index, 1, true);
+            }
+        }
     }
 
     fn takes_sender(&self, mode: Mode) -> bool {

@@ -108,10 +108,7 @@ pub(super) struct Stream {
     demand: Option<Demand>,
     /// Symbols pushed unasked so far, announced in their options \[packets\].
     pub(super) pushed: u32,
-    /// Block the initial window is taken from.
-    first_block: u32,
-    /// Number of source blocks Z.
-    source_blocks: u32,
+    object: ObjectInfo,
     /// Packets numbered so far.
     pub(super) sent: u32,
     /// The next symbol answers a `fin` pull.
@@ -127,11 +124,10 @@ impl Stream {
             mode,
             epoch,
             members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
-            first_block: symbols.floor(),
             symbols,
             demand,
             pushed: initial_window,
-            source_blocks: object.source_blocks,
+            object,
             sent: 0,
             fin: false,
         }
@@ -148,7 +144,7 @@ impl Stream {
         source: HostId,
         pull: &Pull,
     ) -> Result<(), DropReason> {
-        let (sent, source_blocks) = (self.sent, self.source_blocks);
+        let (sent, source_blocks) = (self.sent, self.object.source_blocks);
         let in_group = self.demand.is_some();
         if pull.sbn >= source_blocks || pull.floor > source_blocks {
             return Err(DropReason::Malformed);
@@ -226,14 +222,14 @@ impl Stream {
     /// The block and ESI of the next packet, and whether it belongs to the initial window. `None`
     /// when nothing may be sent, or the block's ESIs are used up.
     pub(super) fn next(&mut self) -> Option<NextSymbol> {
-        if self.sendable() == 0 || self.symbols.floor() >= self.source_blocks {
+        if self.sendable() == 0 || self.symbols.floor() >= self.object.source_blocks {
             return None;
         }
         let number = self.sent + 1;
         let pushed = number <= self.pushed;
         let sbn = match &self.demand {
             Some(demand) => demand.next()?,
-            None if pushed => self.first_block,
+            None if pushed => self.symbols.pushed_block(&self.object, number),
             None => self.wanted_block(number)?,
         };
         let esi = self.symbols.next_esi(sbn)?;

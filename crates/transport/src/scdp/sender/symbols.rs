@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use wellspring_wire::scdp::MAX_ESI;
 
-use crate::scdp::{Resume, Share};
+use crate::scdp::{ObjectInfo, Resume, Share};
 
 /// Blocks beyond the lowest one still served that may be asked for.
 pub(super) const MAX_BLOCKS_AHEAD: u32 = 4_096;
@@ -52,6 +52,15 @@ impl SymbolStream {
     /// First block never served so far.
     pub(super) fn horizon(&self) -> u32 {
         (self.floor + self.sent.len() as u32).max(self.fresh_from)
+    }
+
+    /// The block that the `number`th symbol pushed unasked belongs to. Only the lowest incomplete
+    /// block is sure to be wanted of a sender that takes over from another.
+    pub(super) fn pushed_block(&self, object: &ObjectInfo, number: u32) -> u32 {
+        match self.fresh_from {
+            0 => self.share.pushed_block(object, number),
+            _ => self.floor,
+        }
     }
 
     /// The receivers have all blocks below.
