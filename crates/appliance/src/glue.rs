@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use socket2::SockAddr;
+use wellspring_codec::kernels::prefetch;
 
 /// Datagrams in one system call, at most.
 pub(crate) const SEND_BATCH: usize = 64;
@@ -212,6 +213,7 @@ impl Ring {
         let start = self.next * self.frame;
         self.next = (self.next + 1) % self.frames;
         self.held = true;
+        self.ask_for(self.next);
         // SAFETY: the frame lies within the mapping; the kernel has filled its header and address
         // and, as its status says, leaves it alone until it is handed back, which needs `&mut
         // self` and so ends the borrow of the packet. Both structures are plain data at an
@@ -229,6 +231,22 @@ impl Ring {
                 kind: address.sll_pkttype,
                 protocol: u16::from_be(address.sll_protocol),
             })
+        }
+    }
+
+    /// Brings a packet into the caches while the one before it is looked at, if it is there already.
+    fn ask_for(&self, frame: usize) {
+        if self.status(frame).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            return;
+        }
+        // SAFETY: the frame lies within the mapping; the kernel has filled it and, as its status says,
+        // leaves it alone. The reference ends before anything is written there.
+        unsafe {
+            let at = self.base.as_ptr().add(frame * self.frame);
+            let header = &*at.cast::<libc::tpacket2_hdr>();
+            let offset = usize::from(header.tp_mac).min(self.frame);
+            let len = (header.tp_snaplen as usize).min(self.frame - offset);
+            prefetch(std::slice::from_raw_parts(at.add(offset), len));
         }
     }
 

@@ -29,6 +29,7 @@ pub mod gf256;
 mod gfni;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod prefetch;
 mod program;
 mod rows;
 mod scalar;
@@ -39,6 +40,7 @@ mod vector;
 use core::fmt;
 use core::str::FromStr;
 
+pub use prefetch::prefetch;
 pub use program::{FoldColumns, Operand, Program, STRIPS, Workspace, XorBuilder};
 pub use rows::{AlignedBuffer, RowStorage, RowTable};
 
@@ -209,6 +211,19 @@ impl Kernels {
         assert_eq!(dst.len(), src.len(), "slices of different lengths");
         // SAFETY: both slices have `dst.len()` bytes; `self` proves the instruction set.
         unsafe { (self.table.xor)(dst.as_mut_ptr(), src.as_ptr(), dst.len()) }
+    }
+
+    /// `sum ^= src` for each of the sums, reading `src` once; of longer sums only the first bytes
+    /// change.
+    ///
+    /// # Panics
+    ///
+    /// If a sum is shorter than `src`.
+    #[inline]
+    pub fn xor_each(self, sums: &mut [&mut [u8]], src: &[u8]) {
+        assert!(sums.iter().all(|sum| sum.len() >= src.len()), "a sum shorter than what is added");
+        // SAFETY: every sum has at least `src.len()` bytes; `self` proves the instruction set.
+        unsafe { (self.table.xor_each)(sums, src.as_ptr(), src.len()) }
     }
 
     /// `dst ^= coefficient * src`.

@@ -55,6 +55,35 @@ fn names_parse_back() {
 }
 
 #[test]
+fn xor_each_agrees_with_xor_and_leaves_the_rest() {
+    for kernels in Kernels::available() {
+        for len in (0..700).step_by(7) {
+            for count in 0..5 {
+                let (src, offset) = (pattern(len + 64, 3), len % 64);
+                let before: Vec<Vec<u8>> =
+                    (0..count).map(|n| pattern(len + n, 5 + n as u32)).collect();
+                let mut sums = before.clone();
+                let mut slices: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
+                kernels.xor_each(&mut slices, &src[offset..][..len]);
+                for (sum, before) in sums.iter().zip(&before) {
+                    let expected = before
+                        .iter()
+                        .enumerate()
+                        .map(|(at, byte)| byte ^ if at < len { src[offset + at] } else { 0 });
+                    assert!(expected.eq(sum.iter().copied()), "{kernels:?}, {len} bytes");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a sum shorter than what is added")]
+fn xor_each_refuses_short_sums() {
+    Kernels::detect().xor_each(&mut [&mut [0; 8], &mut [0; 7]], &[0; 8]);
+}
+
+#[test]
 fn xor_agrees_at_every_length_and_offset() {
     at_every_length_and_offset(|kernels, dst, src| {
         let expected: Vec<u8> = dst.iter().zip(src).map(|(d, s)| d ^ s).collect();

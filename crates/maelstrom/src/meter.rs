@@ -148,6 +148,12 @@ impl Meter {
         }
     }
 
+    /// Whether a repair has told that a packet had arrived, and it is not counted yet.
+    pub(crate) fn has_arrived(&self, number: u32) -> bool {
+        let open = |end: u32| number.wrapping_sub(self.settled) < end.wrapping_sub(self.settled);
+        self.end.is_some_and(open) && matches!(self.states[place(number)], State::Arrived(_))
+    }
+
     /// A packet that had not arrived when a repair told of it arrives after all: the repair had
     /// overtaken it.
     pub(crate) fn arrived_late(&mut self, number: u32, at: Time) {

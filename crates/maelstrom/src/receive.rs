@@ -257,9 +257,13 @@ impl ReceiveSide {
         self.recipe.clear();
         let mut missing = 0;
         for ingredient in ingredients {
+            self.recipe.push(ingredient.name);
+            // Another layer's repair has told already: no need to search for the name.
+            if self.meter.has_arrived(ingredient.number) {
+                continue;
+            }
             let arrived = self.recoverer.stamp(ingredient.name);
             self.meter.tell(ingredient.number, arrived.map(Time::from_picos));
-            self.recipe.push(ingredient.name);
             if arrived.is_none() {
                 missing += 1;
                 self.note(&ingredient);

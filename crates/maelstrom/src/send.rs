@@ -139,7 +139,7 @@ impl SendSide {
         };
         self.counters.packets += 1;
         self.counters.packet_bytes += identity.len as u64;
-        let place = (self.interleaver.packets() % self.volatile.len() as u64) as usize;
+        let place = place(&self.volatile, self.interleaver.packets());
         self.volatile[place] = identity.volatile;
         self.flush_at = Some(now + self.flush_after);
         let (interleaver, mut post) = self.split(out);
@@ -216,7 +216,7 @@ impl Post<'_> {
         };
         let mut number = repair.first;
         let ingredients = repair.recipe.iter().map(|&name| {
-            let volatile = self.volatile[(number % self.volatile.len() as u64) as usize];
+            let volatile = self.volatile[place(self.volatile, number)];
             number += u64::from(stride);
             (name, volatile)
         });
@@ -234,6 +234,11 @@ fn remembered(parameters: &Parameters) -> Vec<Volatile> {
     let largest = parameters.interleaves().iter().copied().max().unwrap_or(1);
     let reach = (parameters.reach() + 2 * usize::from(largest)).next_power_of_two();
     vec![Volatile::default(); reach]
+}
+
+/// Where the memory has a packet: its length is a power of two.
+fn place(volatile: &[Volatile], number: u64) -> usize {
+    number as usize & (volatile.len() - 1)
 }
 
 fn strides(parameters: &Parameters) -> [u16; wellspring_codec::interleave::MAX_LAYERS] {

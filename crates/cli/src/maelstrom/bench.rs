@@ -6,6 +6,7 @@ use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use wellspring_codec::interleave::Parameters;
+use wellspring_codec::kernels::prefetch;
 use wellspring_core::{RandomStream, Seed, Time};
 use wellspring_maelstrom::{
     Batch, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide, SessionId,
@@ -161,7 +162,8 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
         repairs.clear();
         let mut behind = Vec::with_capacity(count);
         let begin = processor_time();
-        for frame in frames.chunks_exact_mut(longest) {
+        let mut rest = frames.as_mut_slice();
+        while let Some(frame) = next(&mut rest, longest) {
             let _ = sender.observe(Time::ZERO, frame, &mut repairs);
             behind.push(repairs.len());
         }
@@ -171,7 +173,9 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
         let mut repairs = repairs.iter();
         let begin = processor_time();
         let mut taken = 0;
-        for ((frame, kept), &upto) in frames.chunks_exact_mut(longest).zip(&kept).zip(&behind) {
+        let mut rest = frames.as_mut_slice();
+        for (kept, &upto) in kept.iter().zip(&behind) {
+            let Some(frame) = next(&mut rest, longest) else { break };
             if *kept {
                 let _ = receiver.observe(Time::ZERO, frame, &mut recovered);
             }
@@ -214,6 +218,14 @@ fn frames(size: u16, count: usize) -> Vec<u8> {
         frame[2..4].copy_from_slice(&size.to_be_bytes());
     }
     frames
+}
+
+/// The next of the frames; the one behind it is asked for, as the appliance's ring does.
+fn next<'a>(rest: &mut &'a mut [u8], size: usize) -> Option<&'a mut [u8]> {
+    let (frame, after) = std::mem::take(rest).split_at_mut_checked(size)?;
+    prefetch(&after[..after.len().min(size)]);
+    *rest = after;
+    Some(frame)
 }
 
 /// Makes them packets that were never seen before.

@@ -88,7 +88,9 @@ impl Recoverer {
     /// # Errors
     /// One of them is zero, or they take more than 4 GiB.
     pub fn new(packets: usize, repairs: usize, longest: usize) -> Result<Self, InterleaveError> {
-        let memory = packets.checked_add(repairs).and_then(|n| n.checked_mul(longest));
+        let memory = packets
+            .checked_add(repairs)
+            .and_then(|n| n.checked_mul(longest.checked_next_multiple_of(64)?));
         let fits = memory.is_some_and(|memory| memory <= MAX_MEMORY);
         if packets == 0 || repairs == 0 || longest == 0 || !fits {
             return Err(InterleaveError::Memory);

@@ -1,8 +1,8 @@
 //! The send side: repair bins (Maelstrom §4.3, Fig. 6).
 
-use wellspring_kernels::Kernels;
+use wellspring_kernels::{AlignedBuffer, Kernels};
 
-use super::{InterleaveError, PacketName, Parameters};
+use super::{InterleaveError, MAX_LAYERS, PacketName, Parameters};
 
 /// A repair packet: an XOR and its recipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,10 @@ struct Bin {
     first: u64,
     recipe: Vec<PacketName>,
     length: u16,
-    /// XOR so far: as long as the longest packet in it.
-    xor: Vec<u8>,
+    /// XOR so far, and zeros: as long as the longest packet may be, on cache lines of its own.
+    xor: AlignedBuffer,
+    /// Of which so much is the XOR: as long as the longest packet in it \[bytes\].
+    used: usize,
     fires_at: u8,
     /// Full, and held back until the bin is used again.
     held: bool,
@@ -35,25 +37,37 @@ struct Bin {
 
 impl Bin {
     fn new(fires_at: u8, rate: u8, longest: usize) -> Self {
+        let mut xor = AlignedBuffer::default();
+        xor.resize(longest);
         Bin {
             first: 0,
             recipe: Vec::with_capacity(usize::from(rate)),
             length: 0,
-            xor: Vec::with_capacity(longest),
+            xor,
+            used: 0,
             fires_at,
             held: false,
         }
     }
 
-    fn add(&mut self, kernel: Kernels, number: u64, name: PacketName, packet: &[u8]) {
-        if self.recipe.is_empty() {
-            self.first = number;
-        }
+    /// Writes down that a packet is in the XOR. Gives the XOR that it is still to be added to, if it
+    /// is not the first.
+    fn add(&mut self, number: u64, name: PacketName, packet: &[u8]) -> Option<&mut [u8]> {
+        let first = self.recipe.is_empty();
         self.recipe.push(name);
         self.length ^= packet.len() as u16;
-        let common = self.xor.len().min(packet.len());
-        kernel.xor(&mut self.xor[..common], &packet[..common]);
-        self.xor.extend_from_slice(&packet[common..]);
+        if !first {
+            self.used = self.used.max(packet.len());
+            return Some(&mut self.xor);
+        }
+        // In place of the XOR before: what it leaves beyond the packet goes.
+        self.first = number;
+        self.xor[..packet.len()].copy_from_slice(packet);
+        if packet.len() < self.used {
+            self.xor[packet.len()..self.used].fill(0);
+        }
+        self.used = packet.len();
+        None
     }
 
     fn repair(&self, layer: u8) -> Repair<'_> {
@@ -62,14 +76,13 @@ impl Bin {
             first: self.first,
             recipe: &self.recipe,
             length: self.length,
-            xor: &self.xor,
+            xor: &self.xor[..self.used],
         }
     }
 
     fn clear(&mut self, rate: u8) {
         self.recipe.clear();
         self.length = 0;
-        self.xor.clear();
         self.fires_at = rate;
         self.held = false;
     }
@@ -138,15 +151,25 @@ impl Interleaver {
         let rate = self.parameters.rate();
         let this = self.packets;
         self.packets += 1;
-        for (number, (bins, next)) in self.layers.iter_mut().zip(&mut self.next).enumerate() {
-            let turn = *next;
-            *next = if turn + 1 == bins.len() { 0 } else { turn + 1 };
+        // All layers' XORs in one pass over the packet.
+        let mut sums: [&mut [u8]; MAX_LAYERS] = std::array::from_fn(|_| &mut [][..]);
+        let mut count = 0;
+        for (number, (bins, &turn)) in self.layers.iter_mut().zip(&self.next).enumerate() {
             let bin = &mut bins[turn];
             if bin.held {
                 send(bin.repair(number as u8));
                 bin.clear(rate);
             }
-            bin.add(self.kernel, this, name, packet);
+            if let Some(sum) = bin.add(this, name, packet) {
+                sums[count] = sum;
+                count += 1;
+            }
+        }
+        self.kernel.xor_each(&mut sums[..count], packet);
+        for (number, (bins, next)) in self.layers.iter_mut().zip(&mut self.next).enumerate() {
+            let turn = *next;
+            *next = if turn + 1 == bins.len() { 0 } else { turn + 1 };
+            let bin = &mut bins[turn];
             if bin.recipe.len() < usize::from(bin.fires_at) {
                 continue;
             }

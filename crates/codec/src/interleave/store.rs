@@ -1,9 +1,14 @@
 //! The packets a receiver remembers: the newest, found by name.
 
+use wellspring_kernels::{AlignedBuffer, prefetch};
+
 use super::PacketName;
 
 /// No packet.
-const EMPTY: u32 = u32::MAX;
+const EMPTY: u64 = u64::MAX;
+/// Places of the table for each packet: so many that most searches end at their first place, which
+/// the processor can foresee.
+const SPARSE: usize = 4;
 
 /// What is known of a packet: together, because it is asked for together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,11 +21,12 @@ struct Slot {
 /// A ring of packets of bounded length, with a hash table over their names.
 #[derive(Debug)]
 pub(super) struct PacketStore {
-    longest: usize,
-    bytes: Vec<u8>,
+    /// From one packet to the next: whole cache lines \[bytes\].
+    stride: usize,
+    bytes: AlignedBuffer,
     slots: Vec<Slot>,
-    /// Slots by name: open addressing, linear probing, at most half full.
-    table: Vec<u32>,
+    /// Half a name and its slot, by name: open addressing, linear probing.
+    table: Vec<u64>,
     /// Slot of the next packet, which is that of the oldest once the ring is full.
     next: usize,
     full: bool,
@@ -28,11 +34,14 @@ pub(super) struct PacketStore {
 
 impl PacketStore {
     pub(super) fn new(packets: usize, longest: usize) -> Self {
+        let stride = longest.next_multiple_of(64);
+        let mut bytes = AlignedBuffer::default();
+        bytes.resize(packets * stride);
         PacketStore {
-            longest,
-            bytes: vec![0; packets * longest],
+            stride,
+            bytes,
             slots: vec![Slot::default(); packets],
-            table: vec![EMPTY; (packets * 2).next_power_of_two()],
+            table: vec![EMPTY; (packets * SPARSE).next_power_of_two()],
             next: 0,
             full: false,
         }
@@ -45,27 +54,27 @@ impl PacketStore {
         }
         let slot = self.next;
         if self.full {
-            self.forget(self.slots[slot].name);
+            self.forget(slot);
         }
+        let start = slot * self.stride;
+        self.bytes[start..start + packet.len()].copy_from_slice(packet);
+        self.slots[slot] = Slot { name, stamp, len: packet.len() as u16 };
+        let place = self.search(name).0;
+        self.table[place] = entry(name, slot);
         self.next += 1;
         if self.next == self.slots.len() {
             self.next = 0;
             self.full = true;
         }
-        self.slots[slot] = Slot { name, stamp, len: packet.len() as u16 };
-        let start = slot * self.longest;
-        self.bytes[start..start + packet.len()].copy_from_slice(packet);
-        let mut at = self.home(name);
-        while self.table[at] != EMPTY {
-            at = (at + 1) & (self.table.len() - 1);
-        }
-        self.table[at] = slot as u32;
+        // The next packet's place may have left the caches: it is on its way back by then.
+        let start = self.next * self.stride;
+        prefetch(&self.bytes[start..start + self.stride]);
         true
     }
 
     pub(super) fn get(&self, name: PacketName) -> Option<&[u8]> {
         let slot = self.slot(name)?;
-        let start = slot * self.longest;
+        let start = slot * self.stride;
         Some(&self.bytes[start..start + usize::from(self.slots[slot].len)])
     }
 
@@ -83,22 +92,32 @@ impl PacketStore {
     }
 
     fn slot(&self, name: PacketName) -> Option<usize> {
+        self.search(name).1
+    }
+
+    /// The packet's slot and where the table says so; where it would, if it is not there.
+    fn search(&self, name: PacketName) -> (usize, Option<usize>) {
         let mut at = self.home(name);
-        while self.table[at] != EMPTY {
-            let slot = self.table[at] as usize;
-            if self.slots[slot].name == name {
-                return Some(slot);
+        loop {
+            let found = self.table[at];
+            if found == EMPTY {
+                return (at, None);
+            }
+            let slot = slot_of(found);
+            if found == entry(name, slot) && self.slots[slot].name == name {
+                return (at, Some(slot));
             }
             at = (at + 1) & (self.table.len() - 1);
         }
-        None
     }
 
-    /// Takes a name out of the table; those that were pushed on by it move up.
-    fn forget(&mut self, name: PacketName) {
+    /// Takes a slot's name out of the table; those that were pushed on by it move up.
+    fn forget(&mut self, slot: usize) {
         let mask = self.table.len() - 1;
+        let name = self.slots[slot].name;
+        let gone = entry(name, slot);
         let mut hole = self.home(name);
-        while self.table[hole] == EMPTY || self.slots[self.table[hole] as usize].name != name {
+        while self.table[hole] != gone {
             debug_assert_ne!(self.table[hole], EMPTY, "the name is in the table");
             hole = (hole + 1) & mask;
         }
@@ -107,20 +126,29 @@ impl PacketStore {
             self.table[hole] = EMPTY;
             loop {
                 at = (at + 1) & mask;
-                let slot = self.table[at];
-                if slot == EMPTY {
+                let moved = self.table[at];
+                if moved == EMPTY {
                     return;
                 }
                 // It may move if its home does not lie behind the hole.
-                let home = self.home(self.slots[slot as usize].name);
+                let home = self.home(self.slots[slot_of(moved)].name);
                 if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
-                    self.table[hole] = slot;
+                    self.table[hole] = moved;
                     hole = at;
                     break;
                 }
             }
         }
     }
+}
+
+/// What the table says of a packet. Slots are fewer than 2^32: a receiver's memory is at most 4 GiB.
+fn entry(name: PacketName, slot: usize) -> u64 {
+    name.0 << 32 | slot as u64
+}
+
+fn slot_of(entry: u64) -> usize {
+    (entry & u64::from(u32::MAX)) as usize
 }
 
 #[cfg(test)]

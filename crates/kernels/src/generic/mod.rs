@@ -11,7 +11,7 @@ mod strip;
 use crate::program::Strip;
 
 pub(crate) use product::{Medium, Narrow, Shape, Wide};
-pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor};
+pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor, xor_each};
 pub(crate) use strip::run;
 
 /// See [`fold_bits`].
@@ -20,6 +20,7 @@ type FoldBits = unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize);
 /// The entry points of one instruction set.
 pub(crate) struct Table {
     pub(crate) xor: unsafe fn(*mut u8, *const u8, usize),
+    pub(crate) xor_each: unsafe fn(&mut [&mut [u8]], *const u8, usize),
     pub(crate) mul_add: unsafe fn(*mut u8, *const u8, usize, u8),
     pub(crate) scale: unsafe fn(*mut u8, usize, u8),
     pub(crate) rank_one: unsafe fn(*mut u8, usize, &[u8], *const u8, usize),
@@ -36,12 +37,17 @@ macro_rules! instantiate {
         pub(crate) static TABLE: crate::generic::Table = {
             use crate::generic;
 
-            // SAFETY (all eight): forwarded from the generic bodies; whoever holds this table's
+            // SAFETY (all nine): forwarded from the generic bodies; whoever holds this table's
             // `Kernels` token knows that the CPU has the features.
             $(#[target_feature(enable = $features)])?
             unsafe fn xor(dst: *mut u8, src: *const u8, len: usize) {
                 // SAFETY: as above.
                 unsafe { generic::xor::<$vector>(dst, src, len) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn xor_each(sums: &mut [&mut [u8]], src: *const u8, len: usize) {
+                // SAFETY: as above.
+                unsafe { generic::xor_each::<$vector>(sums, src, len) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn mul_add(dst: *mut u8, src: *const u8, len: usize, value: u8) {
@@ -102,7 +108,17 @@ macro_rules! instantiate {
                 // SAFETY: as above.
                 unsafe { generic::run::<$vector>(strip) }
             }
-            generic::Table { xor, mul_add, scale, rank_one, combine, gather, fold_bits, run }
+            generic::Table {
+                xor,
+                xor_each,
+                mul_add,
+                scale,
+                rank_one,
+                combine,
+                gather,
+                fold_bits,
+                run,
+            }
         };
     };
 }

@@ -25,6 +25,33 @@ pub(crate) unsafe fn xor<V: Vector>(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
+/// `sum ^= src` for each of the sums, reading `src` once.
+///
+/// # Safety
+///
+/// `src` and every sum are valid for `len` bytes, and the CPU has `V`'s instruction set.
+#[inline(always)]
+pub(crate) unsafe fn xor_each<V: Vector>(sums: &mut [&mut [u8]], src: *const u8, len: usize) {
+    let mut at = 0;
+    // SAFETY: `at + 4 * V::BYTES <= len` in the first loop, `at < len` in the second.
+    unsafe {
+        while at + 4 * V::BYTES <= len {
+            let from = V::load_run::<4>(src.add(at));
+            for sum in sums.iter_mut() {
+                let sum = sum.as_mut_ptr().add(at);
+                for (n, from) in from.iter().enumerate() {
+                    let to = sum.add(n * V::BYTES);
+                    V::load(to).xor(*from).store(to);
+                }
+            }
+            at += 4 * V::BYTES;
+        }
+        for sum in sums.iter_mut() {
+            xor::<V>(sum.as_mut_ptr().add(at), src.add(at), len - at);
+        }
+    }
+}
+
 /// `dst ^= coefficient * src`.
 ///
 /// # Safety
