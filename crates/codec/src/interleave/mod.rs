@@ -29,20 +29,32 @@
 //! assert_eq!(back, [(PacketName(42), vec![42; 142])]);
 //! # Ok::<(), wellspring_codec::interleave::InterleaveError>(())
 //! ```
+//!
+//! Codes of blocks with interleave, which the paper compares to, stand behind the same traits
+//! ([`StreamSender`], [`StreamReceiver`]): [`RaptorQBlocks`] is here, and any other is a
+//! [`BlockCode`].
 
+mod block;
 mod parameters;
+mod rateless;
 mod receiver;
 mod sender;
 mod store;
+mod stream;
 
+pub use block::{BlockCode, BlockReceiver, BlockSender};
 pub use parameters::{InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, Parameters};
+pub use rateless::RaptorQBlocks;
 pub use receiver::{Account, Recoverer};
 pub use sender::{Interleaver, Repair};
+pub use stream::{Accept, StreamReceiver, StreamSender};
 
 /// Names a packet within a receiver's memory: equal names must mean equal bytes. A hash of the
 /// packet serves; it should be spread evenly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct PacketName(pub u64);
 
+#[cfg(test)]
+mod block_tests;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use wellspring_codec::interleave::Parameters;
 use wellspring_core::{RandomStream, Seed};
 
-use self::codes::{BlockCode, BlockScheme, Layered, Scheme};
+use self::codes::Scheme;
 use super::Lab;
 
 /// A flow of 10 Mbit/s in packets of 1,000 bytes: a packet every 0.8 ms (§5.3).
@@ -100,7 +100,7 @@ impl Outcome {
 }
 
 /// Sends so many packets; the first and the last, whose repairs are not all there, do not count.
-fn run(scheme: &mut dyn Scheme, packets: u64, loss: Loss, seed: u64) -> Outcome {
+fn run(scheme: &mut Scheme, packets: u64, loss: Loss, seed: u64) -> Outcome {
     const EDGE: u64 = 1_000;
     let mut loser = Loser::new(loss, seed);
     let counts = EDGE..packets - EDGE;
@@ -128,8 +128,8 @@ fn run(scheme: &mut dyn Scheme, packets: u64, loss: Loss, seed: u64) -> Outcome 
     outcome
 }
 
-fn layered(rate: u8, interleaves: &[u16]) -> Result<Layered> {
-    Layered::new(&Parameters::new(rate, interleaves)?)
+fn layered(rate: u8, interleaves: &[u16]) -> Result<Scheme> {
+    Scheme::layered(&Parameters::new(rate, interleaves)?)
 }
 
 fn packets(lab: &Lab) -> u64 {
@@ -157,7 +157,7 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             Ok(run(&mut layered(rate, &[1, 11])?, count, Loss::Random(loss), seed).share())
         })?;
         let theirs = over(lab, |seed| {
-            let mut scheme = BlockScheme::new(BlockCode::ReedSolomon, rate, layers, 1)?;
+            let mut scheme = Scheme::reed_solomon(rate, layers, 1)?;
             Ok(run(&mut scheme, count, Loss::Random(loss), seed).share())
         })?;
         let bound = 1.0 - (1.0 - (1.0 - loss).powi(7)).powi(2);
@@ -258,17 +258,14 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
     let count = packets(lab);
     let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: false };
     let seed = seeds(lab).first().copied().unwrap_or(1);
-    let schemes: [(&str, Box<dyn Scheme>); 3] = [
-        ("layers (1,40)", Box::new(layered(8, &[1, 40])?)),
-        (
-            "Reed-Solomon, interleave 20",
-            Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20)?),
-        ),
-        ("RaptorQ, interleave 20", Box::new(BlockScheme::new(BlockCode::RaptorQ, 8, 2, 20)?)),
+    let schemes: [(&str, Scheme); 3] = [
+        ("layers (1,40)", layered(8, &[1, 40])?),
+        ("Reed-Solomon, interleave 20", Scheme::reed_solomon(8, 2, 20)?),
+        ("RaptorQ, interleave 20", Scheme::raptorq(8, 2, 20)?),
     ];
     let mut single = Vec::new();
     for (name, mut scheme) in schemes {
-        let outcome = run(scheme.as_mut(), count, loss, seed);
+        let outcome = run(&mut scheme, count, loss, seed);
         let mean = |in_burst: bool| {
             let of = outcome.late.iter().filter(|(number, _)| {
                 (outcome.run.get(number).copied().unwrap_or(1) >= 10) == in_burst
@@ -294,16 +291,13 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
     let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: true };
     let mut delayed = Parameters::new(8, &[1, 40])?;
     delayed.delayed = true;
-    let schemes: [(&str, Box<dyn Scheme>); 3] = [
-        ("layers (1,40)", Box::new(layered(8, &[1, 40])?)),
-        ("layers (1,40) with delayed XORs", Box::new(Layered::new(&delayed)?)),
-        (
-            "Reed-Solomon, interleave 20",
-            Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20)?),
-        ),
+    let schemes: [(&str, Scheme); 3] = [
+        ("layers (1,40)", layered(8, &[1, 40])?),
+        ("layers (1,40) with delayed XORs", Scheme::layered(&delayed)?),
+        ("Reed-Solomon, interleave 20", Scheme::reed_solomon(8, 2, 20)?),
     ];
     for (name, mut scheme) in schemes {
-        let outcome = run(scheme.as_mut(), count, loss, seed);
+        let outcome = run(&mut scheme, count, loss, seed);
         let what = format!("{name}, recovered share where bursts take repairs too");
         lab.note(&what, "not in the paper", format!("{:.4}", outcome.share()));
     }
@@ -349,13 +343,13 @@ mod tests {
     #[test]
     fn all_codes_bring_back_single_losses_and_short_bursts() {
         for loss in [Loss::Random(0.001), Loss::Bursts(0.001, 5)] {
-            let schemes: [Box<dyn Scheme>; 3] = [
-                Box::new(layered(8, &[1, 40]).unwrap()),
-                Box::new(BlockScheme::new(BlockCode::ReedSolomon, 8, 2, 20).unwrap()),
-                Box::new(BlockScheme::new(BlockCode::RaptorQ, 8, 2, 20).unwrap()),
+            let schemes: [Scheme; 3] = [
+                layered(8, &[1, 40]).unwrap(),
+                Scheme::reed_solomon(8, 2, 20).unwrap(),
+                Scheme::raptorq(8, 2, 20).unwrap(),
             ];
             for mut scheme in schemes {
-                let outcome = run(scheme.as_mut(), 30_000, loss, 3);
+                let outcome = run(&mut scheme, 30_000, loss, 3);
                 assert!(outcome.lost >= 15, "{}", outcome.lost);
                 assert!(outcome.share() > 0.9, "{}", outcome.share());
             }
