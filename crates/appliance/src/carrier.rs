@@ -110,10 +110,10 @@ struct Work {
     refused: u64,
 }
 
-/// The groups that are watched, and the socket that has joined them.
+/// The groups that are watched, and the sockets that have joined them.
 struct Multicast {
     capture: Capture,
-    _member: Socket,
+    _members: Vec<Socket>,
 }
 
 impl Work {
@@ -285,24 +285,29 @@ impl Multicast {
     fn join(config: &Config) -> io::Result<Self> {
         let lan = Interface::find(&config.lan)?;
         let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
-        let domain = |v4| if v4 { Domain::IPV4 } else { Domain::IPV6 };
-        // One socket joins for both families, where there are both.
-        let v6 = config.multicast.iter().any(IpAddr::is_ipv6);
-        let member = Socket::new(domain(!v6), Type::DGRAM, Some(Protocol::UDP))?;
-        for group in &config.multicast {
-            match group {
-                IpAddr::V4(group) if v6 => {
-                    return Err(io::Error::other(format!("{group} beside groups of IPv6")));
-                }
-                IpAddr::V4(group) => {
-                    member.join_multicast_v4_n(group, &InterfaceIndexOrAddress::Index(lan.index))?
-                }
-                IpAddr::V6(group) => member.join_multicast_v6(group, lan.index)?,
+        // A socket joins groups of its own IP version.
+        let mut members = Vec::new();
+        for (domain, v4) in [(Domain::IPV4, true), (Domain::IPV6, false)] {
+            let mut groups =
+                config.multicast.iter().filter(|group| group.is_ipv4() == v4).peekable();
+            if groups.peek().is_none() {
+                continue;
             }
+            let member = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+            for group in groups {
+                match group {
+                    IpAddr::V4(group) => {
+                        let lan = InterfaceIndexOrAddress::Index(lan.index);
+                        member.join_multicast_v4_n(group, &lan)?;
+                    }
+                    IpAddr::V6(group) => member.join_multicast_v6(group, lan.index)?,
+                }
+            }
+            members.push(member);
         }
         let program = filter::groups(&config.multicast);
         let capture = Capture::packets(lan.index, lan.mtu + 64, RING, &program)?;
-        Ok(Multicast { capture, _member: member })
+        Ok(Multicast { capture, _members: members })
     }
 }
 
