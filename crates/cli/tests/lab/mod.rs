@@ -166,7 +166,11 @@ impl Lab {
     }
 
     pub fn start(&mut self, name: &str, part: &str, args: &[&str]) {
-        let mut command = self.inside(part, WELLSPRING);
+        self.start_program(name, part, WELLSPRING, args);
+    }
+
+    pub fn start_program(&mut self, name: &str, part: &str, program: &str, args: &[&str]) {
+        let mut command = self.inside(part, program);
         let child = command.args(args).stdout(Stdio::null()).spawn().expect("started");
         self.running.push((name.to_owned(), child));
     }
