@@ -58,6 +58,11 @@ impl Lab {
         for part in Self::PARTS {
             run(Command::new("ip").args(["netns", "add", &lab.namespace(part)]));
             lab.ip(part, &["link", "set", "lo", "up"]);
+            // Else an interface asks for nobody's address in its first seconds, while its own might be
+            // another's.
+            let dad = "/proc/sys/net/ipv6/conf/default/accept_dad";
+            let dad = format!("if [ -e {dad} ]; then echo 0 >{dad}; fi");
+            run(lab.inside(part, "sh").args(["-c", &dad]));
         }
         lab.wire("ha", "lan", "aa", "lan", "1500");
         if chain {
