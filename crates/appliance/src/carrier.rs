@@ -174,6 +174,8 @@ impl Work {
         let mut hello_at = self.begin;
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
+            // First: where this process had to wait for a core, the peer has not been silent, but unheard.
+            self.take_bundles(now, &mut packet);
             self.take_small(&mut packet);
             self.take_multicast();
             self.bundler.handle_timeout(self.time(), &mut self.out);
@@ -188,7 +190,6 @@ impl Work {
                 let _ = self.peer.send(datagram);
             }
             self.out.clear();
-            self.take_bundles(now, &mut packet);
             self.wait(hello_at.saturating_duration_since(Instant::now()));
         }
     }
