@@ -3,15 +3,19 @@
 
 mod lab;
 
-use std::collections::BTreeSet;
+#[path = "lab/exchange.rs"]
+mod exchange;
+#[path = "lab/numbers.rs"]
+mod numbers;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{HOST_B_IPV6, Lab, PATIENCE};
-use rustix::net::sockopt::{
-    set_ipv6_multicast_hops, set_socket_linger, set_socket_recv_buffer_size_force,
-};
+use exchange::there_and_back;
+use lab::{HOST_B_IPV6, Lab};
+use numbers::receive_numbers;
+use rustix::net::sockopt::{set_ipv6_multicast_hops, set_socket_linger};
 
 const HOST_A_IPV6: &str = "fd82:1::2";
 const PORT: u16 = 5_000;
@@ -85,14 +89,7 @@ fn exchange() {
         begin.elapsed()
     });
     let quickest = quickest.min().expect("five");
-    let mut stream = connect();
-    let bytes: Vec<u8> =
-        (0..LEN as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
-    let mut answer = Vec::new();
-    stream.write_all(&bytes).expect("taken");
-    stream.shutdown(Shutdown::Write).expect("said");
-    stream.read_to_end(&mut answer).expect("an answer to the end");
-    assert!(answer.iter().map(|byte| !*byte).eq(bytes), "{} bytes, not as they were", answer.len());
+    there_and_back(connect(), LEN);
     println!("seen {}", quickest.as_micros());
 }
 
@@ -104,28 +101,6 @@ fn send_numbers(send: impl Fn(&UdpSocket, u64)) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-}
-
-/// Counts datagrams until no more come.
-fn receive_numbers(socket: &UdpSocket) {
-    set_socket_recv_buffer_size_force(socket, 16 << 20).expect("root may");
-    socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
-    println!("ready");
-    let (mut seen, mut twice) = (BTreeSet::new(), 0);
-    let begin = Instant::now();
-    let mut buffer = [0; 64];
-    loop {
-        match socket.recv(&mut buffer) {
-            Ok(len) => {
-                let number = u64::from_be_bytes(buffer[..len].try_into().expect("eight"));
-                twice += u64::from(!seen.insert(number));
-            }
-            Err(_) if seen.is_empty() && begin.elapsed() < PATIENCE / 4 => {}
-            Err(_) => break,
-        }
-    }
-    let odd = seen.iter().filter(|number| *number % 2 == 1).count();
-    println!("seen {} odd {odd} twice {twice} ", seen.len());
 }
 
 /// None where there is no root, no IPv6, or not the program that is asked for.

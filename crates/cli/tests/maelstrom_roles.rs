@@ -3,12 +3,16 @@
 
 mod lab;
 
+#[path = "lab/numbers.rs"]
+mod numbers;
+
 use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use lab::{HOST_A, HOST_B, Lab, PATIENCE, SPREAD};
-use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use lab::{HOST_A, HOST_B, Lab, SPREAD};
+use numbers::receive_numbers;
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 const PORT: u16 = 5_000;
 const CACHE: &str = "10.82.2.1:4712";
@@ -63,28 +67,6 @@ fn a_host() {
         }
         other => panic!("no role {other}"),
     }
-}
-
-/// Counts datagrams until no more come.
-fn receive_numbers(socket: &UdpSocket) {
-    set_socket_recv_buffer_size_force(socket, 16 << 20).expect("root may");
-    socket.set_read_timeout(Some(Duration::from_secs(2))).expect("set");
-    println!("ready");
-    let (mut seen, mut twice) = (BTreeSet::new(), 0);
-    let begin = Instant::now();
-    let mut buffer = [0; 64];
-    loop {
-        match socket.recv(&mut buffer) {
-            Ok(len) => {
-                let number = u64::from_be_bytes(buffer[..len].try_into().expect("eight"));
-                twice += u64::from(!seen.insert(number));
-            }
-            Err(_) if seen.is_empty() && begin.elapsed() < PATIENCE / 4 => {}
-            Err(_) => break,
-        }
-    }
-    let odd = seen.iter().filter(|number| *number % 2 == 1).count();
-    println!("seen {} odd {odd} twice {twice} ", seen.len());
 }
 
 fn datagram(number: u64) -> Vec<u8> {

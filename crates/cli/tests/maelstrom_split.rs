@@ -3,10 +3,14 @@
 
 mod lab;
 
+#[path = "lab/exchange.rs"]
+mod exchange;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use exchange::there_and_back;
 use lab::{HOST_A, HOST_B, Lab, PATIENCE};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
@@ -110,16 +114,10 @@ fn exchange() {
         .collect();
     let least = connects.iter().min().expect("five");
     let begin = Instant::now();
-    let mut stream = connect();
+    let stream = connect();
     set_socket_recv_buffer_size(&stream, BUFFER).expect("set");
     set_socket_send_buffer_size(&stream, BUFFER).expect("set");
-    let bytes: Vec<u8> =
-        (0..LEN as u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
-    let mut answer = Vec::new();
-    stream.write_all(&bytes).expect("taken");
-    stream.shutdown(Shutdown::Write).expect("said");
-    stream.read_to_end(&mut answer).expect("an answer to the end");
-    assert!(answer.iter().map(|byte| !*byte).eq(bytes), "{} bytes, not as they were", answer.len());
+    there_and_back(stream, LEN);
     println!("connect {} exchange {}", least.as_micros(), begin.elapsed().as_micros());
 }
 
