@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use exchange::there_and_back;
 use lab::{HOST_B_IPV6, Lab};
-use numbers::receive_numbers;
+use numbers::{assert_heard, receive_numbers};
 use rustix::net::sockopt::{set_ipv6_multicast_hops, set_socket_linger};
 
 const HOST_A_IPV6: &str = "fd82:1::2";
@@ -193,8 +193,7 @@ fn small_packets_of_ipv6_pass_the_long_link_together() {
     wait_for_taking(&lab, "/bundles/taking");
     let before = lab.number("aa", "/sent/packets");
     let begin = Instant::now();
-    let heard = transfer(&lab, "small");
-    assert!(heard.contains(&format!("seen {SMALL} odd {} twice 0 ", SMALL / 2)), "{heard}");
+    assert_heard(&lab, &transfer(&lab, "small"), SMALL, SMALL / 2);
     // A hello every tenth of a second is sent as well.
     let hellos = begin.elapsed().as_millis() as u64 / 100 + 2;
     let together = lab.number("aa", "/sent/packets") - before;
@@ -215,9 +214,7 @@ fn a_group_of_ipv6_is_heard_at_the_other_site() {
     start(&mut lab, "ab", &groups);
     lab.wait_for_peers();
     let half = SMALL / 2;
-    let heard = transfer(&lab, "group");
-    let all = format!("seen {half} odd 0 twice 0 ");
-    assert!(heard.contains(&all), "{heard}, {}", lab.status("ab"));
+    assert_heard(&lab, &transfer(&lab, "group"), half, 0);
     assert_eq!(lab.number("aa", "/bundles/packets_sent"), half, "{}", lab.status("aa"));
     assert_eq!(lab.number("aa", "/bundles/packets_received"), 0);
 }

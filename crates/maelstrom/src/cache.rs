@@ -103,7 +103,8 @@ impl PacketCache {
         self.counters.kept += 1;
     }
 
-    /// Gives out the newest packets that fit, at most so many.
+    /// Gives out the newest packets that fit, at most so many. Of datagrams that are alike, such as one
+    /// that came late after it was brought back, it gives out the newest alone.
     pub fn find(
         &mut self,
         now: Time,
@@ -113,23 +114,27 @@ impl PacketCache {
     ) -> usize {
         self.forget(now);
         self.counters.asked += 1;
-        let mut found = 0;
+        let mut found: Vec<usize> = Vec::new();
         let mut next = self.chains[chain(wanted.to)];
         for _ in 0..LOOK_AT {
             // Older ones of the chain are forgotten.
-            let Some(place) = next.checked_sub(self.first + 1).filter(|_| found < most) else {
+            let Some(place) = next.checked_sub(self.first + 1).filter(|_| found.len() < most)
+            else {
                 break;
             };
-            let kept = &mut self.kept[place as usize];
+            let place = place as usize;
+            let kept = &self.kept[place];
             next = kept.before;
-            if kept.times < TIMES && wanted.fits(&kept.packet) {
-                kept.times += 1;
-                found += 1;
+            let Some(payload) = wanted.payload(&kept.packet) else { continue };
+            let alike = |&newer: &usize| wanted.payload(&self.kept[newer].packet) == Some(payload);
+            if kept.times < TIMES && !found.iter().any(alike) {
                 give(&kept.packet);
+                found.push(place);
+                self.kept[place].times += 1;
             }
         }
-        self.counters.found += found as u64;
-        found
+        self.counters.found += found.len() as u64;
+        found.len()
     }
 
     fn forget(&mut self, now: Time) {
@@ -146,11 +151,13 @@ impl PacketCache {
 }
 
 impl Wanted {
-    fn fits(&self, packet: &[u8]) -> bool {
-        let Some(datagram) = Datagram::parse(packet) else { return false };
-        datagram.from == self.from
+    /// The payload of a packet that is asked for.
+    fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
+        let datagram = Datagram::parse(packet)?;
+        let fits = datagram.from == self.from
             && datagram.to == self.to
-            && datagram.payload.get(self.at..).is_some_and(|rest| rest.starts_with(&self.bytes))
+            && datagram.payload.get(self.at..).is_some_and(|rest| rest.starts_with(&self.bytes));
+        fits.then_some(datagram.payload)
     }
 }
 
@@ -252,6 +259,11 @@ mod tests {
         // The newest, if many fit.
         let newest = [255, 254].map(|n| packet(3, 80, &[9, n, 3]));
         assert_eq!(find(&mut cache, 0, &wanted(3, 80, &[]), 2), newest);
+        // One that came twice is given out once.
+        let mut hopped = packet(2, 80, &[9, 77, 2]);
+        hopped[8] -= 1;
+        cache.keep(Time::ZERO, &hopped);
+        assert_eq!(find(&mut cache, 0, &wanted(2, 80, &[77]), 8), [hopped]);
         // Not for ever.
         let again = |cache: &mut PacketCache| find(cache, 0, &wanted(2, 81, &[5]), 8).len();
         assert_eq!([(); 5].map(|()| again(&mut cache)), [1, 1, 1, 0, 0]);

@@ -1,7 +1,7 @@
 //! The receive side: what arrives, and what repairs bring back.
 
 use wellspring_codec::interleave::{
-    Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Repair,
+    Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
 };
 use wellspring_core::{Duration, Time};
 
@@ -93,6 +93,14 @@ struct Named {
     volatile: Volatile,
 }
 
+/// Where a packet stood among those that arrived.
+#[derive(Clone, Copy, Debug)]
+struct Landmark {
+    number: u32,
+    /// Packets taken in until then, and itself.
+    place: u64,
+}
+
 /// Watches packets that arrive, and brings back those that do not.
 #[derive(Debug)]
 pub struct ReceiveSide {
@@ -104,7 +112,13 @@ pub struct ReceiveSide {
     /// take the place of older ones.
     named: Vec<Option<Named>>,
     longest: usize,
+    /// Packets: how many are remembered.
+    packets: u64,
+    /// The packet that was last named and found.
+    landmark: Option<Landmark>,
     recipe: Vec<PacketName>,
+    /// Those of a repair that are not remembered.
+    lacking: Vec<Ingredient>,
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     reported: u64,
@@ -127,7 +141,10 @@ impl ReceiveSide {
             meter: Meter::new(),
             named: vec![None; (config.packets * 2).next_power_of_two()],
             longest: config.longest,
+            packets: config.packets as u64,
+            landmark: None,
             recipe: Vec::with_capacity(usize::from(MAX_RATE)),
+            lacking: Vec::with_capacity(usize::from(MAX_RATE)),
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             reported: 0,
@@ -239,6 +256,7 @@ impl ReceiveSide {
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();
+            self.landmark = None;
         }
         sealed.body()
     }
@@ -255,23 +273,34 @@ impl ReceiveSide {
         let ingredients = repair.ingredients();
         self.meter.reach(u32::from(repair.stride) * ingredients.len() as u32);
         self.recipe.clear();
-        let mut missing = 0;
+        self.lacking.clear();
         for ingredient in ingredients {
             self.recipe.push(ingredient.name);
             // Another layer's repair has told already: no need to search for the name.
             if self.meter.has_arrived(ingredient.number) {
                 continue;
             }
-            let arrived = self.recoverer.stamp(ingredient.name);
-            self.meter.tell(ingredient.number, arrived.map(Time::from_picos));
-            if arrived.is_none() {
-                missing += 1;
-                self.note(&ingredient);
+            match self.recoverer.remembered(ingredient.name) {
+                Some(Remembered { stamp, age }) => {
+                    self.meter.tell(ingredient.number, Some(Time::from_picos(stamp)));
+                    let place = self.recoverer.taken_in() - age as u64;
+                    self.landmark = Some(Landmark { number: ingredient.number, place });
+                }
+                None => self.lacking.push(ingredient),
             }
         }
-        if missing == 0 {
+        if self.lacking.is_empty() {
             self.recoverer.on_needless_repair();
             return Ok(());
+        }
+        if self.may_be_forgotten(repair) {
+            self.recoverer.on_late_repair();
+            return Ok(());
+        }
+        for &Ingredient { name, number, volatile } in &self.lacking {
+            self.meter.tell(number, None);
+            let place = place(&self.named, name);
+            self.named[place] = Some(Named { name, number, volatile });
         }
         let mut accept = Accept {
             namer: &self.namer,
@@ -295,10 +324,22 @@ impl ReceiveSide {
             .map_err(|_| DropReason::Malformed)
     }
 
-    fn note(&mut self, ingredient: &Ingredient) {
-        let &Ingredient { name, number, volatile } = ingredient;
-        let place = place(&self.named, name);
-        self.named[place] = Some(Named { name, number, volatile });
+    /// Whether a packet that a repair lacks may have arrived so long ago that it is not remembered, as
+    /// when the other appliance had to wait for a core, or before this end began to watch: brought
+    /// back, it would arrive twice.
+    fn may_be_forgotten(&self, repair: &WireRepair<'_>) -> bool {
+        let known = |lacking: &Ingredient| self.meter.has_arrived(lacking.number);
+        if self.lacking.iter().any(known) {
+            return true;
+        }
+        let taken_in = self.recoverer.taken_in();
+        let Some(Landmark { number, place }) = self.landmark else {
+            return taken_in > self.packets;
+        };
+        // As many packets arrived between two as were sent, at most.
+        let before = i64::from(number.wrapping_sub(repair.first) as i32);
+        let first = place as i64 - before;
+        first <= 0 || taken_in as i64 - first >= self.packets as i64
     }
 }
 

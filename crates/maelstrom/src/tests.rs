@@ -115,6 +115,56 @@ fn lost_packets_come_back_as_they_left() {
 }
 
 #[test]
+fn repairs_that_come_late_bring_nothing_twice() {
+    let mut random = Seed(3).stream("packets");
+    let packets: Vec<_> = (0..4_000).map(|_| packet(&mut random, 100)).collect();
+    let lost = |n: usize| n % 211 == 50 && n < 1_900;
+    for behind in [0, 300, 600, 690, 697, 800, 950, 1_000, 1_023, 1_024, 2_000] {
+        let (mut sender, mut receiver) = (sender(8, &[1, 19, 41], 100), receiver(100));
+        let mut out = Batch::new();
+        let steps = sent(&mut sender, &packets, Duration::from_micros(100));
+        for (n, (now, _)) in steps.iter().enumerate() {
+            if !lost(n) {
+                receiver.observe(*now, &mut routed(&packets[n]), &mut out).expect("a packet");
+            }
+            // The sender's appliance is that many packets behind.
+            let repairs = n.checked_sub(behind).map(|n| &steps[n].1);
+            for repair in repairs.iter().flat_map(|repairs| repairs.iter()) {
+                let _ = receiver.handle_datagram(*now, repair, &mut out);
+            }
+        }
+        let mut back = BTreeMap::new();
+        out.iter().for_each(|bytes| *back.entry(bytes.to_vec()).or_insert(0) += 1);
+        let once: BTreeMap<_, _> =
+            (0..packets.len()).filter(|&n| lost(n)).map(|n| (packets[n].clone(), 1)).collect();
+        assert!(back.iter().all(|pair| once.get(pair.0) == Some(pair.1)), "{behind} behind");
+        // The layer that reaches least far still helps.
+        assert_eq!(back.len() == once.len(), behind < 1_010, "{behind} behind: {}", back.len());
+    }
+}
+
+#[test]
+fn packets_from_before_it_began_are_not_missed() {
+    let mut random = Seed(4).stream("packets");
+    let packets: Vec<_> = (0..1_000).map(|_| packet(&mut random, 100)).collect();
+    for begins in (0..400).step_by(7) {
+        let (mut sender, mut receiver) = (sender(8, &[1, 19, 41], 100), receiver(100));
+        let mut out = Batch::new();
+        let steps = sent(&mut sender, &packets, Duration::from_micros(100));
+        for (n, (now, repairs)) in steps.iter().enumerate().skip(begins) {
+            if n != begins + 10 {
+                receiver.observe(*now, &mut routed(&packets[n]), &mut out).expect("a packet");
+            }
+            for repair in repairs.iter() {
+                receiver.handle_datagram(*now, repair, &mut out);
+            }
+        }
+        let back: Vec<_> = out.iter().map(<[u8]>::to_vec).collect();
+        assert_eq!(back, [packets[begins + 10].clone()], "from {begins} on");
+    }
+}
+
+#[test]
 fn names_ignore_what_routers_change_and_nothing_else() {
     let namer = Namer::new(&key());
     let name = |packet: &[u8]| namer.identify(&mut packet.to_vec()).expect("a packet").name;

@@ -141,6 +141,12 @@ impl Lab {
         for (part, side) in [(part, side), (other, other_side)] {
             self.ip(part, &["link", "set", "dev", side, "mtu", mtu, "up"]);
             run(self.inside(part, WELLSPRING).args(["lab", "plain", side]));
+            // While it is asked who a neighbour is, all packets for it wait, however long that takes.
+            let wait = format!(
+                "for v in 4 6; do f=/proc/sys/net/ipv$v/neigh/{side}/unres_qlen_bytes; \
+                 if [ -e $f ]; then echo 16777216 >$f; fi; done"
+            );
+            run(self.inside(part, "sh").args(["-c", &wait]));
         }
     }
 
@@ -247,8 +253,8 @@ impl Lab {
         let own: PathBuf = std::env::current_exe().expect("this program");
         let mut command = self.inside(part, &own.to_string_lossy());
         command.args(["--exact", "a_host", "--nocapture"]).env(ROLE, role);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("started");
         if role.starts_with("receive") {
             let out = child.stdout.as_mut().expect("piped");
             let mut said = Vec::new();

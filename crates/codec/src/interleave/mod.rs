@@ -45,7 +45,7 @@ mod stream;
 pub use block::{BlockCode, BlockReceiver, BlockSender};
 pub use parameters::{InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, Parameters};
 pub use rateless::RaptorQBlocks;
-pub use receiver::{Account, Recoverer};
+pub use receiver::{Account, Recoverer, Remembered};
 pub use sender::{Interleaver, Repair};
 pub use stream::{Accept, StreamReceiver, StreamSender};
 

@@ -51,6 +51,15 @@ impl Account {
     }
 }
 
+/// What is known of a packet that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// As it was given.
+    pub stamp: u64,
+    /// Packets taken in after it.
+    pub age: usize,
+}
+
 /// A repair that may become of use.
 #[derive(Debug, Default)]
 struct Kept {
@@ -126,9 +135,20 @@ impl Recoverer {
         missing
     }
 
-    /// The stamp of a packet that is remembered.
-    pub fn stamp(&self, name: PacketName) -> Option<u64> {
-        self.packets.stamp(name)
+    /// What is known of a packet, if it is remembered.
+    pub fn remembered(&self, name: PacketName) -> Option<Remembered> {
+        self.packets.remembered(name)
+    }
+
+    /// Packets taken in or brought back so far, without duplicates.
+    pub fn taken_in(&self) -> u64 {
+        self.packets.count()
+    }
+
+    /// Counts a repair of which the caller knows that a packet it needs may have been forgotten.
+    pub fn on_late_repair(&mut self) {
+        self.account.repairs += 1;
+        self.account.too_late += 1;
     }
 
     /// Counts a repair of which the caller knows that nothing is missing.
@@ -151,7 +171,7 @@ impl Recoverer {
         self.on_packet_at(name, 0, packet, accept)
     }
 
-    /// As [`Recoverer::on_packet`], with a stamp that [`Recoverer::stamp`] tells again: the time of
+    /// As [`Recoverer::on_packet`], with a stamp that [`Recoverer::remembered`] tells again: the time of
     /// arrival, say. Packets that it brings back have the same.
     ///
     /// # Errors

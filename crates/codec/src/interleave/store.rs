@@ -3,6 +3,7 @@
 use wellspring_kernels::{AlignedBuffer, prefetch};
 
 use super::PacketName;
+use super::receiver::Remembered;
 
 /// No packet.
 const EMPTY: u64 = u64::MAX;
@@ -30,6 +31,7 @@ pub(super) struct PacketStore {
     /// Slot of the next packet, which is that of the oldest once the ring is full.
     next: usize,
     full: bool,
+    count: u64,
 }
 
 impl PacketStore {
@@ -44,6 +46,7 @@ impl PacketStore {
             table: vec![EMPTY; (packets * SPARSE).next_power_of_two()],
             next: 0,
             full: false,
+            count: 0,
         }
     }
 
@@ -61,6 +64,7 @@ impl PacketStore {
         self.slots[slot] = Slot { name, stamp, len: packet.len() as u16 };
         let place = self.search(name).0;
         self.table[place] = entry(name, slot);
+        self.count += 1;
         self.next += 1;
         if self.next == self.slots.len() {
             self.next = 0;
@@ -78,8 +82,16 @@ impl PacketStore {
         Some(&self.bytes[start..start + usize::from(self.slots[slot].len)])
     }
 
-    pub(super) fn stamp(&self, name: PacketName) -> Option<u64> {
-        self.slot(name).map(|slot| self.slots[slot].stamp)
+    pub(super) fn remembered(&self, name: PacketName) -> Option<Remembered> {
+        let slot = self.slot(name)?;
+        let newest = self.next.checked_sub(1).unwrap_or(self.slots.len() - 1);
+        let age = newest.checked_sub(slot).unwrap_or(newest + self.slots.len() - slot);
+        Some(Remembered { stamp: self.slots[slot].stamp, age })
+    }
+
+    /// Packets remembered so far, and forgotten again.
+    pub(super) fn count(&self) -> u64 {
+        self.count
     }
 
     pub(super) fn contains(&self, name: PacketName) -> bool {
@@ -178,10 +190,10 @@ mod tests {
                         prop_assert!(!store.contains(old));
                     }
                 }
-                for (name, packet) in &model {
+                for (age, (name, packet)) in model.iter().rev().enumerate() {
                     prop_assert_eq!(store.get(*name), Some(packet.as_slice()));
-                    let stamp = store.stamp(*name).map(|stamp| stamp as usize % 9);
-                    prop_assert_eq!(stamp, Some(packet.len()));
+                    let known = store.remembered(*name).map(|known| (known.stamp as usize % 9, known.age));
+                    prop_assert_eq!(known, Some((packet.len(), age)));
                 }
             }
         }
