@@ -42,26 +42,40 @@ const fn weights(isa: Isa) -> Weights {
     }
 }
 
-/// A block beyond the second cache: sweeps wait for memory.
+/// A block beyond the second cache \[bytes\]: what touches all of it waits for memory.
 const CACHED: f64 = 2e6;
+/// How long a multiply-add of a byte takes there, at least \[nanoseconds\].
+const PRODUCT_BEYOND: f64 = 0.019;
 
 impl Size {
     fn unknowns(&self) -> f64 {
         f64::from(self.p) + 0.2 * f64::from(self.l).sqrt() + 5.0
     }
 
-    /// One byte of every symbol, swept once.
+    /// T; a 16-bit number, so the cast loses nothing.
+    fn t(&self) -> f64 {
+        self.symbol_size as f64
+    }
+
+    fn is_beyond_cache(&self) -> bool {
+        f64::from(self.k_ext) * self.t() > CACHED
+    }
+
+    /// A symbol, swept once.
     fn sweep(&self, weights: &Weights) -> f64 {
-        // A 16-bit number; the cast loses nothing.
-        let t = self.symbol_size as f64;
-        let beyond = f64::from(self.k_ext) * t > CACHED;
-        t * if beyond { 2.0 * weights.sweep } else { weights.sweep }
+        self.t() * if self.is_beyond_cache() { 2.0 * weights.sweep } else { weights.sweep }
+    }
+
+    /// A multiply-add of a source symbol.
+    fn product(&self, weights: &Weights) -> f64 {
+        let least = if self.is_beyond_cache() { PRODUCT_BEYOND } else { 0.0 };
+        self.t() * weights.product.max(least)
     }
 
     /// The first sweep, and `outputs` symbols from it in the cheaper way.
     fn sweeps(&self, weights: &Weights, outputs: f64) -> f64 {
         let (l, sweep) = (f64::from(self.l), self.sweep(weights));
-        let few = outputs * self.unknowns() * weights.product * self.symbol_size as f64;
+        let few = outputs * self.unknowns() * weights.product * self.t();
         let many = l * (50.0 + 1.3 * sweep) + outputs * (60.0 + 0.5 * sweep);
         l * (25.0 + sweep) + few.min(many)
     }
@@ -71,18 +85,18 @@ impl Size {
 fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
     let weights = weights(isa);
     let (k, l, e) = (f64::from(size.k_ext), f64::from(size.l), f64::from(size.lost));
-    let product = weights.product * size.symbol_size as f64;
     // Gauss-Jordan elimination of the missing symbols: bookkeeping and row operations on bytes.
     let eliminate = e * e * (8.0 + 0.09 * e);
     match road {
         Road::Dense => {
             let generators = e * (150.0 + 0.5 * k) + 0.012 * e * e * k;
-            eliminate + generators + product * e * k
+            eliminate + generators + size.product(&weights) * e * k
         }
         Road::Syndrome => {
             // The schedule on unit vectors of e bytes, whole lines at a time.
             let units = l * (60.0 + 0.6 * 64.0 * (e / 64.0).ceil());
-            let each = e * (200.0 + product * (size.unknowns() + e));
+            // Unknowns and residuals are in the second cache, however large the block.
+            let each = e * (200.0 + weights.product * size.t() * (size.unknowns() + e));
             l * (25.0 + size.sweep(&weights)) + units + each + eliminate
         }
         Road::Inactivation => l * (200.0 + 0.35 * l.min(1000.0)) + size.sweeps(&weights, e),
@@ -94,7 +108,7 @@ fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
 pub(crate) fn dense_encoding_pays(isa: Isa, size: &Size) -> bool {
     let weights = weights(isa);
     let (k, count) = (f64::from(size.k_ext), f64::from(size.lost));
-    let dense = count * (100.0 + 0.1 * k + weights.product * k * size.symbol_size as f64);
+    let dense = count * (100.0 + 0.1 * k + k * size.product(&weights));
     dense <= size.sweeps(&weights, count)
 }
 

@@ -10,7 +10,9 @@ mod strip;
 
 use crate::program::Strip;
 
-pub(crate) use product::{Medium, Narrow, Shape, Wide};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use product::{Medium, Wide};
+pub(crate) use product::{Narrow, Shape};
 pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor, xor_each};
 pub(crate) use strip::run;
 

@@ -70,8 +70,10 @@ pub(crate) trait Shape {
 }
 
 /// Thirty-two registers, and one for a prepared coefficient.
+#[cfg(target_arch = "x86_64")]
 pub(crate) struct Wide;
 
+#[cfg(target_arch = "x86_64")]
 impl Shape for Wide {
     const HEIGHT: usize = 8;
 
@@ -94,8 +96,10 @@ impl Shape for Wide {
 }
 
 /// Sixteen registers, and one for a prepared coefficient.
+#[cfg(target_arch = "x86_64")]
 pub(crate) struct Medium;
 
+#[cfg(target_arch = "x86_64")]
 impl Shape for Medium {
     const HEIGHT: usize = 6;
 
