@@ -7,6 +7,7 @@ use crate::scenario::{Plan, Scenario};
 use crate::stats::{half_interval, mean};
 use crate::sweep::{Output, sweep};
 use anyhow::Result;
+use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -122,6 +123,23 @@ impl<'a> Lab<'a> {
             ((*label).to_owned(), rows.by_ref().take(scenario.run.seeds.len()).collect())
         });
         Ok(labelled.collect())
+    }
+
+    /// Does jobs on all cores: what came of each, in their order. Each is given somebody to tell how
+    /// far it is.
+    ///
+    /// # Errors
+    /// A job failed.
+    pub fn each<J: Sync, T: Send>(
+        &self,
+        jobs: &[J],
+        job: impl Fn(&J, &mut dyn FnMut(Progress)) -> Result<T> + Sync,
+    ) -> Result<Vec<T>> {
+        let numbered = jobs.par_iter().enumerate();
+        let results = numbered.map(|(number, what)| {
+            job(what, &mut |progress| (self.report)(number, jobs.len(), progress))
+        });
+        results.collect()
     }
 
     /// A number that must lie in a range.

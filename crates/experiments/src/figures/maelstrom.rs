@@ -12,6 +12,7 @@ use wellspring_core::{RandomStream, Seed};
 
 use self::codes::Scheme;
 use super::Lab;
+use crate::run::Progress;
 
 /// A flow of 10 Mbit/s in packets of 1,000 bytes: a packet every 0.8 ms (§5.3).
 const GAP_MS: f64 = 0.8;
@@ -100,13 +101,28 @@ impl Outcome {
 }
 
 /// Sends so many packets; the first and the last, whose repairs are not all there, do not count.
-fn run(scheme: &mut Scheme, packets: u64, loss: Loss, seed: u64) -> Outcome {
+fn run(
+    scheme: &mut Scheme,
+    packets: u64,
+    loss: Loss,
+    seed: u64,
+    report: &mut dyn FnMut(Progress),
+) -> Outcome {
     const EDGE: u64 = 1_000;
+    const REPORT_EVERY: u64 = 20_000;
     let mut loser = Loser::new(loss, seed);
     let counts = EDGE..packets - EDGE;
     let mut outcome = Outcome::default();
     let mut run = Vec::new();
     for number in 0..packets {
+        if number % REPORT_EVERY == 0 {
+            let simulated = number as f64 * GAP_MS / 1e3;
+            report(Progress {
+                simulated,
+                events: number,
+                finished: (number as u32, packets as u32),
+            });
+        }
         let lost = loser.loses(false);
         let mut back = Vec::new();
         if lost {
@@ -141,30 +157,62 @@ fn seeds(lab: &Lab) -> Vec<u64> {
     lab.scale.seeds.clone().unwrap_or(default)
 }
 
-/// The mean of a run's number over seeds.
-fn over(lab: &Lab, measure: impl Fn(u64) -> Result<f64>) -> Result<f64> {
-    let values: Vec<f64> = seeds(lab).into_iter().map(measure).collect::<Result<_>>()?;
-    Ok(values.iter().sum::<f64>() / values.len().max(1) as f64)
+/// What a case is made of: its code, and what its link loses.
+type Case = (fn(&[u16]) -> Result<Scheme>, Vec<u16>, Loss);
+
+/// Numbers of each case, in the mean over seeds.
+fn means<const N: usize>(
+    lab: &Lab,
+    cases: &[Case],
+    numbers: impl Fn(&Outcome) -> [f64; N] + Sync,
+) -> Result<Vec<[f64; N]>> {
+    let (count, seeds) = (packets(lab), seeds(lab));
+    let runs = cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed)));
+    let runs: Vec<_> = runs.collect();
+    let outcomes = lab.each(&runs, |((scheme, interleaves, loss), seed), report| {
+        Ok(numbers(&run(&mut scheme(interleaves)?, count, *loss, *seed, report)))
+    })?;
+    let of_a_case = outcomes.chunks(seeds.len().max(1));
+    Ok(of_a_case
+        .map(|of| {
+            let mean =
+                |n: usize| of.iter().map(|numbers| numbers[n]).sum::<f64>() / of.len() as f64;
+            std::array::from_fn(mean)
+        })
+        .collect())
+}
+
+/// What comes of each case with the first seed.
+fn outcomes(lab: &Lab, cases: &[Case]) -> Result<Vec<Outcome>> {
+    let seed = seeds(lab).first().copied().unwrap_or(1);
+    lab.each(cases, |(scheme, interleaves, loss), report| {
+        Ok(run(&mut scheme(interleaves)?, packets(lab), *loss, seed, report))
+    })
+}
+
+/// Layers at (8, c).
+fn of_eight(interleaves: &[u16]) -> Result<Scheme> {
+    layered(8, interleaves)
 }
 
 /// Fig. 8: recovery probability against loss, (7, 2), beside Reed-Solomon and the closed forms of
 /// §4.4.
 pub fn figure_8(lab: &mut Lab) -> Result<()> {
-    let (rate, layers) = (7, 2);
-    let count = packets(lab);
-    for loss in [0.001, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6] {
-        let ours = over(lab, |seed| {
-            Ok(run(&mut layered(rate, &[1, 11])?, count, Loss::Random(loss), seed).share())
-        })?;
-        let theirs = over(lab, |seed| {
-            let mut scheme = Scheme::reed_solomon(rate, layers, 1)?;
-            Ok(run(&mut scheme, count, Loss::Random(loss), seed).share())
-        })?;
+    let losses = [0.001, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, 0.6];
+    let cases = losses.iter().flat_map(|&loss| {
+        let loss = Loss::Random(loss);
+        let layers: Case = (|interleaves| layered(7, interleaves), vec![1, 11], loss);
+        let solomon: Case = (|_| Scheme::reed_solomon(7, 2, 1), Vec::new(), loss);
+        [layers, solomon]
+    });
+    let shares = means(lab, &cases.collect::<Vec<_>>(), |outcome| [outcome.share()])?;
+    let sent = packets(lab) as f64 * seeds(lab).len() as f64;
+    for (loss, shares) in losses.into_iter().zip(shares.chunks(2)) {
+        let (ours, theirs) = (shares[0][0], shares[1][0]);
         let bound = 1.0 - (1.0 - (1.0 - loss).powi(7)).powi(2);
         let formula = reed_solomon(7, 2, loss);
         // 95 % of runs lie within this; blocks fail as a whole, with three or more losses each.
-        let lost = loss * count as f64 * seeds(lab).len() as f64 / 3.0;
-        let noise = 2.0 * (formula * (1.0 - formula) / lost).sqrt() + 1e-4;
+        let noise = 2.0 * (formula * (1.0 - formula) / (loss * sent / 3.0)).sqrt() + 1e-4;
         let at = format!("at {:.1} % loss", loss * 100.0);
         lab.number(
             &format!("layered, recovered share {at}"),
@@ -199,15 +247,14 @@ fn reed_solomon(r: i32, c: i32, p: f64) -> f64 {
 
 /// Fig. 13: interleaves without common divisors against others, loss in bursts.
 pub fn figure_13(lab: &mut Lab) -> Result<()> {
-    let count = packets(lab);
-    for loss in [0.001, 0.01, 0.03, 0.1] {
-        let share = |interleaves: &[u16]| {
-            over(lab, |seed| {
-                let mut scheme = layered(8, interleaves)?;
-                Ok(run(&mut scheme, count, Loss::Bursts(loss, 10), seed).share())
-            })
-        };
-        let (prime, other) = (share(&[1, 11, 19])?, share(&[1, 10, 20])?);
+    let losses = [0.001, 0.01, 0.03, 0.1];
+    let cases = losses.iter().flat_map(|&loss| {
+        [[1, 11, 19], [1, 10, 20]]
+            .map(|layers| (of_eight as _, layers.to_vec(), Loss::Bursts(loss, 10)))
+    });
+    let shares = means(lab, &cases.collect::<Vec<_>>(), |outcome| [outcome.share()])?;
+    for (loss, shares) in losses.into_iter().zip(shares.chunks(2)) {
+        let (prime, other) = (shares[0][0], shares[1][0]);
         let what = format!("(1,11,19) above (1,10,20), {:.1} % lost in bursts of 10", loss * 100.0);
         let ours = format!("{prime:.4} and {other:.4}");
         if loss > 0.01 {
@@ -221,31 +268,29 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
 
 /// Fig. 14: recovered share and latency by burst length.
 pub fn figure_14(lab: &mut Lab) -> Result<()> {
-    let count = packets(lab);
+    let bursts = [1, 5, 10, 15, 20, 25, 30, 40, 50];
+    let cases = bursts.iter().flat_map(|&burst| {
+        [[1, 11, 19], [1, 19, 41]]
+            .map(|layers| (of_eight as _, layers.to_vec(), Loss::Bursts(0.001, burst)))
+    });
+    let numbers = |outcome: &Outcome| [outcome.share(), outcome.mean_late()];
+    let results = means(lab, &cases.collect::<Vec<_>>(), numbers)?;
     let mut means = Vec::new();
-    for burst in [1, 5, 10, 15, 20, 25, 30, 40, 50] {
-        let mut shown = Vec::new();
-        for interleaves in [[1, 11, 19], [1, 19, 41]] {
-            let result = |pick: fn(&Outcome) -> f64| {
-                over(lab, |seed| {
-                    let mut scheme = layered(8, &interleaves)?;
-                    Ok(pick(&run(&mut scheme, count, Loss::Bursts(0.001, burst), seed)))
-                })
-            };
-            shown.push((result(Outcome::share)?, result(Outcome::mean_late)?));
-        }
-        let (near, far) = (shown[0], shown[1]);
-        let text = |(share, late): (f64, f64)| format!("{share:.3}, {late:.1} ms");
+    for (burst, results) in bursts.into_iter().zip(results.chunks(2)) {
+        let (near, [share, late]) = (results[0], results[1]);
+        let text = |[share, late]: [f64; 2]| format!("{share:.3}, {late:.1} ms");
         lab.note(&format!("(1,11,19), bursts of {burst}"), "read off the figure", text(near));
         match burst {
-            1 => lab.number("(1,19,41), single losses, mean latency [ms]", "2-3", far.1, 1.0..=5.0),
+            1 => lab.number("(1,19,41), single losses, mean latency [ms]", "2-3", late, 1.0..=5.0),
             25 => {
-                lab.number("(1,19,41), bursts of 25, share", "almost all", far.0, 0.95..=1.0);
-                lab.number("(1,19,41), bursts of 25, latency [ms]", "45", far.1, 33.0..=57.0);
+                lab.number("(1,19,41), bursts of 25, share", "almost all", share, 0.95..=1.0);
+                lab.number("(1,19,41), bursts of 25, latency [ms]", "45", late, 33.0..=57.0);
             }
-            _ => lab.note(&format!("(1,19,41), bursts of {burst}"), "degrades", text(far)),
+            _ => {
+                lab.note(&format!("(1,19,41), bursts of {burst}"), "degrades", text([share, late]))
+            }
         }
-        means.push(far.1);
+        means.push(late);
     }
     let ends = [means[0], means[5], means[7]];
     let text = ends.map(|mean| format!("{mean:.1}")).join(", ");
@@ -255,17 +300,26 @@ pub fn figure_14(lab: &mut Lab) -> Result<()> {
 
 /// Fig. 15: Reed-Solomon with interleave 20 against layers (1, 40), at (8, 2); RaptorQ beside.
 pub fn figure_15(lab: &mut Lab) -> Result<()> {
-    let count = packets(lab);
-    let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: false };
-    let seed = seeds(lab).first().copied().unwrap_or(1);
-    let schemes: [(&str, Scheme); 3] = [
-        ("layers (1,40)", layered(8, &[1, 40])?),
-        ("Reed-Solomon, interleave 20", Scheme::reed_solomon(8, 2, 20)?),
-        ("RaptorQ, interleave 20", Scheme::raptorq(8, 2, 20)?),
-    ];
+    let loss = |repairs| Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs };
+    let layers: Case = (of_eight, vec![1, 40], loss(false));
+    let delayed: Case = (
+        |interleaves| {
+            let mut parameters = Parameters::new(8, interleaves)?;
+            parameters.delayed = true;
+            Scheme::layered(&parameters)
+        },
+        vec![1, 40],
+        loss(true),
+    );
+    let solomon: Case = (|_| Scheme::reed_solomon(8, 2, 20), Vec::new(), loss(false));
+    let raptorq: Case = (|_| Scheme::raptorq(8, 2, 20), Vec::new(), loss(false));
+    let hit = |case: &Case| (case.0, case.1.clone(), loss(true));
+    let cases = [hit(&layers), delayed, hit(&solomon), layers, solomon, raptorq];
+    let mut outcomes = outcomes(lab, &cases)?;
+    let alone = outcomes.split_off(3);
+    let names = ["layers (1,40)", "Reed-Solomon, interleave 20", "RaptorQ, interleave 20"];
     let mut single = Vec::new();
-    for (name, mut scheme) in schemes {
-        let outcome = run(&mut scheme, count, loss, seed);
+    for (name, outcome) in names.into_iter().zip(alone) {
         let mean = |in_burst: bool| {
             let of = outcome.late.iter().filter(|(number, _)| {
                 (outcome.run.get(number).copied().unwrap_or(1) >= 10) == in_burst
@@ -288,16 +342,8 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
         lab.note(&format!("{name}, mean latency [ms]"), "read off the figure", text);
     }
     // What the paper does not say: whether the bursts take the repairs among the packets, too.
-    let loss = Loss::Both { single: 0.001, every: 9_973, burst: 30, repairs: true };
-    let mut delayed = Parameters::new(8, &[1, 40])?;
-    delayed.delayed = true;
-    let schemes: [(&str, Scheme); 3] = [
-        ("layers (1,40)", layered(8, &[1, 40])?),
-        ("layers (1,40) with delayed XORs", Scheme::layered(&delayed)?),
-        ("Reed-Solomon, interleave 20", Scheme::reed_solomon(8, 2, 20)?),
-    ];
-    for (name, mut scheme) in schemes {
-        let outcome = run(&mut scheme, count, loss, seed);
+    let names = ["layers (1,40)", "layers (1,40) with delayed XORs", "Reed-Solomon, interleave 20"];
+    for (name, outcome) in names.into_iter().zip(outcomes) {
         let what = format!("{name}, recovered share where bursts take repairs too");
         lab.note(&what, "not in the paper", format!("{:.4}", outcome.share()));
     }
@@ -320,12 +366,11 @@ pub fn figure_17(lab: &mut Lab) -> Result<()> {
 }
 
 fn histograms(lab: &mut Lab, interleaves: [u16; 3]) -> Result<()> {
-    let count = packets(lab);
-    let seed = seeds(lab).first().copied().unwrap_or(1);
+    let bursts = [1, 20, 40];
+    let cases =
+        bursts.map(|burst| (of_eight as _, interleaves.to_vec(), Loss::Bursts(0.001, burst)));
     let mut means = Vec::new();
-    for burst in [1, 20, 40] {
-        let mut scheme = layered(8, &interleaves)?;
-        let outcome = run(&mut scheme, count, Loss::Bursts(0.001, burst), seed);
+    for (burst, outcome) in bursts.into_iter().zip(outcomes(lab, &cases)?) {
         let what = format!("bursts of {burst}: up to 2, 10, 20, 40, 80 ms, more");
         lab.note(&what, "histogram", format!("{:?}", outcome.histogram()));
         means.push(outcome.mean_late());
@@ -349,7 +394,7 @@ mod tests {
                 Scheme::raptorq(8, 2, 20).unwrap(),
             ];
             for mut scheme in schemes {
-                let outcome = run(&mut scheme, 30_000, loss, 3);
+                let outcome = run(&mut scheme, 30_000, loss, 3, &mut |_| {});
                 assert!(outcome.lost >= 15, "{}", outcome.lost);
                 assert!(outcome.share() > 0.9, "{}", outcome.share());
             }
@@ -359,7 +404,7 @@ mod tests {
     #[test]
     fn runs_are_as_long_as_the_burst_took_of_the_flow() {
         let loss = Loss::Both { single: 0.0, every: 5_000, burst: 30, repairs: false };
-        let outcome = run(&mut layered(8, &[1, 40]).unwrap(), 40_000, loss, 1);
+        let outcome = run(&mut layered(8, &[1, 40]).unwrap(), 40_000, loss, 1, &mut |_| {});
         assert!(outcome.run.values().all(|&length| length == 30));
         assert_eq!(outcome.share(), 1.0);
     }
