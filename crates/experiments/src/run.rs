@@ -22,8 +22,18 @@ pub struct Progress {
     pub simulated: f64,
     /// Events so far.
     pub events: u64,
+    /// Simulated time at which it ends in any case \[s\].
+    pub limit: f64,
     /// Requests finished, and all.
     pub finished: (u32, u32),
+}
+
+impl Progress {
+    /// The part that is done, 0 to 1: of the requests, or of the time where these take all of it.
+    pub fn share(&self) -> f64 {
+        let requests = f64::from(self.finished.0) / f64::from(self.finished.1.max(1));
+        requests.max(self.simulated / self.limit).min(1.0)
+    }
 }
 
 /// What came of a run.
@@ -132,6 +142,7 @@ fn run_with<A: Adapter + Send + 'static>(
         report(Progress {
             simulated: sim.now().as_secs_f64(),
             events: sim.counters().events,
+            limit: scenario.run.limit.0.as_secs_f64(),
             finished: (driver.total - driver.outstanding, driver.total),
         });
         if driver.news_count != news || driver.requests_wait() {

@@ -2,7 +2,7 @@
 
 use super::{ListArgs, RunArgs, ShowArgs, print_table};
 use anyhow::{Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::path::Path;
 use std::sync::Mutex;
 use wellspring_experiments::catalogue::{self, SCENARIOS};
@@ -174,9 +174,9 @@ impl RunsBar {
     pub fn new(runs: usize, quiet: bool) -> Self {
         let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(1_000) };
         if let Ok(style) =
-            ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  left {eta}")
+            ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  left {left}")
         {
-            bar.set_style(style);
+            bar.set_style(style.with_key("left", time_left));
         }
         let state = Mutex::new(vec![(0.0, 0, 0.0); runs]);
         RunsBar { bar, state, started: std::time::Instant::now() }
@@ -188,8 +188,7 @@ impl RunsBar {
             *state = vec![(0.0, 0, 0.0); runs];
         }
         let Some(entry) = state.get_mut(number) else { return };
-        let share = f64::from(progress.finished.0) / f64::from(progress.finished.1.max(1));
-        *entry = (share, progress.events, progress.simulated);
+        *entry = (progress.share(), progress.events, progress.simulated);
         let done = state.iter().map(|entry| entry.0).sum::<f64>() / runs as f64;
         let events: u64 = state.iter().map(|entry| entry.1).sum();
         let simulated: f64 = state.iter().map(|entry| entry.2).sum();
@@ -201,4 +200,13 @@ impl RunsBar {
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Nothing is known before there is some progress.
+fn time_left(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    // Writing to a bar does not fail.
+    let _ = match state.pos() {
+        0 => write!(to, "?"),
+        _ => write!(to, "{:#}", HumanDuration(state.eta())),
+    };
 }

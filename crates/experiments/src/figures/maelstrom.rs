@@ -116,11 +116,11 @@ fn run(
     let mut run = Vec::new();
     for number in 0..packets {
         if number % REPORT_EVERY == 0 {
-            let simulated = number as f64 * GAP_MS / 1e3;
             report(Progress {
-                simulated,
+                simulated: number as f64 * GAP_MS / 1e3,
                 events: number,
-                finished: (number as u32, packets as u32),
+                limit: packets as f64 * GAP_MS / 1e3,
+                finished: (0, 1),
             });
         }
         let lost = loser.loses(false);
