@@ -24,7 +24,7 @@ pub enum Workload {
     },
     /// Synchronised senders to one receiver.
     Incast {
-        /// Number of senders, at random hosts.
+        /// Number of senders, at random hosts; where these are fewer, some send several times.
         senders: u32,
         /// Size of each block.
         size: Size,
