@@ -212,6 +212,7 @@ impl Host {
                     object: object.get(),
                     role: Role::Unicast { receiver: peer(receiver), share: Share { index, count } },
                     initial_window: window,
+                    class: None,
                     resume: resume.map(|(epoch, floor, horizon)| Resume {
                         epoch,
                         floor: floor.into(),
@@ -228,6 +229,7 @@ impl Host {
                         members: (0..members % 4).map(peer).collect(),
                     },
                     initial_window: window,
+                    class: Some(window),
                     resume: None,
                 }))
             }

@@ -1,7 +1,7 @@
 //! How requests become sessions of a protocol.
 
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
-use wellspring_core::{Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
 use wellspring_transport::{ndp, scdp};
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
@@ -76,7 +76,7 @@ pub struct Leg {
     pub to: u32,
     /// Size \[bytes\].
     pub bytes: u64,
-    /// Endless background: in the lowest class where the protocol lets us choose.
+    /// Background: in the lowest class (SCDP §V-A), where there are several.
     pub background: bool,
 }
 
@@ -97,12 +97,28 @@ impl Scdp {
         scdp::ObjectInfo::new(bytes, self.protocol.payload(), block_symbols, tag)
     }
 
+    /// The class of all its symbols, if it does not sink with what is sent.
+    fn class(&self, leg: Leg) -> Option<Class> {
+        let Protocol { thresholds, by_final_size, .. } = &self.protocol;
+        let lowest = self.protocol.data_classes();
+        let by_size = || {
+            let sunk = thresholds.iter().filter(|threshold| threshold.0 <= leg.bytes).count();
+            (1 + sunk).min(lowest.into()) as Class
+        };
+        match (leg.background, by_final_size) {
+            (true, _) => Some(lowest),
+            (false, true) => Some(by_size()),
+            (false, false) => None,
+        }
+    }
+
     fn send(&self, leg: Leg, role: scdp::Role, window: u16) -> scdp::Command {
         scdp::Command::Send(scdp::SendSession {
             session: leg.session,
             object: self.object(leg.session, leg.bytes),
             role,
             initial_window: window.min(255) as u8,
+            class: self.class(leg),
             resume: None,
         })
     }

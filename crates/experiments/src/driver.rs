@@ -37,6 +37,12 @@ enum Endless {
     Timed,
 }
 
+impl Endless {
+    fn is_background(self) -> bool {
+        matches!(self, Endless::Flow | Endless::Storage)
+    }
+}
+
 /// A session of the protocol.
 #[derive(Clone, Copy, Debug)]
 struct Session {
@@ -193,7 +199,7 @@ impl<A: Adapter> Driver<A> {
     }
 
     fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
-        let is_background = matches!(endless, Endless::Flow | Endless::Storage);
+        let is_background = endless.is_background();
         self.open_requests += u32::from(!is_background);
         let operation = Operation { record, pending, chain: Vec::new(), endless };
         match self.free.pop() {
@@ -208,9 +214,11 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
-    fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64, background: bool) -> Leg {
+    fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64) -> Leg {
         let session = SessionId(self.next_session);
         self.next_session += 1;
+        let of = self.operations[operation as usize].as_ref();
+        let background = of.is_some_and(|operation| operation.endless.is_background());
         let leg = Leg { session, from, to, bytes, background };
         self.sessions.insert(session, Session { operation, leg, group: false });
         leg
@@ -221,10 +229,9 @@ impl<A: Adapter> Driver<A> {
         operation: u32,
         (from, to): (u32, u32),
         bytes: u64,
-        background: bool,
         actions: &mut ActionsOf<A>,
     ) -> SessionId {
-        let leg = self.leg(operation, from, to, bytes, background);
+        let leg = self.leg(operation, from, to, bytes);
         self.adapter.unicast(leg, actions);
         leg.session
     }
@@ -243,7 +250,7 @@ impl<A: Adapter> Driver<A> {
         match request {
             Request::Transfer { from, to, bytes } => {
                 let operation = self.open(record("transfer", *from, *to, *bytes), 1, Endless::No);
-                self.unicast(operation, (*from, *to), *bytes, false, actions);
+                self.unicast(operation, (*from, *to), *bytes, actions);
                 operation
             }
             Request::Write { from, to, bytes } => {
@@ -261,7 +268,7 @@ impl<A: Adapter> Driver<A> {
             }
             Request::Timed { from, to, duration } => {
                 let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed);
-                let session = self.unicast(operation, (*from, *to), ENDLESS * 10, false, actions);
+                let session = self.unicast(operation, (*from, *to), ENDLESS * 10, actions);
                 self.schedule(now + *duration, Due::Cancel(session));
                 operation
             }
@@ -277,7 +284,7 @@ impl<A: Adapter> Driver<A> {
         actions: &mut ActionsOf<A>,
     ) {
         if to.len() > 1 {
-            let leg = self.leg(operation, from, to[0], bytes, false);
+            let leg = self.leg(operation, from, to[0], bytes);
             if self.adapter.one_to_many(leg, to, actions) {
                 if let Some(session) = self.sessions.get_mut(&leg.session) {
                     session.group = true;
@@ -292,7 +299,7 @@ impl<A: Adapter> Driver<A> {
         );
         let now = if chained { 1 } else { to.len() };
         for host in &to[..now.min(to.len())] {
-            self.unicast(operation, (from, *host), bytes, false, actions);
+            self.unicast(operation, (from, *host), bytes, actions);
         }
         if let (true, Some(operation)) = (chained, &mut self.operations[operation as usize]) {
             operation.chain = to[now.min(to.len())..].to_vec();
@@ -308,7 +315,7 @@ impl<A: Adapter> Driver<A> {
         actions: &mut ActionsOf<A>,
     ) {
         if from.len() > 1 {
-            let leg = self.leg(operation, from[0], to, bytes, false);
+            let leg = self.leg(operation, from[0], to, bytes);
             if self.adapter.many_to_one(leg, from, actions) {
                 return;
             }
@@ -328,7 +335,7 @@ impl<A: Adapter> Driver<A> {
         }
         let part = bytes.div_ceil(sources.len().max(1) as u64);
         for source in sources {
-            self.unicast(operation, (*source, to), part, false, actions);
+            self.unicast(operation, (*source, to), part, actions);
         }
     }
 
@@ -349,7 +356,7 @@ impl<A: Adapter> Driver<A> {
             match self.scenario.background.storage {
                 None => {
                     let operation = self.open(record, 1, Endless::Flow);
-                    self.unicast(operation, (from, to), ENDLESS, true, actions);
+                    self.unicast(operation, (from, to), ENDLESS, actions);
                 }
                 Some(_) => {
                     let operation = self.open(record, 1, Endless::Storage);
@@ -410,14 +417,14 @@ impl<A: Adapter> Driver<A> {
             return;
         };
         let Some(operation) = &mut self.operations[place as usize] else { return };
-        let is_background = matches!(operation.endless, Endless::Flow | Endless::Storage);
+        let is_background = operation.endless.is_background();
         self.news_count += u64::from(!is_background);
         match news {
             News::Accepted => {
                 if !operation.chain.is_empty() {
                     let next = operation.chain.remove(0);
                     let bytes = operation.record.bytes;
-                    self.unicast(place, (leg.to, next), bytes, false, actions);
+                    self.unicast(place, (leg.to, next), bytes, actions);
                 }
             }
             News::Progress(bytes) => {
@@ -477,7 +484,7 @@ impl<A: Adapter> Driver<A> {
             Endless::Flow => {
                 let (from, to) = (operation.record.host, operation.record.peer);
                 operation.pending = 1;
-                self.unicast(place, (from, to), ENDLESS, true, actions);
+                self.unicast(place, (from, to), ENDLESS, actions);
             }
         }
     }

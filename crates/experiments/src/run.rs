@@ -22,7 +22,7 @@ pub struct Progress {
     pub simulated: f64,
     /// Events so far.
     pub events: u64,
-    /// Simulated time at which it ends in any case \[s\].
+    /// Simulated time at which it ends at the latest: as planned, or broken off \[s\].
     pub limit: f64,
     /// Requests finished, and all.
     pub finished: (u32, u32),
@@ -135,6 +135,9 @@ fn run_with<A: Adapter + Send + 'static>(
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
     let end = Time::ZERO + scenario.run.limit.0;
     let mut limit = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
+    let planned = scenario.workload.planned().map(|lasts| lasts + scenario.background.warmup.0);
+    let expected = planned.map_or(scenario.run.limit.0, |end| end.min(scenario.run.limit.0));
+    let expected = expected.as_secs_f64();
     let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, None);
     loop {
         let status = sim.run_until(limit, CHUNK);
@@ -142,7 +145,7 @@ fn run_with<A: Adapter + Send + 'static>(
         report(Progress {
             simulated: sim.now().as_secs_f64(),
             events: sim.counters().events,
-            limit: scenario.run.limit.0.as_secs_f64(),
+            limit: expected,
             finished: (driver.total - driver.outstanding, driver.total),
         });
         if driver.news_count != news || driver.requests_wait() {

@@ -159,6 +159,7 @@ impl World for Simulated {
                 object,
                 role,
                 initial_window: WINDOW,
+                class: None,
                 resume: None,
             })
         };

@@ -25,7 +25,8 @@ pub struct Protocol {
     pub overhead: u32,
     /// MLFQ thresholds (SCDP §V: 10 KB, 100 KB, 1 MB, 10 MB).
     pub thresholds: Vec<Size>,
-    /// NDP+ only: by a flow's whole size instead of bytes sent.
+    /// By a session's whole size, from its first packet on, instead of bytes sent (the SCDP
+    /// authors' NDP model).
     pub by_final_size: bool,
     /// SCDP only: what it takes the switches for.
     pub fabric: FabricKind,

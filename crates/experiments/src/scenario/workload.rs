@@ -83,6 +83,19 @@ pub enum Workload {
     },
 }
 
+impl Workload {
+    /// How long it lasts, where that is planned and not what is measured.
+    pub fn planned(&self) -> Option<Duration> {
+        match self {
+            Workload::Convergence { flows, interval, duration } => {
+                let starts = u64::from(flows.saturating_sub(1));
+                Some(interval.0 * starts + duration.0)
+            }
+            _ => None,
+        }
+    }
+}
+
 fn zero() -> Span {
     Span(Duration::ZERO)
 }

@@ -73,7 +73,9 @@ impl Engine {
                 Role::OneToMany { group: GroupId(0), members: peers.clone() }
             }
         };
-        let command = Command::Send(SendSession { session, object, role, initial_window, resume });
+        let class = None;
+        let command =
+            Command::Send(SendSession { session, object, role, initial_window, class, resume });
         let side = Side::Sending { source, group, members: peers.clone() };
         let new = NewSession { id: session, object, digest, progress, peers, side, events };
         self.open(command, new);

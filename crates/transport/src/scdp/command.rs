@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use wellspring_core::{GroupId, HostId, SessionId};
+use wellspring_core::{Class, GroupId, HostId, SessionId};
 use wellspring_wire::scdp::{Mode, Options};
 
 /// The object of a session, as RFC 6330 partitions it.
@@ -174,6 +174,9 @@ pub struct SendSession {
     pub role: Role,
     /// Symbols pushed unasked, w \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
     pub initial_window: u8,
+    /// All symbols in this data class (1 is served first) instead of MLFQ's; for sessions that
+    /// give way to all others, the lowest (SCDP §V-A, background). Control packets keep class 0.
+    pub class: Option<Class>,
     /// Takes up an earlier sender's work; `None` for a new session.
     pub resume: Option<Resume>,
 }

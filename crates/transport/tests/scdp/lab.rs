@@ -65,7 +65,7 @@ pub fn send(
     initial_window: u8,
 ) {
     let object = object(symbols);
-    let command = SendSession { session, object, role, initial_window, resume: None };
+    let command = SendSession { session, object, role, initial_window, class: None, resume: None };
     lab.command(host(from), Command::Send(command));
 }
 

@@ -97,7 +97,8 @@ fn a_restarted_sender_takes_up_its_share_with_fresh_symbols() {
     lab.command(host(0), back);
     let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
     let object = object(60_000);
-    let send = SendSession { session: SESSION, object, role, initial_window: 6, resume };
+    let send =
+        SendSession { session: SESSION, object, role, initial_window: 6, class: None, resume };
     lab.command(host(2), Command::Send(send));
     lab.run(Duration::from_secs(5));
     let (_, stats) = received(&lab, 0);

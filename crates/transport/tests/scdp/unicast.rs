@@ -2,9 +2,14 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Duration, Rate, SessionId, Time};
+use wellspring_core::{
+    Destination, Duration, Ecn, Endpoint as _, Frame, Rate, SessionId, Time, Verdict,
+};
 use wellspring_testkit::{Faults, HostConfig};
-use wellspring_transport::scdp::{Command, Config, Event, Fabric, FailReason, Role, Share};
+use wellspring_transport::scdp::{
+    Command, Config, Endpoint, Event, Fabric, FailReason, Role, SendSession, Share,
+};
+use wellspring_wire::scdp::{Pull, ScdpHeader};
 
 const WHOLE_WIRE: u64 = 1_440 + 32 + 20;
 
@@ -303,4 +308,43 @@ proptest! {
         prop_assert!(lab.sent[&host(1)] <= accounted, "{} > {accounted}", lab.sent[&host(1)]);
         assert_all_over(&mut lab, 2);
     }
+}
+
+/// MLFQ sinks a session with what it sends (SCDP §IV-B); a session with a class of its own stays.
+#[test]
+fn symbols_sink_unless_their_session_has_a_class() {
+    let classes = |class| {
+        let mut sender = Endpoint::new(config(1, Fabric::Trimming));
+        let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+        let (object, resume) = (object(1_000), None);
+        let open =
+            SendSession { session: SESSION, object, role, initial_window: 12, class, resume };
+        sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
+        let pull = Pull { sbn: 0, granted: 900, floor: 0, run: 888, epoch: 0, fin: false };
+        let frame = Frame {
+            source: host(0),
+            destination: Destination::Host(host(1)),
+            session: SESSION,
+            payload_len: 0,
+            path: 0,
+            class: 0,
+            ecn: Ecn::NotCapable,
+            trimmed: false,
+            header: ScdpHeader::Pull(pull),
+        };
+        let mut sent: Vec<_> = core::iter::from_fn(|| sender.poll_transmit(Time::ZERO)).collect();
+        assert_eq!(sender.handle_frame(Time::ZERO, &frame), Verdict::Consumed);
+        sent.extend(core::iter::from_fn(|| sender.poll_transmit(Time::ZERO)));
+        let of_header = |frame: &Frame<ScdpHeader>| match &frame.header {
+            ScdpHeader::Symbol(symbol) => symbol.priority,
+            other => panic!("{other:?}"),
+        };
+        assert!(sent.iter().all(|frame| of_header(frame) == frame.class));
+        sent.iter().map(|frame| frame.class).collect::<Vec<_>>()
+    };
+    let sinking = classes(None);
+    assert_eq!(sinking.len(), 900);
+    assert!(sinking.is_sorted() && sinking[..12] == [1; 12] && sinking[899] == 4, "{sinking:?}");
+    assert_eq!(classes(Some(5)), vec![5; 900]);
+    assert_eq!(classes(Some(0)), vec![1; 900], "class 0 is for control packets");
 }

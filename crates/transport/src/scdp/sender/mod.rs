@@ -27,6 +27,7 @@ pub(super) struct Sender {
     session: SessionId,
     object: ObjectInfo,
     initial_window: u8,
+    fixed_class: Option<Class>,
     /// The stream opened first, then one a detached straggler.
     streams: Vec<Stream>,
     turn: usize,
@@ -63,6 +64,7 @@ impl Sender {
             session: command.session,
             object: command.object,
             initial_window: command.initial_window,
+            fixed_class: command.class.map(|class| class.max(1)),
             streams: alloc::vec![Stream::new(now, plan, members)],
             turn: 0,
             bytes_sent: 0,
@@ -373,8 +375,11 @@ impl Sender {
     }
 
     /// MLFQ (SCDP §IV-B): the initial window and the last symbol go in the highest class of the
-    /// symbols; the others sink as the session sends on.
+    /// symbols; the others sink as the session sends on. Unless the application chose a class.
     fn class(&self, config: &Config, next: NextSymbol) -> Class {
+        if let Some(class) = self.fixed_class {
+            return class;
+        }
         if next.pushed || next.fin {
             return 1;
         }
