@@ -4,6 +4,9 @@ use super::lab::{Lab, over, shown};
 use crate::results::RunRow;
 use anyhow::Result;
 
+/// The hosts that run background flows take part in the foreground too.
+const EVERYBODY: (&str, &str) = ("background.exclusive", "false");
+
 const QUICK: &[(&str, &str)] = &[("workload.sessions", "40"), ("background.warmup", "5ms")];
 
 fn quartiles(row: &RunRow) -> [f64; 3] {
@@ -58,8 +61,6 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         [("topology.delay", "10us"), ("workload.size", "1MB"), ("workload.lambda", "2000.0")];
     let near = [("topology.delay", "1us"), light[1], light[2]];
     let heavy = [light[0], ("workload.size", "4MB"), ("workload.lambda", "4000.0")];
-    // The hosts that run background flows take part in the foreground too.
-    let everybody = ("background.exclusive", "false");
     let chain = ("workload.write_by", "daisy-chain");
     let (scdp, ndp, plus) =
         (("protocol.name", "scdp"), ("protocol.name", "ndp"), ("protocol.name", "ndp+"));
@@ -76,8 +77,11 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
             ("plus-light", &[light[0], light[1], light[2], plus]),
             ("scdp-heavy", &[heavy[0], heavy[1], heavy[2], scdp]),
             ("ndp-heavy", &[heavy[0], heavy[1], heavy[2], ndp]),
-            ("scdp-heavy-all", &[heavy[0], heavy[1], heavy[2], scdp, everybody]),
-            ("ndp-heavy-all", &[heavy[0], heavy[1], heavy[2], ndp, everybody]),
+            ("scdp-heavy-all", &[heavy[0], heavy[1], heavy[2], scdp, EVERYBODY]),
+            ("ndp-heavy-all", &[heavy[0], heavy[1], heavy[2], ndp, EVERYBODY]),
+            ("plus-heavy-all", &[heavy[0], heavy[1], heavy[2], plus, EVERYBODY]),
+            ("ndp-light-all", &[light[0], light[1], light[2], ndp, EVERYBODY]),
+            ("plus-light-all", &[light[0], light[1], light[2], plus, EVERYBODY]),
             ("ndp-heavy-chain", &[heavy[0], heavy[1], heavy[2], ndp, chain]),
             ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
         ],
@@ -132,6 +136,11 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     let to_scdp = goodput("plus-heavy") / goodput("scdp-heavy") - 1.0;
     lab.number("NDP+ over NDP, heavy", "+0.14", to_ndp, 0.04..=0.24);
     lab.number("NDP+ over SCDP, heavy", "-0.21", to_scdp, -0.31..=-0.11);
+    lab.note(
+        "NDP+ over NDP, background's hosts in the foreground too, light / heavy",
+        "+0.14",
+        both_gains(&cases, ["light", "heavy"]),
+    );
     let helps = |a, b| goodput(a) / goodput(b) - 1.0;
     let (light, heavy) =
         (helps("ndp-light-chain", "ndp-light"), helps("ndp-heavy-chain", "ndp-heavy"));
@@ -141,6 +150,13 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         light > 0.0 && heavy < light,
     );
     Ok(())
+}
+
+/// NDP+ over NDP where hosts of the background take part in the foreground, under two loads.
+fn both_gains(cases: &super::lab::Cases, loads: [&str; 2]) -> String {
+    let goodput = |name: &str, load| over(cases, &format!("{name}-{load}-all"), |r| r.goodput_mean);
+    let gains = loads.map(|load| goodput("plus", load) / goodput("ndp", load) - 1.0);
+    format!("{:+.3} / {:+.3}", gains[0], gains[1])
 }
 
 pub fn figure_6(lab: &mut Lab) -> Result<()> {
@@ -162,6 +178,10 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             ("scdp-heavy", &[heavy[0], heavy[1], heavy[2], scdp]),
             ("ndp-heavy", &[heavy[0], heavy[1], heavy[2], ndp]),
             ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
+            ("ndp-near-all", &[near[0], near[1], near[2], ndp, EVERYBODY]),
+            ("plus-near-all", &[near[0], near[1], near[2], plus, EVERYBODY]),
+            ("ndp-heavy-all", &[heavy[0], heavy[1], heavy[2], ndp, EVERYBODY]),
+            ("plus-heavy-all", &[heavy[0], heavy[1], heavy[2], plus, EVERYBODY]),
         ],
     )?;
     let share = |label| over(&cases, label, |row| row.share_above_0_9);
@@ -189,6 +209,13 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         goodput("plus-heavy") / goodput("ndp-heavy") - 1.0,
         0.01..=0.13,
     );
+    lab.note(
+        "NDP+ over NDP, background's hosts in the foreground too, 1 us light / heavy",
+        "+0.07",
+        both_gains(&cases, ["near", "heavy"]),
+    );
+    let background = over(&cases, "ndp-heavy-all", |row| row.background_goodput);
+    lab.note("background, NDP, heavy, likewise [Gbit/s]", "0.342", format!("{background:.3}"));
     let ours = format!("{:.3} / {:.3}", goodput("scdp-heavy"), goodput("ndp-heavy"));
     let holds = goodput("scdp-heavy") > goodput("ndp-heavy");
     lab.holds("heavy: mean goodput SCDP > NDP [Gbit/s]", ours, holds);

@@ -2,9 +2,9 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Destination, Duration, Ecn, Frame, GroupId, Rate, Time};
+use wellspring_core::{Destination, Duration, Ecn, Frame, GroupId, Rate, SessionId, Time};
 use wellspring_testkit::{Faults, HostConfig};
-use wellspring_transport::scdp::{Config, Event, Fabric, Role, StragglerAction};
+use wellspring_transport::scdp::{Config, Event, Fabric, Role, Share, StragglerAction};
 use wellspring_wire::scdp::{Pull, ScdpHeader};
 
 const GROUP: GroupId = GroupId(1);
@@ -49,6 +49,28 @@ fn receivers_that_lose_different_symbols_share_the_repair() {
     let beyond = lab.sent[&host(0)] - 3_000;
     assert!(beyond < 3_000 * 14 / 100 + 2 * 30, "{beyond}");
     assert_all_over(&mut lab, 4);
+}
+
+/// A receiver that comes to share its link among thirty sessions makes round trips many times as
+/// long for the whole group. The others may take that for loss once, while it is new to them, not
+/// again and again.
+#[test]
+fn a_receiver_that_gets_busy_brings_the_others_nothing_needless() {
+    let link = HostConfig { queue: 400, ..HostConfig::new() };
+    let mut lab = lab(8, 35, Fabric::Trimming, link, |c| c.stragglers.detach = false);
+    replicate(&mut lab, 3, 3_000);
+    lab.run(Duration::from_millis(5));
+    for sender in 4..34 {
+        let role = Role::Unicast { receiver: host(3), share: Share::WHOLE };
+        send(&mut lab, sender, SessionId(100 + sender), role, 300, 12);
+    }
+    lab.run(Duration::from_secs(2));
+    for receiver in 1..=3 {
+        let (_, stats) = received(&lab, receiver);
+        assert_eq!(total(&stats, |s| s.trimmed), 0, "host {receiver}");
+    }
+    let beyond = lab.sent[&host(0)] - 3_000;
+    assert!(beyond <= 3, "{beyond}");
 }
 
 #[test]

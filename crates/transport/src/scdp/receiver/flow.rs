@@ -386,7 +386,10 @@ impl Flow {
         let wait = match self.rtt.usual_maximum() {
             Some(usual) if overtaken => (usual * (1 << self.patience)).min(timeout),
             _ if self.group => {
-                return Some(oldest.granted_at.max(self.doubted_at) + timeout);
+                // While the stream flows, what it has not reached waits for a slower member.
+                let flowing = if self.first < self.highest { Time::ZERO } else { self.last_heard };
+                let since = oldest.granted_at.max(self.doubted_at).max(flowing);
+                return Some(since + timeout);
             }
             _ => timeout,
         };
@@ -485,8 +488,11 @@ impl Flow {
     /// before it is given up.
     fn timeout(&self, config: &Config) -> Duration {
         let base = match self.rtt.least() {
-            // A group's round trips measure its slowest member; ours would be the least.
-            Some(least) if self.group => (least * 4).max(config.min_timeout),
+            // A group's round trips measure its slowest member; ours would be the least. Where
+            // losses are told, haste is of no use.
+            Some(least) if self.group && self.reordering_threshold.is_some() => {
+                (least * 4).max(config.min_timeout)
+            }
             _ => self.rtt.timeout(config.initial_rtt, config.min_timeout),
         };
         let longest = (config.peer_timeout / 8).max(base);
