@@ -3,7 +3,7 @@
 use crate::adapter::{Account, ActionsOf, Adapter, Leg, News};
 use crate::decode::DecodeModel;
 use crate::record::FlowRecord;
-use crate::scenario::{Placement, ReadBy, Scenario, Workload, WriteBy};
+use crate::scenario::{Background, Placement, ReadBy, Scenario, Workload, WriteBy};
 use crate::workload::{Population, Request, Requests, storage};
 use std::collections::BTreeMap;
 use wellspring_core::{
@@ -375,7 +375,15 @@ impl<A: Adapter> Driver<A> {
         clients.foreground = clients.background.clone();
         let is_write = self.random.chance(0.5);
         let random = &mut self.random;
-        let request = storage(&clients, client, 3, Placement::Hdfs, is_write, size.0, random);
+        let request = storage(
+            &clients,
+            client,
+            Background::REPLICAS,
+            Placement::Hdfs,
+            is_write,
+            size.0,
+            random,
+        );
         match request {
             Request::Write { from, to, bytes } => {
                 if let Some(entry) = &mut self.operations[operation as usize] {

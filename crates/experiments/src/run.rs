@@ -129,6 +129,7 @@ fn run_with<A: Adapter + Send + 'static>(
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome> {
     let graph = scenario.topology.build()?;
+    scenario.check_hosts(graph.hosts().into())?;
     let mut sim = simulator::<A>(scenario, &graph, seed)?;
     let interval = scenario.run.sample.map(|span| span.0);
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));

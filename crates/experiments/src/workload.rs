@@ -96,7 +96,8 @@ impl Population {
         fitting.get(random.below(fitting.len() as u64) as usize).copied()
     }
 
-    /// Hosts of a block's replicas.
+    /// Hosts of a block's replicas. Where no host meets the rule of a replica's place, any does
+    /// (HDFS does the same).
     fn replicas(
         &self,
         client: u32,
@@ -124,12 +125,12 @@ impl Population {
                         free(h) && self.rack(h) != self.rack(taken[0]) && roomy(h)
                     })
                 }
-                (Placement::Hdfs, 2) => {
+                (Placement::Hdfs, 2) if taken.len() == 2 => {
                     self.pick(random, |h| free(h) && self.rack(h) == self.rack(taken[1]))
                 }
                 (Placement::Hdfs, _) => self.pick(random, free),
             };
-            chosen.extend(host);
+            chosen.extend(host.or_else(|| self.pick(random, free)));
         }
         chosen
     }

@@ -199,3 +199,27 @@ fn files_beside_a_scenario_are_read() {
     assert!(error.contains("line 1"), "{error}");
     assert!(Plan::read(Path::new("/nowhere.toml")).is_err());
 }
+
+/// Rules of placement that few hosts or one rack cannot meet give way.
+#[test]
+fn storage_finds_hosts_in_any_network() {
+    let storage = |placement: &str| {
+        format!(
+            "[workload]\nkind = \"storage\"\nsessions = 20\nlambda = 1000.0\nsize = \"100KB\"\n\
+             replicas = 3\nwrites = 0.5\nplacement = \"{placement}\"\n"
+        )
+    };
+    for placement in ["hdfs", "outside-rack", "random"] {
+        for network in [
+            "[topology]\nkind = \"single-switch\"\nhosts = 4\n",
+            "[topology]\nk = 4\n[background]\nfraction = 0.25\nstorage = \"100KB\"\nwarmup = \"5ms\"\n",
+            "[topology]\nkind = \"graph\"\ngraph = \"\"\"\n\
+             switch s\nhost a\nhost b\nhost c\nhost d\n\
+             link a s 1Gbps 1us\nlink b s 1Gbps 1us\nlink c s 1Gbps 1us\nlink d s 1Gbps 1us\n\"\"\"\n",
+        ] {
+            let outcome = outcome(&format!("{network}{}", storage(placement)));
+            assert!(outcome.stuck.is_none(), "{placement}, {network}");
+            assert_eq!(outcome.foreground().count(), 20);
+        }
+    }
+}

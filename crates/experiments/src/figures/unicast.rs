@@ -1,6 +1,6 @@
 //! Unicast flows: SCDP Figs. 7 to 15 and 17.
 
-use super::lab::{Lab, Settings, over, shown};
+use super::lab::{EVERYBODY, Lab, Settings, over, shown};
 use crate::results::RunRow;
 use crate::run::run;
 use crate::stats::mean;
@@ -64,6 +64,12 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             lab.number("NDP over SCDP", "1.10", p99("ndp") / p99("scdp"), 1.0..=1.2);
         }
     }
+    let settings = [SCDP, ("background.fraction", "0.0"), ("workload.lambda", "100.0")];
+    let alone = lab.measure("scdp-7", QUICK, &[("alone", &settings)])?;
+    let ratio =
+        over(&alone, "alone", |r| r.fct_p99_100kb) / over(&alone, "alone", |r| r.fct_mean_100kb);
+    let what = "the same without background at 100/s: what sizes alone make";
+    lab.note(what, "-", format!("{ratio:.3}"));
     if !lab.scale.quick {
         let at = |name: &str| over(&cases, &format!("{name} 0.8"), |row| row.fct_mean_100kb);
         lab.number(
@@ -257,6 +263,24 @@ fn trims_at_the_models_pace(lab: &mut Lab) -> Result<()> {
             format!("trims a session that lost any, w = {window}, 1us, pulled at the models' pace");
         lab.number(&what, paper, if share > 0.0 { trims / share } else { 0.0 }, range);
     }
+    let pace = ("protocol.pull_rate", "1.0317Gbps");
+    let near = ("topology.delay", "1us");
+    let cases = lab.measure(
+        "scdp-13",
+        &quick,
+        &[
+            ("12", &[("protocol.window", "12"), near, pace, EVERYBODY]),
+            ("24", &[("protocol.window", "24"), near, pace, EVERYBODY]),
+            ("52", &[("protocol.window", "52"), near, pace, EVERYBODY]),
+        ],
+    )?;
+    let goodput = |window| over(&cases, window, |row| row.goodput_mean);
+    let curve = ["12", "24", "52"].map(|w| format!("{:.3}", goodput(w))).join(" ");
+    let what =
+        "likewise, background's hosts in the foreground too: goodput at w = 12 24 52 [Gbit/s]";
+    lab.note(what, "flat to 24, lower at 52", curve);
+    let drop = 1.0 - goodput("52") / goodput("12");
+    lab.number("likewise: drop from 12 to 52", ">= 0.10", drop, 0.10..=f64::MAX);
     Ok(())
 }
 

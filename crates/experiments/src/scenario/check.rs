@@ -72,18 +72,26 @@ impl Scenario {
             span("events.at", event.at)?;
         }
         self.run.check()?;
-        self.check_hosts()
+        match self.topology.kind {
+            // What a graph's text says shows once it is built.
+            TopologyKind::Graph => Ok(()),
+            _ => self.check_hosts(self.topology.hosts()),
+        }
     }
 
-    /// Whether there are hosts enough for the workload. What a graph's text says shows later.
-    fn check_hosts(&self) -> Check {
-        if self.topology.kind == TopologyKind::Graph {
-            return Ok(());
+    /// Whether so many hosts are enough for the workload.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn check_hosts(&self, all: u64) -> Check {
+        let Background { fraction, exclusive, storage, .. } = self.background;
+        let background = ((fraction * all as f64) as u64).min(all);
+        if storage.is_some() && fraction > 0.0 {
+            let enough = background > Background::REPLICAS.into();
+            let (key, expected) = ("background.fraction", "4 hosts or more for background.storage");
+            must(enough, key, &fraction, expected)?;
         }
-        let all = self.topology.hosts();
-        let Background { fraction, exclusive, .. } = self.background;
-        let busy = if exclusive { (fraction * all as f64) as u64 } else { 0 };
-        let free = all - busy.min(all);
+        let free = if exclusive { all - background } else { all };
         let enough = |needed: u64, expected| {
             must(free >= needed, "the number of hosts outside the background", &free, expected)
         };
@@ -320,6 +328,8 @@ mod tests {
         ] {
             refused(&format!("{lines}{single}"), key);
         }
+        let storage = "[background]\nfraction = 0.01\nstorage = \"4MB\"\n";
+        refused(&format!("{storage}{single}"), "background.fraction");
         refused(&single.replace("to = 1", "to = 250"), "workload.to");
         refused(&single.replace("to = 1", "to = 0"), "workload.to");
         refused(&single.replace("1MB", "0B"), "workload.size");

@@ -172,6 +172,11 @@ pub struct Background {
     pub warmup: Span,
 }
 
+impl Background {
+    /// Replicas of a block that the background reads or writes.
+    pub const REPLICAS: u32 = 3;
+}
+
 impl Default for Background {
     fn default() -> Self {
         Background {
