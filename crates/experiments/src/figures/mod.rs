@@ -96,6 +96,6 @@ mod tests {
         find("scdp-12d").unwrap()[0].reproduce(&mut lab).unwrap();
         let both = lab.checks.iter().find(|check| check.what.contains("both")).unwrap();
         assert_eq!(both.verdict, Verdict::Pass, "{both:?}");
-        assert_eq!(lab.checks.len(), 7);
+        assert_eq!(lab.checks.len(), 8);
     }
 }
