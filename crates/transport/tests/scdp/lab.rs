@@ -1,12 +1,12 @@
 //! What the scenarios share.
 
-use wellspring_core::{Duration, HostId, Rate, Seed, SessionId, Time};
+use wellspring_core::{Destination, Duration, Ecn, Frame, HostId, Rate, Seed, SessionId, Time};
 use wellspring_testkit::{HostConfig, Network};
 use wellspring_transport::scdp::{
     Command, Config, Endpoint, Event, Fabric, ObjectInfo, ReceiveSession, ReceiveStats, Role,
     SendSession, Share,
 };
-use wellspring_wire::scdp::Mode;
+use wellspring_wire::scdp::{Mode, Pull, ScdpHeader};
 
 pub const SESSION: SessionId = SessionId(7);
 pub const T: u16 = 1_440;
@@ -83,6 +83,21 @@ pub fn fetch(lab: &mut Lab, senders: u32, symbols: u64) {
         let share = Share { index: index as u8, count: senders as u8 };
         let role = Role::Unicast { receiver: host(0), share };
         send(lab, index + 1, SESSION, role, symbols, 6);
+    }
+}
+
+/// A pull of the session, as a receiver would send it.
+pub fn pull_frame(from: u32, to: u32, pull: Pull) -> Frame<ScdpHeader> {
+    Frame {
+        source: host(from),
+        destination: Destination::Host(host(to)),
+        session: SESSION,
+        payload_len: 0,
+        path: 0,
+        class: 0,
+        ecn: Ecn::NotCapable,
+        trimmed: false,
+        header: ScdpHeader::Pull(pull),
     }
 }
 

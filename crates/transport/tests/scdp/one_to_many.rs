@@ -2,10 +2,10 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Destination, Duration, Ecn, Frame, GroupId, Rate, SessionId, Time};
+use wellspring_core::{Duration, GroupId, Rate, SessionId, Time};
 use wellspring_testkit::{Faults, HostConfig};
 use wellspring_transport::scdp::{Config, Event, Fabric, Role, Share, StragglerAction};
-use wellspring_wire::scdp::{Pull, ScdpHeader};
+use wellspring_wire::scdp::Pull;
 
 const GROUP: GroupId = GroupId(1);
 
@@ -228,18 +228,7 @@ fn a_group_is_released_when_only_a_finished_receiver_is_left() {
     replicate(&mut lab, 3, 1_000);
     for (receiver, granted, fin) in [(2, 40, true), (1, 20, false)] {
         let pull = Pull { sbn: 0, granted, floor: 0, run: 1, epoch: 0, fin };
-        let frame = Frame {
-            source: host(receiver),
-            destination: Destination::Host(host(0)),
-            session: SESSION,
-            payload_len: 0,
-            path: 0,
-            class: 0,
-            ecn: Ecn::NotCapable,
-            trimmed: false,
-            header: ScdpHeader::Pull(pull),
-        };
-        lab.inject(host(0), frame);
+        lab.inject(host(0), pull_frame(receiver, 0, pull));
     }
     assert_all_over(&mut lab, 4);
 }

@@ -2,9 +2,7 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{
-    Destination, Duration, Ecn, Endpoint as _, Frame, Rate, SessionId, Time, Verdict,
-};
+use wellspring_core::{Duration, Endpoint as _, Frame, Rate, SessionId, Time, Verdict};
 use wellspring_testkit::{Faults, HostConfig};
 use wellspring_transport::scdp::{
     Command, Config, Endpoint, Event, Fabric, FailReason, Role, SendSession, Share,
@@ -321,17 +319,7 @@ fn symbols_sink_unless_their_session_has_a_class() {
             SendSession { session: SESSION, object, role, initial_window: 12, class, resume };
         sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
         let pull = Pull { sbn: 0, granted: 900, floor: 0, run: 888, epoch: 0, fin: false };
-        let frame = Frame {
-            source: host(0),
-            destination: Destination::Host(host(1)),
-            session: SESSION,
-            payload_len: 0,
-            path: 0,
-            class: 0,
-            ecn: Ecn::NotCapable,
-            trimmed: false,
-            header: ScdpHeader::Pull(pull),
-        };
+        let frame = pull_frame(0, 1, pull);
         let mut sent: Vec<_> = core::iter::from_fn(|| sender.poll_transmit(Time::ZERO)).collect();
         assert_eq!(sender.handle_frame(Time::ZERO, &frame), Verdict::Consumed);
         sent.extend(core::iter::from_fn(|| sender.poll_transmit(Time::ZERO)));
