@@ -343,3 +343,26 @@ impl Adapter for Ndp {
         0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+
+    #[test]
+    fn background_travels_in_the_lowest_class_and_sizes_choose_where_asked_for() {
+        let classes = |settings: &[(&str, &str)]| {
+            let mut plan = catalogue::plan("scdp-7").unwrap().without_sweep();
+            for (key, value) in settings {
+                plan.set(key, value).unwrap();
+            }
+            let scdp = Scdp::new(&plan.scenarios().unwrap()[0], Seed(1));
+            let leg =
+                Leg { session: SessionId(1), from: 0, to: 1, bytes: 4_000_000, background: false };
+            [scdp.class(leg), scdp.class(Leg { background: true, ..leg })]
+        };
+        assert_eq!(classes(&[]), [None, Some(5)]);
+        assert_eq!(classes(&[("protocol.by_final_size", "true")]), [Some(4), Some(5)]);
+        assert_eq!(classes(&[("protocol.name", "polyraptor")]), [None, Some(1)]);
+    }
+}

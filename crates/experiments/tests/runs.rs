@@ -223,3 +223,15 @@ fn storage_finds_hosts_in_any_network() {
         }
     }
 }
+
+#[test]
+fn progress_of_timed_flows_goes_by_their_planned_end() {
+    let text = "[topology]\nkind = \"single-switch\"\nhosts = 3\n[workload]\nkind = \"convergence\"\n\
+                flows = 2\ninterval = \"10ms\"\nduration = \"30ms\"\n[background]\nwarmup = \"0s\"\n";
+    let mut limits = Vec::new();
+    run(&scenario(text), 1, &mut |progress| limits.push(progress.limit)).unwrap();
+    assert!(
+        !limits.is_empty() && limits.iter().all(|limit| (*limit - 0.04).abs() < 1e-9),
+        "{limits:?}"
+    );
+}
