@@ -187,8 +187,10 @@ impl Sender {
 
     /// Nothing is left to send for now: what was asked for last may have been the end.
     pub(super) fn on_idle(&mut self, config: &Config) {
-        // Without a deadline nobody is waited for any more: it is time to think of release.
-        if self.check_at.is_none() || self.streams.iter().any(|s| s.fin) {
+        // Without a deadline nobody is waited for any more: it is time to think of release. And the
+        // symbols pushed may all have been lost: a symbol is to be pushed long before the receiver
+        // counts as silent.
+        if self.check_at.is_none() || self.streams.iter().any(|s| s.fin || wants_probe(s)) {
             self.plan(config);
         }
     }
