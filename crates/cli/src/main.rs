@@ -76,7 +76,11 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         Command::Lab(args) => runtime.block_on(lab::run(args)),
         Command::Sim(args) => sim::run(args, quiet).map_err(|e| Failed::other(format!("{e:#}"))),
         Command::Reproduce(args) => {
-            sim::run_reproduce(args, quiet).map_err(|e| Failed::other(format!("{e:#}")))
+            let args = args.clone();
+            let result = runtime.block_on(with_lab(move || sim::run_reproduce(&args, quiet)));
+            // A simulation that was interrupted cannot do harm any more.
+            runtime.shutdown_background();
+            return result;
         }
     };
     runtime.shutdown_timeout(LAST_MOMENT);
@@ -94,6 +98,23 @@ async fn without_traces(
             .map_err(|error| Failed::new(error.status, error.to_string())),
         () = interrupt.wait() => {
             fec::clean_up();
+            Err(Failed::interrupted())
+        }
+    }
+}
+
+/// Runs work that may have programs set up namespaces. On a signal these are asked to clean up, and
+/// waited for; the work itself is not.
+async fn with_lab(
+    work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+) -> Result<(), Failed> {
+    let mut interrupt = interrupt::Interrupt::new()?;
+    tokio::select! {
+        ended = tokio::task::spawn_blocking(work) => ended
+            .map_err(|error| Failed::other(error.to_string()))?
+            .map_err(|error| Failed::other(format!("{error:#}"))),
+        () = interrupt.wait() => {
+            process::end_all();
             Err(Failed::interrupted())
         }
     }

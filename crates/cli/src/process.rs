@@ -1,8 +1,8 @@
-//! Child processes of this same program, for the demo and the benchmark: killed when dropped.
+//! Child processes, most of them this same program, for the demo, the benchmarks and the figures.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::exit::Failed;
 
-/// How long a server is given to start, or to say what it is known to say.
+/// How long a server is given to start, or to say what it is known to say, and a child to clean up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Children that run, and whether no more may be started.
@@ -28,13 +28,26 @@ fn children() -> MutexGuard<'static, (BTreeSet<u32>, bool)> {
 
 /// Kills all children; no more can be started.
 pub fn stop_all() {
+    signal_all(Signal::KILL);
+}
+
+/// Asks all children to clean up and end, and waits for that; no more can be started.
+pub fn end_all() {
+    signal_all(Signal::TERM);
+    let until = Instant::now() + PATIENCE;
+    while !children().0.is_empty() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal_all(signal: Signal) {
     let mut children = children();
     children.1 = true;
     for id in &children.0 {
         let id = i32::try_from(*id).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
             // Not waited for yet, so the number is still the child's.
-            let _ = kill_process(id, Signal::KILL);
+            let _ = kill_process(id, signal);
         }
     }
 }
@@ -190,6 +203,33 @@ pub fn transfer<S: AsRef<OsStr>>(
     let summary = summaries.iter().last().unwrap_or(Value::Null);
     let text = text.join().unwrap_or_default();
     Ok(Ended { status, summary, text })
+}
+
+/// Runs a program that reads `input` and prints JSON, a value a line, to its end: those values;
+/// `heard` is told of each at once.
+pub fn rows(
+    command: &mut Command,
+    input: &str,
+    mut heard: impl FnMut(&Value),
+) -> Result<Vec<Value>, Failed> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Owned::spawn(command)?;
+    let pipes = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
+    let (Some(mut stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(Failed::other("a child without input and output"));
+    };
+    let (values, _) = follow(stdout);
+    let (_, complaints) = follow(stderr);
+    // A child that ends without reading all of it says why.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let rows: Vec<Value> = values.iter().inspect(|value| heard(value)).collect();
+    let status = child.wait()?;
+    if status.success() {
+        return Ok(rows);
+    }
+    let text = complaints.join().unwrap_or_default();
+    Err(Failed::other(format!("{status}\n{}", text.trim_end())))
 }
 
 /// CPU time a process has used so far, in user and kernel mode \[s\]; `None` for our own process.

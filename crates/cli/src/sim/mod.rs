@@ -1,6 +1,7 @@
 //! `wellspring sim` and `wellspring reproduce`: simulated networks, and the papers' figures on them.
 
 mod bench;
+mod long_link;
 mod reproduce;
 mod scenarios;
 

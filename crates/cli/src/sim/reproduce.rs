@@ -1,18 +1,24 @@
 //! The papers' figures, ours beside theirs.
 
+use super::long_link::LongLink;
 use super::print_table;
 use super::scenarios::RunsBar;
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
-use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Scale, Verdict};
+use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Scale, Traffic, Verdict};
 use wellspring_experiments::sweep::Output;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
 ///
-/// A miss is a result, not a failure: the exit status is 0 unless a run breaks.
+/// A miss is a result, not a failure: the exit status is 0 unless a run breaks. Maelstrom's figures
+/// about TCP are measured on real traffic, in network namespaces of their own: they need root, iproute2,
+/// iperf3 and Python, take as long as the traffic does, and say so where they cannot be measured.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  wellspring reproduce scdp-12a --quick")]
+#[command(after_help = "\
+Examples:
+  wellspring reproduce scdp-12a --quick
+  sudo wellspring reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
 pub struct ReproduceArgs {
     /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `maelstrom`); the list of figures if not given.
     figure: Option<String>,
@@ -22,7 +28,7 @@ pub struct ReproduceArgs {
     /// So many sessions instead of the paper's, where the experiment counts sessions.
     #[arg(long)]
     sessions: Option<u32>,
-    /// Seeds, instead of five.
+    /// Seeds, instead of five (of what is measured on real traffic: one).
     #[arg(long, value_delimiter = ',')]
     seeds: Option<Vec<u64>>,
     /// A folder for runs.csv; runs that are there are not run again.
@@ -79,7 +85,9 @@ fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<f
     let report = |number, runs, progress| bar.report(number, runs, progress);
     let output = Output { folder: args.output.clone(), flows: false, capture: None };
     let scale = Scale { quick: args.quick, sessions: args.sessions, seeds: args.seeds.clone() };
-    let mut lab = Lab::new(scale, output, &report);
+    let traffic = LongLink::find(quiet);
+    let traffic = traffic.as_ref().map(|link| link as &dyn Traffic).map_err(Clone::clone);
+    let mut lab = Lab::new(scale, output, &report).with_traffic(traffic);
     figure.reproduce(&mut lab)?;
     bar.finish();
     Ok(lab.checks)

@@ -1,5 +1,6 @@
 //! Running the cases of a figure, and holding results against the paper's.
 
+use super::traffic::{Traffic, Unavailable};
 use crate::catalogue;
 use crate::results::RunRow;
 use crate::run::Progress;
@@ -54,6 +55,7 @@ pub struct Lab<'a> {
     pub scale: Scale,
     output: Output,
     report: &'a (dyn Fn(usize, usize, Progress) + Sync),
+    traffic: Result<&'a dyn Traffic, Unavailable>,
     /// Everything checked so far.
     pub checks: Vec<Check>,
 }
@@ -75,7 +77,28 @@ impl<'a> Lab<'a> {
         output: Output,
         report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     ) -> Self {
-        Lab { scale, output, report, checks: Vec::new() }
+        let traffic = Err(Unavailable("nothing was given to measure it with".to_owned()));
+        Lab { scale, output, report, traffic, checks: Vec::new() }
+    }
+
+    /// Real traffic can be measured with this, or cannot for that reason.
+    #[must_use]
+    pub fn with_traffic(mut self, traffic: Result<&'a dyn Traffic, Unavailable>) -> Self {
+        self.traffic = traffic;
+        self
+    }
+
+    /// What measures real traffic. Where nothing can, that and why becomes a row of its own about
+    /// `what`.
+    pub fn traffic(&mut self, what: &str) -> Option<&'a dyn Traffic> {
+        match &self.traffic {
+            Ok(traffic) => Some(*traffic),
+            Err(Unavailable(reason)) => {
+                let ours = format!("not measured: {reason}");
+                self.note(what, "", ours);
+                None
+            }
+        }
     }
 
     /// A scenario that comes with Wellspring at this lab's scale, as its tables say: what it
@@ -99,6 +122,14 @@ impl<'a> Lab<'a> {
             plan.set("workload.sessions", &sessions.to_string())?;
         }
         Ok(plan)
+    }
+
+    /// Says how much real traffic was disturbed, if there was any.
+    pub(super) fn note_stolen(&mut self) {
+        if let Some(stolen) = self.traffic.as_ref().ok().and_then(|traffic| traffic.stolen()) {
+            let ours = format!("{:.1}", stolen * 100.0);
+            self.note("processor time this machine was denied by its host meanwhile [%]", "", ours);
+        }
     }
 
     /// Runs labelled variants of a scenario that comes with Wellspring; `quick` settings apply to

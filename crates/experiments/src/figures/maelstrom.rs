@@ -1,9 +1,14 @@
-//! Maelstrom's figures that are about the code alone: 8 and 13 to 17 of the NSDI 2008 paper.
+//! Maelstrom's figures (NSDI 2008). Here those about the code alone, 8 and 13 to 17; beneath, those
+//! that are measured on real traffic.
 //!
 //! A flow of packets at a constant rate over a link that loses packets and repairs alike. Recovery
 //! latency is counted from when the packet would have arrived. All codes run on real bytes.
 
+pub(super) mod appliance;
 mod codes;
+pub(super) mod delivery;
+mod on_the_wire;
+pub(super) mod throughput;
 
 use anyhow::Result;
 use std::collections::BTreeMap;
@@ -11,6 +16,7 @@ use wellspring_codec::interleave::Parameters;
 use wellspring_core::{RandomStream, Seed};
 
 use self::codes::Scheme;
+use self::on_the_wire::point;
 use super::Lab;
 use crate::run::Progress;
 
@@ -157,6 +163,11 @@ fn seeds(lab: &Lab) -> Vec<u64> {
     lab.scale.seeds.clone().unwrap_or(default)
 }
 
+/// Seeds of what is measured on real traffic, which takes its time: one, if nobody chose more.
+fn real_seeds(lab: &Lab) -> Vec<u64> {
+    lab.scale.seeds.clone().unwrap_or_else(|| vec![1])
+}
+
 /// What a case is made of: its code, and what its link loses.
 type Case = (fn(&[u16]) -> Result<Scheme>, Vec<u16>, Loss);
 
@@ -231,7 +242,7 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             lab.note(&what, "very close", format!("{:+.4}", ours - theirs));
         }
     }
-    Ok(())
+    point(lab, "7,2:1,11", 0.03, 1)
 }
 
 /// Probability that a lost packet's block has at most c - 1 other losses among r + c - 1.
@@ -263,7 +274,8 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
             lab.note(&what, "alike at low loss", ours);
         }
     }
-    Ok(())
+    point(lab, "8,3:1,11,19", 0.1, 10)?;
+    point(lab, "8,3:1,10,20", 0.1, 10)
 }
 
 /// Fig. 14: recovered share and latency by burst length.
@@ -295,7 +307,7 @@ pub fn figure_14(lab: &mut Lab) -> Result<()> {
     let ends = [means[0], means[5], means[7]];
     let text = ends.map(|mean| format!("{mean:.1}")).join(", ");
     lab.holds("(1,19,41): latency grows with the burst, at 1, 25, 40 [ms]", text, ends.is_sorted());
-    Ok(())
+    point(lab, "8,3:1,19,41", 0.003, 25)
 }
 
 /// Fig. 15: Reed-Solomon with interleave 20 against layers (1, 40), at (8, 2); RaptorQ beside.
@@ -352,17 +364,19 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
     lab.holds("Reed-Solomon: all alike", text(solomon), (solomon.0 / solomon.1 - 1.0).abs() < 0.35);
     let spikes = layers.0 * 4.0 < layers.1 && layers.0 * 4.0 < solomon.0;
     lab.holds("layers: singles almost at once, spikes at bursts", text(layers), spikes);
-    Ok(())
+    point(lab, "8,2:1,40", 0.01, 30)
 }
 
 /// Fig. 16: latency histograms of (1, 11, 19).
 pub fn figure_16(lab: &mut Lab) -> Result<()> {
-    histograms(lab, [1, 11, 19])
+    histograms(lab, [1, 11, 19])?;
+    point(lab, "8,3:1,11,19", 0.01, 20)
 }
 
 /// Fig. 17: latency histograms of (1, 19, 41).
 pub fn figure_17(lab: &mut Lab) -> Result<()> {
-    histograms(lab, [1, 19, 41])
+    histograms(lab, [1, 19, 41])?;
+    point(lab, "8,3:1,19,41", 0.01, 40)
 }
 
 fn histograms(lab: &mut Lab, interleaves: [u16; 3]) -> Result<()> {

@@ -4,11 +4,15 @@ mod lab;
 mod maelstrom;
 mod polyraptor;
 mod storage;
+mod traffic;
 mod unicast;
 
 pub use lab::{Check, Lab, Scale, Verdict};
+pub use traffic::{Traffic, Unavailable};
 
 use anyhow::{Result, bail};
+
+use self::maelstrom::{appliance, delivery, throughput};
 
 /// A figure that can be reproduced.
 #[derive(Clone, Copy)]
@@ -26,7 +30,9 @@ impl Figure {
     /// # Errors
     /// A run failed.
     pub fn reproduce(&self, lab: &mut Lab) -> Result<()> {
-        (self.run)(lab)
+        (self.run)(lab)?;
+        lab.note_stolen();
+        Ok(())
     }
 }
 
@@ -52,11 +58,18 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
     Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
+    Figure { name: "maelstrom-9", title: "TCP over 100 Mbit/s", run: throughput::figure_9 },
+    Figure { name: "maelstrom-10", title: "TCP over 1 Gbit/s", run: throughput::figure_10 },
+    Figure { name: "maelstrom-11", title: "a slow stream's latency", run: delivery::figure_11 },
+    Figure { name: "maelstrom-12", title: "a slow stream's spikes", run: delivery::figure_12 },
     Figure { name: "maelstrom-13", title: "prime interleaves", run: maelstrom::figure_13 },
     Figure { name: "maelstrom-14", title: "recovery by burst length", run: maelstrom::figure_14 },
     Figure { name: "maelstrom-15", title: "layers and Reed-Solomon", run: maelstrom::figure_15 },
     Figure { name: "maelstrom-16", title: "latency, (1,11,19)", run: maelstrom::figure_16 },
     Figure { name: "maelstrom-17", title: "latency, (1,19,41)", run: maelstrom::figure_17 },
+    Figure { name: "maelstrom-bursts", title: "TCP and bursts", run: throughput::bursts },
+    Figure { name: "maelstrom-4.6", title: "capacity", run: appliance::section_4_6 },
+    Figure { name: "maelstrom-4.7", title: "memory", run: appliance::section_4_7 },
 ];
 
 /// Figures by name, or all of a paper (`scdp`).

@@ -1,0 +1,335 @@
+//! Figs. 9 and 10, TCP's throughput with and without Maelstrom, and what bursts do to it: kernel
+//! TCP through real appliances.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::real_seeds;
+use crate::figures::Lab;
+use crate::figures::traffic::typed;
+use crate::stats::mean;
+
+/// The paper's options, (8, 3) and I = (1, 20, 40).
+const PAPERS: &str = "8,3:1,20,40";
+/// What bursts are better answered by: interleaves without common divisors, repairs later.
+const FOR_BURSTS: &str = "8,3:1,19,41d";
+/// What the code leaves of a link that it does not fill otherwise: r of r + c packets.
+const LEFT_BY_CODE: f64 = 8.0 / 11.0;
+
+/// One TCP measurement.
+#[derive(Deserialize)]
+struct Row {
+    cc: String,
+    delay_ms: f64,
+    loss: f64,
+    burst: u32,
+    code: String,
+    mbps: f64,
+    /// Of what the same code carried with nothing lost.
+    of_lossless: Option<f64>,
+    /// Packets that the appliances' rings had no room for.
+    #[serde(default)]
+    unseen: u64,
+    /// What the measuring program says went wrong.
+    error: Option<String>,
+}
+
+/// Rows of one link, over all seeds.
+struct Rows(Vec<Row>);
+
+/// What was measured of one setting, in the mean over seeds.
+struct Mean {
+    mbps: f64,
+    of_lossless: f64,
+    unseen: u64,
+}
+
+impl Rows {
+    /// Runs every combination of the settings in `arguments`, `combinations` of them.
+    fn measure(lab: &mut Lab, arguments: &str, combinations: usize) -> Result<Option<Self>> {
+        let Some(traffic) = lab.traffic(&format!("TCP, {arguments}")) else { return Ok(None) };
+        let mut rows = Vec::new();
+        for seed in real_seeds(lab) {
+            let more =
+                traffic.long_link(&format!("tcp {arguments} --seed {seed}"), combinations)?;
+            rows.extend(typed::<Row>(more)?);
+        }
+        for row in rows.extract_if(.., |row| row.error.is_some()) {
+            let Row { cc, delay_ms, loss, burst, code, error, .. } = row;
+            let what = format!("{cc}, {delay_ms} ms, loss {loss}, bursts of {burst}, {code}");
+            lab.note(&what, "", format!("left out, iperf3 failed: {}", error.unwrap_or_default()));
+        }
+        Ok(Some(Rows(rows)))
+    }
+
+    fn mean(&self, fits: impl Fn(&Row) -> bool) -> Mean {
+        let rows: Vec<&Row> = self.0.iter().filter(|row| fits(row)).collect();
+        let of =
+            |what: fn(&Row) -> f64| mean(&rows.iter().map(|row| what(row)).collect::<Vec<_>>());
+        Mean {
+            mbps: of(|row| row.mbps),
+            of_lossless: of(|row| row.of_lossless.unwrap_or(1.0)),
+            unseen: rows.iter().map(|row| row.unseen).sum(),
+        }
+    }
+
+    /// Losses that were measured, in their order.
+    fn losses(&self) -> Vec<f64> {
+        let mut losses: Vec<f64> = self.0.iter().map(|row| row.loss).collect();
+        losses.sort_by(f64::total_cmp);
+        losses.dedup();
+        losses
+    }
+}
+
+fn at_loss(cc: &str, code: &str, delay: f64, loss: f64) -> impl Fn(&Row) -> bool {
+    move |row| {
+        row.cc == cc
+            && row.code == code
+            && row.burst == 1
+            && (row.delay_ms, row.loss) == (delay, loss)
+    }
+}
+
+/// Fig. 9: one flow over 100 Mbit/s.
+pub fn figure_9(lab: &mut Lab) -> Result<()> {
+    by_loss(lab, "--rate 100M")?;
+    by_delay(lab, "--rate 100M")?;
+    todays(lab, "--rate 100M")
+}
+
+/// Fig. 10: eight flows over 1 Gbit/s.
+pub fn figure_10(lab: &mut Lab) -> Result<()> {
+    by_loss(lab, "--rate 1G --streams 8")?;
+    by_delay(lab, "--rate 1G --streams 8")
+}
+
+/// The left halves: throughput by loss at 50 ms one way.
+fn by_loss(lab: &mut Lab, link: &str) -> Result<()> {
+    let (losses, count, seconds) = match lab.scale.quick {
+        true => ("0,0.01", 2, 5),
+        false => ("0,0.0001,0.001,0.01,0.02,0.05,0.1", 7, 10),
+    };
+    let arguments = format!(
+        "{link} --cc reno --delay 50 --loss {losses} --code none {PAPERS} --seconds {seconds}"
+    );
+    let Some(rows) = Rows::measure(lab, &arguments, 2 * count)? else { return Ok(()) };
+    for loss in rows.losses() {
+        let alone = rows.mean(at_loss("reno", "none", 50.0, loss));
+        let with = rows.mean(at_loss("reno", PAPERS, 50.0, loss));
+        let at = format!("50 ms, {} % lost", loss * 100.0);
+        rates(lab, &format!("Reno, {at}"), &alone, &with);
+        if loss > 0.0 {
+            let what = format!("with Maelstrom, share of its lossless rate, {at}");
+            let paper = if loss <= 0.02 { "not significantly less" } else { "read off the figure" };
+            share(lab, &what, paper, with.of_lossless, least_share(loss));
+        }
+        if loss == 0.01 {
+            let times = with.mbps / alone.mbps;
+            let what = format!("times Reno alone, {at}");
+            lab.number(&what, "two orders of magnitude", times, 30.0..=f64::INFINITY);
+        }
+    }
+    Ok(())
+}
+
+/// What must be left of the lossless rate, where the paper claims something.
+fn least_share(loss: f64) -> Option<f64> {
+    match loss {
+        loss if loss <= 0.01 => Some(0.85),
+        loss if loss <= 0.02 => Some(0.7),
+        _ => None,
+    }
+}
+
+fn share(lab: &mut Lab, what: &str, paper: &str, ours: f64, least: Option<f64>) {
+    match least {
+        Some(least) => lab.number(what, paper, ours, least..=f64::INFINITY),
+        None => lab.note(what, paper, format!("{ours:.3}")),
+    }
+}
+
+fn rates(lab: &mut Lab, what: &str, alone: &Mean, with: &Mean) {
+    let mut text = format!("{:.1} alone, {:.1} with", alone.mbps, with.mbps);
+    if with.unseen > 0 {
+        text.push_str(&format!("; {} packets unseen", with.unseen));
+    }
+    lab.note(&format!("{what} [Mbit/s]"), "read off the figure", text);
+}
+
+/// The right halves: throughput by one-way delay, at 0.1 and 1 % loss.
+fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
+    let (delays, losses, seconds): (&[f64], &[f64], u32) = match lab.scale.quick {
+        true => (&[25.0], &[0.01], 5),
+        // Over a long way most of a short run is slow start.
+        false => (&[10.0, 25.0, 100.0, 250.0], &[0.001, 0.01], 20),
+    };
+    let arguments = format!(
+        "{link} --cc reno --delay {} --loss 0,{} --code none {PAPERS} --seconds {seconds}",
+        listed(delays),
+        listed(losses),
+    );
+    let combinations = 2 * delays.len() * (losses.len() + 1);
+    let Some(rows) = Rows::measure(lab, &arguments, combinations)? else { return Ok(()) };
+    for &delay in delays {
+        for loss in rows.losses() {
+            let alone = rows.mean(at_loss("reno", "none", delay, loss));
+            let with = rows.mean(at_loss("reno", PAPERS, delay, loss));
+            let at = format!("{delay} ms, {} % lost", loss * 100.0);
+            rates(lab, &format!("Reno, {at}"), &alone, &with);
+            if loss > 0.0 {
+                let what = format!("with Maelstrom, share of its lossless rate, {at}");
+                // "Lagging only when the link latency is low" (§5.1).
+                let least = (delay >= 25.0).then_some(0.85);
+                share(lab, &what, "tracks it closely", with.of_lossless, least);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What came after the paper: CUBIC, and BBR, which needs no help with random loss.
+fn todays(lab: &mut Lab, link: &str) -> Result<()> {
+    let (losses, count, seconds) = match lab.scale.quick {
+        true => ("0,0.01", 2, 4),
+        false => ("0,0.001,0.01,0.05,0.1", 5, 10),
+    };
+    let arguments = format!(
+        "{link} --cc cubic,bbr --delay 50 --loss {losses} --code none {PAPERS} --seconds {seconds}"
+    );
+    let Some(rows) = Rows::measure(lab, &arguments, 4 * count)? else { return Ok(()) };
+    for (cc, name) in [("cubic", "CUBIC"), ("bbr", "BBR")] {
+        for loss in rows.losses() {
+            let alone = rows.mean(at_loss(cc, "none", 50.0, loss));
+            let with = rows.mean(at_loss(cc, PAPERS, 50.0, loss));
+            rates(lab, &format!("{name}, 50 ms, {} % lost", loss * 100.0), &alone, &with);
+            if loss == 0.0 {
+                let what = format!("{name}, nothing lost: of the rate alone, less the code's 3/11");
+                let part = with.mbps / (alone.mbps * LEFT_BY_CODE);
+                lab.number(&what, "not in the paper", part, 0.85..=f64::INFINITY);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// 1 % lost in bursts, where Reed-Solomon tunnels fall below no tunnel at all.
+pub fn bursts(lab: &mut Lab) -> Result<()> {
+    let (ccs, bursts, codes, seconds): (&[&str], &[u32], &[&str], u32) = match lab.scale.quick {
+        true => (&["cubic"], &[20], &["none", FOR_BURSTS], 8),
+        false => {
+            let codes = &["none", PAPERS, FOR_BURSTS, "adaptive"];
+            (&["reno", "cubic", "bbr"], &[10, 20], codes, 15)
+        }
+    };
+    let arguments = format!(
+        "--rate 100M --cc {} --delay 50 --loss 0.01 --burst {} --code {} --seconds {seconds}",
+        ccs.join(","),
+        listed(bursts),
+        codes.join(" "),
+    );
+    let combinations = ccs.len() * bursts.len() * codes.len();
+    let Some(rows) = Rows::measure(lab, &arguments, combinations)? else { return Ok(()) };
+    for &cc in ccs {
+        for &burst in bursts {
+            let rate = |code: &str| {
+                rows.mean(|row| row.cc == cc && row.burst == burst && row.code == code).mbps
+            };
+            let at = format!("{cc}, 1 % lost in bursts of {burst} [Mbit/s]");
+            let alone = rate("none");
+            // Measured once, on such a link and machine, with bursts of 20 (their medians).
+            let tunnels = match (cc, burst) {
+                ("cubic", 20) => "Reed-Solomon tunnels 7.9 (8+3), 3.7 (20+10); nothing 14.7",
+                _ => "not in the paper",
+            };
+            for code in &codes[1..] {
+                let what = format!("{code}, {at}");
+                lab.note(&what, tunnels, format!("{:.1}, alone {alone:.1}", rate(code)));
+            }
+            let ours = rate(FOR_BURSTS);
+            let text = format!("{ours:.1}, alone {alone:.1}");
+            match cc {
+                "bbr" => {
+                    lab.note(&format!("BBR alone holds its own, {at}"), "not in the paper", text)
+                }
+                _ => lab.holds(&format!("{FOR_BURSTS} above nothing, {at}"), text, ours > alone),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn listed<T: ToString>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::figures::{Scale, Traffic, Unavailable, Verdict};
+    use crate::sweep::Output;
+
+    /// A link on which Reno has 100 Mbit/s, a hundredth with loss, and 70 with Maelstrom, less at
+    /// the second seed.
+    struct Written;
+
+    impl Traffic for Written {
+        fn long_link(&self, arguments: &str, rows: usize) -> Result<Vec<Value>> {
+            let second = arguments.ends_with("--seed 2");
+            let row = |code: &str, loss: f64, mbps: f64, of_lossless: Option<f64>| {
+                json!({ "cc": "reno", "delay_ms": 50.0, "loss": loss, "burst": 1, "code": code,
+                        "mbps": mbps, "of_lossless": of_lossless })
+            };
+            let with = if second { 49.0 } else { 70.0 };
+            let given = vec![
+                row("none", 0.0, 100.0, None),
+                row(PAPERS, 0.0, 70.0, None),
+                row("none", 0.01, 1.0, Some(0.01)),
+                row(PAPERS, 0.01, with, Some(with / 70.0)),
+            ];
+            assert_eq!(given.len(), rows, "{arguments}");
+            Ok(given)
+        }
+
+        fn engine(&self, _: &str) -> Result<Vec<Value>> {
+            unreachable!("throughput is not the engine's")
+        }
+
+        fn stolen(&self) -> Option<f64> {
+            None
+        }
+    }
+
+    fn by_loss_with(
+        seeds: Vec<u64>,
+        traffic: Result<&dyn Traffic, Unavailable>,
+    ) -> Vec<crate::figures::Check> {
+        let scale = Scale { quick: true, sessions: None, seeds: Some(seeds) };
+        let mut lab = Lab::new(scale, Output::default(), &|_, _, _| {}).with_traffic(traffic);
+        by_loss(&mut lab, "--rate 100M").unwrap();
+        lab.checks
+    }
+
+    #[test]
+    fn shares_and_ratios_are_means_over_seeds() {
+        let checks = by_loss_with(vec![1], Ok(&Written));
+        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+        let (report, pass, miss) = (Verdict::Report, Verdict::Pass, Verdict::Miss);
+        assert_eq!(verdicts, [report, report, pass, pass], "{checks:?}");
+        assert_eq!([&*checks[2].ours, &*checks[3].ours], ["1.000", "70.000"]);
+        let checks = by_loss_with(vec![2], Ok(&Written));
+        assert_eq!(checks[2].verdict, miss, "{checks:?}");
+        let checks = by_loss_with(vec![1, 2], Ok(&Written));
+        assert_eq!([&*checks[2].ours, &*checks[3].ours], ["0.850", "59.500"]);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_says_why() {
+        let checks = by_loss_with(vec![1], Err(Unavailable("no root".to_owned())));
+        assert_eq!(checks.len(), 1);
+        assert_eq!(checks[0].ours, "not measured: no root");
+        assert_eq!(checks[0].verdict, Verdict::Report);
+    }
+}
