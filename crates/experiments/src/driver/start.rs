@@ -1,0 +1,202 @@
+//! How a request becomes sessions of the protocol.
+
+use super::{Driver, Due, ENDLESS, Endless, Session};
+use crate::adapter::{Account, ActionsOf, Adapter, Leg};
+use crate::record::FlowRecord;
+use crate::scenario::{Background, Placement, ReadBy, Workload, WriteBy};
+use crate::workload::{Request, storage};
+use wellspring_core::{SessionId, Time};
+
+impl<A: Adapter> Driver<A> {
+    fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64) -> Leg {
+        let session = SessionId(self.next_session);
+        self.next_session += 1;
+        let of = self.operations[operation as usize].as_ref();
+        let background = of.is_some_and(|operation| operation.endless.is_background());
+        let leg = Leg { session, from, to, bytes, background };
+        self.sessions.insert(session, Session { operation, leg, group: false });
+        leg
+    }
+
+    pub(super) fn unicast(
+        &mut self,
+        operation: u32,
+        (from, to): (u32, u32),
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) -> SessionId {
+        let leg = self.leg(operation, from, to, bytes);
+        self.adapter.unicast(leg, actions);
+        leg.session
+    }
+
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        request: &Request,
+        actions: &mut ActionsOf<A>,
+    ) -> u32 {
+        let record = |kind, host, peer, bytes| FlowRecord {
+            kind,
+            host,
+            peer,
+            bytes,
+            start: now.as_secs_f64(),
+            end: None,
+            account: Account::default(),
+            failed: false,
+        };
+        match request {
+            Request::Transfer { from, to, bytes } => {
+                let operation = self.open(record("transfer", *from, *to, *bytes), 1, Endless::No);
+                self.unicast(operation, (*from, *to), *bytes, actions);
+                operation
+            }
+            Request::Write { from, to, bytes } => {
+                let first = to.first().copied().unwrap_or(*from);
+                let write = record("write", *from, first, *bytes);
+                let operation = self.open(write, to.len() as u32, Endless::No);
+                self.start_write(operation, *from, to, *bytes, actions);
+                operation
+            }
+            Request::Read { to, from, single, bytes } => {
+                let first = from.first().copied().unwrap_or(*to);
+                let operation = self.open(record("read", *to, first, *bytes), 1, Endless::No);
+                self.start_read(operation, *to, (from, single), *bytes, actions);
+                operation
+            }
+            Request::Timed { from, to, duration } => {
+                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed);
+                let session = self.unicast(operation, (*from, *to), ENDLESS * 10, actions);
+                self.schedule(now + *duration, Due::Cancel(session));
+                operation
+            }
+        }
+    }
+
+    fn start_write(
+        &mut self,
+        operation: u32,
+        from: u32,
+        to: &[u32],
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) {
+        if to.len() > 1 {
+            let leg = self.leg(operation, from, to[0], bytes);
+            if self.adapter.one_to_many(leg, to, actions) {
+                if let Some(session) = self.sessions.get_mut(&leg.session) {
+                    session.group = true;
+                }
+                return;
+            }
+            self.sessions.remove(&leg.session);
+        }
+        let chained = matches!(
+            self.scenario.workload,
+            Workload::Storage { write_by: WriteBy::DaisyChain, .. }
+        );
+        let now = if chained { 1 } else { to.len() };
+        for host in &to[..now.min(to.len())] {
+            self.unicast(operation, (from, *host), bytes, actions);
+        }
+        if let (true, Some(operation)) = (chained, &mut self.operations[operation as usize]) {
+            operation.chain = to[now.min(to.len())..].to_vec();
+        }
+    }
+
+    fn start_read(
+        &mut self,
+        operation: u32,
+        to: u32,
+        (from, single): (&[u32], &[u32]),
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) {
+        if from.len() > 1 {
+            let leg = self.leg(operation, from[0], to, bytes);
+            if self.adapter.many_to_one(leg, from, actions) {
+                return;
+            }
+            self.sessions.remove(&leg.session);
+        }
+        let read_by = match self.scenario.workload {
+            Workload::Storage { read_by, .. } => read_by,
+            _ => ReadBy::Single,
+        };
+        let sources = match read_by {
+            ReadBy::Single => &single[..1.min(single.len())],
+            ReadBy::MultiBlock => single,
+            ReadBy::Parts => from,
+        };
+        if let Some(operation) = &mut self.operations[operation as usize] {
+            operation.pending = sources.len() as u32;
+        }
+        let part = bytes.div_ceil(sources.len().max(1) as u64);
+        for source in sources {
+            self.unicast(operation, (*source, to), part, actions);
+        }
+    }
+
+    pub(super) fn start_background(&mut self, actions: &mut ActionsOf<A>) {
+        let hosts = self.population.background.clone();
+        for (index, &from) in hosts.iter().enumerate() {
+            let to = hosts[(index + 1) % hosts.len()];
+            let record = FlowRecord {
+                kind: "background",
+                host: from,
+                peer: to,
+                bytes: 0,
+                start: (Time::ZERO + self.warmup).as_secs_f64(),
+                end: None,
+                account: Account::default(),
+                failed: false,
+            };
+            match self.scenario.background.storage {
+                None => {
+                    let operation = self.open(record, 1, Endless::Flow);
+                    self.unicast(operation, (from, to), ENDLESS, actions);
+                }
+                Some(_) => {
+                    let operation = self.open(record, 1, Endless::Storage);
+                    self.storage_turn(operation, actions);
+                }
+            }
+        }
+    }
+
+    /// The next read or write of an endless storage client: even odds (SCDP §V-D).
+    pub(super) fn storage_turn(&mut self, operation: u32, actions: &mut ActionsOf<A>) {
+        let Some(size) = self.scenario.background.storage else { return };
+        let Some(entry) = &self.operations[operation as usize] else { return };
+        let client = entry.record.host;
+        let mut clients = self.population.clone();
+        clients.foreground = clients.background.clone();
+        let is_write = self.random.chance(0.5);
+        let random = &mut self.random;
+        let request = storage(
+            &clients,
+            client,
+            Background::REPLICAS,
+            Placement::Hdfs,
+            is_write,
+            size.0,
+            random,
+        );
+        match request {
+            Request::Write { from, to, bytes } => {
+                if let Some(entry) = &mut self.operations[operation as usize] {
+                    entry.pending = to.len() as u32;
+                }
+                self.start_write(operation, from, &to, bytes, actions);
+            }
+            Request::Read { to, from, single, bytes } => {
+                if let Some(entry) = &mut self.operations[operation as usize] {
+                    entry.pending = 1;
+                }
+                self.start_read(operation, to, (&from, &single), bytes, actions);
+            }
+            Request::Transfer { .. } | Request::Timed { .. } => {}
+        }
+    }
+}
