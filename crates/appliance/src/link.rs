@@ -29,6 +29,9 @@ const RING: usize = 16 << 20;
 const IN_FLIGHT: usize = 1 << 17;
 /// Frames taken in before due ones are sent.
 const ROUND: usize = 128;
+/// Frames that follow each other closer than that leave together: a fast link would take a core of its
+/// own to wake up for each.
+const GRAIN: Duration = Duration::from_micros(50);
 
 /// Which frames are lost.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -208,10 +211,13 @@ impl Direction {
                 taken += 1;
             }
             let sent = self.send_due();
-            if taken == 0 && sent == 0 {
-                let due = self.flight.front().map(|(due, _)| *due);
-                let wait = due.map_or(WAIT, |due| due.saturating_duration_since(Instant::now()));
-                self.capture.wait(wait.min(WAIT));
+            let now = Instant::now();
+            let next = self.flight.front().map(|(due, _)| due.saturating_duration_since(now));
+            match next {
+                // What arrives meanwhile waits in the ring.
+                Some(wait) if wait > Duration::ZERO && wait < GRAIN => thread::sleep(GRAIN),
+                _ if taken > 0 || sent > 0 => {}
+                _ => self.capture.wait(next.unwrap_or(WAIT).min(WAIT)),
             }
         }
         self.counters.unwanted += self.capture.drops() + self.injected.failed;
