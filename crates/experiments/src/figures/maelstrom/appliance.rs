@@ -77,7 +77,7 @@ pub fn section_4_6(lab: &mut Lab) -> Result<()> {
         let what = format!("a pair at (8,3), {}, all on this machine [Mbit/s]", row.cc);
         lab.number(&what, "about 1,000", row.mbps, 1_000.0..=f64::INFINITY);
         let unseen = sender.unseen + receiver.unseen;
-        let what = format!("packets that the appliances missed, {}", row.cc);
+        let what = format!("packets that passed on unseen, unprotected, {}", row.cc);
         lab.number(&what, "not in the paper", unseen as f64, 0.0..=0.0);
         let ours = format!("{:.2} and {:.2}", sender.cpu_s_per_gb, receiver.cpu_s_per_gb);
         let what = format!("processor time, sender's and receiver's site, {} [s/GB]", row.cc);
