@@ -308,6 +308,30 @@ proptest! {
     }
 }
 
+/// A sender whose pushed symbols found no answer pushes more, long before its receiver counts as gone.
+#[test]
+fn what_was_pushed_in_vain_is_pushed_again() {
+    let mut sender = Endpoint::new(config(1, Fabric::Trimming));
+    let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+    let open = SendSession {
+        session: SESSION,
+        object: object(1),
+        role,
+        initial_window: 12,
+        class: None,
+        resume: None,
+    };
+    sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
+    let mut now = Time::ZERO;
+    for _ in 0..5 {
+        assert!(sender.poll_transmit(now).is_some(), "nothing to send at {now:?}");
+        assert!(sender.poll_transmit(now).is_none());
+        now = sender.poll_timeout().expect("a deadline");
+        sender.handle_timeout(now);
+    }
+    assert!(now < Time::ZERO + sender.config().peer_timeout / 4, "{now:?}");
+}
+
 /// MLFQ sinks a session with what it sends (SCDP §IV-B); a session with a class of its own stays.
 #[test]
 fn symbols_sink_unless_their_session_has_a_class() {

@@ -91,7 +91,7 @@ pub fn section_4_6(lab: &mut Lab) -> Result<()> {
         of.fold(f64::INFINITY, f64::min)
     };
     let added = (best(true) - best(false)) / 2.0;
-    let what = "latency that a pair adds, one way, half of all packets, nothing lost [us]";
+    let what = "latency that a pair adds, one way, median of the best round with and without [us]";
     lab.number(what, "not in the paper", added, f64::NEG_INFINITY..=100.0);
     Ok(())
 }
