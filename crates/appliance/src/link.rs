@@ -32,20 +32,24 @@ const ROUND: usize = 128;
 /// Frames that follow each other closer than that leave together: a fast link would take a core of its
 /// own to wake up for each.
 const GRAIN: Duration = Duration::from_micros(50);
+/// A burst of losses ends then, whatever it has taken. Where little is sent, all of it again and again
+/// after ever longer waits, a burst counted in frames alone would keep a connection silent for minutes.
+const LONGEST_BURST: Duration = Duration::from_millis(100);
 
 /// Which frames are lost.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Loss {
     /// Each with this probability, on its own.
     Random(f64),
-    /// In runs of this length, so often that this part of all is lost.
+    /// In runs of this length, so often that this part of all is lost. A run ends after 100 ms at the
+    /// latest.
     Bursts {
         /// Part of all frames.
         part: f64,
         /// Frames in a run.
         length: u32,
     },
-    /// In runs of random length (Gilbert and Elliott's two states), of this mean.
+    /// In runs of random length (Gilbert and Elliott's two states), of this mean, of 100 ms at most.
     RandomBursts {
         /// Part of all frames.
         part: f64,
@@ -132,28 +136,46 @@ pub fn make_plain(interface: &str) -> io::Result<()> {
 struct Loser {
     loss: Loss,
     random: RandomStream,
-    /// Frames that the burst still takes.
+    /// Frames that the burst still takes, if one lasts.
     left: u32,
-    bad: bool,
+    /// When the burst ends at the latest.
+    ends: Instant,
 }
 
 impl Loser {
-    fn loses(&mut self) -> bool {
+    fn new(loss: Loss, random: RandomStream) -> Self {
+        Loser { loss, random, left: 0, ends: Instant::now() }
+    }
+
+    fn loses(&mut self, now: Instant) -> bool {
+        let (part, mean) = match self.loss {
+            Loss::Random(part) => return self.random.unit() < part,
+            Loss::Bursts { part, length } => (part, f64::from(length)),
+            Loss::RandomBursts { part, mean } => (part, mean),
+        };
+        if now > self.ends {
+            self.left = 0;
+        }
+        if self.left == 0 && self.random.unit() < start(part, mean) {
+            self.left = self.length();
+            self.ends = now + LONGEST_BURST;
+        }
+        let lost = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        lost
+    }
+
+    /// Frames that a burst takes which begins now.
+    fn length(&mut self) -> u32 {
         match self.loss {
-            Loss::Random(part) => self.random.unit() < part,
-            Loss::Bursts { part, length } => {
-                if self.left == 0 && self.random.unit() < start(part, f64::from(length)) {
-                    self.left = length;
-                }
-                let lost = self.left > 0;
-                self.left = self.left.saturating_sub(1);
-                lost
+            Loss::Random(_) => 1,
+            Loss::Bursts { length, .. } => length,
+            Loss::RandomBursts { mean, .. } if mean > 1.0 => {
+                // Each frame is the last with probability 1/mean.
+                let more = (1.0 - self.random.unit()).ln() / (1.0 - 1.0 / mean).ln();
+                1_u32.saturating_add(more as u32)
             }
-            Loss::RandomBursts { part, mean } => {
-                let (turn, draw) = (self.bad, self.random.unit());
-                self.bad = if turn { draw >= 1.0 / mean } else { draw < start(part, mean) };
-                self.bad
-            }
+            Loss::RandomBursts { .. } => 1,
         }
     }
 }
@@ -188,7 +210,7 @@ impl Direction {
         Ok(Direction {
             capture,
             out,
-            loser: Loser { loss, random, left: 0, bad: false },
+            loser: Loser::new(loss, random),
             flight: VecDeque::new(),
             spare: Vec::new(),
             free: Instant::now(),
@@ -231,7 +253,7 @@ impl Direction {
         let counters = &mut self.counters;
         counters.frames += 1;
         counters.bytes += frame.bytes.len() as u64;
-        if self.loser.loses() {
+        if self.loser.loses(now) {
             counters.lost += 1;
             return true;
         }
@@ -277,12 +299,13 @@ impl Direction {
 mod tests {
     use super::*;
 
-    fn losses(loss: Loss, frames: usize) -> Vec<usize> {
-        let random = Seed(1).stream("there");
-        let mut loser = Loser { loss, random, left: 0, bad: false };
+    /// The lengths of all runs, if frames come so far apart.
+    fn losses(loss: Loss, frames: u32, apart: Duration) -> Vec<usize> {
+        let mut loser = Loser::new(loss, Seed(1).stream("there"));
+        let start = Instant::now();
         let mut runs = vec![0];
-        for _ in 0..frames {
-            match (loser.loses(), runs.last_mut()) {
+        for frame in 0..frames {
+            match (loser.loses(start + apart * frame), runs.last_mut()) {
                 (true, Some(run)) => *run += 1,
                 (false, Some(0)) => {}
                 _ => runs.push(0),
@@ -301,16 +324,28 @@ mod tests {
                 (Loss::Bursts { part, length: 20 }, 20.0),
                 (Loss::RandomBursts { part, mean: 8.0 }, 8.0),
             ] {
-                let runs = losses(loss, frames);
+                let runs = losses(loss, frames, Duration::ZERO);
                 let lost: usize = runs.iter().sum();
-                let ratio = lost as f64 / frames as f64 / part;
+                let ratio = lost as f64 / f64::from(frames) / part;
                 assert!((0.9..1.1).contains(&ratio), "{loss:?}: {ratio}");
                 let length = lost as f64 / runs.len() as f64;
                 // Runs that happen to follow each other at once count as one.
                 assert!((0.9..1.25).contains(&(length / mean)), "{loss:?}: {length}");
             }
         }
-        assert!(losses(Loss::Random(0.0), 1_000).is_empty());
-        assert_eq!(losses(Loss::Bursts { part: 1.0, length: 3 }, 1_000), [1_000]);
+        assert!(losses(Loss::Random(0.0), 1_000, Duration::ZERO).is_empty());
+        assert_eq!(losses(Loss::Bursts { part: 1.0, length: 3 }, 1_000, Duration::ZERO), [1_000]);
+    }
+
+    #[test]
+    fn a_burst_does_not_outlast_a_tenth_of_a_second() {
+        for loss in
+            [Loss::Bursts { part: 0.01, length: 20 }, Loss::RandomBursts { part: 0.1, mean: 1e3 }]
+        {
+            let runs = losses(loss, 2_000_000, Duration::from_millis(30));
+            // Frames after 0, 30, 60 and 90 ms; the next may begin a run of its own.
+            let longer = runs.iter().filter(|&&run| run > 4).count();
+            assert!(!runs.is_empty() && longer * 20 < runs.len(), "{loss:?}: {runs:?}");
+        }
     }
 }

@@ -55,10 +55,10 @@ struct LinkArgs {
     /// Part lost on the way back, from the second interface to the first [default: the same].
     #[arg(long, value_name = "P")]
     loss_back: Option<f64>,
-    /// Lose runs of exactly so many frames.
+    /// Lose runs of exactly so many frames, or of what comes within 100 ms if that is less.
     #[arg(long, value_name = "FRAMES", conflicts_with = "mean_burst")]
     burst: Option<u32>,
-    /// Lose runs of random length, of this mean (two states, Gilbert and Elliott's).
+    /// Lose runs of random length, of this mean (two states, Gilbert and Elliott's), of 100 ms at most.
     #[arg(long, value_name = "FRAMES")]
     mean_burst: Option<f64>,
     /// Seed of the losses.
