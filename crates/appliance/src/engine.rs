@@ -156,8 +156,15 @@ impl Engine {
         self.send.report(&report, &mut self.repairs);
     }
 
+    /// When [`Engine::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.send.poll_timeout().into_iter().chain(self.receive.poll_timeout()).min()
+    }
+
     pub(crate) fn handle_timeout(&mut self, time: Time) {
         self.send.handle_timeout(time, &mut self.repairs);
+        self.receive.handle_timeout(time, &mut self.recovered);
+        self.deliver();
     }
 
     pub(crate) fn status(&self, unseen: u64) -> PartitionStatus {

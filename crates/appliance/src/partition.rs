@@ -120,9 +120,9 @@ impl Partition {
             if seen > 0 || busy {
                 thread::sleep(NAP);
             } else {
-                let flush = self.engine.send.poll_timeout().map(|at| at.since(time));
-                let flush = flush.map_or(WAIT, |span| Duration::from_nanos(span.as_nanos()));
-                self.capture.wait(flush.clamp(Duration::from_micros(1), WAIT));
+                let next = self.engine.poll_timeout().map(|at| at.since(time));
+                let next = next.map_or(WAIT, |span| Duration::from_nanos(span.as_nanos()));
+                self.capture.wait(next.clamp(Duration::from_micros(1), WAIT));
             }
             busy = seen > 0;
         }

@@ -218,6 +218,7 @@ pub fn to_json(status: &Status) -> Value {
             "recovered": sum.account.recovered_total(),
             "recovered_by_layer": sum.account.recovered,
             "overtaken": sum.receive.overtaken,
+            "withdrawn": sum.receive.withdrawn,
             "recovered_injected": sum.to_local.sent,
             "recovered_failed": sum.to_local.failed,
             "late_mean": mean_late(&sum.late),

@@ -7,6 +7,7 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
+use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
 use crate::wire::{Body, DropReason, Ingredient, Sealed, WireRepair};
@@ -21,22 +22,18 @@ pub struct ReceiveConfig {
     pub repairs: usize,
     /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
     pub longest: usize,
+    /// How long a packet that was brought back waits before it leaves, in case that its repair has only
+    /// overtaken it: on machines of several cores repairs and packets wait in different queues. In the
+    /// paper it does not wait.
+    pub hold: Duration,
 }
 
 impl Default for ReceiveConfig {
-    /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes.
+    /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes; and a hold of 1 ms.
     fn default() -> Self {
-        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500 }
+        let hold = Duration::from_millis(1);
+        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500, hold }
     }
-}
-
-/// A packet that was brought back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recovered {
-    /// The layer whose XOR did it.
-    pub layer: u8,
-    /// How long after it should have arrived, as its neighbours did; unknown if none of them did.
-    pub late: Option<Duration>,
 }
 
 /// What a datagram of the peer brought.
@@ -62,6 +59,8 @@ pub struct ReceiveCounters {
     pub too_long: u64,
     /// Packets that arrived after a repair had told of them, as on a link that reorders.
     pub overtaken: u64,
+    /// Those of them that had been brought back and were still held, and so arrived once.
+    pub withdrawn: u64,
     /// Datagrams dropped, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
     /// Reports heard.
@@ -77,6 +76,7 @@ impl ReceiveCounters {
         self.foreign += other.foreign;
         self.too_long += other.too_long;
         self.overtaken += other.overtaken;
+        self.withdrawn += other.withdrawn;
         for (to, from) in self.dropped.iter_mut().zip(other.dropped) {
             *to += from;
         }
@@ -119,6 +119,7 @@ pub struct ReceiveSide {
     recipe: Vec<PacketName>,
     /// Those of a repair that are not remembered.
     lacking: Vec<Ingredient>,
+    hold: Hold,
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     reported: u64,
@@ -145,6 +146,7 @@ impl ReceiveSide {
             landmark: None,
             recipe: Vec::with_capacity(usize::from(MAX_RATE)),
             lacking: Vec::with_capacity(usize::from(MAX_RATE)),
+            hold: Hold::new(config.hold, config.packets),
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             reported: 0,
@@ -166,8 +168,8 @@ impl ReceiveSide {
         self.verifier.peer()
     }
 
-    /// Sees an IP packet that arrives. Packets that it helps to bring back go to `out`. What routers
-    /// change is set to zero in it.
+    /// Sees an IP packet that arrives. Packets that it helps to bring back go to `out`, at once or when
+    /// they have been held ([`ReceiveSide::handle_timeout`]). What routers change is set to zero in it.
     ///
     /// # Errors
     /// Why the packet is of no use here; it goes its way all the same.
@@ -193,6 +195,7 @@ impl ReceiveSide {
         let named = place(&self.named, identity.name);
         if let Some(late) = self.named[named].take_if(|named| named.name == identity.name) {
             self.counters.overtaken += 1;
+            self.counters.withdrawn += u64::from(self.hold.withdraw(identity.name));
             self.meter.arrived_late(late.number, now);
         }
         let mut accept = Accept {
@@ -200,8 +203,7 @@ impl ReceiveSide {
             named: &self.named,
             meter: &self.meter,
             now,
-            latest: &mut self.latest,
-            out,
+            hold: &mut self.hold,
         };
         self.recoverer
             .on_packet_at(
@@ -211,15 +213,17 @@ impl ReceiveSide {
                 |name, bytes, layer| accept.packet(name, bytes, layer),
             )
             .expect("the length was compared to the longest");
+        self.hold.release(now, out, &mut self.latest);
         Ok(identity)
     }
 
-    /// Takes in a datagram of the peer. Packets that it brings back go to `out`.
+    /// Takes in a datagram of the peer. Packets that it brings back go to `out`, at once or when they have
+    /// been held ([`ReceiveSide::handle_timeout`]).
     pub fn handle_datagram(&mut self, now: Time, datagram: &[u8], out: &mut Batch) -> Arrival {
         self.latest.clear();
         let body = self.open(datagram);
         let arrival = match body {
-            Ok(Body::Repair(repair)) => match self.repair(now, &repair, out) {
+            Ok(Body::Repair(repair)) => match self.repair(now, &repair) {
                 Ok(()) => Arrival::Repair,
                 Err(reason) => Arrival::Dropped(reason),
             },
@@ -232,10 +236,22 @@ impl ReceiveSide {
         if let Arrival::Dropped(reason) = arrival {
             self.counters.dropped[reason as usize] += 1;
         }
+        self.hold.release(now, out, &mut self.latest);
         arrival
     }
 
-    /// What the last input brought back, in the order of the batch.
+    /// When [`ReceiveSide::handle_timeout`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.hold.next()
+    }
+
+    /// Packets that have been held long enough go to `out`.
+    pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
+        self.latest.clear();
+        self.hold.release(now, out, &mut self.latest);
+    }
+
+    /// What the last input let go, in the order of the batch.
     pub fn latest(&self) -> &[Recovered] {
         &self.latest
     }
@@ -261,12 +277,7 @@ impl ReceiveSide {
         sealed.body()
     }
 
-    fn repair(
-        &mut self,
-        now: Time,
-        repair: &WireRepair<'_>,
-        out: &mut Batch,
-    ) -> Result<(), DropReason> {
+    fn repair(&mut self, now: Time, repair: &WireRepair<'_>) -> Result<(), DropReason> {
         if repair.xor.len() > self.longest {
             return Err(DropReason::Malformed);
         }
@@ -307,8 +318,7 @@ impl ReceiveSide {
             named: &self.named,
             meter: &self.meter,
             now,
-            latest: &mut self.latest,
-            out,
+            hold: &mut self.hold,
         };
         let repair = Repair {
             layer: repair.layer,
@@ -349,8 +359,7 @@ struct Accept<'a> {
     named: &'a [Option<Named>],
     meter: &'a Meter,
     now: Time,
-    latest: &'a mut Vec<Recovered>,
-    out: &'a mut Batch,
+    hold: &'a mut Hold,
 }
 
 impl Accept<'_> {
@@ -362,14 +371,12 @@ impl Accept<'_> {
         let named = self.named[place(self.named, name)].filter(|named| named.name == name);
         // Forgotten only when thousands were missing since: then as a host would send it.
         let volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
-        self.out.write(|bytes| {
-            let start = bytes.len();
-            bytes.extend_from_slice(normal);
-            restore(&mut bytes[start..], volatile);
-        });
         let expected = named.and_then(|named| self.meter.expected(named.number));
-        let late = expected.map(|expected| self.now.since(expected));
-        self.latest.push(Recovered { layer: layer.min(MAX_LAYERS as u8 - 1), late });
+        let layer = layer.min(MAX_LAYERS as u8 - 1);
+        self.hold.put(self.now, name, layer, expected, |bytes| {
+            bytes.extend_from_slice(normal);
+            restore(&mut bytes[..], volatile);
+        });
         true
     }
 }

@@ -26,7 +26,7 @@ fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
 }
 
 fn receiver(longest: usize) -> ReceiveSide {
-    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest };
+    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest, hold: Duration::ZERO };
     ReceiveSide::new(&key(), OTHER, &config).expect("memory")
 }
 
@@ -264,7 +264,7 @@ fn nobody_else_can_bring_a_packet() {
     assert_eq!(dropped(&mut receiver, &repairs[3].1), Some(DropReason::OldSession));
     assert_eq!(receiver.peer(), Some(later));
     // An end's own repairs, sent back to it.
-    let own = ReceiveConfig { packets: 64, repairs: 64, longest: 300 };
+    let own = ReceiveConfig { packets: 64, repairs: 64, longest: 300, hold: Duration::ZERO };
     let mut same_end = ReceiveSide::new(&key(), SESSION, &own).expect("memory");
     assert_eq!(dropped(&mut same_end, &good), Some(DropReason::Reflected));
     // Another key.
@@ -328,6 +328,36 @@ fn packets_that_their_repairs_overtake_are_not_lost() {
     let report = receiver.loss_report();
     assert!((1..=4).contains(&report.lost), "{report:?}");
     assert_eq!(report.longest_burst, 1);
+}
+
+#[test]
+fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
+    let mut random = Seed(7).stream("packets");
+    let packets: Vec<_> = (0..2_000).map(|_| packet(&mut random, 300)).collect();
+    let hold = Duration::from_micros(500);
+    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest: 300, hold };
+    let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+    let mut sender = sender(8, &[1, 19], 300);
+    let mut out = Batch::new();
+    let mut last = Time::ZERO;
+    for (n, (now, repairs)) in
+        sent(&mut sender, &packets, Duration::from_micros(10)).into_iter().enumerate()
+    {
+        for repair in repairs.iter() {
+            receiver.handle_datagram(now, repair, &mut out);
+        }
+        if n % 500 != 250 {
+            receiver.observe(now, &mut packets[n].clone(), &mut out).expect("a packet");
+        }
+        last = now;
+    }
+    let due = receiver.poll_timeout();
+    assert!(due.is_none_or(|due| due > last && due <= last + hold), "{due:?}");
+    receiver.handle_timeout(last + hold, &mut out);
+    assert_eq!(receiver.poll_timeout(), None);
+    let lost: Vec<_> = [250, 750, 1_250, 1_750].map(|n| packets[n].clone()).into();
+    assert_eq!(out.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(), lost);
+    assert!(receiver.counters().withdrawn > 200, "{:?}", receiver.counters());
 }
 
 #[test]

@@ -134,6 +134,9 @@ fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {
     })
 }
 
+/// Between packets, so that recovered ones are held as long as they would be on a link.
+const SPACING: wellspring_core::Duration = wellspring_core::Duration::from_nanos(250);
+
 fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, Failed> {
     let failed = |e: wellspring_codec::interleave::InterleaveError| Failed::other(e.to_string());
     let key = PresharedKey::new([1; KEY_LEN]);
@@ -156,6 +159,7 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
     let mut number = 0;
     let (mut send, mut receive, mut lost) = (Vec::new(), Vec::new(), 0);
     let (mut repairs, mut recovered) = (Batch::new(), Batch::new());
+    let mut now = Time::ZERO;
     let mut spent = Duration::ZERO;
     while spent.as_secs_f64() < args.seconds || send.len() < 10 {
         renew(&mut frames, size, &mut number);
@@ -176,11 +180,12 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
         let mut rest = frames.as_mut_slice();
         for (kept, &upto) in kept.iter().zip(&behind) {
             let Some(frame) = next(&mut rest, longest) else { break };
+            now = now + SPACING;
             if *kept {
-                let _ = receiver.observe(Time::ZERO, frame, &mut recovered);
+                let _ = receiver.observe(now, frame, &mut recovered);
             }
             for repair in repairs.by_ref().take(upto - taken) {
-                receiver.handle_datagram(Time::ZERO, repair, &mut recovered);
+                receiver.handle_datagram(now, repair, &mut recovered);
             }
             taken = upto;
             recovered.clear();

@@ -146,6 +146,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("longest burst", number("/link/longest_burst").to_string()),
         ("brought back", number("/received/recovered").to_string()),
         ("by layer", text("/received/recovered_by_layer")),
+        ("only overtaken", number("/received/withdrawn").to_string()),
         ("unseen", number("/unseen").to_string()),
     ];
     rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect()

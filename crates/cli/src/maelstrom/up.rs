@@ -76,6 +76,10 @@ pub struct UpArgs {
     /// Milliseconds without a packet after which what the first layer has begun is sent.
     #[arg(long, value_name = "MS", default_value_t = 5)]
     flush: u64,
+    /// Milliseconds that a recovered packet is held: one that its repair has only overtaken comes
+    /// meanwhile, and does not arrive twice.
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
+    hold: f64,
     /// Start although packets of the local network can be too long to be protected.
     #[arg(long)]
     allow_unprotected: bool,
@@ -208,7 +212,11 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             longest: 0,
             flush_after: Duration::from_millis(args.flush),
         },
-        receive: ReceiveConfig { packets, ..receive },
+        receive: ReceiveConfig {
+            packets,
+            hold: Duration::from_nanos((args.hold * 1e6) as u64),
+            ..receive
+        },
         allow_unprotected: args.allow_unprotected,
         ring: usize::from(args.ring) << 20,
         partitions: args.partitions.unwrap_or(if args.mate.is_some() { 2 } else { 1 }),
@@ -256,6 +264,12 @@ fn parse_peer(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| {
             "write an address such as 192.0.2.2, 192.0.2.2:4714 or [2001:db8::2]:4714".into()
         })
+}
+
+fn parse_hold(text: &str) -> Result<f64, String> {
+    let hold: Option<f64> = text.parse().ok();
+    hold.filter(|hold| (0.0..=1_000.0).contains(hold))
+        .ok_or_else(|| "write milliseconds from 0 to 1000".into())
 }
 
 fn parse_group(text: &str) -> Result<IpAddr, String> {

@@ -1,0 +1,132 @@
+//! Packets that repairs have brought back wait a little before they leave: where a repair has only
+//! overtaken its packet, that comes meanwhile, and would otherwise arrive twice.
+
+use std::collections::VecDeque;
+
+use wellspring_codec::interleave::PacketName;
+use wellspring_core::{Duration, Time};
+
+use crate::batch::Batch;
+
+/// A packet that was brought back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// The layer whose XOR did it.
+    pub layer: u8,
+    /// How long after it should have arrived, as its neighbours did; unknown if none of them did.
+    pub late: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Held {
+    due: Time,
+    name: PacketName,
+    layer: u8,
+    /// When it should have arrived.
+    expected: Option<Time>,
+    bytes: Vec<u8>,
+}
+
+/// Recovered packets in the order in which they were brought back.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    span: Duration,
+    /// Packets held at most.
+    most: usize,
+    held: VecDeque<Held>,
+    /// Buffers to use again.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Hold {
+    pub(crate) fn new(span: Duration, most: usize) -> Self {
+        Hold { span, most, held: VecDeque::new(), spare: Vec::new() }
+    }
+
+    /// Takes in a packet, whose bytes `write` appends.
+    pub(crate) fn put(
+        &mut self,
+        now: Time,
+        name: PacketName,
+        layer: u8,
+        expected: Option<Time>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        write(&mut bytes);
+        self.held.push_back(Held { due: now + self.span, name, layer, expected, bytes });
+    }
+
+    /// The packet itself has come: what was brought back goes nowhere. Tells whether it was here.
+    pub(crate) fn withdraw(&mut self, name: PacketName) -> bool {
+        // Few are held, and few come late.
+        let Some(place) = self.held.iter().position(|held| held.name == name) else { return false };
+        let held = self.held.remove(place).expect("it was found there");
+        self.reuse(held.bytes);
+        true
+    }
+
+    /// When the next one leaves.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.held.front().map(|held| held.due)
+    }
+
+    /// Lets go of what has waited long enough, and of the oldest beyond what may be held.
+    pub(crate) fn release(&mut self, now: Time, out: &mut Batch, latest: &mut Vec<Recovered>) {
+        while let Some(first) = self.held.front()
+            && (first.due <= now || self.held.len() > self.most)
+            && let Some(held) = self.held.pop_front()
+        {
+            out.push(&held.bytes);
+            let late = held.expected.map(|expected| now.since(expected));
+            latest.push(Recovered { layer: held.layer, late });
+            self.reuse(held.bytes);
+        }
+    }
+
+    fn reuse(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        self.spare.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn hold_of(names: impl Iterator<Item = u64>, most: usize) -> Hold {
+        let mut hold = Hold::new(MS, most);
+        for name in names {
+            hold.put(Time::ZERO, PacketName(name), 0, None, |bytes| bytes.push(name as u8));
+        }
+        hold
+    }
+
+    fn released(hold: &mut Hold, now: Time) -> Vec<u8> {
+        let (mut out, mut latest) = (Batch::new(), Vec::new());
+        hold.release(now, &mut out, &mut latest);
+        assert_eq!(out.len(), latest.len());
+        out.iter().flatten().copied().collect()
+    }
+
+    #[test]
+    fn what_comes_meanwhile_is_not_sent() {
+        let mut hold = hold_of(0..4, 10);
+        assert!(hold.withdraw(PacketName(2)) && !hold.withdraw(PacketName(2)));
+        assert_eq!(hold.next(), Some(Time::ZERO + MS));
+        assert!(released(&mut hold, Time::ZERO).is_empty());
+        assert_eq!(released(&mut hold, Time::ZERO + MS), [0, 1, 3]);
+        assert!(hold.next().is_none() && !hold.withdraw(PacketName(0)));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut hold = hold_of(0..20, 8);
+        assert_eq!(released(&mut hold, Time::ZERO), (0..12).collect::<Vec<u8>>());
+        assert_eq!(hold.held.len(), 8);
+        assert_eq!(released(&mut hold, Time::ZERO + MS).len(), 8);
+        assert_eq!(hold.spare.len(), 20);
+    }
+}
