@@ -127,6 +127,8 @@ pub struct Program {
     work_rows: u32,
     external_rows: u32,
     written: Vec<u32>,
+    /// Outputs and inputs of the largest product, each by itself.
+    largest_product: (usize, usize),
     /// Number of columns and sums of the fold instructions, if there are any.
     folds: Option<(usize, usize)>,
 }
@@ -146,6 +148,7 @@ impl Program {
         self.written.clear();
         self.work_rows = 0;
         self.external_rows = 0;
+        self.largest_product = (0, 0);
         self.folds = None;
     }
 
@@ -252,6 +255,8 @@ impl Program {
         let first = u32::try_from(self.coefficients.len()).expect("coefficients fit 32 bits");
         self.coefficients.extend_from_slice(coefficients);
         let count = |rows: &[Operand]| u32::try_from(rows.len()).expect("rows fit 32 bits");
+        let (most_outputs, most_inputs) = self.largest_product;
+        self.largest_product = (most_outputs.max(outputs.len()), most_inputs.max(inputs.len()));
         self.open = None;
         self.code.extend([Opcode::Product as u32, count(outputs), count(bases), count(inputs)]);
         self.code.push(first);
@@ -291,7 +296,8 @@ impl Program {
         self.folds = Some(folds);
     }
 
-    /// Runs the program over all columns of the external rows, at most `strip` bytes at a time.
+    /// Runs the program over all columns of the external rows, at most `strip` bytes at a time, or more
+    /// if it has no work rows.
     ///
     /// Some columns may be computed twice: a program must not read an external row before it
     /// writes it, unless to the same value.
@@ -343,7 +349,13 @@ impl Program {
             work_rows = work_rows.max(program.work_rows as usize);
         }
         let row_len = rows.row_len();
-        let stride = if work_rows == 1 { strip } else { best_strip(row_len, strip) };
+        let stride = if work_rows > 1 {
+            best_strip(row_len, strip)
+        } else if programs.iter().all(|(program, _)| program.runs_whole(row_len)) {
+            row_len.next_multiple_of(64)
+        } else {
+            strip
+        };
         let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
         workspace.buffer.reserve_len(size);
         workspace.buffer[..stride].fill(0);
@@ -370,6 +382,15 @@ impl Program {
                 unsafe { (kernels.table().run)(&mut work) };
             }
         }
+    }
+
+    /// Whether a program without work rows runs over rows of that length as fast in one piece as in strips:
+    /// strips only keep the inputs near where outputs are so many that they are read several times.
+    fn runs_whole(&self, row_len: usize) -> bool {
+        const AT_A_TIME: usize = 4;
+        const SECOND_CACHE: usize = 1280 << 10;
+        let (outputs, inputs) = self.largest_product;
+        outputs <= AT_A_TIME || inputs.saturating_mul(row_len) <= SECOND_CACHE
     }
 
     /// Whether the fold instructions were recorded for so many columns and sums.

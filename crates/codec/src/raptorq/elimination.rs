@@ -5,6 +5,9 @@
 
 use wellspring_kernels::{Kernels, gf256};
 
+/// Rows are worked on in pieces of so many bytes, the longest vector: a masked store is slow to read again.
+const WHOLE: usize = 64;
+
 /// A system of linear equations in a fixed number of unknowns.
 #[derive(Debug, Default)]
 pub(crate) struct Elimination {
@@ -22,7 +25,7 @@ impl Elimination {
     /// Forgets all equations.
     pub(crate) fn reset(&mut self, unknowns: usize) {
         self.unknowns = unknowns;
-        self.stride = 2 * unknowns;
+        self.stride = (2 * unknowns).next_multiple_of(WHOLE);
         self.rows.clear();
         self.pivots.clear();
     }
@@ -54,7 +57,7 @@ impl Elimination {
         self.candidate.extend_from_slice(&equation[..n]);
         self.candidate.resize(self.stride, 0);
         self.candidate[n + rank] = 1;
-        let live = n + rank;
+        let live = (n + rank + 1).next_multiple_of(WHOLE);
         self.factors.clear();
         self.factors.extend(self.pivots.iter().map(|&pivot| equation[pivot as usize]));
         kernels.combine(&mut self.candidate[..live], &self.rows, self.stride, &self.factors);
@@ -67,7 +70,7 @@ impl Elimination {
         }
         self.factors.clear();
         self.factors.extend(self.rows.chunks_exact(self.stride).map(|row| row[pivot]));
-        kernels.rank_one(&mut self.rows, self.stride, &self.factors, &self.candidate[..=live]);
+        kernels.rank_one(&mut self.rows, self.stride, &self.factors, &self.candidate[..live]);
         self.rows.extend_from_slice(&self.candidate);
         self.pivots.push(u32::try_from(pivot).expect("unknowns are counted in 32 bits"));
         true
@@ -81,7 +84,7 @@ impl Elimination {
         inverse.clear();
         inverse.resize(n * n, 0);
         for (row, &pivot) in self.rows.chunks_exact(self.stride).zip(&self.pivots) {
-            inverse[pivot as usize * n..][..n].copy_from_slice(&row[n..]);
+            inverse[pivot as usize * n..][..n].copy_from_slice(&row[n..2 * n]);
         }
     }
 }

@@ -83,7 +83,7 @@ impl Shape for Wide {
         unsafe {
             match rows {
                 1 => columns::<V, 1, 12, 4>(block, len),
-                2 => columns::<V, 2, 8, 4>(block, len),
+                2 => columns::<V, 2, 6, 2>(block, len),
                 3 => columns::<V, 3, 6, 2>(block, len),
                 4 => columns::<V, 4, 4, 2>(block, len),
                 5 => columns::<V, 5, 4, 2>(block, len),
@@ -230,8 +230,10 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
     last: usize,
 ) {
     let n = block.inputs.len();
-    // One output waits for loads, more of them for arithmetic, which shares its ports with shifts.
-    let shifts = const { R == 1 };
+    // One output or two wait for loads, more of them for arithmetic, which shares its ports with shifts.
+    let shifts = const { R <= 2 && C > 1 };
+    // One output's only sum has nothing to join.
+    let joins = const { V::JOINS && R > 1 };
     // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
     // are `R * n` coefficients.
     unsafe {
@@ -242,7 +244,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             }
         }
         let mut i = 0;
-        while V::JOINS && !shifts && i + 2 <= n {
+        while joins && i + 2 <= n {
             let first = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
             let second = load_factors::<V, C, PARTIAL>(block, i + 1, (at, last), shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
