@@ -356,9 +356,11 @@ impl Program {
         } else {
             strip
         };
-        let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
-        workspace.buffer.reserve_len(size);
-        workspace.buffer[..stride].fill(0);
+        if work_rows > 1 {
+            let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
+            workspace.buffer.reserve_len(size);
+            workspace.buffer[..stride].fill(0);
+        }
         for column in (0..row_len).step_by(stride) {
             // The last strip reaches back into the one before rather than be a short one.
             let column = column.min(row_len.saturating_sub(stride));
@@ -378,7 +380,7 @@ impl Program {
                 };
                 // SAFETY: the checks above: every external row the code names is in the table,
                 // valid for the row length, and exclusive if written; the workspace has every
-                // work row for `stride` bytes; `kernels` proves the instruction set.
+                // work row for `stride` bytes, if any is named; `kernels` proves the instruction set.
                 unsafe { (kernels.table().run)(&mut work) };
             }
         }

@@ -270,14 +270,17 @@ impl BlockEncoder {
         self.outputs.extend((k..k + count).map(Operand::External));
         self.program.clear();
         self.program.product(&self.outputs, &[], &self.inputs, &self.generators);
-        let whole = fill_side(&mut self.side, shape, source);
+        let whole = source.len() / t;
+        if whole < k as usize {
+            fill_side(&mut self.side, shape, source);
+        }
         let mut rows = RowTable::new(&mut self.rows, t);
         rows.push_shared_rows(source, t, whole);
         if whole < k as usize {
             rows.push_shared(&self.side);
         }
         rows.push_exclusive_rows(symbols, t, count as usize);
-        self.program.run(self.kernels, &rows, None, &mut self.workspace, 2048);
+        self.program.run(self.kernels, &rows, None, &mut self.workspace, strip_len(0));
     }
 
     /// Computes now what many repair symbols need, so that each of them is a few XORs only: for a
