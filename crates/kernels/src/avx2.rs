@@ -142,6 +142,12 @@ unsafe impl<M: Multiply> Vector for Ymm<M> {
     }
 
     #[inline(always)]
+    unsafe fn prefetch_write(at: *mut u8) {
+        // SAFETY: a prefetch never faults, and CPUs without this one take it for nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast_const().cast()) };
+    }
+
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         // SAFETY: features as above.
         Self::of(unsafe { _mm256_xor_si256(self.0, other.0) })

@@ -185,9 +185,10 @@ impl Program {
         }
     }
 
-    /// Where the words of one more instruction of a block go.
-    fn grow(&mut self, opcode: Opcode, words: usize) {
-        let head = match self.open {
+    /// Where the block of such instructions starts that grows at the end of the code.
+    #[inline]
+    fn block(&mut self, opcode: Opcode) -> usize {
+        match self.open {
             Some((open, head)) if open == opcode => head,
             _ => {
                 let head = self.code.len();
@@ -195,16 +196,16 @@ impl Program {
                 self.open = Some((opcode, head));
                 head
             }
-        };
-        self.code[head + 1] += u32::try_from(words).expect("a few words");
+        }
     }
 
     /// Appends `external row = work row`.
     pub fn store(&mut self, external: u32, work: u32) {
         self.note(Operand::Work(work));
         self.note_written(Operand::External(external));
-        self.grow(Opcode::Store, 2);
+        let head = self.block(Opcode::Store);
         self.code.extend([external, work_slot(work)]);
+        self.code[head + 1] += 2;
     }
 
     /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
@@ -231,7 +232,9 @@ impl Program {
     #[inline]
     fn start_sum(&mut self, to: u32, first: u32, filled: usize) -> XorBuilder<'_> {
         let to = work_slot(to);
-        XorBuilder { program: self, step: [to, first, ZERO, ZERO, ZERO], filled, highest: to }
+        let head = self.block(Opcode::Steps);
+        let step = [to, first, ZERO, ZERO, ZERO];
+        XorBuilder { program: self, head, words: 0, step, filled, highest: to }
     }
 
     /// Appends `outputs[i] = bases[i] + sum over j of coefficients[i * inputs + j] * inputs[j]`.
@@ -413,6 +416,9 @@ fn best_strip(row_len: usize, most: usize) -> usize {
 #[derive(Debug)]
 pub struct XorBuilder<'p> {
     program: &'p mut Program,
+    /// Where the block of steps starts, and the words added to it.
+    head: usize,
+    words: u32,
     /// The step that is being filled, and how many of its words are.
     step: [u32; STEP],
     filled: usize,
@@ -426,8 +432,7 @@ impl XorBuilder<'_> {
         let slot = work_slot(row);
         self.highest = self.highest.max(slot);
         if self.filled == STEP {
-            self.program.grow(Opcode::Steps, STEP);
-            self.program.code.extend(self.step);
+            self.record();
             self.step = [self.step[0], self.step[0], slot, ZERO, ZERO];
             self.filled = 3;
         } else {
@@ -436,13 +441,19 @@ impl XorBuilder<'_> {
         }
         self
     }
+
+    #[inline]
+    fn record(&mut self) {
+        self.program.code.extend(self.step);
+        self.words += STEP as u32;
+    }
 }
 
 impl Drop for XorBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.program.grow(Opcode::Steps, STEP);
-        self.program.code.extend(self.step);
+        self.record();
+        self.program.code[self.head + 1] += self.words;
         self.program.work_rows = self.program.work_rows.max(self.highest + 1);
     }
 }

@@ -68,6 +68,12 @@ unsafe impl Vector for Xmm {
     }
 
     #[inline(always)]
+    unsafe fn prefetch_write(at: *mut u8) {
+        // SAFETY: a prefetch never faults, and CPUs without this one take it for nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(at.cast_const().cast()) };
+    }
+
+    #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
         // SAFETY: features as above.
         Self(unsafe { _mm_xor_si128(self.0, other.0) })

@@ -46,6 +46,9 @@ pub(crate) unsafe trait Vector: Copy {
     /// Asks for a cache line that will be read soon. Any address will do.
     #[inline(always)]
     unsafe fn prefetch(_at: *const u8) {}
+    /// Asks for a cache line that will be written soon. Any address will do.
+    #[inline(always)]
+    unsafe fn prefetch_write(_at: *mut u8) {}
     /// Sum in the field.
     unsafe fn xor(self, other: Self) -> Self;
     /// Prepares a field element.

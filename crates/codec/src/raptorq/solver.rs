@@ -68,6 +68,8 @@ pub(crate) struct Solver {
     parents: Vec<u32>,
     sizes: Vec<u32>,
     components: BinaryHeap<(u32, u32)>,
+    /// Rows that have come to two active columns, or had them, since components were last joined.
+    pairs: Vec<u32>,
     ripple: Vec<u32>,
     /// Row and column of each pivot, in order.
     pub(crate) pivots: Vec<(u32, u32)>,
@@ -166,6 +168,7 @@ impl Solver {
             + self.state.capacity()
             + self.parents.capacity()
             + self.sizes.capacity()
+            + self.pairs.capacity()
             + self.ripple.capacity()
             + self.inactive.capacity();
         let pairs = self.components.capacity() + self.pivots.capacity() + self.equations.capacity();
@@ -248,6 +251,7 @@ impl Solver {
         self.sizes.clear();
         self.sizes.resize(params.w as usize, 1);
         self.components.clear();
+        self.pairs.clear();
         self.ripple.clear();
         self.pivots.clear();
         self.is_pivot_row.clear();
@@ -302,9 +306,21 @@ impl Solver {
     fn degree_changed(&mut self, row: u32) {
         match self.degrees[row as usize] {
             1 => self.ripple.push(row),
-            2 => self.join(row),
+            2 => self.pairs.push(row),
             _ => {}
         }
+    }
+
+    /// Joins what rows of two active columns connect. Only now: most of these rows are peeled
+    /// before components are asked for.
+    fn join_pairs(&mut self) {
+        let mut pairs = core::mem::take(&mut self.pairs);
+        for row in pairs.drain(..) {
+            if self.degrees[row as usize] == 2 {
+                self.join(row);
+            }
+        }
+        self.pairs = pairs;
     }
 
     /// Joins the components of the two active columns of a row.
@@ -339,6 +355,7 @@ impl Solver {
     /// A column of the largest component. A component is peeled off whole as soon as one of its
     /// columns is gone, so it is there exactly if its root is active.
     fn choose_inactive(&mut self) -> u32 {
+        self.join_pairs();
         while let Some((size, root)) = self.components.pop() {
             let root = root as usize;
             if self.state[root] == ACTIVE
@@ -428,18 +445,33 @@ impl Solver {
 
 /// `bits[column] = sum of bits[c] for the other columns c of the row`. A column's own bits are
 /// zero before, so it may be among them.
+#[inline]
 fn sum_bits(bits: &mut [u64], words: usize, column: u32, row: &[u32]) {
-    if words == 1 {
-        bits[column as usize] = row.iter().fold(0, |sum, &c| sum ^ bits[c as usize]);
-        return;
+    match words {
+        1 => sum_words::<1>(bits, column, row),
+        2 => sum_words::<2>(bits, column, row),
+        3 => sum_words::<3>(bits, column, row),
+        4 => sum_words::<4>(bits, column, row),
+        _ => {
+            for &other in row.iter().filter(|&&other| other != column) {
+                let (from, to) = (other as usize * words, column as usize * words);
+                for word in 0..words {
+                    bits[to + word] ^= bits[from + word];
+                }
+            }
+        }
     }
+}
+
+/// The same for rows of `N` words, with the sum in registers.
+#[inline]
+fn sum_words<const N: usize>(bits: &mut [u64], column: u32, row: &[u32]) {
+    let (bits, _) = bits.as_chunks_mut::<N>();
+    let mut sum = [0; N];
     for &other in row {
-        if other == column {
-            continue;
-        }
-        let (from, to) = (other as usize * words, column as usize * words);
-        for word in 0..words {
-            bits[to + word] ^= bits[from + word];
+        for (sum, word) in sum.iter_mut().zip(bits[other as usize]) {
+            *sum ^= word;
         }
     }
+    bits[column as usize] = sum;
 }

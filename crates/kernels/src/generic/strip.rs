@@ -23,8 +23,9 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
             let block = at + 2..at + 2 + first;
             match opcode {
                 Opcode::Steps => {
-                    steps::<V>(strip, code.get_unchecked(block));
                     at += 2 + first;
+                    fetch_stores::<V>(strip, code.get_unchecked(at..));
+                    steps::<V>(strip, code.get_unchecked(block));
                 }
                 Opcode::Store => {
                     store::<V>(strip, code.get_unchecked(block));
@@ -45,6 +46,26 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                     fold::<V>(strip, code.get_unchecked(at + 3..at + 3 + first), sums);
                     at += 3 + first;
                 }
+            }
+        }
+    }
+}
+
+/// If the next instructions are stores, asks for the lines they write: the steps before them take as
+/// long as memory needs to give those up. Stores leave in order, so one that waits for memory
+/// holds up all that is computed behind it.
+#[inline(always)]
+unsafe fn fetch_stores<V: Vector>(strip: &Strip<'_>, code: &[u32]) {
+    let &[opcode, words, ref rest @ ..] = code else { return };
+    if Opcode::from_word(opcode) != Opcode::Store {
+        return;
+    }
+    // SAFETY: the builder writes whole instructions only, and checked every operand.
+    unsafe {
+        for &[to, _] in rest.get_unchecked(..words as usize).as_chunks::<2>().0 {
+            let to = strip.external(to);
+            for at in (0..strip.width).step_by(64) {
+                V::prefetch_write(to.add(at));
             }
         }
     }
