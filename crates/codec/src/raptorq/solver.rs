@@ -48,6 +48,41 @@ pub(crate) enum Equation {
     Hdpc(u32),
 }
 
+/// What is left of a row: the number of its active columns, and their sum by XOR. With one left, the
+/// sum is it.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    degree: u32,
+    sum: u32,
+}
+
+/// Rows that wait, each of which comes in once in a solution.
+#[derive(Debug, Default)]
+struct Queue {
+    rows: Vec<u32>,
+    len: usize,
+}
+
+impl Queue {
+    /// Empties it, and makes room for `rows` rows and one that is not kept.
+    fn reset(&mut self, rows: usize) {
+        self.rows.clear();
+        self.rows.resize(rows + 1, 0);
+        self.len = 0;
+    }
+
+    /// Adds a row if `wanted`, without a branch: nobody can tell in advance which degrees come.
+    #[inline]
+    fn push_if(&mut self, wanted: bool, row: u32) {
+        self.rows[self.len] = row;
+        self.len += usize::from(wanted);
+    }
+
+    fn rows(&self) -> &[u32] {
+        &self.rows[..self.len]
+    }
+}
+
 /// The state of a solution; memory is kept from one use to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Solver {
@@ -56,9 +91,7 @@ pub(crate) struct Solver {
     columns: Vec<u32>,
     ends: Vec<u32>,
     splits: Vec<u32>,
-    /// Number of active columns of each row, and their sum by XOR: with one left, the sum is it.
-    degrees: Vec<u32>,
-    sums: Vec<u32>,
+    active: Vec<Active>,
     /// Rows of each column below W: those of column `c` end at `row_ends[c]`.
     row_ends: Vec<u32>,
     rows: Vec<u32>,
@@ -69,8 +102,9 @@ pub(crate) struct Solver {
     sizes: Vec<u32>,
     components: BinaryHeap<(u32, u32)>,
     /// Rows that have come to two active columns, or had them, since components were last joined.
-    pairs: Vec<u32>,
-    ripple: Vec<u32>,
+    pairs: Queue,
+    /// Rows that have come to one active column, or had it.
+    ripple: Queue,
     /// Row and column of each pivot, in order.
     pub(crate) pivots: Vec<(u32, u32)>,
     /// The inactive columns, PI columns first.
@@ -161,15 +195,14 @@ impl Solver {
         let words = self.columns.capacity()
             + self.ends.capacity()
             + self.splits.capacity()
-            + self.degrees.capacity()
-            + self.sums.capacity()
+            + 2 * self.active.capacity()
             + self.row_ends.capacity()
             + self.rows.capacity()
             + self.state.capacity()
             + self.parents.capacity()
             + self.sizes.capacity()
-            + self.pairs.capacity()
-            + self.ripple.capacity()
+            + self.pairs.rows.capacity()
+            + self.ripple.rows.capacity()
             + self.inactive.capacity();
         let pairs = self.components.capacity() + self.pivots.capacity() + self.equations.capacity();
         4 * words
@@ -205,8 +238,7 @@ impl Solver {
         let rows = self.ends.len();
         self.row_ends.clear();
         self.row_ends.resize(w + 1, 0);
-        self.degrees.clear();
-        self.sums.clear();
+        self.active.clear();
         let mut start = 0;
         let mut edges = 0;
         for (&end, &split) in self.ends.iter().zip(&self.splits) {
@@ -216,8 +248,7 @@ impl Solver {
                 self.row_ends[column as usize + 1] += 1;
                 sum ^= column;
             }
-            self.degrees.push(split - start);
-            self.sums.push(sum);
+            self.active.push(Active { degree: split - start, sum });
             edges += active.len();
             start = end;
         }
@@ -251,25 +282,25 @@ impl Solver {
         self.sizes.clear();
         self.sizes.resize(params.w as usize, 1);
         self.components.clear();
-        self.pairs.clear();
-        self.ripple.clear();
+        self.pairs.reset(rows);
+        self.ripple.reset(rows);
         self.pivots.clear();
         self.is_pivot_row.clear();
         self.is_pivot_row.resize(rows, false);
-        for row in 0..u32::try_from(rows).expect("counted in 32 bits") {
-            self.degree_changed(row);
+        for (row, active) in (0..).zip(&self.active) {
+            self.ripple.push_if(active.degree == 1, row);
+            self.pairs.push_if(active.degree == 2, row);
         }
         // First come, first served: pivots that do not depend on each other then stand together,
         // and the processor works on several at a time.
         let mut next = 0;
         let mut left = params.w as usize;
         while left > 0 {
-            while let Some(&row) = self.ripple.get(next) {
+            while let Some(&row) = self.ripple.rows().get(next) {
                 next += 1;
-                if self.degrees[row as usize] != 1 {
+                let Active { degree: 1, sum: column } = self.active[row as usize] else {
                     continue;
-                }
-                let column = self.sums[row as usize];
+                };
                 self.is_pivot_row[row as usize] = true;
                 let place = u32::try_from(self.pivots.len()).expect("counted in 32 bits");
                 self.state[column as usize] = place;
@@ -294,33 +325,27 @@ impl Solver {
 
     /// Takes a column that has become a pivot or inactive out of its rows.
     fn remove(&mut self, column: u32) {
-        let start = if column == 0 { 0 } else { self.row_ends[column as usize - 1] };
-        for i in start..self.row_ends[column as usize] {
-            let row = self.rows[i as usize];
-            self.degrees[row as usize] -= 1;
-            self.sums[row as usize] ^= column;
-            self.degree_changed(row);
-        }
-    }
-
-    fn degree_changed(&mut self, row: u32) {
-        match self.degrees[row as usize] {
-            1 => self.ripple.push(row),
-            2 => self.pairs.push(row),
-            _ => {}
+        let Self { row_ends, rows, active, ripple, pairs, .. } = self;
+        let start = if column == 0 { 0 } else { row_ends[column as usize - 1] };
+        for &row in &rows[start as usize..row_ends[column as usize] as usize] {
+            let active = &mut active[row as usize];
+            active.degree -= 1;
+            active.sum ^= column;
+            ripple.push_if(active.degree == 1, row);
+            pairs.push_if(active.degree == 2, row);
         }
     }
 
     /// Joins what rows of two active columns connect. Only now: most of these rows are peeled
     /// before components are asked for.
     fn join_pairs(&mut self) {
-        let mut pairs = core::mem::take(&mut self.pairs);
-        for row in pairs.drain(..) {
-            if self.degrees[row as usize] == 2 {
+        for i in 0..self.pairs.rows().len() {
+            let row = self.pairs.rows()[i];
+            if self.active[row as usize].degree == 2 {
                 self.join(row);
             }
         }
-        self.pairs = pairs;
+        self.pairs.len = 0;
     }
 
     /// Joins the components of the two active columns of a row.
@@ -330,7 +355,7 @@ impl Solver {
         let Some(&first) = columns.iter().find(|&&c| self.state[c as usize] == ACTIVE) else {
             return;
         };
-        let second = self.sums[row as usize] ^ first;
+        let second = self.active[row as usize].sum ^ first;
         let (mut a, mut b) = (self.root(first), self.root(second));
         if a == b {
             return;
@@ -366,9 +391,9 @@ impl Solver {
             }
         }
         // No row of degree two: take a column of a shortest row, or, where no row is left, any.
-        let shortest = (0..self.degrees.len())
-            .filter(|&row| self.degrees[row] > 0)
-            .min_by_key(|&row| self.degrees[row]);
+        let shortest = (0..self.active.len())
+            .filter(|&row| self.active[row].degree > 0)
+            .min_by_key(|&row| self.active[row].degree);
         let active = |column: &&u32| self.state[**column as usize] == ACTIVE;
         let column = match shortest {
             Some(row) => {
