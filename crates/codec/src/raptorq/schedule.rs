@@ -110,7 +110,8 @@ impl Schedule {
     }
 
     /// Appends what computes all intermediate symbols after the first sweep: the inactive ones from
-    /// the residuals, then the same rows again with the inactive columns in place.
+    /// the residuals, then the same rows again with the inactive columns in place, or, where that
+    /// is less, what the first sweep left plus the inactive symbols it lacks.
     pub(crate) fn second_sweep(
         &mut self,
         program: &mut Program,
@@ -122,7 +123,20 @@ impl Schedule {
         outputs.clear();
         outputs.extend(solver.inactive.iter().map(|&c| Operand::Work(places[c as usize])));
         program.product(outputs, &[], residuals, inverse);
-        for (place, &(row, _)) in (0..).zip(&solver.pivots) {
+        let pivots = u32::try_from(solver.pivots.len()).expect("less than L");
+        let (bits, words) = solver.bits();
+        for (place, &(row, column)) in (0..).zip(&solver.pivots) {
+            let bits = &bits[column as usize * words..][..words];
+            let terms: u32 = bits.iter().map(|word| word.count_ones()).sum();
+            // Inactive symbols are few and always near, those of a long row are not.
+            if 2 * terms as usize <= 3 * solver.row(row).len() {
+                let mut xor = program.xor(place);
+                xor.work(place);
+                for inactive in set_bits(bits) {
+                    xor.work(pivots + inactive);
+                }
+                continue;
+            }
             let value = row.checked_sub(params.s).and_then(&value_of);
             let mut xor = program.xor_with(place, value);
             for &other in solver.row(row) {
@@ -235,18 +249,21 @@ impl Swept<'_> {
             }
         }
         scratch.unknowns.clear();
-        for (word, &bits) in (0..).zip(&scratch.bits) {
-            let mut bits = bits;
-            while bits != 0 {
-                scratch.unknowns.push(64 * word + bits.trailing_zeros());
-                bits &= bits - 1;
-            }
-        }
+        scratch.unknowns.extend(set_bits(&scratch.bits));
         let start = scratch.coefficients.len();
         scratch.coefficients.resize(start + n, 0);
         let row = &mut scratch.coefficients[start..];
         self.kernels.gather(row, &self.schedule.inverse, n, &scratch.unknowns);
     }
+}
+
+/// The places of the ones in a row of bits.
+#[inline]
+fn set_bits(words: &[u64]) -> impl Iterator<Item = u32> {
+    (0..).step_by(64).zip(words).flat_map(|(first, &word)| {
+        let rest = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+        rest.take_while(|&word| word != 0).map(move |word| first + word.trailing_zeros())
+    })
 }
 
 /// What the second sweep costs for each intermediate symbol, in multiply-adds of a symbol.
@@ -279,5 +296,18 @@ pub(crate) fn sums(
         for (row, &to) in (free..).zip(&batch[..count]) {
             program.store(to, row);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_found_in_order() {
+        let places = |words: &[u64]| set_bits(words).collect::<Vec<_>>();
+        assert!(places(&[]).is_empty() && places(&[0, 0]).is_empty());
+        assert_eq!(places(&[1 | 1 << 63, 0, 1 << 5]), [0, 63, 133]);
+        assert_eq!(places(&[u64::MAX, 1]), (0..=64).collect::<Vec<_>>());
     }
 }
