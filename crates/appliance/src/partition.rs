@@ -50,6 +50,8 @@ pub(crate) struct Plan {
 pub(crate) struct Partition {
     capture: Capture,
     engine: Engine,
+    /// How long recovered packets wait.
+    hold: Span,
 }
 
 impl Partition {
@@ -80,7 +82,7 @@ impl Partition {
         tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
         let mut engine = Engine::new(send, receive, there, local, addresses);
         engine.recall = plan.recall.clone();
-        Ok(Partition { capture, engine })
+        Ok(Partition { capture, engine, hold: plan.config.receive.hold })
     }
 
     /// Lets it run in a thread of its own.
@@ -126,6 +128,10 @@ impl Partition {
             }
             busy = seen > 0;
         }
+        // Recovered packets that wait still leave, and so do delayed repairs.
+        let end = Span::from_nanos(begin.elapsed().as_nanos() as u64) + self.hold;
+        self.engine.handle_timeout(Time::ZERO + end);
+        self.engine.peer.send(&mut self.engine.repairs);
         self.engine.status(self.capture.drops())
     }
 
