@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,56 +67,100 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         let mut from: Vec<_> = (0..3).map(|_| Some(start(config()))).collect();
         let object = Bytes::random(20_000_000, 9);
         let senders: Vec<_> = from.iter().flatten().map(Driver::local_addr).collect();
-        let half = HalfWay::new(object.0.len());
-        let into = Arc::clone(&half) as Arc<dyn ObjectSink>;
-        let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, into);
+        let (half, sink) = HalfWay::new(object.0.len());
+        let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, sink);
         let mut sending: Vec<_> = (0..)
             .zip(from.iter().flatten())
             .map(|(index, driver)| send(driver, 7, &object, to_one(to.local_addr(), index, 3)))
             .collect();
+        half.wait();
         if die {
-            half.reached.lock().expect("no panic").recv_timeout(GUARD).expect("half of the object");
             drop(from[1].take());
             assert!(matches!(sending.remove(1).failed(), Failure::Stopped));
         }
+        let gather = half.go_on();
         let stats = receiving.received();
-        half.gather.assert_is(&object);
+        gather.assert_is(&object);
         println!("loss {loss}, one dies: {die}: {stats:?}");
         for sender in &mut sending {
             sender.sent();
         }
         let useful: Vec<_> = stats.senders.iter().map(|s| s.useful).collect();
         assert!(useful.iter().all(|n| *n > 0), "{useful:?}");
-        if die {
-            let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
-            assert_eq!(lost, 1, "{:?}", receiving.seen);
-        }
+        // The others may be done before the receiver knows that one has died.
+        let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
+        assert!(lost <= usize::from(die), "{:?}", receiving.seen);
     }
 }
 
-/// Tells when half of an object has been written.
+#[test]
+fn a_receiver_whose_only_sender_stops_is_told_and_fails() {
+    let mut small = config();
+    // The whole object must not be there already when half of it is written.
+    small.receive_memory = 2_000_000;
+    let (from, to) = (start(config()), start(small));
+    let object = Bytes::random(20_000_000, 11);
+    let senders = [from.local_addr()];
+    let (half, sink) = HalfWay::new(object.0.len());
+    let mut receiving = expect_into(&to, 8, &object, Mode::Unicast, &senders, sink);
+    let mut sending = send(&from, 8, &object, to_one(to.local_addr(), 0, 1));
+    half.wait();
+    drop(from);
+    assert!(matches!(sending.failed(), Failure::Stopped));
+    half.go_on();
+    let failure = receiving.failed();
+    assert!(matches!(failure, Failure::Closed(_) | Failure::PeersLost), "{failure}");
+    let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
+    assert_eq!(lost, 1, "{:?}", receiving.seen);
+}
+
+/// The test's end of a [`HalfWaySink`].
 struct HalfWay {
     gather: Arc<Gather>,
+    reached: Receiver<()>,
+    held: Sender<Infallible>,
+}
+
+/// Says when half of an object has been written, and then holds every writer until it may go on.
+struct HalfWaySink {
+    gather: Arc<Gather>,
     half: u64,
-    tell: Mutex<Option<Sender<()>>>,
-    reached: Mutex<Receiver<()>>,
+    reached: Sender<()>,
+    hold: Mutex<Receiver<Infallible>>,
 }
 
 impl HalfWay {
-    fn new(len: usize) -> Arc<HalfWay> {
-        let (tell, reached) = channel();
-        let (tell, reached) = (Mutex::new(Some(tell)), Mutex::new(reached));
-        Arc::new(HalfWay { gather: Gather::new(len), half: len as u64 / 2, tell, reached })
+    fn new(len: usize) -> (HalfWay, Arc<dyn ObjectSink>) {
+        let ((tell, reached), (held, hold)) = (channel(), channel());
+        let gather = Gather::new(len);
+        let sink = HalfWaySink {
+            gather: Arc::clone(&gather),
+            half: len as u64 / 2,
+            reached: tell,
+            hold: Mutex::new(hold),
+        };
+        (HalfWay { gather, reached, held }, Arc::new(sink))
+    }
+
+    fn wait(&self) {
+        self.reached.recv_timeout(GUARD).expect("half of the object");
+    }
+
+    /// Lets the writers go on; what they write.
+    fn go_on(self) -> Arc<Gather> {
+        drop(self.held);
+        self.gather
     }
 }
 
-impl ObjectSink for HalfWay {
+impl ObjectSink for HalfWaySink {
     fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
         self.gather.write_block(offset, block)?;
-        if self.gather.written.load(Relaxed) >= self.half
-            && let Some(tell) = self.tell.lock().expect("no panic").take()
-        {
-            let _ = tell.send(());
+        if self.gather.written.load(Relaxed) >= self.half {
+            // Nobody may be waiting any more.
+            let _ = self.reached.send(());
+            // Ends with an error when the other end is dropped.
+            let _ = self.hold.lock().expect("no panic").recv();
         }
         Ok(())
     }
