@@ -37,6 +37,8 @@ pub struct RunRow {
     pub fct_p50: f64,
     pub fct_p99: f64,
     pub fct_max: f64,
+    pub fct_mean_10kb: f64,
+    pub fct_p99_10kb: f64,
     pub fct_mean_100kb: f64,
     pub fct_p99_100kb: f64,
     pub fct_mean_1mb: f64,
@@ -69,7 +71,8 @@ impl RunRow {
             let within = done.iter().filter(|f| f.bytes > least && f.bytes <= most);
             within.filter_map(|f| f.completion()).map(|t| t * 1e3).collect()
         };
-        let (all, short, medium) = (times(0, u64::MAX), times(0, 100_000), times(0, 1_000_000));
+        let (all, medium) = (times(0, u64::MAX), times(0, 1_000_000));
+        let (shortest, short) = (times(0, 10_000), times(0, 100_000));
         let long = done.iter().filter(|f| f.bytes > 1_000_000 && f.bytes <= 10_000_000);
         let long: Vec<f64> = long.map(|f| f.goodput() / 1e9).collect();
         let background: Vec<f64> =
@@ -110,6 +113,8 @@ impl RunRow {
             fct_p50: quantile(&all, 0.5),
             fct_p99: quantile(&all, 0.99),
             fct_max: quantile(&all, 1.0),
+            fct_mean_10kb: mean(&shortest),
+            fct_p99_10kb: quantile(&shortest, 0.99),
             fct_mean_100kb: mean(&short),
             fct_p99_100kb: quantile(&short, 0.99),
             fct_mean_1mb: mean(&medium),
