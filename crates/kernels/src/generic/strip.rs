@@ -190,6 +190,10 @@ unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], first: u32) {
     let mut at = 0;
     // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
     unsafe {
+        while vectors - at >= 8 {
+            fold_vectors::<V, 8>(strip, columns, first, at * V::BYTES);
+            at += 8;
+        }
         while vectors - at >= 4 {
             fold_vectors::<V, 4>(strip, columns, first, at * V::BYTES);
             at += 4;
