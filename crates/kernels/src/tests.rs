@@ -343,6 +343,67 @@ fn check_program(
 }
 
 #[test]
+fn sums_that_end_in_external_rows_agree_at_every_symbol_length() {
+    const N: u32 = 12;
+    for kernels in Kernels::available() {
+        for len in (1..=130).chain([255, 256, 257, 511, 512, 513, 700, 1500]) {
+            for strip in STRIPS {
+                let source = pattern(N as usize * len, 5);
+                let mut output = vec![CANARY; 2 * N as usize * len];
+                let mut program = Program::new();
+                for row in 0..N {
+                    program.xor_with(row, Some(row));
+                }
+                // Sums of none to eleven rows, without and with an external one.
+                for n in 0..2 * N {
+                    let external = (n >= N).then_some(N - 1);
+                    let mut xor = program.xor_with(N + n, external);
+                    for row in 0..n % N {
+                        xor.work(row);
+                    }
+                    let rest = xor.rest();
+                    program.store_sum(N + n, rest);
+                }
+                let mut storage = RowStorage::default();
+                let mut rows = RowTable::new(&mut storage, len);
+                rows.push_shared_rows(&source, len, N as usize);
+                rows.push_exclusive_rows(&mut output, len, 2 * N as usize);
+                program.run(kernels, &rows, None, &mut Workspace::default(), strip);
+                for (n, sum) in output.chunks_exact(len).enumerate() {
+                    let summed = source.chunks_exact(len).enumerate().filter(|(row, _)| {
+                        *row < n % N as usize || n >= N as usize && *row == N as usize - 1
+                    });
+                    let mut expected = vec![0; len];
+                    for (_, row) in summed {
+                        expected.iter_mut().zip(row).for_each(|(e, x)| *e ^= x);
+                    }
+                    assert_eq!(sum, expected, "{kernels:?} sum {n} of {len} bytes");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "external rows missing")]
+fn the_rest_of_another_programs_sum_is_checked_too() {
+    let mut other = Program::new();
+    let rest = {
+        let mut xor = other.xor_with(0, Some(7));
+        xor.work(100).work(99);
+        xor.rest()
+    };
+    let mut program = Program::new();
+    program.store_sum(0, rest);
+    assert_eq!(program.work_rows(), 102);
+    let mut bytes = [0; 4];
+    let mut storage = RowStorage::default();
+    let mut rows = RowTable::new(&mut storage, 4);
+    rows.push_exclusive_rows(&mut bytes, 4, 1);
+    program.run(Kernels::detect(), &rows, None, &mut Workspace::default(), 64);
+}
+
+#[test]
 #[should_panic(expected = "row is shared")]
 fn a_program_cannot_write_a_shared_row() {
     let mut program = Program::new();

@@ -10,7 +10,7 @@
 //! are made of plus a combination of residuals ([`Swept::outputs`]); for many symbols the inactive
 //! columns and, in a second sweep, all others are computed ([`second_sweep`]).
 
-use wellspring_kernels::{Kernels, Operand, Program};
+use wellspring_kernels::{Kernels, Operand, Program, Rest};
 
 use super::constraints::Constraints;
 use super::params::Parameters;
@@ -281,7 +281,7 @@ pub(crate) fn sums(
     // A few at a time, so that sums and stores do not alternate.
     let mut outputs = outputs.peekable();
     while outputs.peek().is_some() {
-        let mut batch = [0; BATCH];
+        let mut batch = [(0, Rest::default()); BATCH];
         let mut count = 0;
         for (row, (isi, to)) in (free..).zip(outputs.by_ref().take(BATCH)) {
             columns.clear();
@@ -290,11 +290,11 @@ pub(crate) fn sums(
             for &column in &*columns {
                 xor.work(places[column as usize]);
             }
-            batch[count] = to;
+            batch[count] = (to, xor.rest());
             count += 1;
         }
-        for (row, &to) in (free..).zip(&batch[..count]) {
-            program.store(to, row);
+        for &(to, rest) in &batch[..count] {
+            program.store_sum(to, rest);
         }
     }
 }

@@ -25,10 +25,10 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                 Opcode::Steps => {
                     at += 2 + first;
                     fetch_stores::<V>(strip, code.get_unchecked(at..));
-                    steps::<V>(strip, code.get_unchecked(block));
+                    sums::<V, false>(strip, code.get_unchecked(block));
                 }
                 Opcode::Store => {
-                    store::<V>(strip, code.get_unchecked(block));
+                    sums::<V, true>(strip, code.get_unchecked(block));
                     at += 2 + first;
                 }
                 Opcode::Product => {
@@ -62,7 +62,7 @@ unsafe fn fetch_stores<V: Vector>(strip: &Strip<'_>, code: &[u32]) {
     }
     // SAFETY: the builder writes whole instructions only, and checked every operand.
     unsafe {
-        for &[to, _] in rest.get_unchecked(..words as usize).as_chunks::<2>().0 {
+        for &[to, ..] in rest.get_unchecked(..words as usize).as_chunks::<STEP>().0 {
             let to = strip.external(to);
             for at in (0..strip.width).step_by(64) {
                 V::prefetch_write(to.add(at));
@@ -71,57 +71,40 @@ unsafe fn fetch_stores<V: Vector>(strip: &Strip<'_>, code: &[u32]) {
     }
 }
 
-/// External rows from work rows.
+/// Sums of four rows each, the first of which may be external, into work rows or `OUT` into external ones.
 #[inline(always)]
-unsafe fn store<V: Vector>(strip: &Strip<'_>, rows: &[u32]) {
-    let whole = strip.width / V::BYTES;
-    let tail = strip.width % V::BYTES;
-    for pair in rows.as_chunks::<2>().0 {
-        // SAFETY: operands were checked by `Program::run`; the external row is written to the end
-        // of the strip only.
-        unsafe {
-            let (to, from) = (strip.external(pair[0]), strip.work(pair[1]));
-            for i in 0..whole {
-                V::load(from.add(i * V::BYTES)).store(to.add(i * V::BYTES));
-            }
-            if tail != 0 {
-                let at = whole * V::BYTES;
-                V::load(from.add(at)).store_partial(to.add(at), tail);
-            }
-        }
-    }
-}
-
-/// Sums of four rows each, the first of which may be external.
-#[inline(always)]
-unsafe fn steps<V: Vector>(strip: &Strip<'_>, steps: &[u32]) {
-    let steps = steps.as_chunks::<STEP>().0;
+unsafe fn sums<V: Vector, const OUT: bool>(strip: &Strip<'_>, sums: &[u32]) {
+    let sums = sums.as_chunks::<STEP>().0;
     // SAFETY: as the caller vouches; each arm is for full strips of that length.
     unsafe {
         match (strip.stride, strip.width == strip.stride) {
-            (64, true) => full_steps::<V, 64>(strip, steps),
-            (128, true) => full_steps::<V, 128>(strip, steps),
-            (256, true) => full_steps::<V, 256>(strip, steps),
-            (512, true) => full_steps::<V, 512>(strip, steps),
-            _ => any_steps::<V>(strip, steps),
+            (64, true) => full_sums::<V, OUT, 64>(strip, sums),
+            (128, true) => full_sums::<V, OUT, 128>(strip, sums),
+            (256, true) => full_sums::<V, OUT, 256>(strip, sums),
+            (512, true) => full_sums::<V, OUT, 512>(strip, sums),
+            _ => any_sums::<V, OUT>(strip, sums),
         }
     }
 }
 
-/// How many steps ahead external rows are fetched.
+/// How many sums ahead external rows are fetched.
 const AHEAD: usize = 8;
 
-/// All steps over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
-/// there are no loops within a step.
+/// All sums over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
+/// there are no loops within a sum.
 #[inline(always)]
-unsafe fn full_steps<V: Vector, const BYTES: usize>(strip: &Strip<'_>, steps: &[[u32; STEP]]) {
+unsafe fn full_sums<V: Vector, const OUT: bool, const BYTES: usize>(
+    strip: &Strip<'_>,
+    sums: &[[u32; STEP]],
+) {
     // At most eight vectors at a time: they are in registers then.
     let group = const { if BYTES < 8 * V::BYTES { BYTES / V::BYTES } else { 8 } };
-    for (i, step) in steps.iter().enumerate() {
-        // SAFETY: operands were checked when the step was recorded; all rows are as long as the
+    for (i, sum) in sums.iter().enumerate() {
+        // SAFETY: operands were checked when the sum was recorded; all rows are as long as the
         // strip.
         unsafe {
-            if let Some(&[_, next, ..]) = steps.get(i + AHEAD)
+            if !OUT
+                && let Some(&[_, next, ..]) = sums.get(i + AHEAD)
                 && next & EXTERNAL != 0
             {
                 let next = strip.external(next & !EXTERNAL);
@@ -130,13 +113,14 @@ unsafe fn full_steps<V: Vector, const BYTES: usize>(strip: &Strip<'_>, steps: &[
                 }
             }
             let rows = strip.workspace;
-            let [to, a, b, c, d] = *step;
+            let [to, a, b, c, d] = *sum;
             let a = if a & EXTERNAL != 0 {
                 strip.external(a & !EXTERNAL)
             } else {
                 rows.add(a as usize * BYTES)
             };
-            let (to, b) = (rows.add(to as usize * BYTES), rows.add(b as usize * BYTES));
+            let to = if OUT { strip.external(to) } else { rows.add(to as usize * BYTES) };
+            let b = rows.add(b as usize * BYTES);
             let (c, d) = (rows.add(c as usize * BYTES), rows.add(d as usize * BYTES));
             for start in (0..BYTES).step_by(group * V::BYTES) {
                 let mut sums = [V::zero(); 8];
@@ -153,18 +137,18 @@ unsafe fn full_steps<V: Vector, const BYTES: usize>(strip: &Strip<'_>, steps: &[
     }
 }
 
-/// All steps over a strip of any width, a vector at a time. Work rows are whole vectors; external
-/// ones are read to the end of the strip only.
+/// All sums over a strip of any width, a vector at a time. Work rows are whole vectors; external
+/// ones are read and written to the end of the strip only.
 #[inline(always)]
-unsafe fn any_steps<V: Vector>(strip: &Strip<'_>, steps: &[[u32; STEP]]) {
+unsafe fn any_sums<V: Vector, const OUT: bool>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
     let whole = strip.width / V::BYTES * V::BYTES;
     let tail = strip.width - whole;
-    for &[to, a, b, c, d] in steps {
-        // SAFETY: operands were checked when the step was recorded; see above for the lengths.
+    for &[to, a, b, c, d] in sums {
+        // SAFETY: operands were checked when the sum was recorded; see above for the lengths.
         unsafe {
             let first = strip.row(a);
-            let (to, b) = (strip.work(to), strip.work(b));
-            let (c, d) = (strip.work(c), strip.work(d));
+            let to = if OUT { strip.external(to) } else { strip.work(to) };
+            let (b, c, d) = (strip.work(b), strip.work(c), strip.work(d));
             for at in (0..whole).step_by(V::BYTES) {
                 let sum = V::load(first.add(at)).xor(V::load(b.add(at)));
                 sum.xor(V::load(c.add(at)).xor(V::load(d.add(at)))).store(to.add(at));
@@ -176,8 +160,12 @@ unsafe fn any_steps<V: Vector>(strip: &Strip<'_>, steps: &[[u32; STEP]]) {
                     V::load(first.add(whole))
                 };
                 let sum = first.xor(V::load(b.add(whole)));
-                let rest = V::load(c.add(whole)).xor(V::load(d.add(whole)));
-                sum.xor(rest).store(to.add(whole));
+                let sum = sum.xor(V::load(c.add(whole)).xor(V::load(d.add(whole))));
+                if OUT {
+                    sum.store_partial(to.add(whole), tail);
+                } else {
+                    sum.store(to.add(whole));
+                }
             }
         }
     }

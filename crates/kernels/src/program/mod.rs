@@ -6,8 +6,15 @@
 //! through checked methods, so that running one needs a few comparisons and no bounds checks
 //! in the loops.
 
-use crate::rows::{Row, RowTable};
-use crate::{AlignedBuffer, Kernels};
+mod strip;
+mod sum;
+
+use crate::Kernels;
+use crate::rows::RowTable;
+
+pub(crate) use strip::Strip;
+pub use strip::Workspace;
+pub use sum::{Rest, XorBuilder};
 
 /// Flag of operands that name an external row.
 pub(crate) const EXTERNAL: u32 = 1 << 31;
@@ -15,7 +22,7 @@ pub(crate) const EXTERNAL: u32 = 1 << 31;
 /// The strip lengths programs run in \[bytes\].
 pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 
-/// Words of one step: where to, and four sources.
+/// Words of one sum: where to, and four sources.
 pub(crate) const STEP: usize = 5;
 
 /// The work row that is always zero: what the unused sources of a step name. Work rows of callers
@@ -26,7 +33,7 @@ const ZERO: u32 = 0;
 pub(crate) enum Opcode {
     /// `[Steps, words, (to, source, source, source, source)..]`; the first source may be external.
     Steps,
-    /// `[Store, words, (external, from)..]`
+    /// `[Store, words, (external, source, source, source, source)..]`
     Store,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
@@ -201,11 +208,24 @@ impl Program {
 
     /// Appends `external row = work row`.
     pub fn store(&mut self, external: u32, work: u32) {
-        self.note(Operand::Work(work));
+        self.store_sum(external, Rest([work_slot(work), ZERO, ZERO, ZERO]));
+    }
+
+    /// Appends `external row = what a sum comes to`. Its work row must not have been written since.
+    pub fn store_sum(&mut self, external: u32, rest: Rest) {
         self.note_written(Operand::External(external));
+        // The sum may be another program's.
+        for word in rest.0 {
+            if word & EXTERNAL == 0 {
+                self.work_rows = self.work_rows.max(word + 1);
+            } else {
+                self.note(Operand::External(word & !EXTERNAL));
+            }
+        }
         let head = self.block(Opcode::Store);
-        self.code.extend([external, work_slot(work)]);
-        self.code[head + 1] += 2;
+        let [a, b, c, d] = rest.0;
+        self.code.extend([external, a, b, c, d]);
+        self.code[head + 1] += STEP as u32;
     }
 
     /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
@@ -214,7 +234,7 @@ impl Program {
     /// Sources are summed in steps of four: branches that follow the number of sources cost more
     /// than adding a row of zeros.
     pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
-        self.start_sum(to, ZERO, 1)
+        XorBuilder::new(self, to, ZERO, 1)
     }
 
     /// As [`xor`](Self::xor), with an external row as first source if there is one.
@@ -224,17 +244,9 @@ impl Program {
             Some(row) => {
                 let operand = Operand::External(row);
                 self.note(operand);
-                self.start_sum(to, operand.word(), 2)
+                XorBuilder::new(self, to, operand.word(), 2)
             }
         }
-    }
-
-    #[inline]
-    fn start_sum(&mut self, to: u32, first: u32, filled: usize) -> XorBuilder<'_> {
-        let to = work_slot(to);
-        let head = self.block(Opcode::Steps);
-        let step = [to, first, ZERO, ZERO, ZERO];
-        XorBuilder { program: self, head, words: 0, step, filled, highest: to }
     }
 
     /// Appends `outputs[i] = bases[i] + sum over j of coefficients[i * inputs + j] * inputs[j]`.
@@ -410,125 +422,4 @@ fn best_strip(row_len: usize, most: usize) -> usize {
     const EACH: usize = 64;
     let strips = STRIPS.into_iter().filter(|&strip| strip <= most.min(row_len.max(64)));
     strips.min_by_key(|&strip| row_len.div_ceil(strip) * (strip + EACH)).unwrap_or(STRIPS[0])
-}
-
-/// Adds sources to a sum, which is recorded when the builder is dropped.
-#[derive(Debug)]
-pub struct XorBuilder<'p> {
-    program: &'p mut Program,
-    /// Where the block of steps starts, and the words added to it.
-    head: usize,
-    words: u32,
-    /// The step that is being filled, and how many of its words are.
-    step: [u32; STEP],
-    filled: usize,
-    highest: u32,
-}
-
-impl XorBuilder<'_> {
-    /// Adds a work row.
-    #[inline]
-    pub fn work(&mut self, row: u32) -> &mut Self {
-        let slot = work_slot(row);
-        self.highest = self.highest.max(slot);
-        if self.filled == STEP {
-            self.record();
-            self.step = [self.step[0], self.step[0], slot, ZERO, ZERO];
-            self.filled = 3;
-        } else {
-            self.step[self.filled] = slot;
-            self.filled += 1;
-        }
-        self
-    }
-
-    #[inline]
-    fn record(&mut self) {
-        self.program.code.extend(self.step);
-        self.words += STEP as u32;
-    }
-}
-
-impl Drop for XorBuilder<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.record();
-        self.program.code[self.head + 1] += self.words;
-        self.program.work_rows = self.program.work_rows.max(self.highest + 1);
-    }
-}
-
-/// Memory a program runs in, kept between runs.
-#[derive(Debug, Default)]
-pub struct Workspace {
-    buffer: AlignedBuffer,
-    pointers: Pointers,
-}
-
-impl Workspace {
-    /// Bytes allocated.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        self.buffer.memory() + self.pointers.0.capacity() * size_of::<*const u8>()
-    }
-}
-
-#[derive(Debug, Default)]
-struct Pointers(Vec<*const u8>);
-
-// SAFETY: the vector is cleared before it is filled and read within one run; between runs its
-// contents are dead values that nothing dereferences.
-unsafe impl Send for Pointers {}
-// SAFETY: as above.
-unsafe impl Sync for Pointers {}
-
-/// One strip of columns of a running program.
-pub(crate) struct Strip<'a> {
-    pub(crate) code: &'a [u32],
-    pub(crate) coefficients: &'a [u8],
-    rows: &'a [Row],
-    pub(crate) workspace: *mut u8,
-    pub(crate) stride: usize,
-    column: usize,
-    pub(crate) width: usize,
-    pub(crate) pairs: &'a [[u8; 2]],
-    pub(crate) sums: usize,
-    pub(crate) pointers: &'a mut Vec<*const u8>,
-}
-
-impl Strip<'_> {
-    /// Where this strip of external row `row` starts.
-    ///
-    /// # Safety
-    ///
-    /// The row is in the table.
-    #[inline(always)]
-    pub(crate) unsafe fn external(&self, row: u32) -> *mut u8 {
-        // SAFETY: the row is in the table, and `column` is below the row length.
-        unsafe { self.rows.get_unchecked(row as usize).start.add(self.column) }
-    }
-
-    /// Where work row `row` starts.
-    ///
-    /// # Safety
-    ///
-    /// The row is within the workspace.
-    #[inline(always)]
-    pub(crate) unsafe fn work(&self, row: u32) -> *mut u8 {
-        // SAFETY: as the caller vouches.
-        unsafe { self.workspace.add(row as usize * self.stride) }
-    }
-
-    /// Where the row of an operand word starts.
-    ///
-    /// # Safety
-    ///
-    /// The operand was checked by `Program::run`.
-    #[inline(always)]
-    pub(crate) unsafe fn row(&self, word: u32) -> *mut u8 {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            if word & EXTERNAL == 0 { self.work(word) } else { self.external(word & !EXTERNAL) }
-        }
-    }
 }
