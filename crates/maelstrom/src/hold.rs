@@ -1,5 +1,8 @@
 //! Packets that repairs have brought back wait a little before they leave: where a repair has only
 //! overtaken its packet, that comes meanwhile, and would otherwise arrive twice.
+//!
+//! Only TCP's do not wait. TCP drops what comes twice, and learns from it that the path reorders
+//! (DSACK, RFC 2883): without, it takes packets that a far layer brings back late for lost.
 
 use std::collections::VecDeque;
 
@@ -7,6 +10,7 @@ use wellspring_codec::interleave::PacketName;
 use wellspring_core::{Duration, Time};
 
 use crate::batch::Batch;
+use crate::identity::is_tcp;
 
 /// A packet that was brought back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +31,7 @@ struct Held {
     bytes: Vec<u8>,
 }
 
-/// Recovered packets in the order in which they were brought back.
+/// Recovered packets in the order in which they leave.
 #[derive(Debug)]
 pub(crate) struct Hold {
     span: Duration,
@@ -54,7 +58,9 @@ impl Hold {
     ) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         write(&mut bytes);
-        self.held.push_back(Held { due: now + self.span, name, layer, expected, bytes });
+        let due = if is_tcp(&bytes) { now } else { now + self.span };
+        let place = self.held.partition_point(|held| held.due <= due);
+        self.held.insert(place, Held { due, name, layer, expected, bytes });
     }
 
     /// The packet itself has come: what was brought back goes nowhere. Tells whether it was here.
@@ -128,5 +134,25 @@ mod tests {
         assert_eq!(hold.held.len(), 8);
         assert_eq!(released(&mut hold, Time::ZERO + MS).len(), 8);
         assert_eq!(hold.spare.len(), 20);
+    }
+
+    #[test]
+    fn tcp_does_not_wait() {
+        let mut hold = hold_of(0..2, 10);
+        for (name, first, tcp) in [(10, 0x45, 9), (11, 0x60, 6)] {
+            hold.put(Time::ZERO, PacketName(name), 0, None, |bytes| {
+                bytes.extend([name as u8; 40]);
+                bytes[0] = first;
+                bytes[tcp] = 6;
+            });
+        }
+        hold.put(Time::ZERO, PacketName(12), 0, None, |bytes| {
+            bytes.extend([0x45, 0, 0, 0, 0, 0, 6, 0, 0, 17]);
+        });
+        assert_eq!(hold.next(), Some(Time::ZERO));
+        let at_once = released(&mut hold, Time::ZERO);
+        assert_eq!((at_once.len(), at_once[1], at_once[41]), (80, 10, 11));
+        assert_eq!(hold.next(), Some(Time::ZERO + MS));
+        assert_eq!(released(&mut hold, Time::ZERO + MS)[..2], [0, 1]);
     }
 }

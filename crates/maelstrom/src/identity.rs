@@ -23,6 +23,8 @@ const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 /// Hop-by-hop options, which routers may change (RFC 8200 §4.3).
 const HOP_BY_HOP: u8 = 0;
+/// The protocol, or next header, TCP.
+const TCP: u8 = 6;
 
 /// What routers may change in a packet, as it was when it left.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -146,6 +148,12 @@ fn normalise(packet: &mut [u8]) -> Result<(usize, Volatile), Unprotected> {
         }
         _ => Err(Unprotected::NotIp),
     }
+}
+
+/// Whether an identified packet is TCP's. Behind extension headers of IPv6 it is not seen.
+pub(crate) fn is_tcp(packet: &[u8]) -> bool {
+    let protocol = if packet.first().is_some_and(|first| first >> 4 == 4) { 9 } else { 6 };
+    packet.get(protocol) == Some(&TCP)
 }
 
 /// Puts back into an identified packet what routers change, and IPv4's header checksum with it.

@@ -23,8 +23,8 @@ pub struct ReceiveConfig {
     /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
     pub longest: usize,
     /// How long a packet that was brought back waits before it leaves, in case that its repair has only
-    /// overtaken it: on machines of several cores repairs and packets wait in different queues. In the
-    /// paper it does not wait.
+    /// overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's never
+    /// wait, which learns from what comes twice; in the paper none does.
     pub hold: Duration,
 }
 

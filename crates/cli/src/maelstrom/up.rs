@@ -76,8 +76,8 @@ pub struct UpArgs {
     /// Milliseconds without a packet after which what the first layer has begun is sent.
     #[arg(long, value_name = "MS", default_value_t = 5)]
     flush: u64,
-    /// Milliseconds that a recovered packet is held: one that its repair has only overtaken comes
-    /// meanwhile, and does not arrive twice.
+    /// Milliseconds that a recovered packet is held, unless it is TCP's: one that its repair has only
+    /// overtaken comes meanwhile, and does not arrive twice.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
     hold: f64,
     /// Start although packets of the local network can be too long to be protected.
