@@ -385,6 +385,45 @@ fn sums_that_end_in_external_rows_agree_at_every_symbol_length() {
 }
 
 #[test]
+fn long_rows_agree_wherever_their_cache_lines_start() {
+    const N: u32 = 9;
+    for kernels in Kernels::available() {
+        for (len, ahead, strip) in
+            [(4096_usize, 16, 512), (4160, 1, 2048), (8192, 63, 64), (5000, 8, 256)]
+        {
+            let stride = len.next_multiple_of(64);
+            let (mut source, mut output) = (AlignedBuffer::default(), AlignedBuffer::default());
+            source.resize(ahead + N as usize * stride);
+            source.copy_from_slice(&pattern(ahead + N as usize * stride, 7));
+            output.resize(source.len());
+            let mut program = Program::new();
+            for row in 0..N {
+                let rest = {
+                    let mut xor = program.xor_with(row, Some(row));
+                    for before in 0..row {
+                        xor.work(before);
+                    }
+                    xor.rest()
+                };
+                program.store_sum(N + row, rest);
+                program.xor_with(row, Some(row));
+            }
+            let mut storage = RowStorage::default();
+            let mut rows = RowTable::new(&mut storage, len);
+            rows.push_shared_rows(&source[ahead..], stride, N as usize);
+            rows.push_exclusive_rows(&mut output[ahead..], stride, N as usize);
+            program.run(kernels, &rows, None, &mut Workspace::default(), strip);
+            let mut expected = vec![0; len];
+            for row in 0..N as usize {
+                let at = ahead + row * stride;
+                expected.iter_mut().zip(&source[at..]).for_each(|(e, x)| *e ^= x);
+                assert!(output[at..][..len] == expected, "{kernels:?} row {row} of {len} bytes");
+            }
+        }
+    }
+}
+
+#[test]
 #[should_panic(expected = "external rows missing")]
 fn the_rest_of_another_programs_sum_is_checked_too() {
     let mut other = Program::new();

@@ -6,11 +6,13 @@
 //! through checked methods, so that running one needs a few comparisons and no bounds checks
 //! in the loops.
 
+mod columns;
 mod strip;
 mod sum;
 
 use crate::Kernels;
 use crate::rows::RowTable;
+use columns::{best_strip, first_line, strips};
 
 pub(crate) use strip::Strip;
 pub use strip::Workspace;
@@ -364,31 +366,31 @@ impl Program {
             work_rows = work_rows.max(program.work_rows as usize);
         }
         let row_len = rows.row_len();
-        let stride = if work_rows > 1 {
-            best_strip(row_len, strip)
+        let (stride, first) = if work_rows > 1 {
+            (best_strip(row_len, strip), first_line(table, row_len))
         } else if programs.iter().all(|(program, _)| program.runs_whole(row_len)) {
-            row_len.next_multiple_of(64)
+            (row_len.next_multiple_of(64), 0)
         } else {
-            strip
+            (strip, 0)
         };
         if work_rows > 1 {
             let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
             workspace.buffer.reserve_len(size);
-            workspace.buffer[..stride].fill(0);
         }
-        for column in (0..row_len).step_by(stride) {
-            // The last strip reaches back into the one before rather than be a short one.
-            let column = column.min(row_len.saturating_sub(stride));
-            let width = stride.min(row_len - column);
+        for cut in strips(row_len, stride, first) {
+            if work_rows > 1 {
+                // The row of zeros, which is longer or shorter than that of the strip before.
+                workspace.buffer[..cut.stride].fill(0);
+            }
             for &(program, base) in programs {
                 let mut work = Strip {
                     code: &program.code,
                     coefficients: &program.coefficients,
                     rows: &table[base..],
                     workspace: workspace.buffer.as_mut_ptr(),
-                    stride,
-                    column,
-                    width,
+                    stride: cut.stride,
+                    column: cut.start,
+                    width: cut.width,
                     pairs,
                     sums,
                     pointers: &mut workspace.pointers.0,
@@ -414,12 +416,4 @@ impl Program {
     fn fold_fits(&self, columns: usize, sums: usize) -> bool {
         self.folds.is_none_or(|folds| folds == (columns, sums))
     }
-}
-
-/// The strip length, at most `most`, that takes least time for rows of `row_len` bytes: strips are
-/// of one length, and each costs as much as a line of symbols beside its own length.
-fn best_strip(row_len: usize, most: usize) -> usize {
-    const EACH: usize = 64;
-    let strips = STRIPS.into_iter().filter(|&strip| strip <= most.min(row_len.max(64)));
-    strips.min_by_key(|&strip| row_len.div_ceil(strip) * (strip + EACH)).unwrap_or(STRIPS[0])
 }
