@@ -361,8 +361,7 @@ fn sums_that_end_in_external_rows_agree_at_every_symbol_length() {
                     for row in 0..n % N {
                         xor.work(row);
                     }
-                    let rest = xor.rest();
-                    program.store_sum(N + n, rest);
+                    xor.store(N + n);
                 }
                 let mut storage = RowStorage::default();
                 let mut rows = RowTable::new(&mut storage, len);
@@ -398,14 +397,11 @@ fn long_rows_agree_wherever_their_cache_lines_start() {
             output.resize(source.len());
             let mut program = Program::new();
             for row in 0..N {
-                let rest = {
-                    let mut xor = program.xor_with(row, Some(row));
-                    for before in 0..row {
-                        xor.work(before);
-                    }
-                    xor.rest()
-                };
-                program.store_sum(N + row, rest);
+                let mut xor = program.xor_with(row, Some(row));
+                for before in 0..row {
+                    xor.work(before);
+                }
+                xor.store(N + row);
                 program.xor_with(row, Some(row));
             }
             let mut storage = RowStorage::default();
@@ -425,21 +421,36 @@ fn long_rows_agree_wherever_their_cache_lines_start() {
 
 #[test]
 #[should_panic(expected = "external rows missing")]
-fn the_rest_of_another_programs_sum_is_checked_too() {
-    let mut other = Program::new();
-    let rest = {
-        let mut xor = other.xor_with(0, Some(7));
-        xor.work(100).work(99);
-        xor.rest()
-    };
+fn where_a_sum_ends_is_checked_too() {
     let mut program = Program::new();
-    program.store_sum(0, rest);
+    let mut xor = program.xor(0);
+    xor.work(100).work(99);
+    xor.store(7);
     assert_eq!(program.work_rows(), 102);
     let mut bytes = [0; 4];
     let mut storage = RowStorage::default();
     let mut rows = RowTable::new(&mut storage, 4);
     rows.push_exclusive_rows(&mut bytes, 4, 1);
     program.run(Kernels::detect(), &rows, None, &mut Workspace::default(), 64);
+}
+
+#[test]
+fn a_forgotten_sum_leaves_nothing_of_it() {
+    let mut program = Program::new();
+    let mut xor = program.xor_with(1_000_000, Some(0));
+    for row in 0..9 {
+        xor.work(row);
+    }
+    core::mem::forget(xor);
+    program.xor_with(0, Some(0)).store(1);
+    assert_eq!(program.work_rows(), 2, "the row of zeros, and one");
+    let (source, mut output) = ([1, 2, 3, 4], [0; 4]);
+    let mut storage = RowStorage::default();
+    let mut rows = RowTable::new(&mut storage, 4);
+    rows.push_shared(&source);
+    rows.push_exclusive(&mut output);
+    program.run(Kernels::detect(), &rows, None, &mut Workspace::default(), 64);
+    assert_eq!(output, source);
 }
 
 #[test]

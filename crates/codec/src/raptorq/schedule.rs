@@ -10,7 +10,7 @@
 //! are made of plus a combination of residuals ([`Swept::outputs`]); for many symbols the inactive
 //! columns and, in a second sweep, all others are computed ([`second_sweep`]).
 
-use wellspring_kernels::{Kernels, Operand, Program, Rest};
+use wellspring_kernels::{Kernels, Operand, Program};
 
 use super::constraints::Constraints;
 use super::params::Parameters;
@@ -278,24 +278,14 @@ pub(crate) fn sums(
     free: u32,
     outputs: impl Iterator<Item = (u32, u32)>,
 ) {
-    // A few at a time, so that sums and stores do not alternate.
-    let mut outputs = outputs.peekable();
-    while outputs.peek().is_some() {
-        let mut batch = [(0, Rest::default()); BATCH];
-        let mut count = 0;
-        for (row, (isi, to)) in (free..).zip(outputs.by_ref().take(BATCH)) {
-            columns.clear();
-            constraints.lt_columns(isi, columns);
-            let mut xor = program.xor(row);
-            for &column in &*columns {
-                xor.work(places[column as usize]);
-            }
-            batch[count] = (to, xor.rest());
-            count += 1;
+    for (isi, to) in outputs {
+        columns.clear();
+        constraints.lt_columns(isi, columns);
+        let mut sum = program.xor(free);
+        for &column in &*columns {
+            sum.work(places[column as usize]);
         }
-        for &(to, rest) in &batch[..count] {
-            program.store_sum(to, rest);
-        }
+        sum.store(to);
     }
 }
 

@@ -23,12 +23,7 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
             let block = at + 2..at + 2 + first;
             match opcode {
                 Opcode::Steps => {
-                    at += 2 + first;
-                    fetch_stores::<V>(strip, code.get_unchecked(at..));
-                    sums::<V, false>(strip, code.get_unchecked(block));
-                }
-                Opcode::Store => {
-                    sums::<V, true>(strip, code.get_unchecked(block));
+                    sums::<V>(strip, code.get_unchecked(block));
                     at += 2 + first;
                 }
                 Opcode::Product => {
@@ -51,65 +46,47 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
     }
 }
 
-/// If the next instructions are stores, asks for the lines they write: the steps before them take as
-/// long as memory needs to give those up. Stores leave in order, so one that waits for memory
-/// holds up all that is computed behind it.
-#[inline(always)]
-unsafe fn fetch_stores<V: Vector>(strip: &Strip<'_>, code: &[u32]) {
-    let &[opcode, words, ref rest @ ..] = code else { return };
-    if Opcode::from_word(opcode) != Opcode::Store {
-        return;
-    }
-    // SAFETY: the builder writes whole instructions only, and checked every operand.
-    unsafe {
-        for &[to, ..] in rest.get_unchecked(..words as usize).as_chunks::<STEP>().0 {
-            let to = strip.external(to);
-            for at in (0..strip.width).step_by(64) {
-                V::prefetch_write(to.add(at));
-            }
-        }
-    }
-}
-
 /// Sums of four rows each, the first of which may be external, into work rows or `OUT` into external ones.
 #[inline(always)]
-unsafe fn sums<V: Vector, const OUT: bool>(strip: &Strip<'_>, sums: &[u32]) {
+unsafe fn sums<V: Vector>(strip: &Strip<'_>, sums: &[u32]) {
     let sums = sums.as_chunks::<STEP>().0;
     // SAFETY: as the caller vouches; each arm is for full strips of that length.
     unsafe {
         match (strip.stride, strip.width == strip.stride) {
-            (64, true) => full_sums::<V, OUT, 64>(strip, sums),
-            (128, true) => full_sums::<V, OUT, 128>(strip, sums),
-            (256, true) => full_sums::<V, OUT, 256>(strip, sums),
-            (512, true) => full_sums::<V, OUT, 512>(strip, sums),
-            _ => any_sums::<V, OUT>(strip, sums),
+            (64, true) => full_sums::<V, 64>(strip, sums),
+            (128, true) => full_sums::<V, 128>(strip, sums),
+            (256, true) => full_sums::<V, 256>(strip, sums),
+            (512, true) => full_sums::<V, 512>(strip, sums),
+            _ => any_sums::<V>(strip, sums),
         }
     }
 }
 
 /// How many sums ahead external rows are fetched.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 
 /// All sums over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
 /// there are no loops within a sum.
 #[inline(always)]
-unsafe fn full_sums<V: Vector, const OUT: bool, const BYTES: usize>(
-    strip: &Strip<'_>,
-    sums: &[[u32; STEP]],
-) {
+unsafe fn full_sums<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
     // At most eight vectors at a time: they are in registers then.
     let group = const { if BYTES < 8 * V::BYTES { BYTES / V::BYTES } else { 8 } };
     for (i, sum) in sums.iter().enumerate() {
         // SAFETY: operands were checked when the sum was recorded; all rows are as long as the
         // strip.
         unsafe {
-            if !OUT
-                && let Some(&[_, next, ..]) = sums.get(i + AHEAD)
-                && next & EXTERNAL != 0
-            {
-                let next = strip.external(next & !EXTERNAL);
-                for at in (0..BYTES).step_by(64) {
-                    V::prefetch(next.add(at));
+            if let Some(&[to, from, ..]) = sums.get(i + AHEAD) {
+                if from & EXTERNAL != 0 {
+                    let from = strip.external(from & !EXTERNAL);
+                    for at in (0..BYTES).step_by(64) {
+                        V::prefetch(from.add(at));
+                    }
+                }
+                if to & EXTERNAL != 0 {
+                    let to = strip.external(to & !EXTERNAL);
+                    for at in (0..BYTES).step_by(64) {
+                        V::prefetch_write(to.add(at));
+                    }
                 }
             }
             let rows = strip.workspace;
@@ -119,7 +96,11 @@ unsafe fn full_sums<V: Vector, const OUT: bool, const BYTES: usize>(
             } else {
                 rows.add(a as usize * BYTES)
             };
-            let to = if OUT { strip.external(to) } else { rows.add(to as usize * BYTES) };
+            let to = if to & EXTERNAL != 0 {
+                strip.external(to & !EXTERNAL)
+            } else {
+                rows.add(to as usize * BYTES)
+            };
             let b = rows.add(b as usize * BYTES);
             let (c, d) = (rows.add(c as usize * BYTES), rows.add(d as usize * BYTES));
             for start in (0..BYTES).step_by(group * V::BYTES) {
@@ -140,18 +121,18 @@ unsafe fn full_sums<V: Vector, const OUT: bool, const BYTES: usize>(
 /// All sums over a strip of any width, a vector at a time. Work rows are whole vectors; external
 /// ones are read and written to the end of the strip only.
 #[inline(always)]
-unsafe fn any_sums<V: Vector, const OUT: bool>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
+unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
     let whole = strip.width / V::BYTES * V::BYTES;
     let tail = strip.width - whole;
     for &[to, a, b, c, d] in sums {
         // SAFETY: operands were checked when the sum was recorded; see above for the lengths.
         unsafe {
             let first = strip.row(a);
-            let to = if OUT { strip.external(to) } else { strip.work(to) };
+            let end = strip.row(to);
             let (b, c, d) = (strip.work(b), strip.work(c), strip.work(d));
             for at in (0..whole).step_by(V::BYTES) {
                 let sum = V::load(first.add(at)).xor(V::load(b.add(at)));
-                sum.xor(V::load(c.add(at)).xor(V::load(d.add(at)))).store(to.add(at));
+                sum.xor(V::load(c.add(at)).xor(V::load(d.add(at)))).store(end.add(at));
             }
             if tail != 0 {
                 let first = if a & EXTERNAL != 0 {
@@ -161,10 +142,10 @@ unsafe fn any_sums<V: Vector, const OUT: bool>(strip: &Strip<'_>, sums: &[[u32; 
                 };
                 let sum = first.xor(V::load(b.add(whole)));
                 let sum = sum.xor(V::load(c.add(whole)).xor(V::load(d.add(whole))));
-                if OUT {
-                    sum.store_partial(to.add(whole), tail);
+                if to & EXTERNAL != 0 {
+                    sum.store_partial(end.add(whole), tail);
                 } else {
-                    sum.store(to.add(whole));
+                    sum.store(end.add(whole));
                 }
             }
         }

@@ -16,7 +16,7 @@ use columns::{best_strip, first_line, strips};
 
 pub(crate) use strip::Strip;
 pub use strip::Workspace;
-pub use sum::{Rest, XorBuilder};
+pub use sum::XorBuilder;
 
 /// Flag of operands that name an external row.
 pub(crate) const EXTERNAL: u32 = 1 << 31;
@@ -33,10 +33,8 @@ const ZERO: u32 = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
-    /// `[Steps, words, (to, source, source, source, source)..]`; the first source may be external.
+    /// `[Steps, words, (to, source, source, source, source)..]`; `to` and the first source may be external.
     Steps,
-    /// `[Store, words, (external, source, source, source, source)..]`
-    Store,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
     /// `[Fold, columns, first sum, column..]`
@@ -48,8 +46,7 @@ impl Opcode {
     pub(crate) fn from_word(word: u32) -> Self {
         match word {
             0 => Self::Steps,
-            1 => Self::Store,
-            2 => Self::Product,
+            1 => Self::Product,
             _ => Self::Fold,
         }
     }
@@ -130,8 +127,10 @@ impl FoldColumns {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     code: Vec<u32>,
-    /// The block of steps or stores that is still growing, and where it starts.
-    open: Option<(Opcode, usize)>,
+    /// How much of the code is whole instructions: a sum whose builder was forgotten is not.
+    whole: usize,
+    /// The block of steps that is still growing, and where it starts.
+    open: Option<usize>,
     coefficients: Vec<u8>,
     work_rows: u32,
     external_rows: u32,
@@ -152,6 +151,7 @@ impl Program {
     /// Forgets all instructions and keeps the memory.
     pub fn clear(&mut self) {
         self.code.clear();
+        self.whole = 0;
         self.open = None;
         self.coefficients.clear();
         self.written.clear();
@@ -194,40 +194,22 @@ impl Program {
         }
     }
 
-    /// Where the block of such instructions starts that grows at the end of the code.
+    /// Where the block of steps starts that grows at the end of the code.
     #[inline]
-    fn block(&mut self, opcode: Opcode) -> usize {
-        match self.open {
-            Some((open, head)) if open == opcode => head,
-            _ => {
-                let head = self.code.len();
-                self.code.extend([opcode as u32, 0]);
-                self.open = Some((opcode, head));
-                head
-            }
-        }
+    fn block(&mut self) -> usize {
+        self.code.truncate(self.whole);
+        *self.open.get_or_insert_with(|| {
+            self.code.extend([Opcode::Steps as u32, 0]);
+            self.whole = self.code.len();
+            self.whole - 2
+        })
     }
 
     /// Appends `external row = work row`.
     pub fn store(&mut self, external: u32, work: u32) {
-        self.store_sum(external, Rest([work_slot(work), ZERO, ZERO, ZERO]));
-    }
-
-    /// Appends `external row = what a sum comes to`. Its work row must not have been written since.
-    pub fn store_sum(&mut self, external: u32, rest: Rest) {
-        self.note_written(Operand::External(external));
-        // The sum may be another program's.
-        for word in rest.0 {
-            if word & EXTERNAL == 0 {
-                self.work_rows = self.work_rows.max(word + 1);
-            } else {
-                self.note(Operand::External(word & !EXTERNAL));
-            }
-        }
-        let head = self.block(Opcode::Store);
-        let [a, b, c, d] = rest.0;
-        self.code.extend([external, a, b, c, d]);
-        self.code[head + 1] += STEP as u32;
+        self.note(Operand::Work(work));
+        // The sum of that row alone, which nothing but the external row ever holds.
+        XorBuilder::new(self, work, work_slot(work), 2).store(external);
     }
 
     /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
@@ -275,6 +257,7 @@ impl Program {
         let (most_outputs, most_inputs) = self.largest_product;
         self.largest_product = (most_outputs.max(outputs.len()), most_inputs.max(inputs.len()));
         self.open = None;
+        self.code.truncate(self.whole);
         self.code.extend([Opcode::Product as u32, count(outputs), count(bases), count(inputs)]);
         self.code.push(first);
         for &output in outputs {
@@ -285,6 +268,7 @@ impl Program {
             self.code.push(input.word());
             self.note(input);
         }
+        self.whole = self.code.len();
     }
 
     /// Appends the HDPC fold: the work rows `rows` are the columns in their order, work rows from
@@ -303,11 +287,13 @@ impl Program {
         let count = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
         self.note(Operand::Work(first + count(columns.sums()) - 1));
         self.open = None;
+        self.code.truncate(self.whole);
         self.code.extend([Opcode::Fold as u32, count(columns.len()), work_slot(first)]);
         for row in rows {
             self.note(Operand::Work(row));
             self.code.push(work_slot(row));
         }
+        self.whole = self.code.len();
         let folds = (columns.len(), columns.sums());
         assert!(self.folds.is_none_or(|before| before == folds), "one kind of fold a program");
         self.folds = Some(folds);
@@ -384,7 +370,7 @@ impl Program {
             }
             for &(program, base) in programs {
                 let mut work = Strip {
-                    code: &program.code,
+                    code: &program.code[..program.whole],
                     coefficients: &program.coefficients,
                     rows: &table[base..],
                     workspace: workspace.buffer.as_mut_ptr(),

@@ -1,6 +1,6 @@
 //! Sums of any number of rows, recorded four at a time.
 
-use super::{Opcode, Program, STEP, ZERO, work_slot};
+use super::{EXTERNAL, Operand, Program, STEP, ZERO, work_slot};
 
 /// Adds sources to a sum, which is recorded when the builder is dropped.
 #[derive(Debug)]
@@ -13,13 +13,7 @@ pub struct XorBuilder<'p> {
     step: [u32; STEP],
     filled: usize,
     highest: u32,
-    /// Whether dropping it records the last step too.
-    ends_here: bool,
 }
-
-/// The last rows of a sum, which are still to be added up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Rest(pub(super) [u32; STEP - 1]);
 
 impl<'p> XorBuilder<'p> {
     /// Begins a sum into a work row: the word of its first source, or `ZERO`, and how many words of a
@@ -27,9 +21,9 @@ impl<'p> XorBuilder<'p> {
     #[inline]
     pub(super) fn new(program: &'p mut Program, to: u32, first: u32, filled: usize) -> Self {
         let to = work_slot(to);
-        let head = program.block(Opcode::Steps);
+        let head = program.block();
         let step = [to, first, ZERO, ZERO, ZERO];
-        Self { program, head, words: 0, step, filled, highest: to, ends_here: true }
+        Self { program, head, words: 0, step, filled, highest: to }
     }
 
     /// Adds a work row.
@@ -48,13 +42,11 @@ impl<'p> XorBuilder<'p> {
         self
     }
 
-    /// Ends the sum before its last rows are added: [`Program::store_sum`] does that.
+    /// Ends the sum in an external row. The work row holds no more than a part of it then, or nothing.
     #[inline]
-    #[must_use]
-    pub fn rest(mut self) -> Rest {
-        self.ends_here = false;
-        let [_, rest @ ..] = self.step;
-        Rest(rest)
+    pub fn store(mut self, external: u32) {
+        self.program.note_written(Operand::External(external));
+        self.step[0] = external | EXTERNAL;
     }
 
     #[inline]
@@ -67,10 +59,9 @@ impl<'p> XorBuilder<'p> {
 impl Drop for XorBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.ends_here {
-            self.record();
-        }
+        self.record();
         self.program.code[self.head + 1] += self.words;
+        self.program.whole = self.program.code.len();
         self.program.work_rows = self.program.work_rows.max(self.highest + 1);
     }
 }
