@@ -62,8 +62,11 @@ unsafe fn sums<V: Vector>(strip: &Strip<'_>, sums: &[u32]) {
     }
 }
 
-/// How many sums ahead external rows are fetched.
-const AHEAD: usize = 4;
+/// How many steps ahead external rows of `bytes` are fetched: far enough for memory, near enough for
+/// the first cache, where symbols whose length is a power of two share a few sets.
+const fn ahead(bytes: usize) -> usize {
+    if bytes >= 512 { 4 } else { 8 }
+}
 
 /// All sums over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
 /// there are no loops within a sum.
@@ -75,7 +78,7 @@ unsafe fn full_sums<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sums: &[[u
         // SAFETY: operands were checked when the sum was recorded; all rows are as long as the
         // strip.
         unsafe {
-            if let Some(&[to, from, ..]) = sums.get(i + AHEAD) {
+            if let Some(&[to, from, ..]) = sums.get(i + const { ahead(BYTES) }) {
                 if from & EXTERNAL != 0 {
                     let from = strip.external(from & !EXTERNAL);
                     for at in (0..BYTES).step_by(64) {
