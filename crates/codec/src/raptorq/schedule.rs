@@ -77,9 +77,10 @@ impl Schedule {
         }
         for (place, &(row, _)) in (0..).zip(&solver.pivots) {
             let mut xor = program.xor_with(place, value(row));
-            for &other in solver.row(row) {
+            // Those of its columns that are pivots were before it was chosen for the last one.
+            for &other in solver.row_below(row) {
                 let other = places[other as usize];
-                if other != place && other < pivots {
+                if other < place {
                     xor.work(other);
                 }
             }
@@ -95,7 +96,7 @@ impl Schedule {
             };
             self.residuals.push(Operand::Work(residuals + i));
             let mut xor = program.xor_with(residuals + i, value(row));
-            for &other in solver.row(row) {
+            for &other in solver.row_below(row) {
                 let other = places[other as usize];
                 if other < pivots {
                     xor.work(other);

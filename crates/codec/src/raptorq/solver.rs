@@ -168,6 +168,13 @@ impl Solver {
         &self.columns[start..self.ends[row] as usize]
     }
 
+    /// Those of the columns of row `row` that are below W: the others, PI columns, are inactive.
+    pub(crate) fn row_below(&self, row: u32) -> &[u32] {
+        let row = row as usize;
+        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
+        &self.columns[start..self.splits[row] as usize]
+    }
+
     /// The place of a column in the order of computation: pivots, then inactive columns.
     #[inline]
     pub(crate) fn place(&self, column: u32) -> u32 {

@@ -3,15 +3,18 @@
 use super::{EXTERNAL, Operand, Program, STEP, ZERO, work_slot};
 
 /// Adds sources to a sum, which is recorded when the builder is dropped.
+///
+/// The words of its steps go straight to where they stay, behind what is whole of the program: put
+/// together elsewhere and copied, they would be read in wider pieces than they were written in, and wait.
 #[derive(Debug)]
 pub struct XorBuilder<'p> {
     program: &'p mut Program,
-    /// Where the block of steps starts, and the words added to it.
+    /// Where the block of steps starts.
     head: usize,
-    words: u32,
-    /// The step that is being filled, and how many of its words are.
-    step: [u32; STEP],
-    filled: usize,
+    /// The slot of the row that is summed into.
+    to: u32,
+    /// Where the next source goes: into the last step, or behind it if that is full.
+    next: usize,
     highest: u32,
 }
 
@@ -22,8 +25,9 @@ impl<'p> XorBuilder<'p> {
     pub(super) fn new(program: &'p mut Program, to: u32, first: u32, filled: usize) -> Self {
         let to = work_slot(to);
         let head = program.block();
-        let step = [to, first, ZERO, ZERO, ZERO];
-        Self { program, head, words: 0, step, filled, highest: to }
+        let next = program.code.len() + filled;
+        program.code.extend([to, first, ZERO, ZERO, ZERO]);
+        Self { program, head, to, next, highest: to }
     }
 
     /// Adds a work row.
@@ -31,37 +35,33 @@ impl<'p> XorBuilder<'p> {
     pub fn work(&mut self, row: u32) -> &mut Self {
         let slot = work_slot(row);
         self.highest = self.highest.max(slot);
-        if self.filled == STEP {
-            self.record();
-            self.step = [self.step[0], self.step[0], slot, ZERO, ZERO];
-            self.filled = 3;
+        let code = &mut self.program.code;
+        if let Some(word) = code.get_mut(self.next) {
+            *word = slot;
+            self.next += 1;
         } else {
-            self.step[self.filled] = slot;
-            self.filled += 1;
+            code.extend([self.to, self.to, slot, ZERO, ZERO]);
+            self.next += 3;
         }
         self
     }
 
     /// Ends the sum in an external row. The work row holds no more than a part of it then, or nothing.
     #[inline]
-    pub fn store(mut self, external: u32) {
+    pub fn store(self, external: u32) {
         self.program.note_written(Operand::External(external));
-        self.step[0] = external | EXTERNAL;
-    }
-
-    #[inline]
-    fn record(&mut self) {
-        self.program.code.extend(self.step);
-        self.words += STEP as u32;
+        let last = self.program.code.len() - STEP;
+        self.program.code[last] = external | EXTERNAL;
     }
 }
 
 impl Drop for XorBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.record();
-        self.program.code[self.head + 1] += self.words;
-        self.program.whole = self.program.code.len();
-        self.program.work_rows = self.program.work_rows.max(self.highest + 1);
+        let program = &mut *self.program;
+        program.whole = program.code.len();
+        let words = program.whole - self.head - 2;
+        program.code[self.head + 1] = u32::try_from(words).expect("words fit 32 bits");
+        program.work_rows = program.work_rows.max(self.highest + 1);
     }
 }
