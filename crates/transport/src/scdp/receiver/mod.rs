@@ -4,15 +4,17 @@ mod block;
 mod blocks;
 mod flow;
 mod group;
+mod pulls;
 mod stream;
 
 use alloc::vec::Vec;
 use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
-use wellspring_wire::scdp::{CloseReason, Mode, Pull, Symbol};
+use wellspring_wire::scdp::{CloseReason, Mode, Symbol};
 
 use self::block::Intake;
 use self::blocks::BlockWindow;
 use self::flow::{Answer, Flow, Liveness};
+pub(super) use self::pulls::Grant;
 use super::context::Context;
 use super::{Config, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats, Share};
 
@@ -23,14 +25,6 @@ pub(super) struct Arrival<'a> {
     pub symbol: &'a Symbol,
     pub trimmed: bool,
     pub marked: bool,
-}
-
-/// A pull to send, and what it costs on the receiver's link.
-pub(super) struct Grant {
-    pub sender: HostId,
-    pub pull: Pull,
-    /// Symbols newly granted.
-    pub symbols: u32,
 }
 
 /// One receive session.
@@ -446,78 +440,6 @@ impl Receiver {
                 f.deadline().into_iter().chain(alive).min()
             })
             .min()
-    }
-
-    /// Whether a pull could be sent, pace permitting.
-    pub(super) fn wants_pull(&self) -> bool {
-        if self.over || self.keepalive.is_some() {
-            return !self.over;
-        }
-        if self.blocks.is_streaming() {
-            return self.flows.iter().any(|f| f.group && self.group_wants(f));
-        }
-        self.flows.iter().any(|f| f.spare() > 0) && self.blocks.wants()
-    }
-
-    /// The next pull: the next sender with room in its window is granted symbols of the lowest
-    /// block that wants some of it, at most `burst`.
-    pub(super) fn next_pull(&mut self, now: Time, config: &Config) -> Option<Grant> {
-        if self.over {
-            return None;
-        }
-        if let Some(index) = self.keepalive.take() {
-            if self.flows[index].group {
-                return Some(self.group_pull(now, index, 0, config));
-            }
-            return Some(self.pull(now, index, self.blocks.floor(), 0));
-        }
-        if self.blocks.is_streaming() {
-            return self.next_group_pull(now, config);
-        }
-        let flows = self.flows.len();
-        let index =
-            (0..flows).map(|i| (self.turn + i) % flows).find(|&i| self.flows[i].spare() > 0)?;
-        let share = Share { index: index as u8, count: self.shares };
-        let may_come = |i: u8| {
-            matches!(self.flows[usize::from(i)].liveness, Liveness::Live | Liveness::Awaited)
-        };
-        let Some((sbn, wanted)) = self.blocks.next_wanting(share, may_come) else {
-            self.flows.iter_mut().for_each(|f| f.set_window_limited(false));
-            return None;
-        };
-        self.turn = (index + 1) % flows;
-        let flow = &mut self.flows[index];
-        let symbols = wanted.min(flow.spare()).min(u32::from(config.burst.max(1)));
-        let counted = flow.is_trusted();
-        flow.grant(now, sbn, symbols, counted);
-        flow.set_window_limited(flow.spare() == 0);
-        flow.rearm(config);
-        self.blocks.ask(sbn, index as u8, symbols, counted);
-        Some(self.pull(now, index, sbn, symbols))
-    }
-
-    /// Whether credits were granted for all that is to come, to the end of the object.
-    fn all_asked_for(&self, index: usize) -> bool {
-        if !self.blocks.is_streaming() {
-            return self.blocks.all_asked_for();
-        }
-        let in_flight = self.flows[index].in_flight();
-        self.blocks.reaches_the_end() && self.blocks.outstanding(in_flight + 1) <= in_flight
-    }
-
-    fn pull(&mut self, now: Time, index: usize, sbn: u32, symbols: u32) -> Grant {
-        let fin = self.all_asked_for(index);
-        let flow = &mut self.flows[index];
-        flow.last_pull = now;
-        let pull = Pull {
-            sbn: sbn.min(self.object.source_blocks - 1),
-            granted: flow.granted(),
-            floor: self.blocks.floor(),
-            run: symbols.clamp(1, u32::from(u16::MAX)) as u16,
-            epoch: flow.epoch,
-            fin,
-        };
-        Grant { sender: flow.host, pull, symbols }
     }
 
     /// First block no sender has been asked for: what a sender that comes back need not mistrust.

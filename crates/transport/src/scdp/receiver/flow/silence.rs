@@ -1,0 +1,148 @@
+//! What a receiver makes of hearing nothing: when credits are overdue, when the tail is probed, and
+//! when the sender is given up.
+
+use wellspring_core::{Duration, Time};
+
+use super::{Credit, CreditState, Flow, Liveness, Probe, Settled, Window};
+use crate::scdp::Config;
+
+impl Flow {
+    /// When to call [`Flow::on_deadline`].
+    pub(in crate::scdp::receiver) fn deadline(&self) -> Option<Time> {
+        if self.liveness == Liveness::Lost { None } else { self.deadline }
+    }
+
+    /// Sets the deadline anew: when the oldest credit in flight will be overdue.
+    pub(in crate::scdp::receiver) fn rearm(&mut self, config: &Config) {
+        self.drop_settled_front();
+        self.deadline = match self.liveness {
+            Liveness::Awaited => Some(self.last_heard + config.peer_timeout),
+            _ => {
+                let overdue = self.front_overdue_at(self.timeout(config));
+                overdue.into_iter().chain(self.probe_at(config)).min()
+            }
+        };
+    }
+
+    /// After how long a credit is overdue. Backed off, but so that a sender is probed several times
+    /// before it is given up.
+    fn timeout(&self, config: &Config) -> Duration {
+        let base = match self.rtt.least() {
+            // A group's round trips measure its slowest member; ours would be the least. Where
+            // losses are told, haste is of no use.
+            Some(least) if self.group && self.reordering_threshold.is_some() => {
+                (least * 4).max(config.min_timeout)
+            }
+            _ => self.rtt.timeout(config.initial_rtt, config.min_timeout),
+        };
+        let longest = (config.peer_timeout / 8).max(base);
+        (base * (1 << self.timeouts.min(10))).min(longest)
+    }
+
+    /// Acts on the deadline: gives up credits that are overdue, and the sender itself after
+    /// `peer_timeout` of silence. Calls `for_each` with each credit given up. In a group, where
+    /// silence may only mean that the sender waits for another receiver, one credit at a time is
+    /// given up that no later one has overtaken: true if it was.
+    pub(in crate::scdp::receiver) fn on_deadline(
+        &mut self,
+        now: Time,
+        config: &Config,
+        mut for_each: impl FnMut(Settled),
+    ) -> bool {
+        if self.deadline().is_none_or(|deadline| deadline > now) {
+            return false;
+        }
+        let silence = now.since(self.last_heard);
+        if silence >= config.peer_timeout {
+            self.give_up(for_each);
+            self.liveness = Liveness::Lost;
+            return false;
+        }
+        let timeout = self.timeout(config);
+        self.drop_settled_front();
+        let (mut gaps, mut overdue) = (0, 0);
+        while let Some(at) = self.front_overdue_at(timeout)
+            && at <= now
+        {
+            if self.first < self.highest {
+                gaps += 1
+            } else if self.group && overdue == 1 {
+                break;
+            } else {
+                overdue += 1
+            }
+            for_each(self.lose_front());
+            self.drop_settled_front();
+        }
+        if overdue > 0 {
+            self.doubted_at = now;
+            self.timeouts = self.timeouts.saturating_add(1);
+            if silence >= timeout && !self.group {
+                self.liveness = Liveness::Suspect;
+            }
+        }
+        if gaps + overdue > 0 && !self.group {
+            self.on_silence(self.timeouts > 1 && silence >= timeout);
+        }
+        self.rearm(config);
+        self.group && overdue > 0
+    }
+
+    /// Allows the tail loss probe, if it is due: the oldest credit in flight is no longer counted
+    /// on, and one more may be granted. Returns the block of that credit.
+    pub(in crate::scdp::receiver) fn probe(&mut self, now: Time, config: &Config) -> Option<u32> {
+        if self.probe_at(config)? > now {
+            return None;
+        }
+        self.probe = Probe::Due;
+        self.rearm(config);
+        let counted = |c: &&mut Credit| c.state == CreditState::Counted;
+        let oldest = self.credits.iter_mut().find(counted)?;
+        oldest.state = CreditState::Uncounted;
+        Some(oldest.sbn)
+    }
+
+    /// When the tail loss probe is due: once in a silence, after two round trips.
+    fn probe_at(&self, config: &Config) -> Option<Time> {
+        let inferred = self.reordering_threshold.is_some() && !self.group;
+        let waiting = self.in_flight > 0 && self.liveness == Liveness::Live;
+        if !inferred || !waiting || self.probe != Probe::Unused {
+            return None;
+        }
+        let round_trips = self.rtt.smoothed()? * 2;
+        let wait = round_trips.max(self.rtt.timeout(config.initial_rtt, Duration::ZERO));
+        Some(self.last_heard.max(self.last_pull) + wait)
+    }
+
+    /// When the oldest credit in flight is to be given up. One that others have overtaken is
+    /// waited for no longer than reordering lasts: a round trip and its variation.
+    fn front_overdue_at(&self, timeout: Duration) -> Option<Time> {
+        let oldest = self.credits.front()?;
+        let overtaken = self.reordering_threshold.is_some() && self.first < self.highest;
+        let wait = match self.rtt.usual_maximum() {
+            Some(usual) if overtaken => (usual * (1 << self.patience)).min(timeout),
+            _ if self.group => {
+                // While the stream flows, what it has not reached waits for a slower member.
+                let flowing = if self.first < self.highest { Time::ZERO } else { self.last_heard };
+                let since = oldest.granted_at.max(self.doubted_at).max(flowing);
+                return Some(since + timeout);
+            }
+            _ => timeout,
+        };
+        Some(oldest.granted_at + wait)
+    }
+
+    /// Credits were overdue: some while others came through, or all, but that may have been a
+    /// longer queue. Only the second silence in a row is congestion that calls for a new start
+    /// (as in RFC 9002 §7.6).
+    fn on_silence(&mut self, persistent: bool) {
+        if persistent {
+            if let Window::Controlled(cubic) = &mut self.window {
+                cubic.on_timeout();
+            }
+            self.recovery_point = self.granted();
+        } else {
+            self.on_congestion(self.first - 1);
+        }
+    }
+}
