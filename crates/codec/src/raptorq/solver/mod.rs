@@ -13,6 +13,7 @@
 
 mod peeling;
 
+use core::ops::Range;
 use std::collections::BinaryHeap;
 
 use wellspring_kernels::Kernels;
@@ -127,16 +128,12 @@ impl Solver {
 
     /// The columns of row `row`.
     pub(crate) fn row(&self, row: u32) -> &[u32] {
-        let row = row as usize;
-        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
-        &self.columns[start..self.ends[row] as usize]
+        &self.columns[span(&self.ends, row)]
     }
 
     /// Those of the columns of row `row` that are below W: the others, PI columns, are inactive.
     pub(crate) fn row_below(&self, row: u32) -> &[u32] {
-        let row = row as usize;
-        let start = if row == 0 { 0 } else { self.ends[row - 1] as usize };
-        &self.columns[start..self.splits[row] as usize]
+        &self.columns[span(&self.ends, row).start..self.splits[row as usize] as usize]
     }
 
     /// The place of a column in the order of computation: pivots, then inactive columns.
@@ -213,9 +210,7 @@ impl Solver {
             self.bits[column as usize * words + i / 64] |= 1 << (i % 64);
         }
         for &(row, column) in &self.pivots {
-            let start = if row == 0 { 0 } else { self.ends[row as usize - 1] } as usize;
-            let row = &self.columns[start..self.ends[row as usize] as usize];
-            sum_bits(&mut self.bits, words, column, row);
+            sum_bits(&mut self.bits, words, column, &self.columns[span(&self.ends, row)]);
         }
     }
 
@@ -249,11 +244,10 @@ impl Solver {
 
     /// Expresses a row that is no pivot in the inactive columns and adds it to the elimination.
     fn add_row(&mut self, kernels: Kernels, row: u32) {
-        let start = if row == 0 { 0 } else { self.ends[row as usize - 1] } as usize;
         self.equation.clear();
         self.equation.resize(64 * self.words, 0);
         for word in 0..self.words {
-            let bits = self.columns[start..self.ends[row as usize] as usize]
+            let bits = self.columns[span(&self.ends, row)]
                 .iter()
                 .fold(0, |sum, &c| sum ^ self.bits[c as usize * self.words + word]);
             for (i, entry) in self.equation[64 * word..][..64].iter_mut().enumerate() {
@@ -264,6 +258,14 @@ impl Solver {
             self.equations.push(Equation::Row(row));
         }
     }
+}
+
+/// Where rows that end at `ends` have the columns of row `row`.
+#[inline]
+fn span(ends: &[u32], row: u32) -> Range<usize> {
+    let row = row as usize;
+    let start = if row == 0 { 0 } else { ends[row - 1] };
+    start as usize..ends[row] as usize
 }
 
 /// `bits[column] = sum of bits[c] for the other columns c of the row`. A column's own bits are

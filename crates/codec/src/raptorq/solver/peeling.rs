@@ -165,9 +165,8 @@ impl Solver {
 
     /// Joins the components of the two active columns of a row.
     fn join(&mut self, row: u32) {
-        let start = if row == 0 { 0 } else { self.ends[row as usize - 1] } as usize;
-        let columns = &self.columns[start..self.splits[row as usize] as usize];
-        let Some(&first) = columns.iter().find(|&&c| self.state[c as usize] == ACTIVE) else {
+        let mut columns = self.row_below(row).iter();
+        let Some(&first) = columns.find(|&&c| self.state[c as usize] == ACTIVE) else {
             return;
         };
         let second = self.active[row as usize].sum ^ first;
