@@ -358,8 +358,10 @@ fn sums_that_end_in_external_rows_agree_at_every_symbol_length() {
                 for n in 0..2 * N {
                     let external = (n >= N).then_some(N - 1);
                     let mut xor = program.xor_with(N + n, external);
-                    for row in 0..n % N {
-                        xor.work(row);
+                    if n % 2 == 0 {
+                        (0..n % N).for_each(|row| _ = xor.work(row));
+                    } else {
+                        xor.work_where((0..3 * N).map(|row| (row, row < n % N)));
                     }
                     xor.store(N + n);
                 }
@@ -426,7 +428,7 @@ fn where_a_sum_ends_is_checked_too() {
     let mut xor = program.xor(0);
     xor.work(100).work(99);
     xor.store(7);
-    assert_eq!(program.work_rows(), 102);
+    assert_eq!(program.work_rows(), 101);
     let mut bytes = [0; 4];
     let mut storage = RowStorage::default();
     let mut rows = RowTable::new(&mut storage, 4);
@@ -443,7 +445,7 @@ fn a_forgotten_sum_leaves_nothing_of_it() {
     }
     core::mem::forget(xor);
     program.xor_with(0, Some(0)).store(1);
-    assert_eq!(program.work_rows(), 2, "the row of zeros, and one");
+    assert_eq!(program.work_rows(), 1);
     let (source, mut output) = ([1, 2, 3, 4], [0; 4]);
     let mut storage = RowStorage::default();
     let mut rows = RowTable::new(&mut storage, 4);

@@ -78,12 +78,10 @@ impl Schedule {
         for (place, &(row, _)) in (0..).zip(&solver.pivots) {
             let mut xor = program.xor_with(place, value(row));
             // Those of its columns that are pivots were before it was chosen for the last one.
-            for &other in solver.row_below(row) {
+            xor.work_where(solver.row_below(row).iter().map(|&other| {
                 let other = places[other as usize];
-                if other < place {
-                    xor.work(other);
-                }
-            }
+                (other, other < place)
+            }));
         }
         self.residuals.clear();
         for (i, &equation) in (0..).zip(&solver.equations) {
@@ -96,12 +94,10 @@ impl Schedule {
             };
             self.residuals.push(Operand::Work(residuals + i));
             let mut xor = program.xor_with(residuals + i, value(row));
-            for &other in solver.row_below(row) {
+            xor.work_where(solver.row_below(row).iter().map(|&other| {
                 let other = places[other as usize];
-                if other < pivots {
-                    xor.work(other);
-                }
-            }
+                (other, other < pivots)
+            }));
         }
         if uses_hdpc {
             let columns = places[..constraints.hdpc.len()].iter().copied();
@@ -140,12 +136,10 @@ impl Schedule {
             }
             let value = row.checked_sub(params.s).and_then(&value_of);
             let mut xor = program.xor_with(place, value);
-            for &other in solver.row(row) {
+            xor.work_where(solver.row(row).iter().map(|&other| {
                 let other = places[other as usize];
-                if other != place {
-                    xor.work(other);
-                }
-            }
+                (other, other != place)
+            }));
         }
     }
 }
@@ -223,12 +217,10 @@ impl Swept<'_> {
                 scratch.columns.clear();
                 self.params.lt_columns(output.isi, &mut scratch.columns);
                 let mut xor = program.xor_with(row, output.plus);
-                for &column in &scratch.columns {
+                xor.work_where(scratch.columns.iter().map(|&column| {
                     let place = self.schedule.places[column as usize];
-                    if place < pivots {
-                        xor.work(place);
-                    }
-                }
+                    (place, place < pivots)
+                }));
                 scratch.bases.push(Operand::Work(row));
                 scratch.outputs.push(output.to);
                 self.coefficients(scratch);

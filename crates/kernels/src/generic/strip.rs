@@ -1,7 +1,7 @@
 //! Programs over one strip of columns.
 
 use super::product::product;
-use crate::program::{EXTERNAL, Opcode, STEP, Strip};
+use crate::program::{EXTERNAL, HEAD, Opcode, Strip};
 use crate::vector::Vector;
 
 /// Runs a program over one strip of columns.
@@ -20,11 +20,11 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
         unsafe {
             let opcode = Opcode::from_word(*code.get_unchecked(at));
             let first = *code.get_unchecked(at + 1) as usize;
-            let block = at + 2..at + 2 + first;
             match opcode {
-                Opcode::Steps => {
-                    sums::<V>(strip, code.get_unchecked(block));
-                    at += 2 + first;
+                Opcode::Sums => {
+                    let end = at + HEAD + first;
+                    sums::<V>(strip, code.get_unchecked(at + HEAD..end));
+                    at = end;
                 }
                 Opcode::Product => {
                     let bases = *code.get_unchecked(at + 2) as usize;
@@ -46,76 +46,133 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
     }
 }
 
-/// Sums of four rows each, the first of which may be external, into work rows or `OUT` into external ones.
-#[inline(always)]
-unsafe fn sums<V: Vector>(strip: &Strip<'_>, sums: &[u32]) {
-    let sums = sums.as_chunks::<STEP>().0;
-    // SAFETY: as the caller vouches; each arm is for full strips of that length.
-    unsafe {
-        match (strip.stride, strip.width == strip.stride) {
-            (64, true) => full_sums::<V, 64>(strip, sums),
-            (128, true) => full_sums::<V, 128>(strip, sums),
-            (256, true) => full_sums::<V, 256>(strip, sums),
-            (512, true) => full_sums::<V, 512>(strip, sums),
-            _ => any_sums::<V>(strip, sums),
+/// One sum of a block.
+struct Sum<'a> {
+    /// Where to: a work row, or an external one.
+    to: u32,
+    /// What is added, of which the first may be an external row.
+    sources: &'a [u32],
+    /// Where the next sum starts.
+    end: usize,
+}
+
+impl<'a> Sum<'a> {
+    /// The sum whose words start at `at`.
+    ///
+    /// # Safety
+    ///
+    /// A sum does start there.
+    #[inline(always)]
+    unsafe fn at(block: &'a [u32], at: usize) -> Self {
+        // SAFETY: the builder writes whole sums only.
+        unsafe {
+            let start = at + HEAD;
+            let end = start + *block.get_unchecked(at + 1) as usize;
+            let sources = block.get_unchecked(start..end);
+            Self { to: *block.get_unchecked(at), sources, end }
         }
     }
 }
 
-/// How many steps ahead external rows of `bytes` are fetched: far enough for memory, near enough for
+/// A block of sums.
+#[inline(always)]
+unsafe fn sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
+    // SAFETY: as the caller vouches; each arm is for full strips of that length.
+    unsafe {
+        match (strip.stride, strip.width == strip.stride) {
+            (64, true) => full_sums::<V, 64>(strip, block),
+            (128, true) => full_sums::<V, 128>(strip, block),
+            (256, true) => full_sums::<V, 256>(strip, block),
+            (512, true) => full_sums::<V, 512>(strip, block),
+            _ => any_sums::<V>(strip, block),
+        }
+    }
+}
+
+/// How many sums ahead external rows of `bytes` are fetched: far enough for memory, near enough for
 /// the first cache, where symbols whose length is a power of two share a few sets.
 const fn ahead(bytes: usize) -> usize {
-    if bytes >= 512 { 4 } else { 8 }
+    1024 / bytes
 }
 
 /// All sums over a strip of `BYTES` bytes: with a constant, the distance of rows is a shift, and
-/// there are no loops within a sum.
+/// there are no loops over columns.
 #[inline(always)]
-unsafe fn full_sums<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
-    // At most eight vectors at a time: they are in registers then.
+unsafe fn full_sums<V: Vector, const BYTES: usize>(strip: &Strip<'_>, block: &[u32]) {
+    let (mut at, mut fetched) = (0, 0);
+    // SAFETY: as the caller vouches; both cursors go from sum to sum.
+    unsafe {
+        for _ in 0..ahead(BYTES) {
+            if fetched < block.len() {
+                fetched = fetch::<V, BYTES>(strip, &Sum::at(block, fetched));
+            }
+        }
+        while at < block.len() {
+            if fetched < block.len() {
+                fetched = fetch::<V, BYTES>(strip, &Sum::at(block, fetched));
+            }
+            let sum = Sum::at(block, at);
+            full_sum::<V, BYTES>(strip, &sum);
+            at = sum.end;
+        }
+    }
+}
+
+/// Asks for the external rows of a sum, and returns where the next sum starts.
+#[inline(always)]
+unsafe fn fetch<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sum: &Sum<'_>) -> usize {
+    // SAFETY: operands were checked when the sum was recorded.
+    unsafe {
+        if let Some(&from) = sum.sources.first()
+            && from & EXTERNAL != 0
+        {
+            let from = strip.external(from & !EXTERNAL);
+            for at in (0..BYTES).step_by(64) {
+                V::prefetch(from.add(at));
+            }
+        }
+        if sum.to & EXTERNAL != 0 {
+            let to = strip.external(sum.to & !EXTERNAL);
+            for at in (0..BYTES).step_by(64) {
+                V::prefetch_write(to.add(at));
+            }
+        }
+    }
+    sum.end
+}
+
+/// One sum over `BYTES` bytes. All sources are added in registers, at most eight vectors at a time:
+/// a branch mispredicted where they end costs less than loading and storing the sum again.
+#[inline(always)]
+unsafe fn full_sum<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sum: &Sum<'_>) {
     let group = const { if BYTES < 8 * V::BYTES { BYTES / V::BYTES } else { 8 } };
-    for (i, sum) in sums.iter().enumerate() {
-        // SAFETY: operands were checked when the sum was recorded; all rows are as long as the
-        // strip.
-        unsafe {
-            if let Some(&[to, from, ..]) = sums.get(i + const { ahead(BYTES) }) {
-                if from & EXTERNAL != 0 {
-                    let from = strip.external(from & !EXTERNAL);
-                    for at in (0..BYTES).step_by(64) {
-                        V::prefetch(from.add(at));
-                    }
+    // SAFETY: operands were checked when the sum was recorded; all rows are as long as the strip.
+    unsafe {
+        let row = |word: u32| {
+            if word & EXTERNAL != 0 {
+                strip.external(word & !EXTERNAL)
+            } else {
+                strip.workspace.add(word as usize * BYTES)
+            }
+        };
+        let to = row(sum.to);
+        let split = sum.sources.split_first();
+        for start in (0..BYTES).step_by(group * V::BYTES) {
+            let mut total = [V::zero(); 8];
+            if let Some((&first, rest)) = split {
+                let first = row(first).add(start);
+                for (i, total) in total.iter_mut().enumerate().take(group) {
+                    *total = V::load(first.add(i * V::BYTES));
                 }
-                if to & EXTERNAL != 0 {
-                    let to = strip.external(to & !EXTERNAL);
-                    for at in (0..BYTES).step_by(64) {
-                        V::prefetch_write(to.add(at));
+                for &source in rest {
+                    let source = strip.workspace.add(source as usize * BYTES + start);
+                    for (i, total) in total.iter_mut().enumerate().take(group) {
+                        *total = total.xor(V::load(source.add(i * V::BYTES)));
                     }
                 }
             }
-            let rows = strip.workspace;
-            let [to, a, b, c, d] = *sum;
-            let a = if a & EXTERNAL != 0 {
-                strip.external(a & !EXTERNAL)
-            } else {
-                rows.add(a as usize * BYTES)
-            };
-            let to = if to & EXTERNAL != 0 {
-                strip.external(to & !EXTERNAL)
-            } else {
-                rows.add(to as usize * BYTES)
-            };
-            let b = rows.add(b as usize * BYTES);
-            let (c, d) = (rows.add(c as usize * BYTES), rows.add(d as usize * BYTES));
-            for start in (0..BYTES).step_by(group * V::BYTES) {
-                let mut sums = [V::zero(); 8];
-                for (i, sum) in sums.iter_mut().enumerate().take(group) {
-                    let at = start + i * V::BYTES;
-                    let first = V::load(a.add(at)).xor(V::load(b.add(at)));
-                    *sum = first.xor(V::load(c.add(at)).xor(V::load(d.add(at))));
-                }
-                for (i, sum) in sums.iter().enumerate().take(group) {
-                    sum.store(to.add(start + i * V::BYTES));
-                }
+            for (i, total) in total.iter().enumerate().take(group) {
+                total.store(to.add(start + i * V::BYTES));
             }
         }
     }
@@ -124,33 +181,40 @@ unsafe fn full_sums<V: Vector, const BYTES: usize>(strip: &Strip<'_>, sums: &[[u
 /// All sums over a strip of any width, a vector at a time. Work rows are whole vectors; external
 /// ones are read and written to the end of the strip only.
 #[inline(always)]
-unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, sums: &[[u32; STEP]]) {
+unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
     let whole = strip.width / V::BYTES * V::BYTES;
     let tail = strip.width - whole;
-    for &[to, a, b, c, d] in sums {
+    let mut at = 0;
+    while at < block.len() {
         // SAFETY: operands were checked when the sum was recorded; see above for the lengths.
         unsafe {
-            let first = strip.row(a);
-            let end = strip.row(to);
-            let (b, c, d) = (strip.work(b), strip.work(c), strip.work(d));
-            for at in (0..whole).step_by(V::BYTES) {
-                let sum = V::load(first.add(at)).xor(V::load(b.add(at)));
-                sum.xor(V::load(c.add(at)).xor(V::load(d.add(at)))).store(end.add(at));
+            let sum = Sum::at(block, at);
+            let to = strip.row(sum.to);
+            for column in (0..whole).step_by(V::BYTES) {
+                let mut total = V::zero();
+                for &source in sum.sources {
+                    total = total.xor(V::load(strip.row(source).add(column)));
+                }
+                total.store(to.add(column));
             }
             if tail != 0 {
-                let first = if a & EXTERNAL != 0 {
-                    V::load_partial(first.add(whole), tail)
+                let mut total = V::zero();
+                for &source in sum.sources {
+                    let from = strip.row(source).add(whole);
+                    let last = if source & EXTERNAL != 0 {
+                        V::load_partial(from, tail)
+                    } else {
+                        V::load(from)
+                    };
+                    total = total.xor(last);
+                }
+                if sum.to & EXTERNAL != 0 {
+                    total.store_partial(to.add(whole), tail);
                 } else {
-                    V::load(first.add(whole))
-                };
-                let sum = first.xor(V::load(b.add(whole)));
-                let sum = sum.xor(V::load(c.add(whole)).xor(V::load(d.add(whole))));
-                if to & EXTERNAL != 0 {
-                    sum.store_partial(end.add(whole), tail);
-                } else {
-                    sum.store(end.add(whole));
+                    total.store(to.add(whole));
                 }
             }
+            at = sum.end;
         }
     }
 }

@@ -24,17 +24,13 @@ pub(crate) const EXTERNAL: u32 = 1 << 31;
 /// The strip lengths programs run in \[bytes\].
 pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 
-/// Words of one sum: where to, and four sources.
-pub(crate) const STEP: usize = 5;
-
-/// The work row that is always zero: what the unused sources of a step name. Work rows of callers
-/// come after it.
-const ZERO: u32 = 0;
+/// Words before the sources of a sum, and before the sums of a block.
+pub(crate) const HEAD: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
-    /// `[Steps, words, (to, source, source, source, source)..]`; `to` and the first source may be external.
-    Steps,
+    /// `[Sums, words, (to, sources, source..)..]`; `to` and the first source may be external.
+    Sums,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
     /// `[Fold, columns, first sum, column..]`
@@ -45,7 +41,7 @@ impl Opcode {
     #[inline(always)]
     pub(crate) fn from_word(word: u32) -> Self {
         match word {
-            0 => Self::Steps,
+            0 => Self::Sums,
             1 => Self::Product,
             _ => Self::Fold,
         }
@@ -64,7 +60,7 @@ pub enum Operand {
 impl Operand {
     fn word(self) -> u32 {
         match self {
-            Self::Work(row) => work_slot(row),
+            Self::Work(row) => work_word(row),
             Self::External(row) => {
                 assert!(row < EXTERNAL, "row number too large");
                 row | EXTERNAL
@@ -73,11 +69,11 @@ impl Operand {
     }
 }
 
-/// Where a caller's work row stands.
+/// The word of a work row.
 #[inline]
-fn work_slot(row: u32) -> u32 {
-    assert!(row < EXTERNAL - 1, "row number too large");
-    row + 1
+fn work_word(row: u32) -> u32 {
+    assert!(row < EXTERNAL, "row number too large");
+    row
 }
 
 /// Which two sums each column of the HDPC matrix is added to (RFC 6330 §5.3.3.3), checked.
@@ -129,7 +125,7 @@ pub struct Program {
     code: Vec<u32>,
     /// How much of the code is whole instructions: a sum whose builder was forgotten is not.
     whole: usize,
-    /// The block of steps that is still growing, and where it starts.
+    /// The block of sums that is still growing, and where it starts.
     open: Option<usize>,
     coefficients: Vec<u8>,
     work_rows: u32,
@@ -182,7 +178,7 @@ impl Program {
 
     fn note(&mut self, operand: Operand) {
         match operand {
-            Operand::Work(row) => self.work_rows = self.work_rows.max(work_slot(row) + 1),
+            Operand::Work(row) => self.work_rows = self.work_rows.max(work_word(row) + 1),
             Operand::External(row) => self.external_rows = self.external_rows.max(row + 1),
         }
     }
@@ -194,42 +190,36 @@ impl Program {
         }
     }
 
-    /// Where the block of steps starts that grows at the end of the code.
+    /// Where the block of sums starts that grows at the end of the code.
     #[inline]
     fn block(&mut self) -> usize {
         self.code.truncate(self.whole);
         *self.open.get_or_insert_with(|| {
-            self.code.extend([Opcode::Steps as u32, 0]);
+            self.code.extend([Opcode::Sums as u32, 0]);
             self.whole = self.code.len();
-            self.whole - 2
+            self.whole - HEAD
         })
     }
 
     /// Appends `external row = work row`.
     pub fn store(&mut self, external: u32, work: u32) {
-        self.note(Operand::Work(work));
-        // The sum of that row alone, which nothing but the external row ever holds.
-        XorBuilder::new(self, work, work_slot(work), 2).store(external);
+        let mut alone = self.xor(work);
+        alone.work(work);
+        alone.store(external);
     }
 
     /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
-    /// `to` may be the first source, and then is added to.
-    ///
-    /// Sources are summed in steps of four: branches that follow the number of sources cost more
-    /// than adding a row of zeros.
+    /// `to` may be a source, and then is added to.
     pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
-        XorBuilder::new(self, to, ZERO, 1)
+        XorBuilder::new(self, to)
     }
 
     /// As [`xor`](Self::xor), with an external row as first source if there is one.
     pub fn xor_with(&mut self, to: u32, external: Option<u32>) -> XorBuilder<'_> {
+        let sum = self.xor(to);
         match external {
-            None => self.xor(to),
-            Some(row) => {
-                let operand = Operand::External(row);
-                self.note(operand);
-                XorBuilder::new(self, to, operand.word(), 2)
-            }
+            None => sum,
+            Some(row) => sum.external(row),
         }
     }
 
@@ -288,10 +278,10 @@ impl Program {
         self.note(Operand::Work(first + count(columns.sums()) - 1));
         self.open = None;
         self.code.truncate(self.whole);
-        self.code.extend([Opcode::Fold as u32, count(columns.len()), work_slot(first)]);
+        self.code.extend([Opcode::Fold as u32, count(columns.len()), work_word(first)]);
         for row in rows {
             self.note(Operand::Work(row));
-            self.code.push(work_slot(row));
+            self.code.push(work_word(row));
         }
         self.whole = self.code.len();
         let folds = (columns.len(), columns.sums());
@@ -342,7 +332,7 @@ impl Program {
         let table = rows.rows();
         let (pairs, sums): (&[[u8; 2]], usize) =
             columns.map_or((&[], 0), |columns| (columns.pairs(), columns.sums()));
-        let mut work_rows = 1;
+        let mut work_rows = 0;
         for &(program, base) in programs {
             let table = table.get(base..).expect("external rows missing");
             assert!(program.external_rows as usize <= table.len(), "external rows missing");
@@ -352,22 +342,18 @@ impl Program {
             work_rows = work_rows.max(program.work_rows as usize);
         }
         let row_len = rows.row_len();
-        let (stride, first) = if work_rows > 1 {
+        let (stride, first) = if work_rows > 0 {
             (best_strip(row_len, strip), first_line(table, row_len))
         } else if programs.iter().all(|(program, _)| program.runs_whole(row_len)) {
             (row_len.next_multiple_of(64), 0)
         } else {
             (strip, 0)
         };
-        if work_rows > 1 {
+        if work_rows > 0 {
             let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
             workspace.buffer.reserve_len(size);
         }
         for cut in strips(row_len, stride, first) {
-            if work_rows > 1 {
-                // The row of zeros, which is longer or shorter than that of the strip before.
-                workspace.buffer[..cut.stride].fill(0);
-            }
             for &(program, base) in programs {
                 let mut work = Strip {
                     code: &program.code[..program.whole],

@@ -1,57 +1,74 @@
-//! Sums of any number of rows, recorded four at a time.
+//! Sums of any number of rows.
 
-use super::{EXTERNAL, Operand, Program, STEP, ZERO, work_slot};
+use super::{HEAD, Operand, Program, work_word};
 
 /// Adds sources to a sum, which is recorded when the builder is dropped.
 ///
-/// The words of its steps go straight to where they stay, behind what is whole of the program: put
-/// together elsewhere and copied, they would be read in wider pieces than they were written in, and wait.
+/// Its words go straight to where they stay, behind what is whole of the program: put together
+/// elsewhere and copied, they would be read in wider pieces than they were written in, and wait.
 #[derive(Debug)]
 pub struct XorBuilder<'p> {
     program: &'p mut Program,
-    /// Where the block of steps starts.
-    head: usize,
-    /// The slot of the row that is summed into.
-    to: u32,
-    /// Where the next source goes: into the last step, or behind it if that is full.
-    next: usize,
+    /// Where the block of sums starts.
+    block: usize,
+    /// Where the words of this sum start.
+    start: usize,
     highest: u32,
 }
 
 impl<'p> XorBuilder<'p> {
-    /// Begins a sum into a work row: the word of its first source, or `ZERO`, and how many words of a
-    /// step that and the row itself make.
+    /// Begins a sum into a work row.
     #[inline]
-    pub(super) fn new(program: &'p mut Program, to: u32, first: u32, filled: usize) -> Self {
-        let to = work_slot(to);
-        let head = program.block();
-        let next = program.code.len() + filled;
-        program.code.extend([to, first, ZERO, ZERO, ZERO]);
-        Self { program, head, to, next, highest: to }
+    pub(super) fn new(program: &'p mut Program, to: u32) -> Self {
+        let to = work_word(to);
+        let block = program.block();
+        let start = program.code.len();
+        program.code.extend([to, 0]);
+        Self { program, block, start, highest: to }
+    }
+
+    /// Adds an external row, which must be the first source.
+    #[inline]
+    pub(super) fn external(self, row: u32) -> Self {
+        let operand = Operand::External(row);
+        self.program.note(operand);
+        self.program.code.push(operand.word());
+        self
     }
 
     /// Adds a work row.
     #[inline]
     pub fn work(&mut self, row: u32) -> &mut Self {
-        let slot = work_slot(row);
-        self.highest = self.highest.max(slot);
-        let code = &mut self.program.code;
-        if let Some(word) = code.get_mut(self.next) {
-            *word = slot;
-            self.next += 1;
-        } else {
-            code.extend([self.to, self.to, slot, ZERO, ZERO]);
-            self.next += 3;
-        }
+        let word = work_word(row);
+        self.highest = self.highest.max(word);
+        self.program.code.push(word);
         self
     }
 
-    /// Ends the sum in an external row. The work row holds no more than a part of it then, or nothing.
+    /// Adds those of some work rows that are wanted, without a branch that would have to foretell
+    /// which they are.
+    #[inline]
+    pub fn work_where(&mut self, rows: impl ExactSizeIterator<Item = (u32, bool)>) -> &mut Self {
+        let code = &mut self.program.code;
+        let start = code.len();
+        code.resize(start + rows.len(), 0);
+        let mut end = start;
+        for (row, wanted) in rows {
+            let word = work_word(row);
+            code[end] = word;
+            end += usize::from(wanted);
+            self.highest = self.highest.max(if wanted { word } else { 0 });
+        }
+        code.truncate(end);
+        self
+    }
+
+    /// Ends the sum in an external row. The work row it was begun for is left alone.
     #[inline]
     pub fn store(self, external: u32) {
-        self.program.note_written(Operand::External(external));
-        let last = self.program.code.len() - STEP;
-        self.program.code[last] = external | EXTERNAL;
+        let operand = Operand::External(external);
+        self.program.note_written(operand);
+        self.program.code[self.start] = operand.word();
     }
 }
 
@@ -59,9 +76,10 @@ impl Drop for XorBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
         let program = &mut *self.program;
+        let count = |words: usize| u32::try_from(words).expect("words fit 32 bits");
         program.whole = program.code.len();
-        let words = program.whole - self.head - 2;
-        program.code[self.head + 1] = u32::try_from(words).expect("words fit 32 bits");
+        program.code[self.start + 1] = count(program.whole - self.start - HEAD);
+        program.code[self.block + 1] = count(program.whole - self.block - HEAD);
         program.work_rows = program.work_rows.max(self.highest + 1);
     }
 }
