@@ -58,14 +58,21 @@ pub enum Operand {
 }
 
 impl Operand {
-    fn word(self) -> u32 {
+    fn row(self) -> u32 {
         match self {
-            Self::Work(row) => work_word(row),
-            Self::External(row) => {
-                assert!(row < EXTERNAL, "row number too large");
-                row | EXTERNAL
-            }
+            Self::Work(row) | Self::External(row) => row,
         }
+    }
+
+    fn flag(self) -> u32 {
+        match self {
+            Self::Work(_) => 0,
+            Self::External(_) => EXTERNAL,
+        }
+    }
+
+    fn word(self) -> u32 {
+        work_word(self.row()) | self.flag()
     }
 }
 
@@ -254,11 +261,24 @@ impl Program {
             self.code.push(output.word());
             self.note_written(output);
         }
-        for &input in bases.iter().chain(inputs) {
-            self.code.push(input.word());
-            self.note(input);
-        }
+        self.operands(bases);
+        self.operands(inputs);
         self.whole = self.code.len();
+    }
+
+    /// Appends the words of operands that are read: often all symbols of a block, so in passes without
+    /// branches that are vectors' work.
+    fn operands(&mut self, operands: &[Operand]) {
+        let all = operands.iter().fold(0, |all, &operand| all | operand.row());
+        assert!(all < EXTERNAL, "row number too large");
+        let start = self.code.len();
+        self.code.extend(operands.iter().map(|&operand| operand.row() | operand.flag()));
+        for &word in &self.code[start..] {
+            let rows = (word & !EXTERNAL) + 1;
+            let external = if word & EXTERNAL == 0 { 0 } else { rows };
+            self.external_rows = self.external_rows.max(external);
+            self.work_rows = self.work_rows.max(rows ^ external);
+        }
     }
 
     /// Appends the HDPC fold: the work rows `rows` are the columns in their order, work rows from
