@@ -11,28 +11,38 @@ pub struct PullQueue {
     /// Members that want to pull, each at most once.
     waiting: VecDeque<u32>,
     queued: Vec<bool>,
-    /// The link is spoken for until then; `None` when that is past.
-    busy_until: Option<Time>,
-    /// How far the pacer may run ahead of its schedule after being asked late: a real driver
-    /// wakes up later than asked, and must not lose rate by it.
+    /// When the next pull is due: the link is spoken for until then. `None` when that is past and
+    /// nobody waits.
+    due: Option<Time>,
+    /// When the last pull left.
+    left: Option<Time>,
+    /// How late pulls may leave without the pace losing by it.
     slack: Duration,
 }
 
 impl PullQueue {
-    /// An empty queue in front of a link of that rate. `slack` is how much unused time may be
-    /// made up for in a burst (zero in simulation).
+    /// An empty queue in front of a link of that rate.
+    ///
+    /// Pulls leave late: the interface is busy with a packet, or the driver wakes up later than
+    /// asked. What waited meanwhile makes up for it, back to back, for at most `slack`; without
+    /// that a host which also sends would pull at less than its link's rate. Time in which nobody
+    /// waited is not made up for.
     pub fn new(link_rate: Rate, slack: Duration) -> Self {
-        PullQueue {
-            link_rate,
-            waiting: VecDeque::new(),
-            queued: Vec::new(),
-            busy_until: None,
-            slack,
-        }
+        let (waiting, queued) = (VecDeque::new(), Vec::new());
+        PullQueue { link_rate, waiting, queued, due: None, left: None, slack }
+    }
+
+    /// The slack of a host whose interface sends packet by packet \[eight packets of 1,500 bytes\].
+    pub fn packets_late(link_rate: Rate) -> Duration {
+        link_rate.time_for(8 * 1_500)
     }
 
     /// Puts a member (a small dense index) at the end of the queue, unless it waits already.
-    pub fn enqueue(&mut self, member: u32) {
+    pub fn enqueue(&mut self, now: Time, member: u32) {
+        // Who wants to pull again at the instant of its pull has waited all along.
+        if self.waiting.is_empty() && self.left != Some(now) {
+            self.due = Some(self.due.map_or(now, |due| due.max(now)));
+        }
         let index = member as usize;
         if index >= self.queued.len() {
             self.queued.resize(index + 1, false);
@@ -43,9 +53,17 @@ impl PullQueue {
         }
     }
 
+    /// Takes a member out that will not pull.
+    pub fn forget(&mut self, member: u32) {
+        let queued = self.queued.get_mut(member as usize).map(core::mem::take);
+        if queued == Some(true) {
+            self.waiting.retain(|waiting| *waiting != member);
+        }
+    }
+
     /// Takes the next member if the link is free at `now`.
     pub fn next(&mut self, now: Time) -> Option<u32> {
-        if self.busy_until.is_some_and(|until| until > now) {
+        if self.due.is_some_and(|due| due > now) {
             return None;
         }
         let member = self.waiting.pop_front()?;
@@ -55,23 +73,20 @@ impl PullQueue {
 
     /// Books the link for the answers to a pull: so many bytes on the wire.
     pub fn book(&mut self, now: Time, bytes: u64) {
-        let earliest = now - self.slack;
-        let start = self.busy_until.map_or(now, |until| until.max(earliest));
-        self.busy_until = Some(start + self.link_rate.time_for(bytes));
+        let start = self.due.map_or(now, |due| due.max(now - self.slack));
+        self.due = Some(start + self.link_rate.time_for(bytes));
+        self.left = Some(now);
     }
 
     /// When the next member may pull; `None` when nobody waits.
     pub fn deadline(&self) -> Option<Time> {
-        if self.waiting.is_empty() {
-            return None;
-        }
-        self.busy_until
+        if self.waiting.is_empty() { None } else { self.due }
     }
 
     /// Forgets an instant that is past (see [`Time`]).
     pub fn forget_past(&mut self, now: Time) {
-        if self.busy_until.is_some_and(|until| until + self.slack < now) {
-            self.busy_until = None;
+        if self.waiting.is_empty() && self.due.is_some_and(|due| due < now) {
+            (self.due, self.left) = (None, None);
         }
     }
 }
@@ -81,39 +96,65 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
+    fn micros(n: u64) -> Time {
+        Time::ZERO + Duration::from_micros(n)
+    }
+
     #[test]
     fn members_take_turns_at_link_rate() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::ZERO);
-        queue.enqueue(3);
-        queue.enqueue(5);
-        queue.enqueue(3);
         let mut now = Time::ZERO;
+        for member in [3, 5, 3] {
+            queue.enqueue(now, member);
+        }
         let mut order = Vec::new();
         for _ in 0..6 {
             let member = queue.next(now).expect("somebody waits");
             order.push(member);
             queue.book(now, 1_500);
-            queue.enqueue(member);
+            queue.enqueue(now, member);
             assert_eq!(queue.next(now), None, "the link is booked");
             now = queue.deadline().expect("somebody waits");
         }
         assert_eq!(order, [3, 5, 3, 5, 3, 5]);
-        assert_eq!(now, Time::ZERO + Duration::from_micros(6 * 12));
+        assert_eq!(now, micros(6 * 12));
+    }
+
+    /// How many pulls leave back to back at `now`, with somebody always waiting.
+    fn burst(queue: &mut PullQueue, now: Time) -> u32 {
+        let mut burst = 0;
+        while let Some(member) = queue.next(now) {
+            queue.book(now, 1_500);
+            queue.enqueue(now, member);
+            burst += 1;
+        }
+        burst
     }
 
     #[test]
-    fn a_late_caller_makes_up_for_no_more_than_the_slack() {
+    fn pulls_that_leave_late_make_up_for_no_more_than_the_slack() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(24));
-        queue.enqueue(0);
-        let mut now = Time::ZERO;
-        queue.book(now, 1_500);
-        now = now + Duration::from_micros(1_012);
-        let mut burst = 0;
-        while queue.next(now).is_some() {
-            queue.book(now, 1_500);
-            queue.enqueue(0);
-            burst += 1;
-        }
-        assert_eq!(burst, 3, "two owed by the slack, one on time");
+        queue.enqueue(Time::ZERO, 0);
+        assert_eq!(burst(&mut queue, Time::ZERO), 1);
+        assert_eq!(burst(&mut queue, micros(1_012)), 3, "two owed by the slack, one on time");
+    }
+
+    #[test]
+    fn time_in_which_nobody_waited_is_not_made_up_for() {
+        let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(24));
+        queue.enqueue(Time::ZERO, 0);
+        assert_eq!(queue.next(Time::ZERO), Some(0));
+        queue.book(Time::ZERO, 1_500);
+        queue.enqueue(micros(1_012), 0);
+        assert_eq!(burst(&mut queue, micros(1_012)), 1);
+    }
+
+    #[test]
+    fn an_interface_that_is_always_busy_for_a_while_costs_no_pulls() {
+        let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(96));
+        queue.enqueue(Time::ZERO, 0);
+        // Asked at 0, 20, 40, ...: twelve microseconds a pull are 50 in 600 all the same.
+        let pulls: u32 = (0..=30).map(|turn| burst(&mut queue, micros(20 * turn))).sum();
+        assert_eq!(pulls, 51);
     }
 }

@@ -4,16 +4,14 @@ use super::config::Config;
 use super::header::{Data, NdpHeader};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
+use crate::PullQueue;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 use wellspring_core::{
-    Class, Destination, DropReason, Duration, Ecn, Endpoint as EndpointContract, Frame, HostId,
-    Identity, SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
+    Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
+    SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
 };
-
-/// Pulls that may be sent back to back after the interface was busy \[packets\].
-const PULL_BACKLOG: u64 = 8;
 
 /// Opens a flow at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,7 +151,6 @@ impl<T> Slots<T> {
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    pull_spacing: Duration,
     senders: Slots<Sender>,
     receivers: Slots<Receiver>,
     by_session: BTreeMap<SessionId, u32>,
@@ -161,8 +158,7 @@ pub struct Endpoint {
     /// Senders that can send, taking turns. May name places that are empty by now.
     ready: VecDeque<u32>,
     /// Receivers with pulls to send, taking turns.
-    pulls: VecDeque<u32>,
-    next_pull: Time,
+    pulls: PullQueue,
     control: VecDeque<(HostId, SessionId, NdpHeader)>,
     /// Deadlines: owner 2n is sender n, 2n + 1 receiver n.
     timers: TimerQueue,
@@ -173,19 +169,17 @@ pub struct Endpoint {
 impl Endpoint {
     /// A host without flows.
     pub fn new(config: Config) -> Self {
-        let len = u64::from(config.payload) + u64::from(config.overhead_per_packet);
+        let slack = PullQueue::packets_late(config.link_rate);
         let label =
             config.seed.numbered_stream("control labels", config.host.0.into()).below(1 << 16);
         Endpoint {
-            pull_spacing: config.link_rate.time_for(len),
+            pulls: PullQueue::new(config.link_rate, slack),
             config,
             senders: Slots::new(),
             receivers: Slots::new(),
             by_session: BTreeMap::new(),
             by_peer: BTreeMap::new(),
             ready: VecDeque::new(),
-            pulls: VecDeque::new(),
-            next_pull: Time::ZERO,
             control: VecDeque::new(),
             timers: TimerQueue::new(),
             events: VecDeque::new(),
@@ -236,12 +230,8 @@ impl Endpoint {
             (None, false) => NdpHeader::Nack { number },
         };
         self.control.push_back((frame.source, frame.session, reply));
-        if receiver.has_pull() && !receiver.in_pull_queue {
-            receiver.in_pull_queue = true;
-            if self.pulls.is_empty() {
-                self.next_pull = self.next_pull.max(now);
-            }
-            self.pulls.push_back(place);
+        if receiver.has_pull() {
+            self.pulls.enqueue(now, place);
         }
         let (session, stats) = (frame.session, receiver.stats);
         if answer.progress {
@@ -305,10 +295,8 @@ impl Endpoint {
 
     fn forget_receiver(&mut self, place: u32) {
         self.timers.set(place * 2 + 1, None);
+        self.pulls.forget(place);
         if let Some(receiver) = self.receivers.remove(place) {
-            if receiver.in_pull_queue {
-                self.pulls.retain(|waiting| *waiting != place);
-            }
             self.by_peer.remove(&(receiver.sender, receiver.session));
         }
     }
@@ -341,12 +329,8 @@ impl Endpoint {
             }
             return self.forget_receiver(place);
         }
-        if receiver.repeat_pull(now) && !receiver.in_pull_queue {
-            receiver.in_pull_queue = true;
-            if self.pulls.is_empty() {
-                self.next_pull = self.next_pull.max(now);
-            }
-            self.pulls.push_back(place);
+        if receiver.repeat_pull(now) {
+            self.pulls.enqueue(now, place);
         }
         let due = receiver.deadline(&self.config);
         self.timers.set(place * 2 + 1, Some(due));
@@ -373,22 +357,16 @@ impl Endpoint {
     }
 
     fn transmit_pull(&mut self, now: Time) -> Option<Frame<NdpHeader>> {
-        while !self.pulls.is_empty() && self.next_pull <= now {
-            let place = self.pulls.pop_front()?;
-            let Some(receiver) = self.receivers.get(place) else { continue };
-            receiver.in_pull_queue = false;
-            if !receiver.has_pull() {
-                continue;
-            }
+        let answer = u64::from(self.config.payload) + u64::from(self.config.overhead_per_packet);
+        while let Some(place) = self.pulls.next(now) {
+            let receiver = self.receivers.get(place).filter(|receiver| receiver.has_pull());
+            let Some(receiver) = receiver else { continue };
             let granted = receiver.pull(now);
-            let (peer, session) = (receiver.sender, receiver.session);
-            if receiver.has_pull() {
-                receiver.in_pull_queue = true;
-                self.pulls.push_back(place);
+            let (peer, session, more) = (receiver.sender, receiver.session, receiver.has_pull());
+            self.pulls.book(now, answer);
+            if more {
+                self.pulls.enqueue(now, place);
             }
-            // A busy interface delays pulls; the pace holds on average, within bounds.
-            let backlog = now - self.pull_spacing * PULL_BACKLOG;
-            self.next_pull = self.next_pull.max(backlog) + self.pull_spacing;
             return Some(self.control_frame(peer, session, NdpHeader::Pull { granted }));
         }
         None
@@ -463,8 +441,7 @@ impl EndpointContract for Endpoint {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        // No instant is kept once it is long past: time is a circle.
-        self.next_pull = self.next_pull.max(now - self.pull_spacing * PULL_BACKLOG);
+        self.pulls.forget_past(now);
         while let Some(owner) = self.timers.pop_due(now) {
             if owner.is_multiple_of(2) {
                 self.on_sender_deadline(now, owner / 2);
@@ -492,10 +469,6 @@ impl EndpointContract for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let timer = self.timers.next_deadline();
-        if self.pulls.is_empty() {
-            return timer;
-        }
-        Some(timer.map_or(self.next_pull, |timer| timer.min(self.next_pull)))
+        [self.timers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
     }
 }

@@ -46,8 +46,6 @@ pub(super) struct Receiver {
     repeat: bool,
     /// Packets the sender said had vanished.
     vanished: u32,
-    /// Whether the flow stands in its host's pull queue.
-    pub in_pull_queue: bool,
     last_arrival: Time,
     last_pull: Time,
     backoff: u32,
@@ -69,7 +67,6 @@ impl Receiver {
             queued: 0,
             repeat: false,
             vanished: 0,
-            in_pull_queue: false,
             last_arrival: now,
             last_pull: now,
             backoff: 0,

@@ -34,7 +34,7 @@ impl Endpoint {
         }
         let sender = Sender::new(now, command, &self.config);
         let place = self.insert(command.session, Session::Sending(Box::new(sender)));
-        self.refresh(place);
+        self.refresh(now, place);
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Endpoint {
         let receiver = Receiver::announced(now, command, &self.config);
         self.received.retain(|&id| id != command.session);
         let place = self.insert(command.session, Session::Receiving(Box::new(receiver)));
-        self.refresh(place);
+        self.refresh(now, place);
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use crate::PullQueue;
 const MAX_CLOSES: usize = 256;
 /// Sessions remembered after they were received, so that late symbols are answered by "complete".
 const MAX_REMEMBERED: usize = 256;
-/// How much unused pull time a host that asks late may make up for: a batch's worth.
+/// How late a pull may leave where symbols travel in batches: a batch's worth.
 const PULL_SLACK: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
@@ -55,7 +55,8 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without sessions.
     pub fn new(config: Config) -> Self {
-        let slack = if config.burst > 1 { PULL_SLACK } else { Duration::ZERO };
+        let slack =
+            if config.burst > 1 { PULL_SLACK } else { PullQueue::packets_late(config.link_rate) };
         Endpoint {
             pulls: PullQueue::new(config.link_rate, slack),
             sessions: Vec::new(),
@@ -129,12 +130,12 @@ impl Endpoint {
         let mut cx =
             Context { now, config: &self.config, events: &mut self.events, work: &mut self.work };
         let result = input(session, &mut cx);
-        self.refresh(place);
+        self.refresh(now, place);
         result
     }
 
     /// Brings queues and timers in line with a session's state; removes it when it is over.
-    fn refresh(&mut self, place: u32) {
+    fn refresh(&mut self, now: Time, place: u32) {
         let index = place as usize;
         let Some((id, session)) = &self.sessions[index] else { return };
         let (over, deadline) = match session {
@@ -148,7 +149,7 @@ impl Endpoint {
             return;
         }
         match session {
-            Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(place),
+            Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(now, place),
             Session::Sending(s) if s.can_send() && !self.is_ready[index] => {
                 self.is_ready[index] = true;
                 self.ready.push_back(place);
@@ -161,6 +162,7 @@ impl Endpoint {
     fn remove(&mut self, id: SessionId) {
         if let Some(place) = self.places.remove(&id) {
             self.timers.set(place, None);
+            self.pulls.forget(place);
             self.sessions[place as usize] = None;
             self.free.push(place);
         }
@@ -245,14 +247,14 @@ impl Endpoint {
         while let Some(place) = self.pulls.next(now) {
             let Some((id, Session::Receiving(receiver))) = &mut self.sessions[place as usize]
             else {
-                continue; // over since
+                continue;
             };
             let Some(grant) = receiver.next_pull(now, &self.config) else { continue };
             let session = *id;
             let symbol_bytes = u64::from(receiver.object().symbol_size)
                 + u64::from(self.config.overhead_per_symbol);
             self.pulls.book(now, symbol_bytes * u64::from(grant.symbols));
-            self.refresh(place);
+            self.refresh(now, place);
             let path = grant.pull.granted as u16;
             return Some(self.control_frame(
                 grant.sender,
