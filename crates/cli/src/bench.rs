@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::{BenchArgs, BenchKind, FabricArg};
 use crate::demo::{digest_of, write_random};
 use crate::exit::Failed;
-use crate::output::{bit_rate, bytes, percent, seconds, table};
+use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, seconds, table};
 use crate::process::{ServerProcess, cpu_seconds, transfer};
 
 const NAME: &str = "object";
@@ -33,14 +33,13 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
         BenchKind::SlowReplica => bench.slow_replica()?,
     };
     if args.json {
-        println!(
-            "{}",
-            json!({"version": env!("CARGO_PKG_VERSION"), "size": args.size,
-            "seed": args.seed, "rows": rows.iter().map(|r| &r.json).filter(|j| !j.is_null()).collect::<Vec<_>>()})
-        );
+        let rows: Vec<_> = rows.iter().map(|r| &r.json).filter(|j| !j.is_null()).collect();
+        let account = json!({"version": env!("CARGO_PKG_VERSION"), "size": args.size,
+            "seed": args.seed, "rows": rows});
+        writeln!(Stdout, "{account}")?;
     } else {
         let shown: Vec<Vec<String>> = rows.into_iter().map(|row| row.shown).collect();
-        println!("{}", table(&shown));
+        writeln!(Stdout, "{}", table(&shown))?;
     }
     home.close()?;
     Ok(())
@@ -68,7 +67,7 @@ struct Taken {
 impl Bench<'_> {
     fn say(&self, text: &str) {
         if !self.silent {
-            eprintln!("{text}");
+            writeln!(Stderr, "{text}");
         }
     }
 

@@ -3,6 +3,9 @@
 use wellspring_net::store::StoreError;
 use wellspring_net::{BindError, FetchError, PutError};
 
+use crate::output::StdoutError;
+
+pub const DONE: u8 = 0;
 pub const OTHER: u8 = 1;
 pub const USAGE: u8 = 2;
 pub const NO_HOST: u8 = 4;
@@ -46,6 +49,23 @@ impl Failed {
 impl From<std::io::Error> for Failed {
     fn from(error: std::io::Error) -> Self {
         Failed::other(error.to_string())
+    }
+}
+
+impl From<StdoutError> for Failed {
+    fn from(error: StdoutError) -> Self {
+        if error.is_closed() {
+            return Failed { status: DONE, message: None, hint: None };
+        }
+        Failed::other(error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failed {
+    fn from(error: anyhow::Error) -> Self {
+        error
+            .downcast::<StdoutError>()
+            .map_or_else(|error| Failed::other(format!("{error:#}")), Failed::from)
     }
 }
 

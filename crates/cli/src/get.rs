@@ -1,6 +1,6 @@
 //! `wellspring get`.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaSta
 use crate::args::GetArgs;
 use crate::exit::{self, Failed};
 use crate::interrupt::Interrupt;
-use crate::output::{bit_rate, bytes, fetch_json, part, percent, seconds, table};
+use crate::output::{Stderr, Stdout, bit_rate, bytes, fetch_json, part, percent, seconds, table};
 use crate::process::{cpu_seconds, peak_memory};
 use crate::progress::Display;
 
@@ -44,12 +44,12 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         account["peak_memory_bytes"] = peak_memory().into();
         let line = account.to_string();
         if to_stdout {
-            eprintln!("{line}");
+            writeln!(Stderr, "{line}");
         } else {
-            println!("{line}");
+            writeln!(Stdout, "{line}")?;
         }
     } else if !quiet {
-        eprint!("{}", summary(name.as_str(), &shown, &report));
+        write!(Stderr, "{}", summary(name.as_str(), &shown, &report));
     }
     Ok(())
 }
@@ -131,7 +131,5 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
         }
         text.push_str(&table(&rows));
     }
-    // Standard error may be closed; that is no reason to fail.
-    let _ = std::io::stderr().flush();
     text
 }

@@ -10,6 +10,7 @@ use wellspring_appliance::link::{self, LinkConfig, LinkCounters, Loss};
 
 use crate::exit::{self, Failed};
 use crate::interrupt::Interrupt;
+use crate::output::Stdout;
 
 /// Parts of a test network: a long lossy link, interfaces without offloads.
 #[derive(Args, Clone, Debug)]
@@ -145,9 +146,9 @@ async fn run_link(args: &LinkArgs) -> Result<(), Failed> {
     let names = [(&args.first, &args.second), (&args.second, &args.first)];
     for ((from, to), counters) in names.into_iter().zip(&directions) {
         if args.json {
-            println!("{}", to_json(from, to, counters));
+            writeln!(Stdout, "{}", to_json(from, to, counters))?;
         } else {
-            println!("{}", to_text(from, to, counters));
+            writeln!(Stdout, "{}", to_text(from, to, counters))?;
         }
     }
     Ok(())

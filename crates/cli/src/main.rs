@@ -24,6 +24,7 @@ use std::time::Duration;
 use args::{Cli, Command};
 use clap::Parser;
 use exit::Failed;
+use output::Stderr;
 use tracing_subscriber::EnvFilter;
 
 /// How long threads that wait for a disk are given to end.
@@ -36,10 +37,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             if let Some(message) = &failed.message {
-                eprintln!("wellspring: {message}");
+                writeln!(Stderr, "wellspring: {message}");
             }
             if let Some(hint) = &failed.hint {
-                eprintln!("{hint}");
+                writeln!(Stderr, "{hint}");
             }
             ExitCode::from(failed.status)
         }
@@ -74,7 +75,7 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         }
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
         Command::Lab(args) => runtime.block_on(lab::run(args)),
-        Command::Sim(args) => sim::run(args, quiet).map_err(|e| Failed::other(format!("{e:#}"))),
+        Command::Sim(args) => sim::run(args, quiet).map_err(Failed::from),
         Command::Reproduce(args) => {
             let args = args.clone();
             let result = runtime.block_on(with_lab(move || sim::run_reproduce(&args, quiet)));
@@ -112,7 +113,7 @@ async fn with_lab(
     tokio::select! {
         ended = tokio::task::spawn_blocking(work) => ended
             .map_err(|error| Failed::other(error.to_string()))?
-            .map_err(|error| Failed::other(format!("{error:#}"))),
+            .map_err(Failed::from),
         () = interrupt.wait() => {
             process::end_all();
             Err(Failed::interrupted())

@@ -1,11 +1,60 @@
-//! Numbers for people, accounts for programs.
+//! Numbers for people, accounts for programs, and the two streams they go to.
 
+use std::fmt;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use wellspring_net::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
+
+/// Standard output, for `write!` and `writeln!`: unlike `println!` it does not panic when its
+/// reader goes away or the disk is full.
+#[derive(Clone, Copy, Debug)]
+pub struct Stdout;
+
+impl Stdout {
+    /// What `write!` calls.
+    ///
+    /// # Errors
+    /// The system's; hand it on to [`main`](crate::main), where a closed pipe ends the program
+    /// quietly.
+    pub fn write_fmt(self, text: fmt::Arguments<'_>) -> Result<(), StdoutError> {
+        io::stdout().lock().write_fmt(text).map_err(StdoutError)
+    }
+}
+
+/// Standard error, for `write!` and `writeln!`: unlike `eprintln!` it does not panic. It may be
+/// closed, and that is no reason to fail.
+#[derive(Clone, Copy, Debug)]
+pub struct Stderr;
+
+impl Stderr {
+    /// What `write!` calls.
+    pub fn write_fmt(self, text: fmt::Arguments<'_>) {
+        let _ = io::stderr().lock().write_fmt(text);
+    }
+}
+
+/// Standard output cannot be written.
+#[derive(Debug)]
+pub struct StdoutError(io::Error);
+
+impl StdoutError {
+    /// Whether its reader has gone away, as `| head -1` does: it has what it wanted.
+    pub fn is_closed(&self) -> bool {
+        self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+impl fmt::Display for StdoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for StdoutError {}
 
 /// Bytes in powers of a thousand.
 pub fn bytes(count: u64) -> String {

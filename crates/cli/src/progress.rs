@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use wellspring_net::{Update, Updates};
 
-use crate::output::{bit_rate, bytes, percent};
+use crate::output::{Stderr, bit_rate, bytes, percent};
 
 /// What is shown of a transfer.
 #[derive(Clone)]
@@ -138,7 +138,7 @@ impl Inner {
 
     fn remark(&self, text: &str) {
         if self.remarks {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| writeln!(Stderr, "{text}"));
         }
     }
 }

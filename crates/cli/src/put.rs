@@ -10,7 +10,7 @@ use wellspring_net::{Client, ClientConfig, PutError, PutOptions, PutReport, Rece
 use crate::args::PutArgs;
 use crate::exit::{self, Failed};
 use crate::interrupt::Interrupt;
-use crate::output::{bit_rate, bytes, percent, put_json, seconds, table};
+use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, put_json, seconds, table};
 use crate::process::{cpu_seconds, peak_memory};
 use crate::progress::Display;
 
@@ -62,9 +62,9 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
             let mut account = put_json(name.as_str(), report);
             account["cpu_seconds"] = cpu_seconds(None).into();
             account["peak_memory_bytes"] = peak_memory().into();
-            println!("{account}");
+            writeln!(Stdout, "{account}")?;
         } else if !quiet {
-            eprint!("{}", summary(name.as_str(), report));
+            write!(Stderr, "{}", summary(name.as_str(), report));
         }
     }
     match result {

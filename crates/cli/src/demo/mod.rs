@@ -13,7 +13,7 @@ use wellspring_core::Seed;
 
 use crate::args::DemoArgs;
 use crate::exit::Failed;
-use crate::output::{bytes, percent, seconds};
+use crate::output::{Stdout, bytes, percent, seconds};
 use crate::process::{ServerProcess, transfer};
 
 /// The object's name in the demo.
@@ -30,9 +30,9 @@ pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failed> {
     stage.say(&format!("\nAll done in {}.\n", seconds(began.elapsed())));
     if args.json {
         let result = json!({"size": size, "digest": digest, "get": fetched, "put": replicated});
-        println!("{result}");
+        writeln!(Stdout, "{result}")?;
     } else {
-        println!("{}", table::closing(size, args.loss, &fetched, &replicated));
+        writeln!(Stdout, "{}", table::closing(size, args.loss, &fetched, &replicated))?;
     }
     // Said aloud should it fail; on every other way out the directory goes without a word.
     home.close()?;
@@ -47,7 +47,8 @@ struct Stage {
 impl Stage {
     fn say(&self, text: &str) {
         if !self.silent {
-            println!("{text}");
+            // The last words tell whether anybody listens.
+            let _ = writeln!(Stdout, "{text}");
         }
     }
 

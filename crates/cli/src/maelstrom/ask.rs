@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::exit::{self, Failed};
+use crate::output::Stdout;
 
 /// Ask a local appliance for datagrams that this host lost after they had come over the link.
 ///
@@ -57,10 +58,7 @@ pub fn run(args: &AskArgs) -> Result<(), Failed> {
         .map_err(|_| Failed::other("an answer that makes no sense"))?;
     match answer["resent"].as_u64() {
         Some(0) => Err(Failed::other("the appliance has no such datagram, or no more")),
-        Some(count) => {
-            println!("{count} sent again");
-            Ok(())
-        }
+        Some(count) => Ok(writeln!(Stdout, "{count} sent again")?),
         None => Err(Failed::new(exit::USAGE, answer["error"].as_str().unwrap_or("refused"))),
     }
 }

@@ -14,7 +14,7 @@ use wellspring_maelstrom::{
 
 use super::CodeArgs;
 use crate::exit::Failed;
-use crate::output::table;
+use crate::output::{Stdout, table};
 
 /// Measure the engine alone: one core, packets from memory, no network.
 ///
@@ -90,7 +90,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
         args.size.iter().map(|&size| measure(args, &parameters, size)).collect::<Result<_, _>>()?;
     if args.json {
         let rows: Vec<_> = rows.iter().map(|row| to_json(row, args)).collect();
-        println!("{}", serde_json::Value::from(rows));
+        writeln!(Stdout, "{}", serde_json::Value::from(rows))?;
         return Ok(());
     }
     let head = ["bytes", "side", "Gbit/s", "ns/packet", "best", "Mpackets/s", "of the lost"];
@@ -111,8 +111,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
             ]);
         }
     }
-    print!("{}", table(&lines));
-    Ok(())
+    Ok(write!(Stdout, "{}", table(&lines))?)
 }
 
 fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {

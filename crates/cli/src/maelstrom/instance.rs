@@ -10,7 +10,7 @@ use serde_json::Value;
 use wellspring_appliance::ask;
 
 use crate::exit::{self, Failed};
-use crate::output::{bytes, percent, table};
+use crate::output::{Stdout, bytes, percent, table};
 
 /// Tell what the appliances of this machine have seen and done.
 #[derive(Args, Clone, Debug)]
@@ -52,9 +52,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Failed> {
     for name in chosen(args.name.as_deref(), &args.run_dir)? {
         let status = asked(&args.run_dir, &name, "status")?;
         if args.json {
-            println!("{status}");
+            writeln!(Stdout, "{status}")?;
         } else {
-            print!("{}", table(&rows(&status)));
+            write!(Stdout, "{}", table(&rows(&status)))?;
         }
     }
     Ok(())

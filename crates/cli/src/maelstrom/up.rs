@@ -16,7 +16,7 @@ use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
 use super::{CodeArgs, InstanceArgs};
 use crate::exit::{self, Failed};
 use crate::interrupt::Interrupt;
-use crate::output::percent;
+use crate::output::{Stdout, percent};
 
 /// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
 ///
@@ -162,7 +162,9 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
     let appliance = Appliance::new(config, controls.clone())?;
     if !quiet {
         let at = metrics.map(|at| format!(", metrics at http://{at}/metrics")).unwrap_or_default();
-        println!(
+        // A box on a link goes on working when nobody listens.
+        let _ = writeln!(
+            Stdout,
             "{}: protecting packets of up to {} bytes between {} and {}{at}",
             args.instance.name(&args.wan),
             appliance.longest(),
@@ -181,7 +183,7 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
     };
     let status = ended.map_err(|error| Failed::other(error.to_string()))?;
     if !quiet {
-        println!("{}", summary(&status));
+        writeln!(Stdout, "{}", summary(&status))?;
     }
     Ok(())
 }
