@@ -49,11 +49,11 @@ def chart(rows):
 
     rows = [r for r in rows if (r["k"], r["symbol_size"], r["operation"]) == (100, 1500, "decode")]
     lost = sorted({r["lost"] for r in rows if r["lost"] > 0})
-    width, height, left, bottom, top = 640, 360, 60, 310, 40
+    width, height, left, bottom, top = 640, 360, 60, 310, 56
     x = {e: left + 40 + i * (width - left - 80) / (len(lost) - 1) for i, e in enumerate(lost)}
 
     def y(micros):
-        return bottom - math.log10(micros) / 3.2 * (bottom - top)
+        return bottom - math.log10(micros) / 3.8 * (bottom - top)
 
     print(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
           'font-family="sans-serif" font-size="12" role="img" '
@@ -68,16 +68,18 @@ def chart(rows):
         print(f'<text x="{x[e]:.0f}" y="{bottom + 18}" text-anchor="middle">{e}</text>')
     print(f'<text x="{(left + width) // 2}" y="{bottom + 38}" text-anchor="middle">'
           'source symbols lost</text>')
-    colours = {"wellspring": "#0a7", "raptorq": "#c40", "reed-solomon-simd": "#46c"}
-    for codec, colour in colours.items():
+    colours = {"wellspring": "#0a7", "raptorq": "#c40", "reed-solomon-simd": "#46c",
+               "ISA-L": "#a3a"}
+    for place, (codec, colour) in enumerate(colours.items()):
         points = [(x[r["lost"]], y(r["micros_per_block"]))
                   for e in lost for r in rows if r["codec"] == codec and r["lost"] == e]
+        if not points:
+            continue
         line = " ".join(f"{px:.0f},{py:.0f}" for px, py in points)
         print(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         for px, py in points:
             print(f'<circle cx="{px:.0f}" cy="{py:.0f}" r="3" fill="{colour}"/>')
-        px, py = points[0]
-        print(f'<text x="{px:.0f}" y="{py - 8:.0f}" fill="{colour}">{codec}</text>')
+        print(f'<text x="{left + 150 * place}" y="44" fill="{colour}">{codec}</text>')
     print("</svg>")
 
 
