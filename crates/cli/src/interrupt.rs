@@ -1,4 +1,4 @@
-//! Ctrl-C and termination.
+//! Ctrl-C, termination, and a terminal that is closed.
 
 use std::io;
 
@@ -10,6 +10,8 @@ use crate::exit::Failed;
 pub struct Interrupt {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// Absent where the program was told to outlive its terminal.
+    hang_up: Option<tokio::signal::unix::Signal>,
 }
 
 impl Interrupt {
@@ -17,12 +19,20 @@ impl Interrupt {
         Ok(Interrupt {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hang_up: hang_up_counts().then(|| signal(SignalKind::hangup())).transpose()?,
         })
     }
 
-    /// Waits for either.
+    /// Waits for any of them.
     pub async fn wait(&mut self) {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            _ = hang_up => {}
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
@@ -39,4 +49,14 @@ impl Interrupt {
             result = work => result.map_err(Into::into),
         }
     }
+}
+
+/// Whether a closed terminal ends the program: not beneath `nohup`, which has the signal ignored and
+/// must not be overruled. Where the system does not tell, the signal is left as it is.
+fn hang_up_counts() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is signal 1, SIGHUP.
+    ignored.is_some_and(|mask| mask & 1 == 0)
 }
