@@ -27,6 +27,7 @@ Exit status:
     7  the bytes received do not have the digest announced
     8  the target exists (give --force to replace it)
     9  fewer receivers than needed have the object
+   10  symbols contradict each other: bytes have changed (fec decode)
   130  interrupted (Ctrl-C); nothing is left behind
 
 An object is a file below a server's directory; its name is its path with `/`. Every object is

@@ -1,5 +1,7 @@
 //! Exit statuses and what is said with them.
 
+use std::fmt;
+
 use wellspring_net::store::StoreError;
 use wellspring_net::{BindError, FetchError, PutError};
 
@@ -8,12 +10,14 @@ use crate::output::StdoutError;
 pub const DONE: u8 = 0;
 pub const OTHER: u8 = 1;
 pub const USAGE: u8 = 2;
+pub const TOO_FEW_SYMBOLS: u8 = 3;
 pub const NO_HOST: u8 = 4;
 pub const REPLICAS_DIFFER: u8 = 5;
 pub const REPLICAS_LOST: u8 = 6;
 pub const BAD_DIGEST: u8 = 7;
 pub const TARGET_EXISTS: u8 = 8;
 pub const TOO_FEW_RECEIVERS: u8 = 9;
+pub const CONTRADICTION: u8 = 10;
 pub const INTERRUPTED: u8 = 130;
 
 /// A command that did not succeed.
@@ -34,6 +38,20 @@ impl Failed {
 
     pub fn other(message: impl Into<String>) -> Self {
         Failed::new(OTHER, message)
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Failed::new(USAGE, message)
+    }
+
+    pub fn target_exists(target: impl fmt::Display) -> Self {
+        Failed::new(TARGET_EXISTS, format!("{target} exists"))
+            .hint("Choose another name by -o, or replace it by --force.")
+    }
+
+    pub fn no_folder(folder: impl fmt::Display) -> Self {
+        Failed::other(format!("no directory {folder}"))
+            .hint("Make the directory first, or choose another by -o.")
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -69,6 +87,12 @@ impl From<anyhow::Error> for Failed {
     }
 }
 
+impl From<wellspring_codec::Error> for Failed {
+    fn from(error: wellspring_codec::Error) -> Self {
+        Failed::other(error.to_string())
+    }
+}
+
 impl From<FetchError> for Failed {
     fn from(error: FetchError) -> Self {
         let message = error.to_string();
@@ -87,12 +111,8 @@ impl From<FetchError> for Failed {
                 "A replica sent other bytes than it announced: its file may have changed, or its \
                  memory may be at fault. Nothing was written.",
             ),
-            FetchError::Store(StoreError::Exists(_)) => {
-                failed(TARGET_EXISTS).hint("Choose another name by -o, or replace it by --force.")
-            }
-            FetchError::Store(StoreError::NoParent(_)) => {
-                failed(OTHER).hint("Make the directory first, or choose another by -o.")
-            }
+            FetchError::Store(StoreError::Exists(target)) => Failed::target_exists(target),
+            FetchError::Store(StoreError::NoParent(folder)) => Failed::no_folder(folder),
             _ => failed(OTHER),
         }
     }

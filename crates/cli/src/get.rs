@@ -9,7 +9,7 @@ use wellspring_net::store::Existing;
 use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaState, Target};
 
 use crate::args::GetArgs;
-use crate::exit::{self, Failed};
+use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::output::{Stderr, Stdout, bit_rate, bytes, fetch_json, part, percent, seconds, table};
 use crate::process::{cpu_seconds, peak_memory};
@@ -75,10 +75,7 @@ fn target(args: &GetArgs) -> Result<(Target, String), Failed> {
             Ok((Target::Writer(Box::new(file)), shown))
         }
         // Said before a byte is moved; the final rename sees to it in any case.
-        Ok(_) if !args.force => {
-            let failed = Failed::new(exit::TARGET_EXISTS, format!("{shown} exists"));
-            Err(failed.hint("Choose another name by -o, or replace it by --force."))
-        }
+        Ok(_) if !args.force => Err(Failed::target_exists(shown)),
         _ => {
             let existing = if args.force { Existing::Replace } else { Existing::Keep };
             Ok((Target::File { path, existing }, shown))

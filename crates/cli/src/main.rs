@@ -90,13 +90,12 @@ fn run(cli: &Cli) -> Result<(), Failed> {
 
 /// Runs work on files. On a signal what is unfinished is removed.
 async fn without_traces(
-    work: impl FnOnce() -> Result<(), fec::FecError> + Send + 'static,
+    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
 ) -> Result<(), Failed> {
     let mut interrupt = interrupt::Interrupt::new()?;
     tokio::select! {
         ended = tokio::task::spawn_blocking(work) => ended
-            .map_err(|error| Failed::other(error.to_string()))?
-            .map_err(|error| Failed::new(error.status, error.to_string())),
+            .map_err(|error| Failed::other(error.to_string()))?,
         () = interrupt.wait() => {
             fec::clean_up();
             Err(Failed::interrupted())

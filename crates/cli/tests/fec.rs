@@ -3,29 +3,260 @@
 mod support;
 
 use std::fs::File;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::{Place, listing, program, random_bytes, signal, text};
 
+/// Symbol size of the objects here.
+const T: usize = 1_000;
+
+/// A file of 300 symbols and the object made of it, in a directory of its own.
+struct Object {
+    place: Place,
+    original: PathBuf,
+    coded: PathBuf,
+    out: PathBuf,
+}
+
+impl Object {
+    fn new(repair: &str) -> Self {
+        let place = Place::new();
+        let (original, coded, out) = (place.path("a"), place.path("a.fec"), place.dir("out"));
+        std::fs::write(&original, random_bytes(299 * T + 7, 1)).expect("write");
+        let object = Object { place, original, coded, out };
+        let encoded = object.encode(&object.coded, &["--repair", repair]);
+        assert!(encoded.status.success(), "{encoded:?}");
+        object
+    }
+
+    fn encode(&self, to: &Path, extra: &[&str]) -> Output {
+        let arguments = ["fec", "encode", text(&self.original), "-o", text(to)];
+        run(&[&arguments[..], &["--symbol-size", "1000"], extra].concat())
+    }
+
+    fn decode(&self, to: &Path, extra: &[&str]) -> Output {
+        run(&[&["fec", "decode", text(&self.coded), "-o", text(to)], extra].concat())
+    }
+
+    /// Decodes to a new name.
+    fn decoded(&self) -> Output {
+        self.decode(&self.out.join("b"), &[])
+    }
+
+    /// Changes the packets of the object.
+    fn change(&self, change: impl FnOnce(&mut Vec<Vec<u8>>)) {
+        let bytes = std::fs::read(&self.coded).expect("read");
+        let (head, packets) = bytes.split_at(12);
+        let mut packets = packets.chunks(T + 4).map(<[u8]>::to_vec).collect();
+        change(&mut packets);
+        std::fs::write(&self.coded, [head.to_vec(), packets.concat()].concat()).expect("write");
+    }
+
+    fn assert_back(&self) {
+        let back = std::fs::read(self.out.join("b")).expect("read");
+        assert_eq!(back, std::fs::read(&self.original).expect("read"));
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().expect("runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn assert_refused(output: &Output, status: i32, because: &str) {
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
+    assert!(said(output).contains(because), "{output:?}");
+}
+
 #[test]
 fn a_file_survives_the_loss_of_packets() {
-    const T: usize = 1_000;
-    let place = Place::new();
-    let (original, coded, back) = (place.path("a"), place.path("a.fec"), place.path("b"));
-    std::fs::write(&original, random_bytes(300 * T + 7, 1)).expect("write");
-    let encode = ["fec", "encode", text(&original), "-o", text(&coded), "--symbol-size", "1000"];
-    assert!(program().args(encode).args(["--repair", "12"]).status().expect("runs").success());
-
+    let object = Object::new("12");
     // Ten packets, spread over the file, are lost.
-    let bytes = std::fs::read(&coded).expect("read");
-    let (head, packets) = bytes.split_at(12);
-    let kept = packets.chunks(T + 4).enumerate().filter(|(i, _)| i % 30 != 5).map(|(_, p)| p);
-    let kept = std::iter::once(head).chain(kept).collect::<Vec<_>>().concat();
-    std::fs::write(&coded, kept).expect("write");
-    let decode = ["fec", "decode", text(&coded), "-o", text(&back)];
-    assert!(program().args(decode).status().expect("runs").success());
-    assert_eq!(std::fs::read(&back).expect("read"), std::fs::read(&original).expect("read"));
+    object.change(|packets| {
+        let mut number = 0;
+        packets.retain(|_| {
+            number += 1;
+            number % 30 != 5
+        });
+    });
+    assert!(object.decoded().status.success());
+    object.assert_back();
+}
+
+#[test]
+fn packets_may_be_reordered_and_doubled() {
+    let object = Object::new("12");
+    object.change(|packets| {
+        packets.drain(40..46);
+        packets.reverse();
+        let again = packets[..200].to_vec();
+        packets.extend(again);
+    });
+    assert!(object.decoded().status.success());
+    object.assert_back();
+}
+
+#[test]
+fn too_few_symbols_are_status_3_and_leave_no_file() {
+    let object = Object::new("12");
+    object.change(|packets| drop(packets.drain(40..53)));
+    assert_refused(&object.decoded(), 3, "300");
+    // As many packets as symbols are needed, but not as many symbols.
+    object.change(|packets| packets.push(packets[0].clone()));
+    assert_refused(&object.decoded(), 3, "source block 0: 299 different symbols, 300 are needed");
+    assert_eq!(listing(&object.out), [""; 0]);
+}
+
+#[test]
+fn corrupt_transmission_information_is_an_error() {
+    let object = Object::new("0");
+    let mut bytes = std::fs::read(&object.coded).expect("read");
+    // T = 0.
+    bytes[6..8].fill(0);
+    std::fs::write(&object.coded, bytes).expect("write");
+    assert_refused(&object.decoded(), 1, "not an RFC 6330 object");
+    assert_eq!(listing(&object.out), [""; 0]);
+}
+
+#[test]
+fn a_changed_byte_shows_where_a_symbol_is_left_to_check() {
+    // The first repair symbol, which decoding needs; a source symbol of a block that needs none.
+    for (lost, changed) in [(1, 299), (0, 7)] {
+        let object = Object::new("2");
+        object.change(|packets| {
+            drop(packets.drain(..lost));
+            packets[changed][500] ^= 1;
+        });
+        assert_refused(&object.decoded(), 10, "source block 0");
+        assert_eq!(listing(&object.out), [""; 0]);
+    }
+    // With nothing to check it by, the summary says so.
+    let object = Object::new("1");
+    object.change(|packets| drop(packets.remove(0)));
+    let decoded = object.decoded();
+    assert!(decoded.status.success());
+    assert!(said(&decoded).contains("1 without a symbol to check"), "{decoded:?}");
+}
+
+#[test]
+fn an_existing_output_is_replaced_by_force_only() {
+    let object = Object::new("2");
+    let there = object.out.join("b");
+    std::fs::write(&there, "mine").expect("write");
+    std::fs::set_permissions(&there, PermissionsExt::from_mode(0o444)).expect("mode");
+    for refused in [object.encode(&there, &[]), object.decode(&there, &[])] {
+        assert_refused(&refused, 8, "--force");
+        assert_eq!(std::fs::read(&there).expect("read"), b"mine");
+    }
+    assert!(object.decode(&there, &["--force"]).status.success());
+    object.assert_back();
+    assert_eq!(listing(&object.out), ["b"]);
+}
+
+#[test]
+fn input_and_what_is_no_file_are_not_replaced_even_by_force() {
+    let object = Object::new("2");
+    let (original, coded) = (object.original.clone(), object.coded.clone());
+    let before = [&original, &coded].map(|path| std::fs::read(path).expect("read"));
+    assert_refused(&object.encode(&original, &["--force"]), 2, "is the input");
+    assert_refused(&object.decode(&coded, &["--force"]), 2, "is the input");
+    let link = object.out.join("link");
+    symlink(&original, &link).expect("link");
+    let folder = object.place.dir("folder");
+    for target in [&link, &folder, Path::new("/dev/null")] {
+        assert_refused(&object.decode(target, &["--force"]), 2, "not a regular file");
+    }
+    assert_refused(&object.decode(Path::new("-"), &["--force"]), 2, "standard output");
+    assert_eq!([&original, &coded].map(|path| std::fs::read(path).expect("read")), before);
+    assert!(link.is_symlink());
+}
+
+#[test]
+fn an_output_has_the_mode_the_mask_leaves() {
+    let object = Object::new("2");
+    let out = object.out.join("b");
+    let line = "umask 027; exec \"$@\"";
+    let decode = ["fec", "decode", text(&object.coded), "-o", text(&out)];
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line, "sh", env!("CARGO_BIN_EXE_wellspring")]).args(decode);
+    assert!(shell.status().expect("runs").success());
+    let mode = std::fs::metadata(&out).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_input_longer_than_it_says_is_an_error() {
+    let place = Place::new();
+    let out = place.dir("out");
+    let coded = out.join("b");
+    let encode = ["fec", "encode", "/proc/self/status", "-o", text(&coded)];
+    assert_refused(&run(&encode), 1, "holds more than its length says");
+    assert_eq!(listing(&out), [""; 0]);
+}
+
+#[test]
+fn an_input_beyond_any_object_is_told_the_limit() {
+    let place = Place::new();
+    let huge = place.path("huge");
+    File::create(&huge).and_then(|file| file.set_len(942_574_504_276)).expect("a sparse file");
+    let coded = place.path("b");
+    let encode = ["fec", "encode", text(&huge), "-o", text(&coded)];
+    assert_refused(&run(&encode), 2, "942574504275");
+}
+
+#[test]
+fn memory_needed_is_told_before_it_is_taken() {
+    let object = Object::new("12");
+    object.change(|packets| drop(packets.drain(..5)));
+    assert_refused(
+        &object.decode(&object.out.join("b"), &["--max-memory", "0"]),
+        1,
+        "--max-memory",
+    );
+    // 2^64 bytes.
+    let most = (1u64 << 44).to_string();
+    assert!(object.decode(&object.out.join("b"), &["--max-memory", &most]).status.success());
+}
+
+/// An object of ten symbols of one byte, followed by packets of zeros that take no room.
+fn sparse(path: &Path, len: u64) {
+    std::fs::write(path, [0, 0, 0, 0, 10, 0, 0, 1, 1, 0, 1, 1]).expect("write");
+    File::options().write(true).open(path).and_then(|file| file.set_len(len)).expect("sparse");
+}
+
+/// Forty million packets of one symbol: four bytes for each are more than is allowed here.
+#[cfg(target_os = "linux")]
+#[test]
+fn packets_of_one_symbol_take_no_memory_each() {
+    let place = Place::new();
+    let (coded, out) = (place.path("a.fec"), place.path("b"));
+    sparse(&coded, 200_000_000);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -v 150000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_wellspring")]);
+    shell.args(["fec", "decode", text(&coded), "-o", text(&out)]);
+    assert_refused(&shell.output().expect("runs"), 3, "1 different symbols, 10 are needed");
+}
+
+/// Runs a command that is interrupted once it has begun a file in `out`.
+fn interrupt(arguments: &[&str], out: &Path, by: Signal) {
+    let mut child = program().args(arguments).spawn().expect("starts");
+    let until = Instant::now() + Duration::from_secs(60);
+    while listing(out).is_empty() {
+        assert!(Instant::now() < until, "no file is being written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, by);
+    assert_eq!(child.wait().expect("wait").code(), Some(130));
+    assert_eq!(listing(out), [""; 0]);
 }
 
 #[test]
@@ -35,16 +266,92 @@ fn an_interrupted_encoding_leaves_nothing() {
     // Sparse: takes no room, and longer to encode than this test needs.
     File::create(&original).and_then(|file| file.set_len(4 << 30)).expect("a sparse file");
     let coded = out.join("large.fec");
-    let mut child = program()
-        .args(["-q", "fec", "encode", text(&original), "-o", text(&coded)])
-        .spawn()
-        .expect("starts");
-    let until = Instant::now() + Duration::from_secs(60);
-    while listing(&out).is_empty() {
-        assert!(Instant::now() < until, "no file is being written");
-        std::thread::sleep(Duration::from_millis(5));
+    interrupt(&["-q", "fec", "encode", text(&original), "-o", text(&coded)], &out, Signal::INT);
+}
+
+#[test]
+fn a_decoding_whose_terminal_closes_leaves_nothing() {
+    let place = Place::new();
+    let (coded, out) = (place.path("a.fec"), place.dir("out"));
+    // Longer to read than this test needs.
+    sparse(&coded, 16 << 30);
+    let back = out.join("b");
+    interrupt(&["-q", "fec", "decode", text(&coded), "-o", text(&back)], &out, Signal::HUP);
+}
+
+/// A small benchmark.
+const BENCH: [&str; 11] = [
+    "fec",
+    "bench",
+    "--k",
+    "10",
+    "--lost",
+    "1",
+    "--repair",
+    "1",
+    "--no-peers",
+    "--seconds",
+    "0.001",
+];
+
+#[test]
+fn a_reader_that_goes_away_ends_a_benchmark_quietly() {
+    for json in [&[][..], &["--json"]] {
+        let mut command = program();
+        command.args(BENCH).args(["-q"]).args(json);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("ends");
+        assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
     }
-    signal(&child, Signal::INT);
-    assert_eq!(child.wait().expect("wait").code(), Some(130));
-    assert_eq!(listing(&out), [""; 0]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_beneath_standard_output_is_an_error() {
+    let full = File::options().write(true).open("/dev/full").expect("there on Linux");
+    let output = program().args(BENCH).stdout(full).output().expect("runs");
+    assert_refused(&output, 1, "standard output: ");
+}
+
+#[test]
+fn a_closed_standard_error_is_no_failure() {
+    let object = Object::new("2");
+    let arguments = ["fec", "decode", text(&object.coded), "-o", text(&object.out.join("b"))]
+        .map(str::to_owned);
+    let mut child = program().args(arguments).stderr(Stdio::piped()).spawn().expect("starts");
+    drop(child.stderr.take());
+    assert!(child.wait().expect("ends").success());
+    object.assert_back();
+}
+
+#[test]
+fn a_benchmark_refuses_what_it_cannot_do() {
+    for (arguments, because) in [
+        (&["--seconds", "nan"][..], "from 0.001 to 3600"),
+        (&["--seconds=-1"], "from 0.001 to 3600"),
+        (&["--seconds", "inf"], "from 0.001 to 3600"),
+        (&["--k", "10", "--t", "65535", "--repair", "4294967295"], "16777206 at most"),
+        (&["--k", "10", "--t", "65535", "--repair", "16777206"], "1073741824 at most"),
+    ] {
+        let output = run(&[&["fec", "bench"], arguments].concat());
+        assert_refused(&output, 2, because);
+    }
+}
+
+#[test]
+fn a_benchmark_says_what_it_passes_over() {
+    let lost = [&BENCH[..4], &["--lost", "1,11", "--no-peers", "--seconds", "0.001"]].concat();
+    let output = run(&lost);
+    assert!(output.status.success());
+    assert!(said(&output).contains("--lost"), "{output:?}");
+    // Codes for so many symbols keep no inverse, which this road needs.
+    let road = ["--k", "3000", "--t", "8", "--road", "dense", "--lost", "3", "--no-peers"];
+    let output = run(&[&["fec", "bench"], &road[..], &["--seconds", "0.001"]].concat());
+    assert!(output.status.success());
+    assert!(said(&output).contains("--road dense"), "{output:?}");
+    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+    let row = rows.lines().find(|line| line.starts_with("decode 3 lost")).expect("a row");
+    assert!(row.ends_with('-'), "{row}");
 }

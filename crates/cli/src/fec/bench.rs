@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use clap::Args;
 use wellspring_codec::kernels::{Isa, Kernels};
-use wellspring_codec::raptorq::Road;
+use wellspring_codec::raptorq::{ENCODING_SYMBOLS, Road};
 
-use super::FecError;
 use super::isal::IsalPeer;
 use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Timed};
+use crate::exit::Failed;
+use crate::output::{Stderr, Stdout};
 
 /// Measure our codec and others side by side.
 ///
@@ -16,9 +17,11 @@ use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Tim
 /// lost ones, and two more repair symbols than were lost; what is received already stands in its
 /// place for codecs that can use it there. "Warm" means that the code for this K was used before,
 /// "cold" that nothing was. ISA-L is measured where its library (libisal2) is installed; it and
-/// reed-solomon-simd are no fountains and get exactly as many repair symbols as were lost. Every answer is checked before it is timed. What takes more than 50
+/// reed-solomon-simd are no fountains and get exactly as many repair symbols as were lost. Every
+/// answer is checked before it is timed: what is decoded against the block, RaptorQ's repair symbols
+/// against the other codec's, those of the others by decoding from them. What takes more than 50
 /// microseconds is timed in processor time, and the codecs take turns, so that a busy machine
-/// disturbs little.
+/// disturbs little. `docs/src/cli.md` says what the fields of --json are.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +53,7 @@ pub struct BenchArgs {
     #[arg(long)]
     no_peers: bool,
     /// Time spent on each figure, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 0.3)]
+    #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = seconds)]
     seconds: f64,
     /// One JSON object a line.
     #[arg(long)]
@@ -63,6 +66,13 @@ fn road(name: &str) -> Result<Road, String> {
         "syndrome" => Ok(Road::Syndrome),
         "inactivation" => Ok(Road::Inactivation),
         _ => Err("expected dense, syndrome or inactivation".into()),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write seconds from 0.001 to 3600".into()),
     }
 }
 
@@ -118,7 +128,9 @@ fn measure(budget: f64, codecs: &mut [Option<Timed<'_>>]) -> Vec<Option<Times>> 
     const TURNS: f64 = 20.0;
     let mut times = vec![Vec::new(); codecs.len()];
     let mut spent = 0.0;
-    while spent < budget || times.iter().map(Vec::len).max().unwrap_or(3) < 3 {
+    while codecs.iter().any(Option::is_some)
+        && (spent < budget || times.iter().map(Vec::len).max().unwrap_or(3) < 3)
+    {
         for (codec, times) in codecs.iter_mut().zip(&mut times) {
             let Some(once) = codec else { continue };
             let begin = Instant::now();
@@ -134,6 +146,30 @@ fn measure(budget: f64, codecs: &mut [Option<Timed<'_>>]) -> Vec<Option<Times>> 
     times.into_iter().map(|times| (!times.is_empty()).then(|| Times::of(times))).collect()
 }
 
+/// Bytes of a block and its repair symbols, at most: each codec holds them more than once.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// Refuses what cannot be encoded or held, before anything is measured.
+fn check_sizes(args: &BenchArgs) -> Result<(), Failed> {
+    for &k in &args.k {
+        let repair = args.repair.iter().map(|repair| repair.of(k)).max().unwrap_or(0);
+        let symbols = u64::from(k) + u64::from(repair);
+        if symbols > u64::from(ENCODING_SYMBOLS) {
+            let most = ENCODING_SYMBOLS - k;
+            return Err(Failed::usage(format!("--repair {repair}: {most} at most for K = {k}")));
+        }
+        let t = args.t.iter().copied().max().unwrap_or(0);
+        let bytes = symbols * u64::from(t);
+        if bytes > MAX_BYTES {
+            let message = format!(
+                "K = {k}, T = {t} and {repair} repair symbols are {bytes} bytes, {MAX_BYTES} at most"
+            );
+            return Err(Failed::usage(message).hint("Give fewer or smaller symbols."));
+        }
+    }
+    Ok(())
+}
+
 /// What is measured for one K and T.
 fn operations(args: &BenchArgs, k: u32) -> Vec<Operation> {
     let mut operations =
@@ -142,18 +178,22 @@ fn operations(args: &BenchArgs, k: u32) -> Vec<Operation> {
     repairs.dedup();
     operations.extend(repairs.into_iter().map(|repair| Operation::Encode { repair }));
     let mut lost: Vec<u32> = args.lost.iter().map(|e| e.of(k)).filter(|e| *e <= k).collect();
+    if lost.len() < args.lost.len() {
+        writeln!(Stderr, "K {k}: passing over --lost of more than {k} symbols");
+    }
     lost.sort_unstable();
     lost.dedup();
     operations.extend(lost.into_iter().map(|lost| Operation::Decode { lost }));
     operations
 }
 
-pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), FecError> {
+pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
     let kernels = match args.kernel {
         Some(isa) => Kernels::with_isa(isa)
-            .ok_or_else(|| FecError::usage(format!("this CPU has no {isa} kernels")))?,
-        None => Kernels::from_env().map_err(|error| FecError::usage(error.to_string()))?,
+            .ok_or_else(|| Failed::usage(format!("this CPU has no {isa} kernels")))?,
+        None => Kernels::from_env().map_err(|error| Failed::usage(error.to_string()))?,
     };
+    check_sizes(args)?;
     for &k in &args.k {
         for &t in &args.t {
             let job = Job::new(k, usize::from(t));
@@ -166,7 +206,7 @@ pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), FecError> {
                 }
             }
             if !args.json {
-                print_heading(k, t, &codecs);
+                print_heading(k, t, &codecs)?;
             }
             for operation in operations(args, k) {
                 measure_operation(args, quiet, &job, &mut codecs, operation)?;
@@ -176,13 +216,14 @@ pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), FecError> {
     Ok(())
 }
 
-fn print_heading(k: u32, t: u16, codecs: &[Box<dyn Peer>]) {
-    println!("\nK = {k}, T = {t}: microseconds a block, median (min); x: times slower than ours");
-    print!("{:<24}", "");
+fn print_heading(k: u32, t: u16, codecs: &[Box<dyn Peer>]) -> Result<(), Failed> {
+    let mut line = format!("{:<24}", "");
     for codec in codecs {
-        print!("{:>29}", format!("{} {} {}", codec.name(), codec.version(), codec.kernel()));
+        let title = format!("{} {} {}", codec.name(), codec.version(), codec.kernel());
+        line.push_str(&format!("{title:>29}"));
     }
-    println!();
+    let what = "microseconds a block, median (min); x: times slower than ours";
+    Ok(writeln!(Stdout, "\nK = {k}, T = {t}: {what}\n{line}")?)
 }
 
 fn measure_operation(
@@ -191,52 +232,50 @@ fn measure_operation(
     job: &Job,
     codecs: &mut [Box<dyn Peer>],
     operation: Operation,
-) -> Result<(), FecError> {
-    if !args.json {
-        print!("{:<24}", operation.to_string());
-    }
+) -> Result<(), Failed> {
     let mut timed = Vec::new();
     for codec in codecs.iter_mut() {
         timed.push(codec.prepare(job, operation)?);
     }
-    let mut ours = None;
+    let (mut ours, mut row) = (None, format!("{:<24}", operation.to_string()));
     for (codec, times) in codecs.iter().zip(measure(args.seconds, &mut timed)) {
         let Some(times) = times else {
-            if !args.json {
-                print!("{:>29}", "-");
-            }
+            row.push_str(&format!("{:>29}", "-"));
             continue;
         };
-        let gbit = f64::from(job.k) * job.t as f64 * 8.0 / times.median / 1000.0;
         if args.json {
-            let line = serde_json::json!({
-                "codec": codec.name(),
-                "version": codec.version(),
-                "kernel": codec.kernel(),
-                "k": job.k,
-                "symbol_size": job.t,
-                "operation": operation.name(),
-                "warm": operation.is_warm(),
-                "repair": operation.repair(),
-                "lost": operation.lost(),
-                "micros_per_block": times.median,
-                "min": times.min,
-                "max": times.max,
-                "gbit_per_s": gbit,
-            });
-            println!("{line}");
+            writeln!(Stdout, "{}", to_json(job, operation, &**codec, &times))?;
             if !quiet {
-                eprintln!("K {} T {} {operation}: {}", job.k, job.t, codec.name());
+                writeln!(Stderr, "K {} T {} {operation}: {}", job.k, job.t, codec.name());
             }
         } else {
             let ratio = ours.map(|ours: f64| format!("{:.1}x", times.median / ours));
             ours = ours.or(Some(times.median));
             let figure = format!("{:.1} ({:.1})", times.median, times.min);
-            print!("{figure:>21}{:>8}", ratio.unwrap_or_default());
+            row.push_str(&format!("{figure:>21}{:>8}", ratio.unwrap_or_default()));
         }
     }
     if !args.json {
-        println!();
+        writeln!(Stdout, "{row}")?;
     }
     Ok(())
+}
+
+/// A line of a record; `docs/src/cli.md` says what the fields are.
+fn to_json(job: &Job, operation: Operation, codec: &dyn Peer, times: &Times) -> serde_json::Value {
+    serde_json::json!({
+        "codec": codec.name(),
+        "version": codec.version(),
+        "kernel": codec.kernel(),
+        "k": job.k,
+        "symbol_size": job.t,
+        "operation": operation.name(),
+        "warm": operation.is_warm(),
+        "repair": operation.repair(),
+        "lost": operation.lost(),
+        "micros_per_block": times.median,
+        "min": times.min,
+        "max": times.max,
+        "gbit_per_s": f64::from(job.k) * job.t as f64 * 8.0 / times.median / 1000.0,
+    })
 }

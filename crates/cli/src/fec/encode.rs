@@ -1,16 +1,19 @@
 //! `wellspring fec encode`.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use wellspring_codec::raptorq::{
-    BlockEncoder, Code, ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS, ObjectTransmissionInformation,
-    PayloadId, interleave,
+    BlockEncoder, Code, ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS, MAX_TRANSFER_LENGTH,
+    ObjectTransmissionInformation, PayloadId, interleave,
 };
 
-use super::{FecError, finish, progress, temporary_beside};
+use super::target::Target;
+use super::{file_error, open, progress, read_error};
+use crate::exit::Failed;
+use crate::output::Stderr;
 
 /// Source symbols a block is given if nothing else is asked for.
 const COMFORTABLE_BLOCK: u64 = 1000;
@@ -18,8 +21,9 @@ const COMFORTABLE_BLOCK: u64 = 1000;
 /// Encode a file as an RFC 6330 object.
 ///
 /// Writes the 12 bytes of FEC Object Transmission Information, then packets of a 4-byte FEC Payload
-/// ID and one symbol: all source symbols and R repair symbols of each block. Memory is that of one
-/// source block, about twice its size.
+/// ID and one symbol: all source symbols and R repair symbols of each block. The file appears under
+/// its name complete, or not at all. Memory is twice that of one source block, three times with
+/// sub-blocks, and about 1 KB a source symbol of it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,6 +36,9 @@ pub struct EncodeArgs {
     /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(short, long)]
+    force: bool,
     /// Bytes in a symbol (T).
     #[arg(long, value_name = "T", default_value_t = 1400,
           value_parser = clap::value_parser!(u16).range(1..))]
@@ -49,14 +56,21 @@ pub struct EncodeArgs {
 }
 
 /// Z for a file of `len` bytes.
-fn choose_source_blocks(len: u64, symbol_size: u16) -> Result<u8, FecError> {
+fn choose_source_blocks(len: u64, symbol_size: u16) -> Result<u8, Failed> {
+    if len > MAX_TRANSFER_LENGTH {
+        return Err(Failed::usage(format!(
+            "{len} bytes are more than an object of RFC 6330 can have, {MAX_TRANSFER_LENGTH}"
+        ))
+        .hint("Encode it in parts."));
+    }
     let symbols = len.div_ceil(u64::from(symbol_size));
     let wanted = symbols.div_ceil(COMFORTABLE_BLOCK).clamp(1, 255);
     if symbols.div_ceil(wanted) > u64::from(MAX_SOURCE_SYMBOLS) {
-        return Err(FecError::usage(format!(
-            "{len} bytes are too many for symbols of {symbol_size} bytes: at least {} are needed",
-            len.div_ceil(255 * u64::from(MAX_SOURCE_SYMBOLS))
-        )));
+        let least = len.div_ceil(255 * u64::from(MAX_SOURCE_SYMBOLS));
+        return Err(Failed::usage(format!(
+            "{len} bytes are too many for symbols of {symbol_size} bytes"
+        ))
+        .hint(format!("Give larger ones: --symbol-size {least} or more.")));
     }
     Ok(u8::try_from(wanted).expect("at most 255"))
 }
@@ -68,14 +82,8 @@ fn choose_alignment(symbol_size: u16, sub_blocks: u16) -> u8 {
     u8::try_from(chosen).expect("at most 8")
 }
 
-pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), FecError> {
-    let input_error = |error| FecError::file(&args.input, &error);
-    let output_error = |error| FecError::file(&args.output, &error);
-    let mut input = File::open(&args.input).map_err(input_error)?;
-    let metadata = input.metadata().map_err(input_error)?;
-    if !metadata.is_file() {
-        return Err(FecError::usage(format!("{}: not a regular file", args.input.display())));
-    }
+pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
+    let (mut input, metadata) = open(&args.input)?;
     let len = metadata.len();
     let source_blocks = match args.source_blocks {
         Some(z) => z,
@@ -89,30 +97,27 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), FecError> {
         args.sub_blocks,
         alignment,
     )
-    .map_err(|error| FecError::usage(error.to_string()))?;
+    .map_err(|error| Failed::usage(error.to_string()))?;
 
-    let mut output = BufWriter::with_capacity(1 << 18, temporary_beside(&args.output)?);
-    output.write_all(&information.to_bytes()).map_err(output_error)?;
+    let mut output = Target::create(&args.output, args.force, &metadata)?;
+    output.write(&information.to_bytes())?;
     let t = usize::from(args.symbol_size);
     let bar = progress(quiet, u64::from(source_blocks), "source blocks");
     let mut encoder: Option<(SharedCode, BlockEncoder)> = None;
     let (mut block, mut symbols) = (Vec::new(), Vec::new());
-    let (mut packets, mut repairs) = (0u64, vec![0; 32 * t]);
+    let (mut packets, mut repairs) = (0u64, vec![0; RUN as usize * t]);
     for sbn in 0..source_blocks {
-        let place = information.block(sbn)?;
-        let k = place.symbols;
+        let k = information.block(sbn)?.symbols;
         if k == 0 {
             break;
         }
         let repair = args.repair.unwrap_or(k.div_ceil(20) + 2);
         if u64::from(k) + u64::from(repair) > u64::from(ENCODING_SYMBOLS) {
             let most = ENCODING_SYMBOLS - k;
-            return Err(FecError::usage(format!("{repair} repair symbols, {most} at most")));
+            return Err(Failed::usage(format!("--repair {repair}: {most} at most")));
         }
-        block.resize(usize::try_from(place.len).map_err(|_| too_large())?, 0);
-        input.read_exact(&mut block).map_err(input_error)?;
-        symbols.resize(k as usize * t, 0);
-        interleave(&information, &block, &mut symbols)?;
+        read_block(&mut input, &information, sbn, &mut block, &mut symbols)
+            .map_err(|error| read_error(&args.input, &error))?;
         let encoder = match &mut encoder {
             Some((code, encoder)) if code.serves(k) => {
                 encoder.reset(code.clone(), k, t)?;
@@ -124,25 +129,27 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), FecError> {
             }
         };
         for (esi, symbol) in (0..).zip(symbols.chunks_exact(t)) {
-            write_packet(&mut output, sbn, esi, symbol).map_err(output_error)?;
+            write_packet(&mut output, sbn, esi, symbol)?;
         }
         let mut esi = k;
         while esi < k + repair {
-            let count = (k + repair - esi).min(32);
+            let count = (k + repair - esi).min(RUN);
             let run = &mut repairs[..count as usize * t];
             encoder.encode_run(&symbols, esi, run)?;
             for (esi, symbol) in (esi..).zip(run.chunks_exact(t)) {
-                write_packet(&mut output, sbn, esi, symbol).map_err(output_error)?;
+                write_packet(&mut output, sbn, esi, symbol)?;
             }
             esi += count;
         }
         packets += u64::from(k + repair);
         bar.inc(1);
     }
-    finish(output, &args.output)?;
+    check_end(&args.input, &mut input, len)?;
+    output.finish()?;
     bar.finish_and_clear();
     if !quiet {
-        eprintln!(
+        writeln!(
+            Stderr,
             "{}: {len} bytes as {packets} symbols of {t} bytes in {source_blocks} source blocks",
             args.output.display()
         );
@@ -152,12 +159,43 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), FecError> {
 
 type SharedCode = std::sync::Arc<Code>;
 
-fn too_large() -> FecError {
-    FecError::usage("a source block is larger than memory; give more --source-blocks")
+/// Repair symbols made at a time.
+const RUN: u32 = 32;
+
+/// Reads the next block and makes symbols of it; `block` is used where sub-blocks ask for it.
+fn read_block(
+    input: &mut File,
+    information: &ObjectTransmissionInformation,
+    sbn: u8,
+    block: &mut Vec<u8>,
+    symbols: &mut Vec<u8>,
+) -> io::Result<()> {
+    let place = information.block(sbn).map_err(io::Error::other)?;
+    let len = usize::try_from(place.len).map_err(io::Error::other)?;
+    symbols.resize(place.symbols as usize * usize::from(information.symbol_size()), 0);
+    if information.sub_blocks() == 1 {
+        let (data, padding) = symbols.split_at_mut(len);
+        padding.fill(0);
+        return input.read_exact(data);
+    }
+    block.resize(len, 0);
+    input.read_exact(block)?;
+    interleave(information, block, symbols).map_err(io::Error::other)
 }
 
-fn write_packet(output: &mut impl Write, sbn: u8, esi: u32, symbol: &[u8]) -> std::io::Result<()> {
+/// Refuses a file that has more bytes than its length says: one of /proc, or one that grows.
+fn check_end(path: &Path, input: &mut File, len: u64) -> Result<(), Failed> {
+    let more = input.read(&mut [0]).map_err(|error| file_error(path, &error))?;
+    if more == 0 {
+        return Ok(());
+    }
+    let message = format!("{}: holds more than its length says, {len} bytes", path.display());
+    Err(Failed::other(message)
+        .hint("It grows, or is made as it is read: encode a copy of it that stays as it is."))
+}
+
+fn write_packet(output: &mut Target, sbn: u8, esi: u32, symbol: &[u8]) -> Result<(), Failed> {
     let id = PayloadId::new(sbn, esi).expect("below 2^24, as was checked for the block");
-    output.write_all(&id.to_bytes())?;
-    output.write_all(symbol)
+    output.write(&id.to_bytes())?;
+    output.write(symbol)
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Args;
 use wellspring_codec::raptorq::{Code, ENCODING_SYMBOLS, RankStudy};
 
-use super::{FecError, progress};
+use super::progress;
+use crate::exit::Failed;
+use crate::output::Stdout;
 
 /// Measure how often a block cannot be decoded from K, K+1 and K+2 symbols.
 ///
@@ -128,13 +130,18 @@ fn count(
     failures.map(AtomicU64::into_inner)
 }
 
-pub(super) fn run(args: &FailureLawArgs, quiet: bool) -> Result<(), FecError> {
+pub(super) fn run(args: &FailureLawArgs, quiet: bool) -> Result<(), Failed> {
     if !args.json {
-        println!("decode failure, all symbols drawn from 2^24 at random, seed {}", args.seed);
-        println!(
+        writeln!(
+            Stdout,
+            "decode failure, all symbols drawn from 2^24 at random, seed {}",
+            args.seed
+        )?;
+        writeln!(
+            Stdout,
             "{:>6} {:>7} {:>9} {:>9} {:>11}   95 % interval",
             "K", "symbols", "trials", "failures", "probability"
-        );
+        )?;
     }
     for &k in &args.k {
         let trials = args.trials.unwrap_or_else(|| (200_000_000 / u64::from(k)).min(1_000_000));
@@ -150,13 +157,14 @@ pub(super) fn run(args: &FailureLawArgs, quiet: bool) -> Result<(), FecError> {
                     "k": k, "overhead": overhead, "trials": trials, "failures": failures,
                     "probability": probability, "low": low, "high": high, "seed": args.seed,
                 });
-                println!("{line}");
+                writeln!(Stdout, "{line}")?;
             } else {
-                println!(
+                writeln!(
+                    Stdout,
                     "{k:>6} {:>7} {trials:>9} {failures:>9} {probability:>11.2e}   \
                      {low:.2e} to {high:.2e}",
                     if overhead == 0 { "K".into() } else { format!("K+{overhead}") }
-                );
+                )?;
             }
         }
     }

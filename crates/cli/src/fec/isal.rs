@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use wellspring_isal::{Library, MAX_SYMBOLS};
 
-use super::FecError;
 use super::peers::{Job, Operation, Peer, Timed, timed, wrong};
+use crate::exit::Failed;
 
 /// ISA-L's erasure code with a Cauchy matrix.
 pub(super) struct IsalPeer(Rc<Library>);
@@ -30,7 +30,7 @@ impl Peer for IsalPeer {
         &mut self,
         job: &'a Job,
         operation: Operation,
-    ) -> Result<Option<Timed<'a>>, FecError> {
+    ) -> Result<Option<Timed<'a>>, Failed> {
         let (k, lost) = (job.k as usize, operation.lost() as usize);
         // It sends what was lost and no more; nothing lost is nothing to do.
         let repair = match operation {
@@ -50,7 +50,12 @@ impl Peer for IsalPeer {
             &mut rows(&mut symbols, job.t),
         );
         if let Operation::Decode { .. } = operation {
-            return decode(library, job, lost, coefficients, symbols).map(Some);
+            return decode(library, job, operation, coefficients, symbols).map(Some);
+        }
+        // As many as can be of use to a decoder at a time.
+        for (part, symbols) in coefficients.chunks(k * k).zip(symbols.chunks(k * job.t)) {
+            let (library, part) = (Rc::clone(&library), part.to_vec());
+            drop(decode(library, job, operation, part, symbols.to_vec())?);
         }
         let warm = operation.is_warm().then(|| library.prepare(&coefficients, k));
         Ok(Some(Box::new(move || {
@@ -71,16 +76,17 @@ fn rows(symbols: &mut [u8], t: usize) -> Vec<&mut [u8]> {
     symbols.chunks_exact_mut(t).collect()
 }
 
-/// From the loss pattern to the symbols lost: the matrix, which differs with each pattern, is part of
-/// the time.
+/// From the loss pattern to the symbols lost, as many as there are `repairs`: the matrix, which
+/// differs with each pattern, is part of the time.
 fn decode<'a>(
     library: Rc<Library>,
     job: &'a Job,
-    lost: usize,
+    operation: Operation,
     coefficients: Vec<u8>,
     repairs: Vec<u8>,
-) -> Result<Timed<'a>, FecError> {
+) -> Result<Timed<'a>, Failed> {
     let (k, t) = (job.k as usize, job.t);
+    let lost = repairs.len() / t;
     let missing = job.lost(lost as u32);
     let is_known = |esi: &u32| missing.binary_search(esi).is_err();
     let known: Vec<u32> = (0..job.k).filter(is_known).collect();
@@ -115,7 +121,7 @@ fn decode<'a>(
         (time, done.is_some() && restored == wanted)
     };
     if !once().1 {
-        return Err(wrong("ISA-L", Operation::Decode { lost: lost as u32 }));
+        return Err(wrong("ISA-L", operation));
     }
     Ok(Box::new(move || once().0))
 }

@@ -4,21 +4,20 @@ mod bench;
 mod decode;
 mod encode;
 mod failure_law;
+mod index;
 mod isal;
 mod peers;
+mod target;
 
-use std::fmt;
+use std::fs::{File, Metadata};
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 
-/// The file being written, not yet under its name.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+pub use target::clean_up;
 
-/// Too few symbols to decode.
-pub const TOO_FEW_SYMBOLS: u8 = 3;
+use crate::exit::Failed;
 
 /// Work with the RaptorQ code itself: encode and decode files, measure.
 #[derive(Args, Clone, Debug)]
@@ -35,44 +34,8 @@ enum FecCommand {
     FailureLaw(failure_law::FailureLawArgs),
 }
 
-/// Why a `fec` command failed, and the exit status that says so.
-#[derive(Debug)]
-pub struct FecError {
-    /// The exit status: 3 for too few symbols, 2 for impossible arguments, 1 for everything else.
-    pub status: u8,
-    message: String,
-}
-
-impl FecError {
-    fn new(status: u8, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
-    }
-
-    fn usage(message: impl Into<String>) -> Self {
-        Self::new(2, message)
-    }
-
-    fn file(path: &Path, error: &io::Error) -> Self {
-        Self::new(1, format!("{}: {error}", path.display()))
-    }
-}
-
-impl fmt::Display for FecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for FecError {}
-
-impl From<wellspring_codec::Error> for FecError {
-    fn from(error: wellspring_codec::Error) -> Self {
-        Self::new(1, error.to_string())
-    }
-}
-
 /// Runs the command; `quiet` hides progress and summaries.
-pub fn run(args: &FecArgs, quiet: bool) -> Result<(), FecError> {
+pub fn run(args: &FecArgs, quiet: bool) -> Result<(), Failed> {
     match &args.command {
         FecCommand::Encode(args) => encode::run(args, quiet),
         FecCommand::Decode(args) => decode::run(args, quiet),
@@ -90,39 +53,25 @@ fn progress(quiet: bool, len: u64, what: &'static str) -> indicatif::ProgressBar
     ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
 }
 
-/// A temporary file beside `path`, so that renaming it never crosses a file system.
-fn temporary_beside(path: &Path) -> Result<tempfile::NamedTempFile, FecError> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let file = tempfile::Builder::new()
-        .prefix(".wellspring-")
-        .tempfile_in(folder)
-        .map_err(|error| FecError::file(folder, &error))?;
-    remember(Some(file.path().to_owned()));
-    Ok(file)
-}
-
-fn remember(path: Option<PathBuf>) -> Option<PathBuf> {
-    let mut unfinished = UNFINISHED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    std::mem::replace(&mut unfinished, path)
-}
-
-/// Removes the file being written, for a program that is about to end. Without it, work that goes
-/// on meanwhile cannot give it its name.
-pub fn clean_up() {
-    if let Some(path) = remember(None) {
-        // It is gone if the work has just ended.
-        let _ = std::fs::remove_file(path);
+/// Opens a file to read from beginning to end, perhaps twice.
+fn open(path: &Path) -> Result<(File, Metadata), Failed> {
+    let file = File::open(path).map_err(|error| file_error(path, &error))?;
+    let metadata = file.metadata().map_err(|error| file_error(path, &error))?;
+    if metadata.is_file() {
+        Ok((file, metadata))
+    } else {
+        Err(Failed::usage(format!("{}: not a regular file", path.display())))
     }
 }
 
-/// Writes what is buffered to the disk and gives the file its name.
-fn finish(file: std::io::BufWriter<tempfile::NamedTempFile>, path: &Path) -> Result<(), FecError> {
-    let file = file.into_inner().map_err(|error| FecError::file(path, error.error()))?;
-    file.as_file().sync_all().map_err(|error| FecError::file(path, &error))?;
-    file.persist(path).map_err(|error| FecError::file(path, &error.error))?;
-    remember(None);
-    Ok(())
+fn file_error(path: &Path, error: &io::Error) -> Failed {
+    Failed::other(format!("{}: {error}", path.display()))
+}
+
+/// As [`file_error`], of reading no more than the file had at first.
+fn read_error(path: &Path, error: &io::Error) -> Failed {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Failed::other(format!("{}: became shorter while it was read", path.display()));
+    }
+    file_error(path, error)
 }

@@ -9,7 +9,8 @@ use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use wellspring_codec::kernels::Kernels;
 use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
 
-use super::FecError;
+use crate::exit::Failed;
+use crate::output::Stderr;
 
 /// A block of bytes to encode and decode.
 pub(super) struct Job {
@@ -109,11 +110,11 @@ pub(super) trait Peer {
         &mut self,
         job: &'a Job,
         operation: Operation,
-    ) -> Result<Option<Timed<'a>>, FecError>;
+    ) -> Result<Option<Timed<'a>>, Failed>;
 }
 
-pub(super) fn wrong(codec: &str, operation: Operation) -> FecError {
-    FecError::new(1, format!("{codec} gave a wrong answer: {operation}"))
+pub(super) fn wrong(codec: &str, operation: Operation) -> Failed {
+    Failed::other(format!("{codec} gave a wrong answer: {operation}"))
 }
 
 /// Times `f` by the clock on the wall, and if it takes long by the processor time of this thread:
@@ -168,7 +169,7 @@ impl Ours {
         Self { kernels, road, code: None }
     }
 
-    fn code(&mut self, k: u32) -> Result<Arc<Code>, FecError> {
+    fn code(&mut self, k: u32) -> Result<Arc<Code>, Failed> {
         match &self.code {
             Some(code) if code.serves(k) => Ok(code.clone()),
             _ => Ok(self.code.insert(Code::new(k)?).clone()),
@@ -193,11 +194,11 @@ impl Peer for Ours {
         &mut self,
         job: &'a Job,
         operation: Operation,
-    ) -> Result<Option<Timed<'a>>, FecError> {
+    ) -> Result<Option<Timed<'a>>, Failed> {
         let (k, t, kernels) = (job.k, job.t, self.kernels);
         let code = self.code(k)?;
         if let Operation::Decode { lost } = operation {
-            return self.prepare_decode(job, lost).map(Some);
+            return self.prepare_decode(job, lost);
         }
         let repair = operation.repair();
         let mut symbols = vec![0; repair as usize * t];
@@ -224,7 +225,7 @@ impl Peer for Ours {
 }
 
 impl Ours {
-    fn prepare_decode<'a>(&mut self, job: &'a Job, lost: u32) -> Result<Timed<'a>, FecError> {
+    fn prepare_decode<'a>(&mut self, job: &'a Job, lost: u32) -> Result<Option<Timed<'a>>, Failed> {
         let (k, t) = (job.k, job.t);
         let operation = Operation::Decode { lost };
         let code = self.code(k)?;
@@ -250,12 +251,19 @@ impl Ours {
                 }
                 decoder.try_decode_with(&mut block, |esi| &repairs[(esi - k) as usize * t..][..t])
             });
-            (time, decoded == Ok(Decoded::Complete) && block == job.source)
+            let right = decoded == Ok(Decoded::Complete) && block == job.source;
+            (time, right, decoder.road())
         };
-        if !once().1 {
+        let (_, right, road) = once();
+        if !right {
             return Err(wrong("wellspring", operation));
         }
-        Ok(Box::new(move || once().0))
+        if let Some(forced) = self.road.filter(|forced| road.is_some_and(|road| road != *forced)) {
+            let forced = format!("{forced:?}").to_lowercase();
+            writeln!(Stderr, "K {k}, {lost} lost: the decoder cannot take --road {forced}");
+            return Ok(None);
+        }
+        Ok(Some(Box::new(move || once().0)))
     }
 }
 
@@ -275,23 +283,33 @@ impl Peer for RaptorqPeer {
         &mut self,
         job: &'a Job,
         operation: Operation,
-    ) -> Result<Option<Timed<'a>>, FecError> {
+    ) -> Result<Option<Timed<'a>>, Failed> {
         let information = their_information(job);
         let Operation::Decode { lost } = operation else {
             let k = u16::try_from(job.k).expect("at most 56,403");
             let repair = operation.repair();
             // A plan of its own, as its documentation advises for speed.
             let warm = operation.is_warm().then(|| SourceBlockEncodingPlan::generate(k));
-            return Ok(Some(Box::new(move || {
+            let once = move || {
                 let encode = |plan: &SourceBlockEncodingPlan| {
                     SourceBlockEncoder::with_encoding_plan(0, &information, &job.source, plan)
                         .repair_packets(0, repair)
                 };
                 match &warm {
-                    Some(plan) => timed(|| encode(plan)).0,
-                    None => timed(|| encode(&SourceBlockEncodingPlan::generate(k))).0,
+                    Some(plan) => timed(|| encode(plan)),
+                    None => timed(|| encode(&SourceBlockEncodingPlan::generate(k))),
                 }
-            })));
+            };
+            let mut expected = vec![0; repair as usize * job.t];
+            BlockEncoder::new(Code::new(job.k)?, job.k, job.t)?.encode_run(
+                &job.source,
+                job.k,
+                &mut expected,
+            )?;
+            if !once().1.iter().map(EncodingPacket::data).eq(expected.chunks_exact(job.t)) {
+                return Err(wrong("raptorq", operation));
+            }
+            return Ok(Some(Box::new(move || once().0)));
         };
         let encoder = SourceBlockEncoder::new(0, &information, &job.source);
         let missing = job.lost(lost);
@@ -327,7 +345,7 @@ impl Peer for ReedSolomonPeer {
         &mut self,
         job: &'a Job,
         operation: Operation,
-    ) -> Result<Option<Timed<'a>>, FecError> {
+    ) -> Result<Option<Timed<'a>>, Failed> {
         let (k, t) = (job.k as usize, job.t);
         let recovery = match operation {
             Operation::Decode { lost } => lost as usize,
@@ -338,7 +356,7 @@ impl Peer for ReedSolomonPeer {
         if t % 2 != 0 || recovery == 0 || !ReedSolomonEncoder::supports(k, recovery) {
             return Ok(None);
         }
-        let fail = |error: reed_solomon_simd::Error| FecError::new(1, error.to_string());
+        let fail = |error: reed_solomon_simd::Error| Failed::other(error.to_string());
         let mut encoder = ReedSolomonEncoder::new(k, recovery, t).map_err(fail)?;
         let encode = move |encoder: &mut ReedSolomonEncoder| -> Result<_, _> {
             for esi in 0..job.k {
@@ -346,36 +364,50 @@ impl Peer for ReedSolomonPeer {
             }
             encoder.encode().map(|_| ())
         };
-        let Operation::Decode { lost } = operation else {
-            encode(&mut encoder).map_err(fail)?;
-            return Ok(Some(Box::new(move || timed(|| encode(&mut encoder)).0)));
-        };
         for esi in 0..job.k {
             encoder.add_original_shard(job.symbol(esi)).map_err(fail)?;
         }
         let shards: Vec<Vec<u8>> =
             encoder.encode().map_err(fail)?.recovery_iter().map(<[u8]>::to_vec).collect();
-        let missing = job.lost(lost);
         let mut decoder = ReedSolomonDecoder::new(k, recovery, t).map_err(fail)?;
-        let mut once = move || {
-            timed(|| {
-                for esi in (0..job.k).filter(|esi| missing.binary_search(esi).is_err()) {
-                    decoder.add_original_shard(esi as usize, job.symbol(esi))?;
-                }
-                for (i, shard) in shards.iter().enumerate() {
-                    decoder.add_recovery_shard(i, shard)?;
-                }
-                let result = decoder.decode()?;
-                let right = |(i, s): (usize, &[u8])| s == &job.source[i * t..][..t];
-                // Comparing is part of the time, as is copying out for others.
-                Ok::<_, reed_solomon_simd::Error>(result.restored_original_iter().all(right))
-            })
-        };
-        if once().1 != Ok(true) {
-            return Err(wrong("reed-solomon-simd", operation));
+        if let Operation::Decode { .. } = operation {
+            let mut once = move || decode_shards(job, &mut decoder, &shards, 0);
+            if once().1 != Ok(true) {
+                return Err(wrong("reed-solomon-simd", operation));
+            }
+            return Ok(Some(Box::new(move || once().0)));
         }
-        Ok(Some(Box::new(move || once().0)))
+        // As many as can be of use to a decoder at a time.
+        for (shards, first) in shards.chunks(k).zip((0..).step_by(k)) {
+            if decode_shards(job, &mut decoder, shards, first).1 != Ok(true) {
+                return Err(wrong("reed-solomon-simd", operation));
+            }
+        }
+        Ok(Some(Box::new(move || timed(|| encode(&mut encoder)).0)))
     }
+}
+
+/// Decodes a block that lost as many symbols as there are `shards`, which are the recovery shards from
+/// `first` on; whether that gave the right bytes.
+fn decode_shards(
+    job: &Job,
+    decoder: &mut ReedSolomonDecoder,
+    shards: &[Vec<u8>],
+    first: usize,
+) -> (Duration, Result<bool, reed_solomon_simd::Error>) {
+    let missing = job.lost(u32::try_from(shards.len()).expect("at most K"));
+    timed(|| {
+        for esi in (0..job.k).filter(|esi| missing.binary_search(esi).is_err()) {
+            decoder.add_original_shard(esi as usize, job.symbol(esi))?;
+        }
+        for (i, shard) in (first..).zip(shards) {
+            decoder.add_recovery_shard(i, shard)?;
+        }
+        let result = decoder.decode()?;
+        let right = |(i, s): (usize, &[u8])| s == &job.source[i * job.t..][..job.t];
+        // Comparing is part of the time, as is copying out for others.
+        Ok(result.restored_original_iter().all(right))
+    })
 }
 
 #[cfg(test)]
