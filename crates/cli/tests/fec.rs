@@ -246,14 +246,19 @@ fn packets_of_one_symbol_take_no_memory_each() {
     assert_refused(&shell.output().expect("runs"), 3, "1 different symbols, 10 are needed");
 }
 
-/// Runs a command that is interrupted once it has begun a file in `out`.
-fn interrupt(arguments: &[&str], out: &Path, by: Signal) {
-    let mut child = program().args(arguments).spawn().expect("starts");
+/// Waits until a file is being written in `out`.
+fn wait_until_begun(out: &Path) {
     let until = Instant::now() + Duration::from_secs(60);
     while listing(out).is_empty() {
         assert!(Instant::now() < until, "no file is being written");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Runs a command that is interrupted once it has begun a file in `out`.
+fn interrupt(arguments: &[&str], out: &Path, by: Signal) {
+    let mut child = program().args(arguments).spawn().expect("starts");
+    wait_until_begun(out);
     signal(&child, by);
     assert_eq!(child.wait().expect("wait").code(), Some(130));
     assert_eq!(listing(out), [""; 0]);
@@ -277,6 +282,21 @@ fn a_decoding_whose_terminal_closes_leaves_nothing() {
     sparse(&coded, 16 << 30);
     let back = out.join("b");
     interrupt(&["-q", "fec", "decode", text(&coded), "-o", text(&back)], &out, Signal::HUP);
+}
+
+#[test]
+fn beneath_nohup_a_decoding_outlives_its_terminal() {
+    let place = Place::new();
+    let (coded, out) = (place.path("a.fec"), place.dir("out"));
+    sparse(&coded, 200_000_000);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_wellspring"), "-q"]);
+    shell.args(["fec", "decode", text(&coded), "-o", text(&out.join("b"))]);
+    let mut child = shell.spawn().expect("starts");
+    wait_until_begun(&out);
+    signal(&child, Signal::HUP);
+    // It comes to its end: there are too few symbols.
+    assert_eq!(child.wait().expect("wait").code(), Some(3));
 }
 
 /// A small benchmark.
@@ -345,7 +365,7 @@ fn a_benchmark_says_what_it_passes_over() {
     let lost = [&BENCH[..4], &["--lost", "1,11", "--no-peers", "--seconds", "0.001"]].concat();
     let output = run(&lost);
     assert!(output.status.success());
-    assert!(said(&output).contains("--lost"), "{output:?}");
+    assert!(said(&output).contains("K = 10: passing over --lost 11,"), "{output:?}");
     // Codes for so many symbols keep no inverse, which this road needs.
     let road = ["--k", "3000", "--t", "8", "--road", "dense", "--lost", "3", "--no-peers"];
     let output = run(&[&["fec", "bench"], &road[..], &["--seconds", "0.001"]].concat());

@@ -21,7 +21,7 @@ use crate::output::{Stderr, Stdout};
 /// answer is checked before it is timed: what is decoded against the block, RaptorQ's repair symbols
 /// against the other codec's, those of the others by decoding from them. What takes more than 50
 /// microseconds is timed in processor time, and the codecs take turns, so that a busy machine
-/// disturbs little. `docs/src/cli.md` says what the fields of --json are.
+/// disturbs little. The book's tour of the command says what the fields of --json are.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -170,6 +170,18 @@ fn check_sizes(args: &BenchArgs) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Losses of more symbols than a block has are passed over: lists are for several K.
+fn say_what_is_passed_over(args: &BenchArgs) {
+    for &k in &args.k {
+        let beyond = args.lost.iter().map(|lost| lost.of(k)).filter(|lost| *lost > k);
+        let beyond: Vec<String> = beyond.map(|lost| lost.to_string()).collect();
+        if !beyond.is_empty() {
+            let beyond = beyond.join(",");
+            writeln!(Stderr, "K = {k}: passing over --lost {beyond}, more than the block has");
+        }
+    }
+}
+
 /// What is measured for one K and T.
 fn operations(args: &BenchArgs, k: u32) -> Vec<Operation> {
     let mut operations =
@@ -178,9 +190,6 @@ fn operations(args: &BenchArgs, k: u32) -> Vec<Operation> {
     repairs.dedup();
     operations.extend(repairs.into_iter().map(|repair| Operation::Encode { repair }));
     let mut lost: Vec<u32> = args.lost.iter().map(|e| e.of(k)).filter(|e| *e <= k).collect();
-    if lost.len() < args.lost.len() {
-        writeln!(Stderr, "K {k}: passing over --lost of more than {k} symbols");
-    }
     lost.sort_unstable();
     lost.dedup();
     operations.extend(lost.into_iter().map(|lost| Operation::Decode { lost }));
@@ -194,6 +203,7 @@ pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
         None => Kernels::from_env().map_err(|error| Failed::usage(error.to_string()))?,
     };
     check_sizes(args)?;
+    say_what_is_passed_over(args);
     for &k in &args.k {
         for &t in &args.t {
             let job = Job::new(k, usize::from(t));

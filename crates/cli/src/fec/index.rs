@@ -67,11 +67,11 @@ impl BlockPackets {
     fn note(&mut self, esi: u32, number: u32) -> u64 {
         if esi >= self.symbols {
             let room = self.repairs.len() < (self.symbols + EXTRA) as usize;
-            if room && self.symbols > 0 && !self.repairs.contains_key(&esi) {
-                self.repairs.insert(esi, number);
-                return REPAIR_ENTRY;
+            if !room || self.symbols == 0 || self.repairs.contains_key(&esi) {
+                return 0;
             }
-            return 0;
+            self.repairs.insert(esi, number);
+            return REPAIR_ENTRY;
         }
         let mut grown = 0;
         if self.sources.is_empty() {
