@@ -216,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn a_reader_that_went_away_is_no_failure_wherever_it_is_noticed() {
+        use crate::exit::Failed;
+        let gone = || StdoutError(io::ErrorKind::BrokenPipe.into());
+        let deep = anyhow::Error::from(gone()).context("a table");
+        for failed in [Failed::from(gone()), Failed::from(deep)] {
+            assert_eq!((failed.status, failed.message), (0, None));
+        }
+        assert_eq!(Failed::from(StdoutError(io::ErrorKind::StorageFull.into())).status, 1);
+    }
+
+    #[test]
     fn tables_line_up() {
         let rows = [vec!["a".into(), "1".into()], vec!["long".into(), "22".into()]];
         assert_eq!(table(&rows), "a      1\nlong  22\n");

@@ -192,6 +192,18 @@ fn an_output_has_the_mode_the_mask_leaves() {
     assert_eq!(mode & 0o777, 0o640);
 }
 
+#[test]
+fn an_input_that_is_a_pipe_is_refused_at_once() {
+    let object = Object::new("2");
+    let pipe = object.place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+    let back = object.out.join("b");
+    for command in ["encode", "decode"] {
+        let output = run(&["fec", command, text(&pipe), "-o", text(&back)]);
+        assert_refused(&output, 2, "not a regular file");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn an_input_longer_than_it_says_is_an_error() {

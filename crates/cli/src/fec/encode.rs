@@ -23,7 +23,7 @@ const COMFORTABLE_BLOCK: u64 = 1000;
 /// Writes the 12 bytes of FEC Object Transmission Information, then packets of a 4-byte FEC Payload
 /// ID and one symbol: all source symbols and R repair symbols of each block. The file appears under
 /// its name complete, or not at all. Memory is twice that of one source block, three times with
-/// sub-blocks, and about 1 KB a source symbol of it.
+/// sub-blocks, and up to 3 KB a source symbol of it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:

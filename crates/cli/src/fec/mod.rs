@@ -55,13 +55,14 @@ fn progress(quiet: bool, len: u64, what: &'static str) -> indicatif::ProgressBar
 
 /// Opens a file to read from beginning to end, perhaps twice.
 fn open(path: &Path) -> Result<(File, Metadata), Failed> {
-    let file = File::open(path).map_err(|error| file_error(path, &error))?;
-    let metadata = file.metadata().map_err(|error| file_error(path, &error))?;
-    if metadata.is_file() {
-        Ok((file, metadata))
-    } else {
-        Err(Failed::usage(format!("{}: not a regular file", path.display())))
+    let error = |error| file_error(path, &error);
+    // Asked before: opening a pipe would wait for who writes to it.
+    if !std::fs::metadata(path).map_err(error)?.is_file() {
+        return Err(Failed::usage(format!("{}: not a regular file", path.display())));
     }
+    let file = File::open(path).map_err(error)?;
+    let metadata = file.metadata().map_err(error)?;
+    Ok((file, metadata))
 }
 
 fn file_error(path: &Path, error: &io::Error) -> Failed {
