@@ -172,6 +172,14 @@ impl Program {
         self.code.capacity() * 4 + self.coefficients.capacity() + self.written.capacity() * 4
     }
 
+    /// Makes room for so many words of instructions, coefficients of products, and external rows
+    /// written.
+    pub fn reserve(&mut self, words: usize, coefficients: usize, written: usize) {
+        self.code.reserve_exact(words.saturating_sub(self.code.len()));
+        self.coefficients.reserve_exact(coefficients.saturating_sub(self.coefficients.len()));
+        self.written.reserve_exact(written.saturating_sub(self.written.len()));
+    }
+
     /// Frees memory that instructions recorded later would have used.
     pub fn shrink_to_fit(&mut self) {
         self.code.shrink_to_fit();
