@@ -2,7 +2,8 @@
 //!
 //! [`raptorq`] is RFC 6330: source symbols are received in place, memory is the caller's or kept
 //! from block to block. [`interleave`] is Maelstrom's layered interleaving: XORs that protect a
-//! stream of packets. No input makes a codec panic or allocate beyond a stated bound.
+//! stream of packets. No input makes a codec panic or allocate beyond a stated bound: what the caller
+//! allows for symbols, and beside that what follows from K (see `ObjectDecoder`).
 
 #![forbid(unsafe_code)]
 

@@ -311,8 +311,10 @@ impl Kernels {
     ///
     /// If `bits` or `out` has not the length this needs.
     pub fn fold_bits(self, columns: &FoldColumns, bits: &[u64], words: usize, out: &mut [u8]) {
-        assert_eq!(bits.len(), columns.len() * words, "bit rows missing");
-        assert_eq!(out.len(), columns.sums() * 64 * words, "no room for the sums");
+        let bit_rows = columns.len().checked_mul(words);
+        assert_eq!(Some(bits.len()), bit_rows, "bit rows missing");
+        let room = (columns.sums() * 64).checked_mul(words);
+        assert_eq!(Some(out.len()), room, "no room for the sums");
         out.fill(0);
         // SAFETY: lengths checked above, pairs checked when `columns` was made; `self` proves the
         // instruction set.

@@ -22,6 +22,11 @@ unsafe impl Send for RowStorage {}
 unsafe impl Sync for RowStorage {}
 
 impl RowStorage {
+    /// Makes room for so many entries.
+    pub fn reserve(&mut self, rows: usize) {
+        self.0.reserve_exact(rows.saturating_sub(self.0.len()));
+    }
+
     /// Bytes held for entries.
     #[must_use]
     pub fn memory(&self) -> usize {
@@ -164,6 +169,11 @@ impl AlignedBuffer {
         if len > self.len {
             self.resize(len);
         }
+    }
+
+    /// Makes room to grow to `len` bytes without allocating.
+    pub fn reserve(&mut self, len: usize) {
+        self.lines.reserve_exact(len.div_ceil(64).saturating_sub(self.lines.len()));
     }
 
     /// Frees memory beyond `len` bytes and shortens the buffer to at most that.

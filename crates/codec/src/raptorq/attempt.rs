@@ -19,6 +19,7 @@ use super::block::BlockShape;
 use super::elimination::Elimination;
 use super::inverse::{Inverse, InverseScratch};
 use super::received::Received;
+use super::room::{self, LONGEST_ROW, Room};
 use super::schedule::{self, Output, OutputScratch, Schedule, Swept};
 use super::solver::{Rank, Solver};
 
@@ -89,6 +90,27 @@ impl Attempt {
             + self.coefficients.capacity()
             + self.equation.capacity()
             + self.inverse.capacity()
+    }
+
+    /// Makes room for every solution of a block of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        let (k, l) = (room.k, room.l);
+        room::reserve(&mut self.missing, k);
+        self.system.reserve(k);
+        room::reserve(&mut self.equations, k);
+        room::reserve(&mut self.generators, k * k / 4);
+        self.units.reserve(l, k);
+        self.inverse_scratch.reserve(room);
+        self.solver.reserve(room);
+        self.schedule.reserve(room);
+        self.output.reserve(room);
+        room::reserve(&mut self.values, room.symbols);
+        room::reserve(&mut self.intermediate, LONGEST_ROW);
+        room::reserve(&mut self.coefficients, k * room.k_ext);
+        room::reserve(&mut self.equation, room.k_ext);
+        room::reserve(&mut self.inverse, k * k);
+        room::reserve(&mut self.inputs, k);
+        room::reserve(&mut self.outputs, k);
     }
 
     /// The road of the last attempt.

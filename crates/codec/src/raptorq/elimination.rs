@@ -5,6 +5,8 @@
 
 use wellspring_kernels::{Kernels, gf256};
 
+use super::room;
+
 /// Rows are worked on in pieces of so many bytes, the longest vector: a masked store is slow to read again.
 const WHOLE: usize = 64;
 
@@ -28,6 +30,15 @@ impl Elimination {
         self.stride = (2 * unknowns).next_multiple_of(WHOLE);
         self.rows.clear();
         self.pivots.clear();
+    }
+
+    /// Makes room for systems in so many unknowns.
+    pub(crate) fn reserve(&mut self, unknowns: usize) {
+        let stride = (2 * unknowns).next_multiple_of(WHOLE);
+        room::reserve(&mut self.rows, unknowns * stride);
+        room::reserve(&mut self.pivots, unknowns);
+        room::reserve(&mut self.candidate, stride);
+        room::reserve(&mut self.factors, unknowns);
     }
 
     pub(crate) fn memory(&self) -> usize {

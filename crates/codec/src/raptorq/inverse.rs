@@ -9,6 +9,7 @@ use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, 
 
 use super::code::{Plan, strip_len};
 use super::constraints::Constraints;
+use super::room::{self, Room};
 
 /// A matrix with one row an intermediate symbol.
 #[derive(Debug, Default)]
@@ -28,6 +29,14 @@ pub(crate) struct InverseScratch {
 }
 
 impl InverseScratch {
+    /// Makes room for any columns of a code of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        room::reserve(&mut self.units, 3 * room.k);
+        self.store.reserve(2 + 3 * room.l, 0, room.l);
+        self.rows.reserve(room.k_ext + room.l);
+        self.workspace.reserve(room.unit_workspace(), room.l);
+    }
+
     pub(crate) fn memory(&self) -> usize {
         self.units.capacity() + self.store.memory() + self.rows.memory() + self.workspace.memory()
     }
@@ -38,6 +47,11 @@ impl Inverse {
     pub(crate) fn size(constraints: &Constraints) -> usize {
         let params = &constraints.params;
         params.l as usize * (params.k_ext as usize).next_multiple_of(64)
+    }
+
+    /// Makes room for so many rows and columns.
+    pub(crate) fn reserve(&mut self, rows: usize, columns: usize) {
+        self.rows.reserve(rows * columns.next_multiple_of(64));
     }
 
     /// Makes the columns of the given source symbols, in ascending order.

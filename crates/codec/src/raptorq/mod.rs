@@ -19,6 +19,7 @@ mod cost;
 mod decoder;
 mod elimination;
 mod encoder;
+mod gathered;
 mod information;
 mod inverse;
 mod object;
@@ -26,6 +27,10 @@ mod params;
 mod random;
 mod rank;
 mod received;
+mod recovery;
+#[cfg(test)]
+mod recovery_tests;
+mod room;
 mod schedule;
 mod solver;
 mod systematic;

@@ -10,7 +10,8 @@ use crate::Error;
 /// Tells from symbol IDs whether a block could be decoded, without any symbol.
 ///
 /// The answers are exactly those of a [`BlockDecoder`](super::BlockDecoder): both run the same
-/// elimination. Studies of the code's overhead and simulations without payload need no more.
+/// elimination. (Only where symbols are chosen so badly that a solution is given up, a decoder waits for
+/// more of them than the study does.) Studies of the code's overhead and simulations without payload need no more.
 ///
 /// # Examples
 ///

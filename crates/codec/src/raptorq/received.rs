@@ -1,5 +1,7 @@
 //! Which symbols of a block have been received.
 
+use super::room;
+
 /// Source symbols as bits, repair symbols as an open-addressed set of their IDs.
 ///
 /// No allocation once it has grown to a block's size; a set of 24-bit IDs needs no more than
@@ -14,9 +16,18 @@ pub(crate) struct Received {
 
 const EMPTY: u32 = u32::MAX;
 
+/// Slots of the smallest set.
+const LEAST: usize = 64;
+
+/// Slots of a set that has grown to so many symbols: half of them stay empty.
+fn slots_for(repairs: usize) -> usize {
+    if repairs == 0 { 0 } else { (2 * repairs).next_power_of_two().max(LEAST) }
+}
+
 impl Received {
     pub(crate) fn reset(&mut self, k: u32) {
         self.source.clear();
+        room::reserve(&mut self.source, (k as usize).div_ceil(64));
         self.source.resize((k as usize).div_ceil(64), 0);
         self.sources = 0;
         self.slots.fill(EMPTY);
@@ -75,8 +86,19 @@ impl Received {
         slot
     }
 
+    /// Makes room for exactly so many repair symbols.
+    pub(crate) fn reserve(&mut self, repairs: usize) {
+        room::reserve(&mut self.slots, slots_for(repairs));
+        room::reserve(&mut self.repairs, repairs);
+    }
+
+    /// Memory once there is room for exactly so many repair symbols.
+    pub(crate) fn memory_with(&self, repairs: usize) -> usize {
+        8 * self.source.capacity() + 4 * (slots_for(repairs) + repairs)
+    }
+
     fn grow(&mut self) {
-        let size = (2 * self.slots.len()).max(64);
+        let size = (2 * self.slots.len()).max(LEAST);
         self.slots.clear();
         self.slots.resize(size, EMPTY);
         for i in 0..self.repairs.len() {

@@ -14,6 +14,7 @@ use wellspring_kernels::{Kernels, Operand, Program};
 
 use super::constraints::Constraints;
 use super::params::Parameters;
+use super::room::{self, LONGEST_ROW, Room};
 use super::solver::{Equation, Solver};
 
 /// Memory for making a schedule, kept between uses.
@@ -33,6 +34,14 @@ impl Schedule {
         4 * self.places.capacity()
             + size_of::<Operand>() * (self.residuals.capacity() + self.outputs.capacity())
             + self.inverse.capacity()
+    }
+
+    /// Makes room for every schedule of a code of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        room::reserve(&mut self.places, room.l);
+        room::reserve(&mut self.residuals, room.l);
+        room::reserve(&mut self.inverse, room.l * room.l);
+        room::reserve(&mut self.outputs, room.l);
     }
 
     /// Frees memory that only making other schedules would use.
@@ -166,6 +175,16 @@ pub(crate) struct OutputScratch {
 }
 
 impl OutputScratch {
+    /// Makes room for the symbols of a code of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        room::reserve(&mut self.columns, LONGEST_ROW);
+        room::reserve(&mut self.bits, room.l.div_ceil(64));
+        room::reserve(&mut self.unknowns, room.l);
+        room::reserve(&mut self.coefficients, BATCH * room.l);
+        room::reserve(&mut self.bases, BATCH);
+        room::reserve(&mut self.outputs, BATCH);
+    }
+
     pub(crate) fn memory(&self) -> usize {
         4 * (self.columns.capacity() + self.unknowns.capacity())
             + 8 * self.bits.capacity()

@@ -95,10 +95,12 @@ impl FoldColumns {
     ///
     /// # Panics
     ///
-    /// If a pair names a sum that is not below `sums`, or there are no columns.
+    /// If a pair names a sum that is not below `sums`, there are more sums than a byte can name, or
+    /// there are no columns.
     #[must_use]
     pub fn new(pairs: Vec<[u8; 2]>, sums: usize) -> Self {
         assert!(!pairs.is_empty(), "no columns to fold");
+        assert!(sums <= 256, "more sums than bytes can name");
         assert!(pairs.iter().flatten().all(|&sum| usize::from(sum) < sums), "no such sum");
         Self { pairs, sums }
     }
@@ -168,6 +170,14 @@ impl Program {
     #[must_use]
     pub fn memory(&self) -> usize {
         self.code.capacity() * 4 + self.coefficients.capacity() + self.written.capacity() * 4
+    }
+
+    /// Makes room for so many words of instructions, coefficients of products, and external rows
+    /// written.
+    pub fn reserve(&mut self, words: usize, coefficients: usize, written: usize) {
+        self.code.reserve_exact(words.saturating_sub(self.code.len()));
+        self.coefficients.reserve_exact(coefficients.saturating_sub(self.coefficients.len()));
+        self.written.reserve_exact(written.saturating_sub(self.written.len()));
     }
 
     /// Frees memory that instructions recorded later would have used.
@@ -246,7 +256,8 @@ impl Program {
         inputs: &[Operand],
         coefficients: &[u8],
     ) {
-        assert_eq!(coefficients.len(), outputs.len() * inputs.len(), "coefficients missing");
+        let needed = outputs.len().checked_mul(inputs.len());
+        assert_eq!(Some(coefficients.len()), needed, "coefficients missing");
         assert!(bases.is_empty() || bases.len() == outputs.len(), "bases missing");
         let first = u32::try_from(self.coefficients.len()).expect("coefficients fit 32 bits");
         self.coefficients.extend_from_slice(coefficients);
@@ -293,19 +304,23 @@ impl Program {
         rows: impl ExactSizeIterator<Item = u32>,
         first: u32,
     ) {
-        assert_eq!(rows.len(), columns.len(), "one row a column");
+        let folds = (columns.len(), columns.sums());
+        assert!(self.folds.is_none_or(|before| before == folds), "one kind of fold a program");
         let count = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
+        // A row's number has 31 bits and there are at most 256 sums, so this does not wrap.
+        let first = work_word(first);
         self.note(Operand::Work(first + count(columns.sums()) - 1));
         self.open = None;
         self.code.truncate(self.whole);
-        self.code.extend([Opcode::Fold as u32, count(columns.len()), work_word(first)]);
+        self.code.extend([Opcode::Fold as u32, count(columns.len()), first]);
+        let start = self.code.len();
         for row in rows {
             self.note(Operand::Work(row));
             self.code.push(work_word(row));
         }
+        // What the iterator said of its length is not what it gave, perhaps.
+        assert_eq!(self.code.len() - start, columns.len(), "one row a column");
         self.whole = self.code.len();
-        let folds = (columns.len(), columns.sums());
-        assert!(self.folds.is_none_or(|before| before == folds), "one kind of fold a program");
         self.folds = Some(folds);
     }
 
@@ -409,3 +424,6 @@ impl Program {
         self.folds.is_none_or(|folds| folds == (columns, sums))
     }
 }
+
+#[cfg(test)]
+mod tests;

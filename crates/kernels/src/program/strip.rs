@@ -12,6 +12,14 @@ pub struct Workspace {
 }
 
 impl Workspace {
+    /// Makes room for programs whose work rows take `bytes` bytes, and whose products have at most
+    /// `inputs` inputs.
+    pub fn reserve(&mut self, bytes: usize, inputs: usize) {
+        self.buffer.reserve(bytes);
+        let pointers = &mut self.pointers.0;
+        pointers.reserve_exact(inputs.saturating_sub(pointers.len()));
+    }
+
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {

@@ -46,7 +46,12 @@ impl<'p> XorBuilder<'p> {
     }
 
     /// Adds those of some work rows that are wanted, without a branch that would have to foretell
-    /// which they are.
+    /// which they are. The program has room for all of them.
+    ///
+    /// # Panics
+    ///
+    /// If a row is 2^31 or more, or there are more than the iterator said: the sum then holds any of
+    /// the rows that were given.
     #[inline]
     pub fn work_where(&mut self, rows: impl ExactSizeIterator<Item = (u32, bool)>) -> &mut Self {
         let code = &mut self.program.code;
@@ -57,7 +62,9 @@ impl<'p> XorBuilder<'p> {
             let word = work_word(row);
             code[end] = word;
             end += usize::from(wanted);
-            self.highest = self.highest.max(if wanted { word } else { 0 });
+            // Unwanted ones count too: the last one stands in the code until the next, and stays if
+            // there is a panic.
+            self.highest = self.highest.max(word);
         }
         code.truncate(end);
         self
@@ -76,10 +83,12 @@ impl Drop for XorBuilder<'_> {
     #[inline]
     fn drop(&mut self) {
         let program = &mut *self.program;
-        let count = |words: usize| u32::try_from(words).expect("words fit 32 bits");
-        program.whole = program.code.len();
-        program.code[self.start + 1] = count(program.whole - self.start - HEAD);
-        program.code[self.block + 1] = count(program.whole - self.block - HEAD);
+        let end = program.code.len();
+        let count = |from: usize| u32::try_from(end - from - HEAD).expect("words fit 32 bits");
+        let (sources, words) = (count(self.start), count(self.block));
+        program.code[self.start + 1] = sources;
+        program.code[self.block + 1] = words;
+        program.whole = end;
         program.work_rows = program.work_rows.max(self.highest + 1);
     }
 }

@@ -20,6 +20,7 @@ use wellspring_kernels::Kernels;
 
 use super::constraints::Constraints;
 use super::elimination::Elimination;
+use super::room::{self, LONGEST_ROW, Room};
 use peeling::{Active, Queue};
 
 /// What an active column has become.
@@ -179,6 +180,32 @@ impl Solver {
             + self.elimination.memory()
             + self.hdpc.capacity()
             + self.equation.capacity()
+    }
+
+    /// Makes room for every solution of a code of that size, whichever symbols come.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        let (l, rows, words) = (room.l, room.s + room.symbols, room.l.div_ceil(64));
+        let entries = room.ldpc + room.symbols * LONGEST_ROW;
+        room::reserve(&mut self.columns, entries);
+        room::reserve(&mut self.ends, rows);
+        room::reserve(&mut self.splits, rows);
+        room::reserve(&mut self.active, rows);
+        room::reserve(&mut self.row_ends, l);
+        room::reserve(&mut self.rows, entries);
+        room::reserve(&mut self.state, l);
+        room::reserve(&mut self.parents, l);
+        room::reserve(&mut self.sizes, l);
+        self.components.reserve(l.saturating_sub(self.components.len()));
+        self.pairs.reserve(rows);
+        self.ripple.reserve(rows);
+        room::reserve(&mut self.pivots, l);
+        room::reserve(&mut self.inactive, l);
+        room::reserve(&mut self.is_pivot_row, rows);
+        room::reserve(&mut self.bits, l * words);
+        room::reserve(&mut self.equations, l);
+        self.elimination.reserve(l);
+        room::reserve(&mut self.hdpc, room.h * 64 * words);
+        room::reserve(&mut self.equation, 64 * words);
     }
 
     fn load(&mut self, constraints: &Constraints, symbols: impl Iterator<Item = u32>) {

@@ -2,6 +2,7 @@
 
 use super::{ACTIVE, INACTIVE, Solver};
 use crate::raptorq::constraints::Constraints;
+use crate::raptorq::room;
 
 /// Most columns that may become inactive, beside twice the PI columns, before a set of symbols is
 /// taken for hostile: random sets stay far below, and the dense part grows with the square of it.
@@ -28,6 +29,10 @@ impl Queue {
         self.rows.clear();
         self.rows.resize(rows + 1, 0);
         self.len = 0;
+    }
+
+    pub(super) fn reserve(&mut self, rows: usize) {
+        room::reserve(&mut self.rows, rows + 1);
     }
 
     /// Adds a row if `wanted`, without a branch: nobody can tell in advance which degrees come.
