@@ -1,5 +1,6 @@
 //! How requests become sessions of a protocol.
 
+use crate::record::Reason;
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
@@ -15,8 +16,10 @@ pub enum News {
     Progress(u64),
     /// A receiver has it all.
     Received(Account),
-    /// It ended without success, at a receiver or the sender.
-    Failed,
+    /// It ended without success, at a receiver or a sender.
+    Failed(Reason),
+    /// A sender has given this receiver up.
+    Lost(HostId, Reason),
 }
 
 /// What a receiver counted.
@@ -147,6 +150,8 @@ impl Adapter for Scdp {
             },
         };
         config.min_timeout = self.protocol.min_timeout.0;
+        // Where nothing is lost, receivers close before either time: the longer one costs nothing.
+        config.release_after = config.peer_timeout;
         config.demotion_thresholds = match self.protocol.name {
             ProtocolName::Polyraptor => Vec::new(),
             _ => self.protocol.thresholds.iter().map(|size| size.0).collect(),
@@ -214,8 +219,17 @@ impl Adapter for Scdp {
                 };
                 Some((session, News::Received(account)))
             }
-            scdp::Event::Failed { session, .. } | scdp::Event::ReceiverLost { session, .. } => {
-                Some((session, News::Failed))
+            scdp::Event::Failed { session, reason } => {
+                let reason = match reason {
+                    scdp::FailReason::Closed(_) => Reason::Closed,
+                    scdp::FailReason::Exhausted => Reason::Exhausted,
+                    _ => Reason::PeerLost,
+                };
+                Some((session, News::Failed(reason)))
+            }
+            scdp::Event::ReceiverLost { session, receiver, reason } => {
+                let reason = reason.map_or(Reason::PeerLost, |_| Reason::Closed);
+                Some((session, News::Lost(receiver, reason)))
             }
             _ => None,
         }
@@ -330,7 +344,13 @@ impl Adapter for Ndp {
                 };
                 Some((session, News::Received(account)))
             }
-            ndp::Event::Failed { session, .. } => Some((session, News::Failed)),
+            ndp::Event::Failed { session, reason } => {
+                let reason = match reason {
+                    ndp::FailReason::PeerLost => Reason::PeerLost,
+                    ndp::FailReason::Closed => Reason::Closed,
+                };
+                Some((session, News::Failed(reason)))
+            }
             ndp::Event::Sent { .. } => None,
         }
     }

@@ -3,14 +3,15 @@
 use crate::adapter::{Adapter, Ndp, Scdp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Reason};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
+use std::collections::BTreeMap;
 use wellspring_core::{HostId, Seed, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
-/// Events between two looks at the clock and the progress.
+/// Events between two reports of the progress.
 const CHUNK: u64 = 500_000;
 /// Lines of an endpoint's state in a report of stuck requests.
 const MAX_STATE_LINES: usize = 400;
@@ -36,6 +37,18 @@ impl Progress {
     }
 }
 
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Every request ended: completed, or failed for its [`Reason`].
+    Complete,
+    /// Requests were under way, and nothing reached any of them for `run.patience`, or nothing
+    /// was left to happen.
+    Stuck,
+    /// `run.limit` came first: requests were under way, or not even made.
+    Limit,
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -53,7 +66,11 @@ pub struct Outcome {
     pub downlink_utilisation: f64,
     /// Queues and rates, if the scenario asks for samples.
     pub series: Series,
-    /// The state of the requests that were left when time was up or nothing moved any more.
+    /// How it ended.
+    pub ending: Ending,
+    /// Requests that were still to be made when it ended: they are not among the flows.
+    pub not_made: u32,
+    /// The state of the requests that were left, if the run was stuck.
     pub stuck: Option<String>,
 }
 
@@ -61,6 +78,15 @@ impl Outcome {
     /// The requests measured, without the background.
     pub fn foreground(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().filter(|flow| flow.kind != "background")
+    }
+
+    /// How many requests did not complete, by the reason. Those not made are not counted.
+    pub fn incomplete(&self) -> BTreeMap<Reason, usize> {
+        let mut counts = BTreeMap::new();
+        for reason in self.foreground().filter_map(|flow| flow.reason) {
+            *counts.entry(reason).or_default() += 1;
+        }
+        counts
     }
 
     /// Goodputs of background flows \[bit/s\].
@@ -135,13 +161,13 @@ fn run_with<A: Adapter + Send + 'static>(
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
     let end = Time::ZERO + scenario.run.limit.0;
-    let mut limit = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
+    let mut look_at = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
     let planned = scenario.workload.planned().map(|lasts| lasts + scenario.background.warmup.0);
     let expected = planned.map_or(scenario.run.limit.0, |end| end.min(scenario.run.limit.0));
     let expected = expected.as_secs_f64();
-    let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, None);
-    loop {
-        let status = sim.run_until(limit, CHUNK);
+    let ending = loop {
+        let patient_until = sim.application().patient_until().unwrap_or(end);
+        let status = sim.run_until(look_at.min(patient_until), CHUNK);
         let driver = sim.application();
         report(Progress {
             simulated: sim.now().as_secs_f64(),
@@ -149,25 +175,24 @@ fn run_with<A: Adapter + Send + 'static>(
             limit: expected,
             finished: (driver.total - driver.outstanding, driver.total),
         });
-        if driver.news_count != news || driver.requests_wait() {
-            (news, news_at) = (driver.news_count, sim.now());
-        }
+        let (left, patient_until) = (driver.outstanding > 0, driver.patient_until());
         if let Some(interval) = interval
-            && (sim.now() >= limit || status != Status::Paused)
+            && (sim.now() >= look_at || status != Status::Paused)
         {
             observer.sample(&mut sim);
-            limit = (limit + interval).min(end);
+            look_at = (look_at + interval).min(end);
         }
-        if status == Status::Stopped {
-            break;
+        if status == Status::Stopped || (status == Status::Idle && !left) {
+            break Ending::Complete;
         }
-        let silent = sim.now().since(news_at) > scenario.run.patience.0;
-        if status == Status::Idle || silent || sim.now() >= end {
-            let left = sim.application().outstanding > 0;
-            stuck = left.then(|| report_stuck(&sim));
-            break;
+        if sim.now() >= end {
+            break if left { Ending::Limit } else { Ending::Complete };
         }
-    }
+        if status == Status::Idle || patient_until.is_some_and(|at| sim.now() >= at) {
+            break Ending::Stuck;
+        }
+    };
+    let stuck = (ending == Ending::Stuck).then(|| report_stuck(&sim));
     if let Err(imbalance) = sim.check_conservation() {
         bail!("packets went missing: {imbalance}");
     }
@@ -177,7 +202,8 @@ fn run_with<A: Adapter + Send + 'static>(
     let downlink_utilisation = utilisation(&sim, &graph, scenario);
     let (now, counters) = (sim.now(), sim.counters());
     let mut driver = sim.into_application();
-    driver.close_endless(now);
+    let not_made = driver.not_made();
+    driver.close(now, if ending == Ending::Limit { Reason::Limit } else { Reason::Stuck });
     Ok(Outcome {
         seed,
         flows: driver.records,
@@ -186,6 +212,8 @@ fn run_with<A: Adapter + Send + 'static>(
         simulated: now.as_secs_f64(),
         downlink_utilisation,
         series: observer.finish()?,
+        ending,
+        not_made,
         stuck,
     })
 }

@@ -330,8 +330,10 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             tap(now, TapPoint::Received(HostId(host)), &frame);
         }
         let verdict = self.hosts[host as usize].endpoint.handle_frame(now, &frame);
-        if let Verdict::Drop(_) = verdict {
-            self.network.counters.refused += 1;
+        match verdict {
+            Verdict::Drop(_) => self.network.counters.refused += 1,
+            Verdict::Keep(_) => self.application.on_kept(now, frame.session),
+            Verdict::Consumed => {}
         }
         self.drain(host, false);
         self.act();

@@ -4,7 +4,7 @@ mod start;
 
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
 use crate::decode::DecodeModel;
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Reason};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ use wellspring_sim::Application;
 /// more than this \[bytes\].
 const ENDLESS: u64 = 2_000_000_000;
 
+/// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
+const NEWS_IN_PATIENCE: u64 = 1_024;
+
 /// A request under way.
 #[derive(Debug)]
 struct Operation {
@@ -26,6 +29,13 @@ struct Operation {
     /// Rest of a daisy chain: hosts still to be reached.
     chain: Vec<u32>,
     endless: Endless,
+}
+
+impl Operation {
+    fn fail(&mut self, reason: Reason) {
+        self.record.failed = true;
+        self.record.reason.get_or_insert(reason);
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,11 +56,15 @@ impl Endless {
 }
 
 /// A session of the protocol.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Session {
     operation: u32,
     leg: Leg,
     group: bool,
+    /// Senders that have not given up.
+    senders: u32,
+    /// Receivers that have neither everything nor failed.
+    receivers: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -83,8 +97,8 @@ pub struct Driver<A: Adapter> {
     pub records: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of endless timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
-    /// News of requests, the background's not counted.
-    pub news_count: u64,
+    /// When a request last had news, the background not counted.
+    news_at: Time,
     /// Requests under way.
     open_requests: u32,
     /// Why an endpoint refused a command, if any did: a scenario that asks for the impossible.
@@ -115,7 +129,7 @@ impl<A: Adapter> Driver<A> {
             warmup: if idle { Duration::ZERO } else { scenario.background.warmup.0 },
             records: Vec::new(),
             timeline: Vec::new(),
-            news_count: 0,
+            news_at: Time::ZERO,
             open_requests: 0,
             refused: None,
         }
@@ -145,21 +159,29 @@ impl<A: Adapter> Driver<A> {
         Some([first.record.host, first.record.peer])
     }
 
-    /// Whether all requests made so far are finished and the next is not due yet: then silence is
-    /// no sign of trouble.
-    pub fn requests_wait(&self) -> bool {
-        self.open_requests == 0
+    /// Until when the requests under way, or the next where there are none, may be silent before
+    /// they count as stuck; `None` if there is no next.
+    pub fn patient_until(&self) -> Option<Time> {
+        let patience = self.scenario.run.patience.0;
+        let waits = || self.agenda.keys().next().map(|due| due.0);
+        let since = if self.open_requests > 0 { Some(self.news_at) } else { waits() };
+        since.map(|since| since + patience + patience / NEWS_IN_PATIENCE)
     }
 
-    /// Moves the endless flows that still run into the records.
-    pub fn close_endless(&mut self, now: Time) {
+    /// Requests not made yet.
+    pub fn not_made(&self) -> u32 {
+        self.outstanding - self.open_requests
+    }
+
+    /// Moves what still runs into the records: endless flows end now, requests for `reason`.
+    pub fn close(&mut self, now: Time, reason: Reason) {
         for operation in self.operations.iter_mut().filter_map(Option::take) {
-            if operation.endless != Endless::No {
-                let end = Some(now.as_secs_f64());
-                self.records.push(FlowRecord { end, ..operation.record });
-            } else {
-                self.records.push(operation.record);
+            let mut record = operation.record;
+            match operation.endless {
+                Endless::No => record.reason = record.reason.or(Some(reason)),
+                _ => record.end = Some(now.as_secs_f64()),
             }
+            self.records.push(record);
         }
     }
 
@@ -201,8 +223,7 @@ impl<A: Adapter> Driver<A> {
     }
 
     fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
-        let is_background = endless.is_background();
-        self.open_requests += u32::from(!is_background);
+        self.open_requests += u32::from(!endless.is_background());
         let operation = Operation { record, pending, chain: Vec::new(), endless };
         match self.free.pop() {
             Some(place) => {
@@ -235,19 +256,25 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
-    fn on_news(&mut self, now: Time, id: SessionId, news: News, actions: &mut ActionsOf<A>) {
-        let Some(&Session { operation: place, leg, group }) = self.sessions.get(&id) else {
-            return;
-        };
+    fn on_news(
+        &mut self,
+        now: Time,
+        host: u32,
+        (id, news): (SessionId, News),
+        actions: &mut ActionsOf<A>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (place, to) = (session.operation, session.leg.to);
         let Some(operation) = &mut self.operations[place as usize] else { return };
-        let is_background = operation.endless.is_background();
-        self.news_count += u64::from(!is_background);
+        if !operation.endless.is_background() {
+            self.news_at = now;
+        }
         match news {
             News::Accepted => {
                 if !operation.chain.is_empty() {
                     let next = operation.chain.remove(0);
                     let bytes = operation.record.bytes;
-                    self.unicast(place, (leg.to, next), bytes, actions);
+                    self.unicast(place, (to, next), bytes, actions);
                 }
             }
             News::Progress(bytes) => {
@@ -265,38 +292,50 @@ impl<A: Adapter> Driver<A> {
                 sum.trimmed += account.trimmed;
                 sum.needless += account.needless;
                 sum.decoded_blocks += account.decoded_blocks;
-                self.received(now, place, id, group, actions);
+                self.settle(now, id, &[host], actions);
             }
-            News::Failed => {
-                operation.record.failed = true;
-                self.received(now, place, id, group, actions);
+            News::Failed(reason) if session.receivers.contains(&host) => {
+                operation.fail(reason);
+                self.settle(now, id, &[host], actions);
+            }
+            News::Failed(reason) => {
+                // A receiver goes on with the other senders.
+                session.senders = session.senders.saturating_sub(1);
+                if session.senders == 0 {
+                    operation.fail(reason);
+                    let receivers = session.receivers.clone();
+                    self.settle(now, id, &receivers, actions);
+                }
+            }
+            News::Lost(receiver, reason) => {
+                // A sender alone tells the same of itself.
+                if session.group && session.receivers.contains(&receiver.0) {
+                    operation.fail(reason);
+                    self.settle(now, id, &[receiver.0], actions);
+                }
             }
         }
     }
 
-    /// One receiver of an operation is done (or lost).
-    fn received(
-        &mut self,
-        now: Time,
-        place: u32,
-        id: SessionId,
-        group: bool,
-        actions: &mut ActionsOf<A>,
-    ) {
-        let Some(operation) = &mut self.operations[place as usize] else { return };
-        operation.pending = operation.pending.saturating_sub(1);
-        let done = operation.pending == 0;
-        let endless = operation.endless;
-        if !group || done {
+    /// Receivers of a session are done (or lost).
+    fn settle(&mut self, now: Time, id: SessionId, receivers: &[u32], actions: &mut ActionsOf<A>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = session.receivers.len();
+        session.receivers.retain(|receiver| !receivers.contains(receiver));
+        let settled = (before - session.receivers.len()) as u32;
+        let (place, group) = (session.operation, session.group);
+        if session.receivers.is_empty() {
             self.sessions.remove(&id);
             if group {
                 actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
             }
         }
-        if !done {
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        operation.pending = operation.pending.saturating_sub(settled);
+        if operation.pending > 0 {
             return;
         }
-        match endless {
+        match operation.endless {
             Endless::No | Endless::Timed => self.finish(now, place),
             Endless::Storage => {
                 if now.as_secs_f64() >= operation.record.start {
@@ -326,15 +365,27 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
     fn on_event(
         &mut self,
         now: Time,
-        _host: HostId,
+        host: HostId,
         event: <A::Endpoint as Endpoint>::Event,
         actions: &mut ActionsOf<A>,
     ) {
-        if let Some((session, news)) = self.adapter.news(event) {
-            self.on_news(now, session, news, actions);
+        if let Some(news) = self.adapter.news(event) {
+            self.on_news(now, host.0, news, actions);
             if self.outstanding == 0 {
                 actions.stop();
             }
+        }
+    }
+
+    fn on_kept(&mut self, now: Time, session: SessionId) {
+        let grain = self.scenario.run.patience.0 / NEWS_IN_PATIENCE;
+        if now.since(self.news_at) <= grain {
+            return;
+        }
+        let place = self.sessions.get(&session).map(|session| session.operation as usize);
+        let operation = place.and_then(|place| self.operations[place].as_ref());
+        if operation.is_some_and(|operation| !operation.endless.is_background()) {
+            self.news_at = now;
         }
     }
 
