@@ -317,7 +317,7 @@ impl Adapter for Ndp {
     fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
         let (kind, number) = match frame.header {
             ndp::NdpHeader::Data(data) => (b'D', data.number),
-            ndp::NdpHeader::Ack { number } => (b'A', number),
+            ndp::NdpHeader::Ack { number, .. } => (b'A', number),
             ndp::NdpHeader::Nack { number } => (b'N', number),
             ndp::NdpHeader::Pull { granted } => (b'P', granted),
             ndp::NdpHeader::Done => (b'F', 0),

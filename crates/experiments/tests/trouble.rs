@@ -62,7 +62,7 @@ fn a_read_goes_on_without_a_replica_that_dies() {
 /// 50 kbit/s: a packet takes a quarter of a second, a block 24 seconds.
 #[test]
 fn a_slow_transfer_is_not_stuck_and_looking_at_it_changes_nothing() {
-    for protocol in ["scdp"] {
+    for protocol in ["scdp", "ndp"] {
         let slow = |run: &str| {
             outcome(&format!(
                 "[topology]\nkind = \"single-switch\"\nhosts = 2\nrate = \"50kbps\"\n\
