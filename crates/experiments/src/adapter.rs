@@ -40,8 +40,8 @@ pub trait Adapter {
 
     /// By a scenario.
     fn new(scenario: &Scenario, seed: Seed) -> Self;
-    /// A host's endpoint.
-    fn endpoint(&self, host: HostId) -> Self::Endpoint;
+    /// The endpoint of a host whose links carry so much towards it.
+    fn endpoint(&self, host: HostId, link: Rate) -> Self::Endpoint;
     /// Bytes of a packet's headers that the protocol itself accounts for.
     fn header_len(&self) -> u8;
     /// One sender, one receiver.
@@ -90,7 +90,6 @@ const REORDERING: u32 = 32;
 #[derive(Debug)]
 pub struct Scdp {
     protocol: Protocol,
-    rate: Rate,
 }
 
 impl Scdp {
@@ -131,14 +130,11 @@ impl Adapter for Scdp {
     type Endpoint = scdp::Endpoint;
 
     fn new(scenario: &Scenario, _seed: Seed) -> Self {
-        Scdp {
-            protocol: scenario.protocol.clone(),
-            rate: scenario.protocol.pace(scenario.topology.rate.0),
-        }
+        Scdp { protocol: scenario.protocol.clone() }
     }
 
-    fn endpoint(&self, host: HostId) -> scdp::Endpoint {
-        let mut config = scdp::Config::new(host, self.rate);
+    fn endpoint(&self, host: HostId, link: Rate) -> scdp::Endpoint {
+        let mut config = scdp::Config::new(host, self.protocol.pace(link));
         config.overhead_per_symbol = self.protocol.header.into();
         config.overhead = self.protocol.overhead;
         config.fabric = match self.protocol.fabric {
@@ -248,11 +244,12 @@ impl Adapter for Scdp {
 #[derive(Debug)]
 pub struct Ndp {
     protocol: Protocol,
-    rate: Rate,
     paths: u16,
     seed: Seed,
 }
 
+/// Path labels where the number of equal paths is not known: few remain unused at any switch.
+const PATHS: u16 = 64;
 /// Packets between two [`News::Progress`].
 const NDP_PROGRESS: u32 = 64;
 
@@ -262,14 +259,16 @@ impl Adapter for Ndp {
     fn new(scenario: &Scenario, seed: Seed) -> Self {
         Ndp {
             protocol: scenario.protocol.clone(),
-            rate: scenario.protocol.pace(scenario.topology.rate.0),
-            paths: scenario.topology.fat_tree().map_or(1, |tree| tree.paths() as u16),
+            paths: scenario
+                .topology
+                .fat_tree()
+                .map_or(PATHS, |tree| tree.paths().min(u16::MAX.into()) as u16),
             seed,
         }
     }
 
-    fn endpoint(&self, host: HostId) -> ndp::Endpoint {
-        let mut config = ndp::Config::new(host, self.rate, self.seed);
+    fn endpoint(&self, host: HostId, link: Rate) -> ndp::Endpoint {
+        let mut config = ndp::Config::new(host, self.protocol.pace(link), self.seed);
         config.payload = self.protocol.payload();
         config.overhead_per_packet = self.protocol.header.into();
         config.initial_window = self.protocol.window;

@@ -7,7 +7,7 @@ use crate::record::{FlowRecord, Reason};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
-use wellspring_core::{HostId, Seed, Time};
+use wellspring_core::{HostId, Rate, Seed, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
@@ -145,7 +145,12 @@ fn simulator<A: Adapter>(
     }
     let endpoints = A::new(scenario, seed);
     let driver = Driver::new(adapter, scenario, graph.hosts(), seed);
-    Ok(Simulator::new(graph, &config, |host| endpoints.endpoint(host), driver))
+    let downlinks = graph.downlinks();
+    let endpoint = |host: HostId| {
+        let link = Rate::from_bits_per_second(downlinks[host.0 as usize]);
+        endpoints.endpoint(host, link.unwrap_or(scenario.topology.rate.0))
+    };
+    Ok(Simulator::new(graph, &config, endpoint, driver))
 }
 
 fn run_with<A: Adapter + Send + 'static>(
@@ -199,7 +204,7 @@ fn run_with<A: Adapter + Send + 'static>(
     if let Some(reason) = &sim.application().refused {
         bail!("an endpoint refused a command: {reason}");
     }
-    let downlink_utilisation = utilisation(&sim, &graph, scenario);
+    let downlink_utilisation = utilisation(&sim, &graph);
     let (now, counters) = (sim.now(), sim.counters());
     let mut driver = sim.into_application();
     let not_made = driver.not_made();
@@ -230,18 +235,13 @@ fn report_stuck<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>) -> String {
     text
 }
 
-fn utilisation<A: Adapter>(
-    sim: &Simulator<A::Endpoint, Driver<A>>,
-    graph: &Graph,
-    scenario: &Scenario,
-) -> f64 {
+fn utilisation<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>, graph: &Graph) -> f64 {
     let is_downlink = |port: &EgressId| sim.peer(*port).0 < graph.hosts();
-    let switches = (graph.hosts()..graph.nodes()).map(NodeId);
-    let bytes: u64 = switches
-        .flat_map(|node| sim.ports(node).filter(is_downlink).collect::<Vec<_>>())
+    let bytes: u64 = (0..graph.nodes())
+        .flat_map(|node| sim.ports(NodeId(node)).filter(is_downlink))
         .map(|port| sim.port_counters(port).bytes)
         .sum();
-    let rate = scenario.topology.rate.0.as_bits_per_second() as f64;
-    let capacity = rate * f64::from(graph.hosts()) * sim.now().as_secs_f64();
+    let rate: f64 = graph.downlinks().into_iter().map(|rate| rate as f64).sum();
+    let capacity = rate * sim.now().as_secs_f64();
     if capacity > 0.0 { bytes as f64 * 8.0 / capacity } else { 0.0 }
 }

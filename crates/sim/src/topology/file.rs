@@ -32,7 +32,8 @@ impl Graph {
     /// ```
     ///
     /// Hosts and switches are numbered in the order they appear. A host with several links is
-    /// multi-homed.
+    /// multi-homed: it sends over those that lead to the destination, in turn. Hosts do not forward
+    /// for others: a link between two hosts is for these two.
     ///
     /// # Errors
     /// The first line that cannot be understood.

@@ -128,6 +128,19 @@ impl Graph {
         found
     }
 
+    /// The rate at which each host can be sent to, over all of its links \[bit/s\]; 0 without.
+    pub fn downlinks(&self) -> Vec<u64> {
+        let mut rates = vec![0_u64; self.hosts as usize];
+        for link in &self.links {
+            for (to, rate) in [(link.b, link.rate), (link.a, link.reverse_rate)] {
+                if let Some(sum) = rates.get_mut(to.0 as usize) {
+                    *sum = sum.saturating_add(rate.as_bits_per_second());
+                }
+            }
+        }
+        rates
+    }
+
     /// The directed links in port order: for each node the first egress, and all egresses.
     pub(crate) fn directed(&self) -> (Vec<u32>, Vec<Directed>) {
         let mut degree = vec![0_u32; self.nodes() as usize + 1];
