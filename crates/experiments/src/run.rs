@@ -161,7 +161,17 @@ fn run_with<A: Adapter + Send + 'static>(
 ) -> Result<Outcome> {
     let graph = scenario.topology.build()?;
     scenario.check_hosts(graph.hosts().into())?;
+    scenario.check_tables(&graph)?;
     let mut sim = simulator::<A>(scenario, &graph, seed)?;
+    if !sim.paths_fit() {
+        bail!("topology.graph has paths of more than 253 hops, the longest that are routed");
+    }
+    if sim.application().total == 0 {
+        bail!(
+            "workload.kind = \"outcast\" needs a Fat-Tree with two hosts in a rack, another rack in \
+             the same pod and another pod, outside the background"
+        );
+    }
     let interval = scenario.run.sample.map(|span| span.0);
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
@@ -185,6 +195,7 @@ fn run_with<A: Adapter + Send + 'static>(
             && (sim.now() >= look_at || status != Status::Paused)
         {
             observer.sample(&mut sim);
+            observer.check_size(interval, end)?;
             look_at = (look_at + interval).min(end);
         }
         if status == Status::Stopped || (status == Status::Idle && !left) {
@@ -202,7 +213,7 @@ fn run_with<A: Adapter + Send + 'static>(
         bail!("packets went missing: {imbalance}");
     }
     if let Some(reason) = &sim.application().refused {
-        bail!("an endpoint refused a command: {reason}");
+        bail!("{reason}");
     }
     let downlink_utilisation = utilisation(&sim, &graph);
     let (now, counters) = (sim.now(), sim.counters());

@@ -120,3 +120,31 @@ fn requests_that_the_limit_cut_off_are_not_called_stuck() {
     assert_eq!((cut.ending, cut.not_made, cut.stuck), (Ending::Limit, 0, None));
     assert_eq!(cut.flows.iter().filter(|f| f.reason == Some(Reason::Limit)).count(), 10);
 }
+
+/// A block that takes longer to decode than anything may last does not come out at once.
+#[test]
+fn decoding_that_takes_for_ever_is_not_instant() {
+    let outcome = outcome(
+        "[topology]\nk = 4\n[workload]\nkind = \"incast\"\nsenders = 14\nsize = \"100KB\"\n\
+         [protocol]\ndecode = \"curve\"\ndecode_curve = [[1.0, 0.0], [1.000001, 999999999.0]]\n\
+         [run]\nlimit = \"5s\"\n",
+    );
+    assert!(outcome.counters.trimmed > 0 && completed(&outcome) < 14);
+    let decoded = |flow: &&wellspring_experiments::record::FlowRecord| {
+        flow.end.is_some() && flow.account.decoded_blocks > 0
+    };
+    assert_eq!(outcome.foreground().filter(decoded).count(), 0);
+}
+
+/// Fast enough to send more than any single session holds.
+#[test]
+fn timed_flows_last_as_long_as_they_are_to() {
+    let outcome = outcome(
+        "[topology]\nkind = \"single-switch\"\nhosts = 2\nrate = \"1000Gbps\"\ndelay = \"10ns\"\n\
+         [protocol]\nname = \"ndp\"\npacket = 65000\nwindow = 20\n[workload]\n\
+         kind = \"convergence\"\nflows = 1\ninterval = \"0s\"\nduration = \"200ms\"\n",
+    );
+    let flow = outcome.foreground().next().unwrap();
+    assert!(flow.completion() == Some(0.2) && flow.bytes > 23_000_000_000, "{flow:?}");
+    assert!(outcome.incomplete().is_empty());
+}

@@ -17,6 +17,8 @@ use wellspring_sim::Application;
 /// more than this \[bytes\].
 const ENDLESS: u64 = 2_000_000_000;
 
+/// The most requests under way at once: as many as a network may have hosts.
+const MAX_OPEN: u32 = 1 << 20;
 /// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
 const NEWS_IN_PATIENCE: u64 = 1_024;
 
@@ -45,8 +47,8 @@ enum Endless {
     Flow,
     /// Storage requests one after another.
     Storage,
-    /// Cancelled at some time.
-    Timed,
+    /// Renewed when complete, and cancelled at that time.
+    Timed(Time),
 }
 
 impl Endless {
@@ -101,7 +103,8 @@ pub struct Driver<A: Adapter> {
     news_at: Time,
     /// Requests under way.
     open_requests: u32,
-    /// Why an endpoint refused a command, if any did: a scenario that asks for the impossible.
+    /// Why an endpoint refused a command, or the run another request: a scenario that asks for
+    /// the impossible.
     pub refused: Option<String>,
 }
 
@@ -207,6 +210,14 @@ impl<A: Adapter> Driver<A> {
             }
             match entry.remove() {
                 Due::Background => self.start_background(actions),
+                Due::Next(_) if self.open_requests >= MAX_OPEN => {
+                    let why = format!(
+                        "{MAX_OPEN} requests are under way at once, the most that a run may hold: \
+                         choose a lower workload.lambda, or fewer of them"
+                    );
+                    self.refused.get_or_insert(why);
+                    actions.stop();
+                }
                 Due::Next(request) => {
                     self.start(now, &request, actions);
                     self.schedule_next();
@@ -280,10 +291,12 @@ impl<A: Adapter> Driver<A> {
             News::Progress(bytes) => {
                 let measured = now.as_secs_f64() >= operation.record.start;
                 match operation.endless {
-                    Endless::Flow | Endless::Timed if measured => operation.record.bytes += bytes,
+                    Endless::Flow | Endless::Timed(_) if measured => {
+                        operation.record.bytes += bytes
+                    }
                     _ => {}
                 }
-                if operation.endless == Endless::Timed {
+                if let Endless::Timed(_) = operation.endless {
                     self.timeline.push((id.0, now.as_secs_f64(), bytes));
                 }
             }
@@ -336,7 +349,14 @@ impl<A: Adapter> Driver<A> {
             return;
         }
         match operation.endless {
-            Endless::No | Endless::Timed => self.finish(now, place),
+            Endless::No => self.finish(now, place),
+            Endless::Timed(_) if operation.record.failed => self.finish(now, place),
+            Endless::Timed(end) => {
+                let (from, to) = (operation.record.host, operation.record.peer);
+                operation.pending = 1;
+                let session = self.unicast(place, (from, to), ENDLESS, actions);
+                self.schedule(end, Due::Cancel(session));
+            }
             Endless::Storage => {
                 if now.as_secs_f64() >= operation.record.start {
                     operation.record.bytes += self.scenario.background.storage.map_or(0, |s| s.0);
@@ -416,6 +436,8 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         error: <A::Endpoint as Endpoint>::CommandError,
     ) {
         // A cancelled session may have ended by itself at that moment; others must open.
-        self.refused.get_or_insert_with(|| A::describe(&error));
+        self.refused.get_or_insert_with(|| {
+            format!("an endpoint refused a command: {}", A::describe(&error))
+        });
     }
 }

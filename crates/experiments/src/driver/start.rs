@@ -71,9 +71,10 @@ impl<A: Adapter> Driver<A> {
                 operation
             }
             Request::Timed { from, to, duration } => {
-                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed);
+                let end = now + *duration;
+                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed(end));
                 let session = self.unicast(operation, (*from, *to), ENDLESS * 10, actions);
-                self.schedule(now + *duration, Due::Cancel(session));
+                self.schedule(end, Due::Cancel(session));
                 operation
             }
         }
