@@ -1,5 +1,6 @@
 //! How requests become sessions of a protocol.
 
+use crate::record::Reason;
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
@@ -15,8 +16,10 @@ pub enum News {
     Progress(u64),
     /// A receiver has it all.
     Received(Account),
-    /// It ended without success, at a receiver or the sender.
-    Failed,
+    /// It ended without success, at a receiver or a sender.
+    Failed(Reason),
+    /// A sender has given this receiver up.
+    Lost(HostId, Reason),
 }
 
 /// What a receiver counted.
@@ -37,8 +40,8 @@ pub trait Adapter {
 
     /// By a scenario.
     fn new(scenario: &Scenario, seed: Seed) -> Self;
-    /// A host's endpoint.
-    fn endpoint(&self, host: HostId) -> Self::Endpoint;
+    /// The endpoint of a host whose links carry so much towards it.
+    fn endpoint(&self, host: HostId, link: Rate) -> Self::Endpoint;
     /// Bytes of a packet's headers that the protocol itself accounts for.
     fn header_len(&self) -> u8;
     /// One sender, one receiver.
@@ -87,7 +90,6 @@ const REORDERING: u32 = 32;
 #[derive(Debug)]
 pub struct Scdp {
     protocol: Protocol,
-    rate: Rate,
 }
 
 impl Scdp {
@@ -128,14 +130,11 @@ impl Adapter for Scdp {
     type Endpoint = scdp::Endpoint;
 
     fn new(scenario: &Scenario, _seed: Seed) -> Self {
-        Scdp {
-            protocol: scenario.protocol.clone(),
-            rate: scenario.protocol.pace(scenario.topology.rate.0),
-        }
+        Scdp { protocol: scenario.protocol.clone() }
     }
 
-    fn endpoint(&self, host: HostId) -> scdp::Endpoint {
-        let mut config = scdp::Config::new(host, self.rate);
+    fn endpoint(&self, host: HostId, link: Rate) -> scdp::Endpoint {
+        let mut config = scdp::Config::new(host, self.protocol.pace(link));
         config.overhead_per_symbol = self.protocol.header.into();
         config.overhead = self.protocol.overhead;
         config.fabric = match self.protocol.fabric {
@@ -147,6 +146,8 @@ impl Adapter for Scdp {
             },
         };
         config.min_timeout = self.protocol.min_timeout.0;
+        // Where nothing is lost, receivers close before either time: the longer one costs nothing.
+        config.release_after = config.peer_timeout;
         config.demotion_thresholds = match self.protocol.name {
             ProtocolName::Polyraptor => Vec::new(),
             _ => self.protocol.thresholds.iter().map(|size| size.0).collect(),
@@ -214,8 +215,17 @@ impl Adapter for Scdp {
                 };
                 Some((session, News::Received(account)))
             }
-            scdp::Event::Failed { session, .. } | scdp::Event::ReceiverLost { session, .. } => {
-                Some((session, News::Failed))
+            scdp::Event::Failed { session, reason } => {
+                let reason = match reason {
+                    scdp::FailReason::Closed(_) => Reason::Closed,
+                    scdp::FailReason::Exhausted => Reason::Exhausted,
+                    _ => Reason::PeerLost,
+                };
+                Some((session, News::Failed(reason)))
+            }
+            scdp::Event::ReceiverLost { session, receiver, reason } => {
+                let reason = reason.map_or(Reason::PeerLost, |_| Reason::Closed);
+                Some((session, News::Lost(receiver, reason)))
             }
             _ => None,
         }
@@ -234,11 +244,12 @@ impl Adapter for Scdp {
 #[derive(Debug)]
 pub struct Ndp {
     protocol: Protocol,
-    rate: Rate,
     paths: u16,
     seed: Seed,
 }
 
+/// Path labels where the number of equal paths is not known: few remain unused at any switch.
+const PATHS: u16 = 64;
 /// Packets between two [`News::Progress`].
 const NDP_PROGRESS: u32 = 64;
 
@@ -248,14 +259,16 @@ impl Adapter for Ndp {
     fn new(scenario: &Scenario, seed: Seed) -> Self {
         Ndp {
             protocol: scenario.protocol.clone(),
-            rate: scenario.protocol.pace(scenario.topology.rate.0),
-            paths: scenario.topology.fat_tree().map_or(1, |tree| tree.paths() as u16),
+            paths: scenario
+                .topology
+                .fat_tree()
+                .map_or(PATHS, |tree| tree.paths().min(u16::MAX.into()) as u16),
             seed,
         }
     }
 
-    fn endpoint(&self, host: HostId) -> ndp::Endpoint {
-        let mut config = ndp::Config::new(host, self.rate, self.seed);
+    fn endpoint(&self, host: HostId, link: Rate) -> ndp::Endpoint {
+        let mut config = ndp::Config::new(host, self.protocol.pace(link), self.seed);
         config.payload = self.protocol.payload();
         config.overhead_per_packet = self.protocol.header.into();
         config.initial_window = self.protocol.window;
@@ -303,7 +316,7 @@ impl Adapter for Ndp {
     fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
         let (kind, number) = match frame.header {
             ndp::NdpHeader::Data(data) => (b'D', data.number),
-            ndp::NdpHeader::Ack { number } => (b'A', number),
+            ndp::NdpHeader::Ack { number, .. } => (b'A', number),
             ndp::NdpHeader::Nack { number } => (b'N', number),
             ndp::NdpHeader::Pull { granted } => (b'P', granted),
             ndp::NdpHeader::Done => (b'F', 0),
@@ -330,7 +343,13 @@ impl Adapter for Ndp {
                 };
                 Some((session, News::Received(account)))
             }
-            ndp::Event::Failed { session, .. } => Some((session, News::Failed)),
+            ndp::Event::Failed { session, reason } => {
+                let reason = match reason {
+                    ndp::FailReason::PeerLost => Reason::PeerLost,
+                    ndp::FailReason::Closed => Reason::Closed,
+                };
+                Some((session, News::Failed(reason)))
+            }
             ndp::Event::Sent { .. } => None,
         }
     }

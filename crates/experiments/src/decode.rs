@@ -1,6 +1,6 @@
 //! How long a receiver's decoder takes, and how often it fails.
 
-use crate::scenario::{DecodeKind, Protocol};
+use crate::scenario::{DecodeKind, MAX_SPAN, Protocol};
 use wellspring_core::{Duration, RandomStream, Rate};
 
 /// Latency of decoding a block.
@@ -34,16 +34,17 @@ impl DecodeModel {
         }
     }
 
-    /// How long a block of so many symbols takes.
+    /// How long a block of so many symbols takes: no longer than a run may.
     pub fn latency(&self, symbols: u32, symbol_size: u16) -> Duration {
-        match self {
+        let takes = match self {
             DecodeModel::Instant => Duration::ZERO,
             DecodeModel::AtRate(rate) => rate.time_for(u64::from(symbols) * u64::from(symbol_size)),
             DecodeModel::Curve(points) => {
                 let micros = interpolate(points, symbols.into()).max(0.0);
                 Duration::from_picos((micros * 1e6) as u64)
             }
-        }
+        };
+        takes.min(MAX_SPAN)
     }
 
     /// Whether an attempt fails.
@@ -74,6 +75,15 @@ mod tests {
         let model = DecodeModel::AtRate(Rate::from_mbps(1_300));
         let micros = model.latency(100, 1_500).as_micros();
         assert!((920..926).contains(&micros), "{micros}");
+    }
+
+    #[test]
+    fn no_block_takes_longer_than_a_run() {
+        let steep = DecodeModel::Curve(vec![(1.0, 0.0), (1.000_001, 999_999_999.0)]);
+        let slow = DecodeModel::AtRate(Rate::from_bits_per_second(1).unwrap());
+        for model in [steep, slow] {
+            assert_eq!(model.latency(50_000, u16::MAX), MAX_SPAN);
+        }
     }
 
     #[test]

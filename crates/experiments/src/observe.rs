@@ -2,7 +2,7 @@
 
 use crate::adapter::{Adapter, FrameOf};
 use crate::driver::Driver;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
@@ -10,12 +10,16 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use wellspring_core::{Destination, Time};
+use wellspring_core::{Destination, Duration, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{PcapWriter, Simulator, TapPoint};
 
 /// UDP's header \[bytes\].
 const UDP_HEADER: u32 = 8;
+
+/// The most that samples may hold \[instants, and hosts and ports with something to tell in them\]:
+/// some 24 bytes each.
+const MAX_SAMPLED: u64 = 20_000_000;
 
 /// Packets to be written down: all that one host sends and receives.
 #[derive(Clone, Debug)]
@@ -101,6 +105,7 @@ pub(crate) fn table(path: &Path) -> Result<Table> {
 /// Watches one run.
 pub(crate) struct Observer {
     series: Series,
+    sampled: u64,
     received: Arc<Vec<AtomicU64>>,
     ports: Vec<EgressId>,
     capture: Option<SharedCapture>,
@@ -130,7 +135,7 @@ impl Observer {
             }
         };
         let series = Series { samples: Vec::new(), ports: ports.len() as u32 };
-        let observer = Observer { series, received, ports, capture: writer };
+        let observer = Observer { series, sampled: 0, received, ports, capture: writer };
         if sampled || capture.is_some() {
             let received = observer.received.clone();
             let writer = observer.capture.clone();
@@ -164,7 +169,25 @@ impl Observer {
                 queues.push((port.0, packets, bytes, control));
             }
         }
-        self.series.samples.push(Sample { at, received, queues });
+        let sample = Sample { at, received, queues };
+        // An instant alone takes as much as two entries.
+        self.sampled += 2 + (sample.received.len() + sample.queues.len()) as u64;
+        self.series.samples.push(sample);
+    }
+
+    /// Whether the samples taken up to now leave memory for more.
+    ///
+    /// # Errors
+    /// They do not: with the interval that fits if the run lasts until `end`.
+    pub fn check_size(&self, interval: Duration, end: Time) -> Result<()> {
+        let now = self.series.samples.last().map_or(0.0, |sample| sample.at);
+        let fits = interval.as_secs_f64() * (end.as_secs_f64() / now).max(1.0).ceil();
+        ensure!(
+            self.sampled <= MAX_SAMPLED,
+            "run.sample = {interval} makes more than {MAX_SAMPLED} entries in {now} s: a run until \
+             run.limit fits with an interval of {fits} s"
+        );
+        Ok(())
     }
 
     /// Ends the capture, and gives what was seen.

@@ -2,6 +2,35 @@
 
 use crate::adapter::Account;
 
+/// Why a request did not complete.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reason {
+    /// A peer was silent for so long that it counted as gone.
+    PeerLost,
+    /// The peer ended a session.
+    Closed,
+    /// Symbols or credits of a block were used up.
+    Exhausted,
+    /// Nothing reached it any more: the run was broken off after `run.patience`, or had nothing
+    /// left to do.
+    Stuck,
+    /// It was under way when `run.limit` came.
+    Limit,
+}
+
+impl Reason {
+    /// In words, after the number of requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::PeerLost => "lost a peer, which was silent for too long",
+            Reason::Closed => "closed by the peer",
+            Reason::Exhausted => "used up the symbols of a block",
+            Reason::Stuck => "stuck: nothing arrived for run.patience",
+            Reason::Limit => "still under way at run.limit",
+        }
+    }
+}
+
 /// What became of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRecord {
@@ -21,6 +50,9 @@ pub struct FlowRecord {
     pub account: Account,
     /// Whether any of its sessions failed.
     pub failed: bool,
+    /// Why it did not complete: the first session's failure, or how the run ended. `None` if it
+    /// did.
+    pub reason: Option<Reason>,
 }
 
 impl FlowRecord {

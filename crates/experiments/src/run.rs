@@ -3,14 +3,15 @@
 use crate::adapter::{Adapter, Ndp, Scdp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Reason};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
-use wellspring_core::{HostId, Seed, Time};
+use std::collections::BTreeMap;
+use wellspring_core::{HostId, Rate, Seed, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
-/// Events between two looks at the clock and the progress.
+/// Events between two reports of the progress.
 const CHUNK: u64 = 500_000;
 /// Lines of an endpoint's state in a report of stuck requests.
 const MAX_STATE_LINES: usize = 400;
@@ -36,6 +37,18 @@ impl Progress {
     }
 }
 
+/// How a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Every request ended: completed, or failed for its [`Reason`].
+    Complete,
+    /// Requests were under way, and nothing reached any of them for `run.patience`, or nothing
+    /// was left to happen.
+    Stuck,
+    /// `run.limit` came first: requests were under way, or not even made.
+    Limit,
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -53,7 +66,11 @@ pub struct Outcome {
     pub downlink_utilisation: f64,
     /// Queues and rates, if the scenario asks for samples.
     pub series: Series,
-    /// The state of the requests that were left when time was up or nothing moved any more.
+    /// How it ended.
+    pub ending: Ending,
+    /// Requests that were still to be made when it ended: they are not among the flows.
+    pub not_made: u32,
+    /// The state of the requests that were left, if the run was stuck.
     pub stuck: Option<String>,
 }
 
@@ -61,6 +78,15 @@ impl Outcome {
     /// The requests measured, without the background.
     pub fn foreground(&self) -> impl Iterator<Item = &FlowRecord> {
         self.flows.iter().filter(|flow| flow.kind != "background")
+    }
+
+    /// How many requests did not complete, by the reason. Those not made are not counted.
+    pub fn incomplete(&self) -> BTreeMap<Reason, usize> {
+        let mut counts = BTreeMap::new();
+        for reason in self.foreground().filter_map(|flow| flow.reason) {
+            *counts.entry(reason).or_default() += 1;
+        }
+        counts
     }
 
     /// Goodputs of background flows \[bit/s\].
@@ -119,7 +145,12 @@ fn simulator<A: Adapter>(
     }
     let endpoints = A::new(scenario, seed);
     let driver = Driver::new(adapter, scenario, graph.hosts(), seed);
-    Ok(Simulator::new(graph, &config, |host| endpoints.endpoint(host), driver))
+    let downlinks = graph.downlinks();
+    let endpoint = |host: HostId| {
+        let link = Rate::from_bits_per_second(downlinks[host.0 as usize]);
+        endpoints.endpoint(host, link.unwrap_or(scenario.topology.rate.0))
+    };
+    Ok(Simulator::new(graph, &config, endpoint, driver))
 }
 
 fn run_with<A: Adapter + Send + 'static>(
@@ -130,18 +161,28 @@ fn run_with<A: Adapter + Send + 'static>(
 ) -> Result<Outcome> {
     let graph = scenario.topology.build()?;
     scenario.check_hosts(graph.hosts().into())?;
+    scenario.check_tables(&graph)?;
     let mut sim = simulator::<A>(scenario, &graph, seed)?;
+    if !sim.paths_fit() {
+        bail!("topology.graph has paths of more than 253 hops, the longest that are routed");
+    }
+    if sim.application().total == 0 {
+        bail!(
+            "workload.kind = \"outcast\" needs a Fat-Tree with two hosts in a rack, another rack in \
+             the same pod and another pod, outside the background"
+        );
+    }
     let interval = scenario.run.sample.map(|span| span.0);
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
     let end = Time::ZERO + scenario.run.limit.0;
-    let mut limit = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
+    let mut look_at = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
     let planned = scenario.workload.planned().map(|lasts| lasts + scenario.background.warmup.0);
     let expected = planned.map_or(scenario.run.limit.0, |end| end.min(scenario.run.limit.0));
     let expected = expected.as_secs_f64();
-    let (mut news, mut news_at, mut stuck) = (0, Time::ZERO, None);
-    loop {
-        let status = sim.run_until(limit, CHUNK);
+    let ending = loop {
+        let patient_until = sim.application().patient_until().unwrap_or(end);
+        let status = sim.run_until(look_at.min(patient_until), CHUNK);
         let driver = sim.application();
         report(Progress {
             simulated: sim.now().as_secs_f64(),
@@ -149,35 +190,36 @@ fn run_with<A: Adapter + Send + 'static>(
             limit: expected,
             finished: (driver.total - driver.outstanding, driver.total),
         });
-        if driver.news_count != news || driver.requests_wait() {
-            (news, news_at) = (driver.news_count, sim.now());
-        }
+        let (left, patient_until) = (driver.outstanding > 0, driver.patient_until());
         if let Some(interval) = interval
-            && (sim.now() >= limit || status != Status::Paused)
+            && (sim.now() >= look_at || status != Status::Paused)
         {
             observer.sample(&mut sim);
-            limit = (limit + interval).min(end);
+            observer.check_size(interval, end)?;
+            look_at = (look_at + interval).min(end);
         }
-        if status == Status::Stopped {
-            break;
+        if status == Status::Stopped || (status == Status::Idle && !left) {
+            break Ending::Complete;
         }
-        let silent = sim.now().since(news_at) > scenario.run.patience.0;
-        if status == Status::Idle || silent || sim.now() >= end {
-            let left = sim.application().outstanding > 0;
-            stuck = left.then(|| report_stuck(&sim));
-            break;
+        if sim.now() >= end {
+            break if left { Ending::Limit } else { Ending::Complete };
         }
-    }
+        if status == Status::Idle || patient_until.is_some_and(|at| sim.now() >= at) {
+            break Ending::Stuck;
+        }
+    };
+    let stuck = (ending == Ending::Stuck).then(|| report_stuck(&sim));
     if let Err(imbalance) = sim.check_conservation() {
         bail!("packets went missing: {imbalance}");
     }
     if let Some(reason) = &sim.application().refused {
-        bail!("an endpoint refused a command: {reason}");
+        bail!("{reason}");
     }
-    let downlink_utilisation = utilisation(&sim, &graph, scenario);
+    let downlink_utilisation = utilisation(&sim, &graph);
     let (now, counters) = (sim.now(), sim.counters());
     let mut driver = sim.into_application();
-    driver.close_endless(now);
+    let not_made = driver.not_made();
+    driver.close(now, if ending == Ending::Limit { Reason::Limit } else { Reason::Stuck });
     Ok(Outcome {
         seed,
         flows: driver.records,
@@ -186,6 +228,8 @@ fn run_with<A: Adapter + Send + 'static>(
         simulated: now.as_secs_f64(),
         downlink_utilisation,
         series: observer.finish()?,
+        ending,
+        not_made,
         stuck,
     })
 }
@@ -202,18 +246,13 @@ fn report_stuck<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>) -> String {
     text
 }
 
-fn utilisation<A: Adapter>(
-    sim: &Simulator<A::Endpoint, Driver<A>>,
-    graph: &Graph,
-    scenario: &Scenario,
-) -> f64 {
+fn utilisation<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>, graph: &Graph) -> f64 {
     let is_downlink = |port: &EgressId| sim.peer(*port).0 < graph.hosts();
-    let switches = (graph.hosts()..graph.nodes()).map(NodeId);
-    let bytes: u64 = switches
-        .flat_map(|node| sim.ports(node).filter(is_downlink).collect::<Vec<_>>())
+    let bytes: u64 = (0..graph.nodes())
+        .flat_map(|node| sim.ports(NodeId(node)).filter(is_downlink))
         .map(|port| sim.port_counters(port).bytes)
         .sum();
-    let rate = scenario.topology.rate.0.as_bits_per_second() as f64;
-    let capacity = rate * f64::from(graph.hosts()) * sim.now().as_secs_f64();
+    let rate: f64 = graph.downlinks().into_iter().map(|rate| rate as f64).sum();
+    let capacity = rate * sim.now().as_secs_f64();
     if capacity > 0.0 { bytes as f64 * 8.0 / capacity } else { 0.0 }
 }

@@ -279,9 +279,10 @@ fn list(
                 .collect()
         }
         Workload::Outcast { near, far, size } => {
-            let rack_mates = |a: &&u32| population.rack(**a) == population.rack(hosts[0]);
-            let receivers: Vec<u32> = hosts.iter().filter(rack_mates).take(2).copied().collect();
-            let (first, second) = (receivers[0], receivers[receivers.len() - 1]);
+            let rack_mates = |pair: &&[u32]| population.rack(pair[0]) == population.rack(pair[1]);
+            let Some(&[first, second]) = hosts.windows(2).find(rack_mates) else {
+                return Vec::new();
+            };
             let same_pod = |h: &&u32| {
                 population.pod(**h) == population.pod(first)
                     && population.rack(**h) != population.rack(first)
@@ -289,8 +290,9 @@ fn list(
             let other_pod = |h: &&u32| population.pod(**h) != population.pod(first);
             let near = hosts.iter().filter(same_pod).take(*near as usize);
             let far = hosts.iter().filter(other_pod).step_by(3).take(*far as usize);
-            let near = near.map(|from| transfer(*from, first, size.0));
-            near.chain(far.map(|from| transfer(*from, second, size.0))).collect()
+            let near: Vec<_> = near.map(|from| transfer(*from, first, size.0)).collect();
+            let far: Vec<_> = far.map(|from| transfer(*from, second, size.0)).collect();
+            if near.is_empty() || far.is_empty() { Vec::new() } else { [near, far].concat() }
         }
         Workload::Convergence { flows, interval, duration } => {
             let (to, senders) = (hosts[0], &hosts[1..]);

@@ -1,6 +1,6 @@
 //! Who stands behind the endpoints.
 
-use wellspring_core::{Duration, Endpoint, GroupId, HostId, Time, Work, WorkDone};
+use wellspring_core::{Duration, Endpoint, GroupId, HostId, SessionId, Time, Work, WorkDone};
 
 /// Who sends to a group, and its members.
 pub(crate) type Tree = (HostId, Vec<HostId>);
@@ -59,6 +59,9 @@ pub trait Application<E: Endpoint> {
         event: E::Event,
         actions: &mut Actions<E::Command>,
     );
+
+    /// An endpoint keeps the payload of a packet that arrived: a session gets on.
+    fn on_kept(&mut self, _now: Time, _session: SessionId) {}
 
     /// The time set by [`Actions::set_alarm`] has come.
     fn on_alarm(&mut self, now: Time, actions: &mut Actions<E::Command>);

@@ -87,6 +87,17 @@ impl Egress {
     }
 }
 
+/// A multicast group.
+#[derive(Clone, Debug)]
+struct Group {
+    source: u32,
+    members: Vec<u32>,
+    /// Switches that hold branches of its trees.
+    switches: Vec<u32>,
+    /// Links of the source from which most members are reached.
+    nics: Vec<u32>,
+}
+
 /// One of a group's trees, as switches know it.
 fn tree_id(group: u32, tree: u16) -> u64 {
     (u64::from(group) << 16) | u64::from(tree)
@@ -112,7 +123,7 @@ pub(crate) struct Network<H> {
     hosts: u32,
     config: PortConfig,
     spraying: Spraying,
-    /// Trees a group.
+    /// Trees a group and link of its source.
     trees: u16,
     /// First egress of each node, and one past the last.
     pub first: Vec<u32>,
@@ -120,8 +131,7 @@ pub(crate) struct Network<H> {
     rare: Vec<PortCounters>,
     routing: Routing,
     replication: Vec<Replication>,
-    /// Source, members, and the switches that hold branches of a group's trees.
-    groups: BTreeMap<u32, (u32, Vec<u32>, Vec<u32>)>,
+    groups: BTreeMap<u32, Group>,
     pub frames: Frames<H>,
     /// All packets in queues and on links.
     pub pool: Pool<Parcel>,
@@ -162,12 +172,18 @@ impl<H: Header> Network<H> {
         }
     }
 
-    /// Puts a packet on a host's idle link.
-    pub fn send(&mut self, now: u64, egress: u32, mut parcel: Parcel, events: &mut EventList) {
+    /// Puts a packet of `host` on a link of its, which is idle.
+    pub fn send(
+        &mut self,
+        now: u64,
+        (host, egress): (u32, u32),
+        mut parcel: Parcel,
+        events: &mut EventList,
+    ) {
         if parcel.host().is_none() {
             let (spraying, trees) = (self.spraying, self.trees.into());
             let tree = spraying.choose(parcel.key, egress, trees, 1, &mut self.random);
-            parcel.key.label = tree as u16;
+            parcel.key.label = self.tree_label(tree as u16, host, egress);
         }
         self.counters.sent += 1;
         self.counters.packet_hops += 1;
@@ -177,6 +193,23 @@ impl<H: Header> Network<H> {
         if this.start(&mut self.pool, now, handle) {
             events.push(this.busy_until + this.delay, egress);
         }
+    }
+
+    /// Whether a host's link leads to where a packet is to go.
+    pub fn leads(&self, egress: u32, destination: Destination) -> bool {
+        match destination {
+            Destination::Host(host) => {
+                self.routing.leads(self.egresses[egress as usize].to, host.0)
+            }
+            Destination::Group(group) => {
+                self.groups.get(&group.0).is_some_and(|group| group.nics.contains(&egress))
+            }
+        }
+    }
+
+    /// Whether no path is too long for the routing tables.
+    pub fn paths_fit(&self) -> bool {
+        self.routing.longest() <= Routing::LONGEST
     }
 
     /// Reads the packet that arrives next, and its frame if a host gets it.
@@ -211,6 +244,12 @@ impl<H: Header> Network<H> {
         let to = this.to;
         if self.loss.is_some() && self.is_lost(handle) {
             self.counters.dropped_by_rule += 1;
+            self.release(handle);
+            return None;
+        }
+        // Hosts do not forward for others.
+        if to < self.hosts && self.pool[handle].host().is_some_and(|host| host != to) {
+            self.counters.dropped_unroutable += 1;
             self.release(handle);
             return None;
         }
@@ -321,9 +360,7 @@ impl<H: Header> Network<H> {
 
     /// The egresses from `node` to `to`.
     pub fn egresses_between(&self, node: u32, to: u32) -> Vec<u32> {
-        (self.first[node as usize]..self.first[node as usize + 1])
-            .filter(|egress| self.egresses[*egress as usize].to == to)
-            .collect()
+        self.links(node).filter(|egress| self.egresses[*egress as usize].to == to).collect()
     }
 
     /// Takes an egress down (once more) or up again (once).
@@ -357,7 +394,8 @@ impl<H: Header> Network<H> {
     }
 
     pub fn create_group(&mut self, group: u32, source: u32, members: Vec<u32>) {
-        self.groups.insert(group, (source, members, Vec::new()));
+        let (switches, nics) = (Vec::new(), Vec::new());
+        self.groups.insert(group, Group { source, members, switches, nics });
         self.plant_trees(group);
     }
 
@@ -366,59 +404,88 @@ impl<H: Header> Network<H> {
         self.groups.remove(&group);
     }
 
+    /// The links of a node.
+    fn links(&self, node: u32) -> core::ops::Range<u32> {
+        self.first[node as usize]..self.first[node as usize + 1]
+    }
+
+    /// What switches know a tree by: every link of its source has its own, because one tree
+    /// planted from two ends would lead packets twice to the same place, or round in circles.
+    fn tree_label(&self, tree: u16, source: u32, egress: u32) -> u16 {
+        let links = self.links(source);
+        tree.wrapping_mul(links.len() as u16).wrapping_add((egress - links.start) as u16)
+    }
+
     fn cut_trees(&mut self, group: u32) {
-        let Some((_, _, switches)) = self.groups.get_mut(&group) else { return };
-        for switch in core::mem::take(switches) {
-            for tree in 0..self.trees {
-                self.replication[switch as usize].remove(tree_id(group, tree));
+        let Some(Group { source, switches, .. }) = self.groups.get_mut(&group) else { return };
+        let (source, switches) = (*source, core::mem::take(switches));
+        let labels = self.trees.saturating_mul(self.links(source).len() as u16);
+        for switch in switches {
+            for label in 0..labels {
+                self.replication[switch as usize].remove(tree_id(group, label));
             }
         }
     }
 
     fn plant_trees(&mut self, group: u32) {
         self.cut_trees(group);
-        let Some((source, members, _)) = self.groups.get(&group).cloned() else { return };
-        let mut switches = Vec::new();
-        for tree in 0..self.trees {
-            for (switch, egress) in self.tree_branches(group, tree, source, &members) {
-                let switch = switch - self.hosts;
-                self.replication[switch as usize].add_branch(tree_id(group, tree), egress);
-                switches.push(switch);
+        let Some(Group { source, members, .. }) = self.groups.get(&group).cloned() else { return };
+        let (mut switches, mut nics, mut most) = (Vec::new(), Vec::new(), 1);
+        for nic in self.links(source) {
+            if !self.egresses[nic as usize].is_up() {
+                continue;
+            }
+            let mut reached = 0;
+            for tree in 0..self.trees {
+                let label = tree_id(group, self.tree_label(tree, source, nic));
+                let (branches, members) = self.tree_branches((group, tree), source, nic, &members);
+                for (switch, egress) in branches {
+                    let switch = switch - self.hosts;
+                    self.replication[switch as usize].add_branch(label, egress);
+                    switches.push(switch);
+                }
+                reached = members;
+            }
+            if reached > most {
+                (most, nics) = (reached, Vec::new());
+            }
+            if reached == most {
+                nics.push(nic);
             }
         }
         switches.sort_unstable();
         switches.dedup();
         if let Some(entry) = self.groups.get_mut(&group) {
-            entry.2 = switches;
+            (entry.switches, entry.nics) = (switches, nics);
         }
     }
 
-    /// Shortest paths to all members that choose alike at every switch, so that they part late.
+    /// Shortest paths from one link of the source to all members that choose alike at every
+    /// switch, so that they part late; and how many members they reach.
     fn tree_branches(
         &mut self,
-        group: u32,
-        tree: u16,
+        (group, tree): (u32, u16),
         source: u32,
+        nic: u32,
         members: &[u32],
-    ) -> Vec<(u32, u32)> {
+    ) -> (Vec<(u32, u32)>, usize) {
         // The only tree is by chance another for each group; several take the paths in turn.
         let flow = FlowKey::hash_flow(source, group, 0);
         let rule = if self.trees == 1 { Spraying::Flow } else { Spraying::Label };
         let key = FlowKey { flow, label: tree };
-        let mut branches = Vec::new();
+        let (mut branches, mut reached) = (Vec::new(), 0);
         let spraying = core::mem::replace(&mut self.spraying, rule);
-        let nics = self.first[source as usize]..self.first[source as usize + 1];
-        let nic = nics.into_iter().find(|nic| self.egresses[*nic as usize].is_up());
         for &member in members.iter().filter(|member| **member != source) {
-            let mut node = nic.map_or(source, |nic| self.egresses[nic as usize].to);
+            let mut node = self.egresses[nic as usize].to;
             while node >= self.hosts {
                 let Some(egress) = self.next_egress(node, member, key) else { break };
                 branches.push((node, egress));
                 node = self.egresses[egress as usize].to;
             }
+            reached += usize::from(node == member);
         }
         self.spraying = spraying;
-        branches
+        (branches, reached)
     }
 
     /// Data packets and bytes, and control packets, that wait at a port now.

@@ -44,6 +44,9 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
+    /// The longest path that the tables can tell \[hops\].
+    pub const LONGEST: u8 = FAR - 2;
+
     /// Routes over all links. A Fat-Tree needs no tables as long as nothing fails.
     pub fn new(graph: &Graph, first: &[u32], to: &[u32]) -> Self {
         let tree = graph.fat_tree.map(|tree| {
@@ -84,16 +87,18 @@ impl Routing {
         let mut queue = VecDeque::new();
         for (attached, index) in &rows {
             let table = &mut hops[*index as usize * nodes..][..nodes];
-            for &switch in attached {
-                table[switch as usize] = 1;
-                queue.push_back(switch);
+            for &node in attached {
+                table[node as usize] = 1;
+                // Hosts do not forward for others.
+                if node >= self.hosts {
+                    queue.push_back(node);
+                }
             }
             while let Some(node) = queue.pop_front() {
                 let next = table[node as usize].saturating_add(1).min(FAR - 1);
                 for &neighbour in &incoming[node as usize] {
                     if table[neighbour as usize] == FAR {
                         table[neighbour as usize] = next;
-                        // Hosts do not forward for others.
                         if neighbour >= self.hosts {
                             queue.push_back(neighbour);
                         }
@@ -114,6 +119,24 @@ impl Routing {
             }
         }
         incoming
+    }
+
+    /// Whether a neighbour of a host, switch or host, passes packets on to another host or is it.
+    pub fn leads(&self, neighbour: u32, host: u32) -> bool {
+        if neighbour < self.hosts {
+            return neighbour == host;
+        }
+        // A Fat-Tree without failures leads everywhere.
+        self.distances.as_ref().is_none_or(|Distances { row, hops }| {
+            let row = row.get(host as usize).map(|row| *row as usize * self.nodes as usize);
+            row.is_some_and(|row| hops[row + neighbour as usize] != FAR)
+        })
+    }
+
+    /// Hops of the longest shortest path between a host and a switch, as tables know it.
+    pub fn longest(&self) -> u8 {
+        let hops = self.distances.iter().flat_map(|distances| &distances.hops);
+        hops.copied().filter(|hops| *hops != FAR).max().unwrap_or(0)
     }
 
     /// The next hops from a switch towards a host.

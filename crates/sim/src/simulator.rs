@@ -7,7 +7,9 @@ use crate::faults::Fault;
 use crate::network::{LossRule, Network};
 use crate::parcel::WireModel;
 use crate::topology::{EgressId, Graph, NodeId};
-use wellspring_core::{Duration, Endpoint, Frame, HostId, Seed, Time, Verdict, WorkDone};
+use wellspring_core::{
+    Destination, Duration, Endpoint, Frame, HostId, Seed, Time, Verdict, WorkDone,
+};
 use wellspring_fabric::{Handle, PortConfig, Spraying};
 
 const NEVER: u64 = u64::MAX;
@@ -88,7 +90,7 @@ pub enum TapPoint {
 
 type Tap<H> = Box<dyn FnMut(Time, TapPoint, &Frame<H>) + Send>;
 
-struct Host<E> {
+struct Host<E: Endpoint> {
     endpoint: E,
     /// When this host is to be woken.
     wake_at: u64,
@@ -98,9 +100,11 @@ struct Host<E> {
     first_nic: u32,
     nics: u32,
     next_nic: u32,
+    /// A frame of a host with several links: those that lead to its destination were busy.
+    held: Option<Box<Frame<E::Header>>>,
 }
 
-impl<E> Host<E> {
+impl<E: Endpoint> Host<E> {
     /// Sees to it that an event is pending at or before `wake_at`.
     #[inline]
     fn expect(&mut self, target: u32, events: &mut EventList) {
@@ -155,6 +159,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
                 first_nic,
                 nics: network.first[host as usize + 1] - first_nic,
                 next_nic: 0,
+                held: None,
             }
         });
         let hosts = hosts.collect();
@@ -241,6 +246,11 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
     /// The ports of a node, in the order of its links.
     pub fn ports(&self, node: NodeId) -> impl Iterator<Item = EgressId> + use<E, A> {
         (self.network.first[node.0 as usize]..self.network.first[node.0 as usize + 1]).map(EgressId)
+    }
+
+    /// Whether no path is too long for routing: one of more than 253 hops is not taken.
+    pub fn paths_fit(&self) -> bool {
+        self.network.paths_fit()
     }
 
     /// The node a port's link leads to.
@@ -330,8 +340,10 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             tap(now, TapPoint::Received(HostId(host)), &frame);
         }
         let verdict = self.hosts[host as usize].endpoint.handle_frame(now, &frame);
-        if let Verdict::Drop(_) = verdict {
-            self.network.counters.refused += 1;
+        match verdict {
+            Verdict::Drop(_) => self.network.counters.refused += 1,
+            Verdict::Keep(_) => self.application.on_kept(now, frame.session),
+            Verdict::Consumed => {}
         }
         self.drain(host, false);
         self.act();
@@ -355,7 +367,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         let id = HostId(index);
         while let Some(work) = self.hosts[index as usize].endpoint.poll_work() {
             if let Some((takes, done)) = self.application.on_work(now, id, work) {
-                self.schedule(self.now + takes.as_picos(), Special::Work(id, done));
+                self.schedule(self.after(takes), Special::Work(id, done));
             }
         }
         while let Some(event) = self.hosts[index as usize].endpoint.poll_event() {
@@ -376,39 +388,68 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         host.expect(self.network.egresses.len() as u32 + index, &mut self.events);
     }
 
+    fn after(&self, span: Duration) -> u64 {
+        self.now.saturating_add(span.as_picos())
+    }
+
+    /// A host's link that is idle, taking turns, among those that lead to `destination`; or when
+    /// the first of them is, `NEVER` if none is up.
+    #[inline]
+    fn idle_nic(&self, host: &Host<E>, destination: Option<Destination>) -> Result<u32, u64> {
+        let mut free = NEVER;
+        for turn in 0..host.nics {
+            let mut nic = host.next_nic + turn;
+            if nic >= host.nics {
+                nic -= host.nics;
+            }
+            let number = host.first_nic + nic;
+            let egress = &self.network.egresses[number as usize];
+            if !egress.is_up() || destination.is_some_and(|to| !self.network.leads(number, to)) {
+                continue;
+            }
+            if egress.busy_until() <= self.now {
+                return Ok(nic);
+            }
+            free = free.min(egress.busy_until());
+        }
+        Err(free)
+    }
+
     /// Sends while an interface is idle; tells when one falls free, if there may be more to send.
     #[inline]
     fn transmit(&mut self, index: u32) -> u64 {
-        let host = &mut self.hosts[index as usize];
+        let now = Time::from_picos(self.now);
         loop {
-            let mut free = NEVER;
-            let mut idle = None;
-            for turn in 0..host.nics {
-                let mut nic = host.next_nic + turn;
-                if nic >= host.nics {
-                    nic -= host.nics;
+            let mut nic = match self.idle_nic(&self.hosts[index as usize], None) {
+                Ok(nic) => nic,
+                Err(free) => return free,
+            };
+            let host = &mut self.hosts[index as usize];
+            let held = host.held.take().map(|frame| *frame);
+            let Some(frame) = held.or_else(|| host.endpoint.poll_transmit(now)) else {
+                return NEVER;
+            };
+            if host.nics > 1 {
+                match self.idle_nic(&self.hosts[index as usize], Some(frame.destination)) {
+                    Ok(leading) => nic = leading,
+                    // No link leads there: the first switch counts it as unroutable.
+                    Err(NEVER) => {}
+                    Err(free) => {
+                        self.hosts[index as usize].held = Some(Box::new(frame));
+                        return free;
+                    }
                 }
-                let egress = &self.network.egresses[(host.first_nic + nic) as usize];
-                if !egress.is_up() {
-                    continue;
-                }
-                if egress.busy_until() <= self.now {
-                    idle = Some(nic);
-                    break;
-                }
-                free = free.min(egress.busy_until());
             }
-            let Some(nic) = idle else { return free };
-            let now = Time::from_picos(self.now);
-            let Some(frame) = host.endpoint.poll_transmit(now) else { return NEVER };
+            let host = &mut self.hosts[index as usize];
             host.next_nic = if nic + 1 == host.nics { 0 } else { nic + 1 };
+            let egress = host.first_nic + nic;
             if let Some(tap) = &mut self.tap {
                 tap(now, TapPoint::Sent(HostId(index)), &frame);
             }
             let parcel = self.network.frames.insert(frame, self.wire);
             let counters = &mut self.network.counters;
             counters.peak_packets = counters.peak_packets.max(self.network.frames.live());
-            self.network.send(self.now, host.first_nic + nic, parcel, &mut self.events);
+            self.network.send(self.now, (index, egress), parcel, &mut self.events);
         }
     }
 
@@ -474,7 +515,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             }
             Special::Fault(fault) => {
                 self.fail(fault);
-                self.schedule(self.now + self.convergence.as_picos(), Special::Reroute);
+                self.schedule(self.after(self.convergence), Special::Reroute);
             }
             Special::Reroute => {
                 self.network.reroute();

@@ -8,20 +8,24 @@ use wellspring_core::{Duration, Rate};
 pub struct UnitError {
     /// What was to be read.
     pub text: String,
-    /// The units that are known.
-    pub known: &'static str,
+    /// What it should be.
+    pub expected: &'static str,
 }
 
 impl fmt::Display for UnitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is not a number with one of the units {}", self.text, self.known)
+        write!(f, "`{}` is not {}", self.text, self.expected)
     }
 }
 
 impl core::error::Error for UnitError {}
 
-fn scaled(text: &str, units: &[(&str, f64)], known: &'static str) -> Result<f64, UnitError> {
-    let error = || UnitError { text: text.to_owned(), known };
+/// The slowest rate \[bit/s\]: a byte's picoseconds, times 2^32, are counted in 64 bits, which ends
+/// at 1,863 bit/s.
+const SLOWEST: u64 = 2_000;
+
+fn scaled(text: &str, units: &[(&str, f64)], expected: &'static str) -> Result<f64, UnitError> {
+    let error = || UnitError { text: text.to_owned(), expected };
     let text = text.trim();
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
     let number: f64 = text[..split].trim().replace('_', "").parse().map_err(|_| error())?;
@@ -37,16 +41,18 @@ fn scaled(text: &str, units: &[(&str, f64)], known: &'static str) -> Result<f64,
 /// Not a number with such a unit.
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let units = [("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("ms", 1e9), ("s", 1e12)];
-    let picos = scaled(text, &units, "ps, ns, us, ms, s")?;
+    let picos = scaled(text, &units, "a number with one of the units ps, ns, us, ms, s")?;
     Ok(Duration::from_picos(picos.round() as u64))
 }
 
 /// Reads `1Gbit/s`, `100 Mbps`, `2.5Gbps`, `56kbit/s`.
 ///
 /// # Errors
-/// Not a positive number with such a unit.
+/// Not a number with such a unit, or slower than 2 kbit/s.
 pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
-    const KNOWN: &str = "bit/s, kbit/s, Mbit/s, Gbit/s, bps, kbps, Mbps, Gbps";
+    const KNOWN: &str = "a number with one of the units bit/s, kbit/s, Mbit/s, Gbit/s, bps, kbps, \
+                         Mbps, Gbps";
+    const FAST_ENOUGH: &str = "a rate of 2 kbit/s or more, the slowest that is simulated";
     let units = [
         ("bit/s", 1.0),
         ("kbit/s", 1e3),
@@ -57,9 +63,10 @@ pub fn parse_rate(text: &str) -> Result<Rate, UnitError> {
         ("Mbps", 1e6),
         ("Gbps", 1e9),
     ];
-    let bits = scaled(text, &units, KNOWN)?;
-    Rate::from_bits_per_second(bits.round() as u64)
-        .ok_or_else(|| UnitError { text: text.to_owned(), known: KNOWN })
+    let bits = scaled(text, &units, KNOWN)?.round() as u64;
+    Rate::from_bits_per_second(bits)
+        .filter(|_| bits >= SLOWEST)
+        .ok_or_else(|| UnitError { text: text.to_owned(), expected: FAST_ENOUGH })
 }
 
 /// Reads `70KB` (1,000 bytes), `64KiB` (1,024), `1.5MB`, `4 GB`, `300B`.
@@ -77,7 +84,8 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
         ("MiB", 1_048_576.0),
         ("GiB", 1_073_741_824.0),
     ];
-    Ok(scaled(text, &units, "B, KB, MB, GB, TB, KiB, MiB, GiB")?.round() as u64)
+    const KNOWN: &str = "a number with one of the units B, KB, MB, GB, TB, KiB, MiB, GiB";
+    Ok(scaled(text, &units, KNOWN)?.round() as u64)
 }
 
 #[cfg(test)]
@@ -98,6 +106,7 @@ mod tests {
         for text in ["", "10", "us", "-1us", "1 parsec", "NaNus"] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
-        assert!(parse_rate("0 bps").is_err());
+        assert!(parse_rate("0 bps").is_err() && parse_rate("1.999 kbps").is_err());
+        assert!(parse_rate("2 kbps").is_ok());
     }
 }

@@ -155,6 +155,33 @@ fn lost_peers_are_given_up() {
     assert_eq!(sim.endpoint(HostId(0)).open_flows() + sim.endpoint(HostId(1)).open_flows(), 0);
 }
 
+/// Round trips of seconds, on slow links and on long ones: whoever takes late answers for losses
+/// sends everything again and again. Half a window goes out twice before the first answer.
+#[test]
+fn round_trips_beyond_the_timeout_are_learnt_and_little_is_sent_twice() {
+    let slow = Rate::from_bits_per_second(50_000).unwrap();
+    let networks = [
+        ("slow", single_switch(3, slow, Duration::from_micros(10)), 200_000),
+        ("long", single_switch(3, gigabit(), Duration::from_millis(300)), 1_000_000),
+        ("longer", single_switch(3, gigabit(), Duration::from_millis(1_000)), 1_000_000),
+    ];
+    for (name, graph, bytes) in networks {
+        let flows = vec![(0, 2, bytes), (1, 2, bytes)];
+        let flows = Flows { flows, received: vec![], sent: 0, failed: 0 };
+        let rate = graph.links()[0].rate;
+        let endpoint = |host| Endpoint::new(NdpConfig::new(host, rate, Seed(3)));
+        let mut sim = Simulator::new(&graph, &network(20), endpoint, flows);
+        let status = sim.run_until(Time::from_picos(u64::MAX / 4), 1_000_000);
+        let flows = sim.application();
+        assert_eq!((status, flows.failed, flows.sent), (Status::Idle, 0, 2), "{name}");
+        let packets = 2 * bytes.div_ceil(1_436);
+        // Data, their answers and pulls: about three frames a packet.
+        let sent = sim.counters().sent;
+        assert!(sent < 3 * packets + packets / 2 + 100, "{name}: {sent} for {packets}");
+        assert!(sim.counters().refused < 200, "{name}: {} refused", sim.counters().refused);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]

@@ -4,7 +4,7 @@ mod start;
 
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
 use crate::decode::DecodeModel;
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Reason};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
 use std::collections::BTreeMap;
@@ -17,6 +17,11 @@ use wellspring_sim::Application;
 /// more than this \[bytes\].
 const ENDLESS: u64 = 2_000_000_000;
 
+/// The most requests under way at once: as many as a network may have hosts.
+const MAX_OPEN: u32 = 1 << 20;
+/// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
+const NEWS_IN_PATIENCE: u64 = 1_024;
+
 /// A request under way.
 #[derive(Debug)]
 struct Operation {
@@ -28,6 +33,13 @@ struct Operation {
     endless: Endless,
 }
 
+impl Operation {
+    fn fail(&mut self, reason: Reason) {
+        self.record.failed = true;
+        self.record.reason.get_or_insert(reason);
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Endless {
     No,
@@ -35,8 +47,8 @@ enum Endless {
     Flow,
     /// Storage requests one after another.
     Storage,
-    /// Cancelled at some time.
-    Timed,
+    /// Renewed when complete, and cancelled at that time.
+    Timed(Time),
 }
 
 impl Endless {
@@ -46,11 +58,15 @@ impl Endless {
 }
 
 /// A session of the protocol.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Session {
     operation: u32,
     leg: Leg,
     group: bool,
+    /// Senders that have not given up.
+    senders: u32,
+    /// Receivers that have neither everything nor failed.
+    receivers: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -83,11 +99,12 @@ pub struct Driver<A: Adapter> {
     pub records: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of endless timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
-    /// News of requests, the background's not counted.
-    pub news_count: u64,
+    /// When a request last had news, the background not counted.
+    news_at: Time,
     /// Requests under way.
     open_requests: u32,
-    /// Why an endpoint refused a command, if any did: a scenario that asks for the impossible.
+    /// Why an endpoint refused a command, or the run another request: a scenario that asks for
+    /// the impossible.
     pub refused: Option<String>,
 }
 
@@ -115,7 +132,7 @@ impl<A: Adapter> Driver<A> {
             warmup: if idle { Duration::ZERO } else { scenario.background.warmup.0 },
             records: Vec::new(),
             timeline: Vec::new(),
-            news_count: 0,
+            news_at: Time::ZERO,
             open_requests: 0,
             refused: None,
         }
@@ -145,21 +162,29 @@ impl<A: Adapter> Driver<A> {
         Some([first.record.host, first.record.peer])
     }
 
-    /// Whether all requests made so far are finished and the next is not due yet: then silence is
-    /// no sign of trouble.
-    pub fn requests_wait(&self) -> bool {
-        self.open_requests == 0
+    /// Until when the requests under way, or the next where there are none, may be silent before
+    /// they count as stuck; `None` if there is no next.
+    pub fn patient_until(&self) -> Option<Time> {
+        let patience = self.scenario.run.patience.0;
+        let waits = || self.agenda.keys().next().map(|due| due.0);
+        let since = if self.open_requests > 0 { Some(self.news_at) } else { waits() };
+        since.map(|since| since + patience + patience / NEWS_IN_PATIENCE)
     }
 
-    /// Moves the endless flows that still run into the records.
-    pub fn close_endless(&mut self, now: Time) {
+    /// Requests not made yet.
+    pub fn not_made(&self) -> u32 {
+        self.outstanding - self.open_requests
+    }
+
+    /// Moves what still runs into the records: endless flows end now, requests for `reason`.
+    pub fn close(&mut self, now: Time, reason: Reason) {
         for operation in self.operations.iter_mut().filter_map(Option::take) {
-            if operation.endless != Endless::No {
-                let end = Some(now.as_secs_f64());
-                self.records.push(FlowRecord { end, ..operation.record });
-            } else {
-                self.records.push(operation.record);
+            let mut record = operation.record;
+            match operation.endless {
+                Endless::No => record.reason = record.reason.or(Some(reason)),
+                _ => record.end = Some(now.as_secs_f64()),
             }
+            self.records.push(record);
         }
     }
 
@@ -185,6 +210,14 @@ impl<A: Adapter> Driver<A> {
             }
             match entry.remove() {
                 Due::Background => self.start_background(actions),
+                Due::Next(_) if self.open_requests >= MAX_OPEN => {
+                    let why = format!(
+                        "{MAX_OPEN} requests are under way at once, the most that a run may hold: \
+                         choose a lower workload.lambda, or fewer of them"
+                    );
+                    self.refused.get_or_insert(why);
+                    actions.stop();
+                }
                 Due::Next(request) => {
                     self.start(now, &request, actions);
                     self.schedule_next();
@@ -201,8 +234,7 @@ impl<A: Adapter> Driver<A> {
     }
 
     fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
-        let is_background = endless.is_background();
-        self.open_requests += u32::from(!is_background);
+        self.open_requests += u32::from(!endless.is_background());
         let operation = Operation { record, pending, chain: Vec::new(), endless };
         match self.free.pop() {
             Some(place) => {
@@ -235,28 +267,36 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
-    fn on_news(&mut self, now: Time, id: SessionId, news: News, actions: &mut ActionsOf<A>) {
-        let Some(&Session { operation: place, leg, group }) = self.sessions.get(&id) else {
-            return;
-        };
+    fn on_news(
+        &mut self,
+        now: Time,
+        host: u32,
+        (id, news): (SessionId, News),
+        actions: &mut ActionsOf<A>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (place, to) = (session.operation, session.leg.to);
         let Some(operation) = &mut self.operations[place as usize] else { return };
-        let is_background = operation.endless.is_background();
-        self.news_count += u64::from(!is_background);
+        if !operation.endless.is_background() {
+            self.news_at = now;
+        }
         match news {
             News::Accepted => {
                 if !operation.chain.is_empty() {
                     let next = operation.chain.remove(0);
                     let bytes = operation.record.bytes;
-                    self.unicast(place, (leg.to, next), bytes, actions);
+                    self.unicast(place, (to, next), bytes, actions);
                 }
             }
             News::Progress(bytes) => {
                 let measured = now.as_secs_f64() >= operation.record.start;
                 match operation.endless {
-                    Endless::Flow | Endless::Timed if measured => operation.record.bytes += bytes,
+                    Endless::Flow | Endless::Timed(_) if measured => {
+                        operation.record.bytes += bytes
+                    }
                     _ => {}
                 }
-                if operation.endless == Endless::Timed {
+                if let Endless::Timed(_) = operation.endless {
                     self.timeline.push((id.0, now.as_secs_f64(), bytes));
                 }
             }
@@ -265,39 +305,58 @@ impl<A: Adapter> Driver<A> {
                 sum.trimmed += account.trimmed;
                 sum.needless += account.needless;
                 sum.decoded_blocks += account.decoded_blocks;
-                self.received(now, place, id, group, actions);
+                self.settle(now, id, &[host], actions);
             }
-            News::Failed => {
-                operation.record.failed = true;
-                self.received(now, place, id, group, actions);
+            News::Failed(reason) if session.receivers.contains(&host) => {
+                operation.fail(reason);
+                self.settle(now, id, &[host], actions);
+            }
+            News::Failed(reason) => {
+                // A receiver goes on with the other senders.
+                session.senders = session.senders.saturating_sub(1);
+                if session.senders == 0 {
+                    operation.fail(reason);
+                    let receivers = session.receivers.clone();
+                    self.settle(now, id, &receivers, actions);
+                }
+            }
+            News::Lost(receiver, reason) => {
+                // A sender alone tells the same of itself.
+                if session.group && session.receivers.contains(&receiver.0) {
+                    operation.fail(reason);
+                    self.settle(now, id, &[receiver.0], actions);
+                }
             }
         }
     }
 
-    /// One receiver of an operation is done (or lost).
-    fn received(
-        &mut self,
-        now: Time,
-        place: u32,
-        id: SessionId,
-        group: bool,
-        actions: &mut ActionsOf<A>,
-    ) {
-        let Some(operation) = &mut self.operations[place as usize] else { return };
-        operation.pending = operation.pending.saturating_sub(1);
-        let done = operation.pending == 0;
-        let endless = operation.endless;
-        if !group || done {
+    /// Receivers of a session are done (or lost).
+    fn settle(&mut self, now: Time, id: SessionId, receivers: &[u32], actions: &mut ActionsOf<A>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = session.receivers.len();
+        session.receivers.retain(|receiver| !receivers.contains(receiver));
+        let settled = (before - session.receivers.len()) as u32;
+        let (place, group) = (session.operation, session.group);
+        if session.receivers.is_empty() {
             self.sessions.remove(&id);
             if group {
                 actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
             }
         }
-        if !done {
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        operation.pending = operation.pending.saturating_sub(settled);
+        if operation.pending > 0 {
             return;
         }
-        match endless {
-            Endless::No | Endless::Timed => self.finish(now, place),
+        match operation.endless {
+            Endless::No => self.finish(now, place),
+            Endless::Timed(_) if operation.record.failed => self.finish(now, place),
+            Endless::Timed(end) => {
+                let (from, to) = (operation.record.host, operation.record.peer);
+                operation.pending = 1;
+                let session = self.unicast(place, (from, to), ENDLESS, actions);
+                self.schedule(end, Due::Cancel(session));
+            }
             Endless::Storage => {
                 if now.as_secs_f64() >= operation.record.start {
                     operation.record.bytes += self.scenario.background.storage.map_or(0, |s| s.0);
@@ -326,15 +385,27 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
     fn on_event(
         &mut self,
         now: Time,
-        _host: HostId,
+        host: HostId,
         event: <A::Endpoint as Endpoint>::Event,
         actions: &mut ActionsOf<A>,
     ) {
-        if let Some((session, news)) = self.adapter.news(event) {
-            self.on_news(now, session, news, actions);
+        if let Some(news) = self.adapter.news(event) {
+            self.on_news(now, host.0, news, actions);
             if self.outstanding == 0 {
                 actions.stop();
             }
+        }
+    }
+
+    fn on_kept(&mut self, now: Time, session: SessionId) {
+        let grain = self.scenario.run.patience.0 / NEWS_IN_PATIENCE;
+        if now.since(self.news_at) <= grain {
+            return;
+        }
+        let place = self.sessions.get(&session).map(|session| session.operation as usize);
+        let operation = place.and_then(|place| self.operations[place].as_ref());
+        if operation.is_some_and(|operation| !operation.endless.is_background()) {
+            self.news_at = now;
         }
     }
 
@@ -365,6 +436,8 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         error: <A::Endpoint as Endpoint>::CommandError,
     ) {
         // A cancelled session may have ended by itself at that moment; others must open.
-        self.refused.get_or_insert_with(|| A::describe(&error));
+        self.refused.get_or_insert_with(|| {
+            format!("an endpoint refused a command: {}", A::describe(&error))
+        });
     }
 }

@@ -14,7 +14,8 @@ impl<A: Adapter> Driver<A> {
         let of = self.operations[operation as usize].as_ref();
         let background = of.is_some_and(|operation| operation.endless.is_background());
         let leg = Leg { session, from, to, bytes, background };
-        self.sessions.insert(session, Session { operation, leg, group: false });
+        let entry = Session { operation, leg, group: false, senders: 1, receivers: vec![to] };
+        self.sessions.insert(session, entry);
         leg
     }
 
@@ -45,7 +46,11 @@ impl<A: Adapter> Driver<A> {
             end: None,
             account: Account::default(),
             failed: false,
+            reason: None,
         };
+        if self.open_requests == 0 {
+            self.news_at = now;
+        }
         match request {
             Request::Transfer { from, to, bytes } => {
                 let operation = self.open(record("transfer", *from, *to, *bytes), 1, Endless::No);
@@ -66,9 +71,10 @@ impl<A: Adapter> Driver<A> {
                 operation
             }
             Request::Timed { from, to, duration } => {
-                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed);
+                let end = now + *duration;
+                let operation = self.open(record("timed", *from, *to, 0), 1, Endless::Timed(end));
                 let session = self.unicast(operation, (*from, *to), ENDLESS * 10, actions);
-                self.schedule(now + *duration, Due::Cancel(session));
+                self.schedule(end, Due::Cancel(session));
                 operation
             }
         }
@@ -87,6 +93,7 @@ impl<A: Adapter> Driver<A> {
             if self.adapter.one_to_many(leg, to, actions) {
                 if let Some(session) = self.sessions.get_mut(&leg.session) {
                     session.group = true;
+                    session.receivers = to.to_vec();
                 }
                 return;
             }
@@ -116,6 +123,9 @@ impl<A: Adapter> Driver<A> {
         if from.len() > 1 {
             let leg = self.leg(operation, from[0], to, bytes);
             if self.adapter.many_to_one(leg, from, actions) {
+                if let Some(session) = self.sessions.get_mut(&leg.session) {
+                    session.senders = from.len() as u32;
+                }
                 return;
             }
             self.sessions.remove(&leg.session);
@@ -151,6 +161,7 @@ impl<A: Adapter> Driver<A> {
                 end: None,
                 account: Account::default(),
                 failed: false,
+                reason: None,
             };
             match self.scenario.background.storage {
                 None => {

@@ -4,6 +4,7 @@ use super::{Background, Run, Scenario, Sizes, Switch, Topology, TopologyKind, Wo
 use crate::quantity::{Size, Span};
 use core::fmt;
 use wellspring_core::Duration;
+use wellspring_sim::topology::Graph;
 
 /// A value that no simulation can be made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,8 +27,13 @@ impl core::error::Error for ScenarioError {}
 
 /// The largest network \[hosts\]: k = 128 has half a million.
 const MAX_HOSTS: u64 = 1 << 20;
+/// The most switches and links of a network: k = 160 has 32,000 and 3 million.
+const MAX_SWITCHES: u64 = 1 << 18;
+const MAX_LINKS: u64 = 1 << 22;
+/// The most memory that tables of routes may take \[bytes\].
+const MAX_TABLES: u64 = 1 << 30;
 /// The longest simulated time: time is a circle of 213 days.
-const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
+pub(crate) const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
 /// The largest transfer \[bytes\].
 const MAX_SIZE: u64 = 1 << 40;
 
@@ -49,8 +55,14 @@ fn share(key: &'static str, share: f64) -> Check {
     must((0.0..=1.0).contains(&share), key, &share, "between 0 and 1")
 }
 
+/// Requests that arrive in the course of a run: each leaves a record of some 100 bytes.
 fn count(key: &'static str, count: u32) -> Check {
-    must((1..=100_000_000).contains(&count), key, &count, "between 1 and 100,000,000")
+    must((1..=10_000_000).contains(&count), key, &count, "between 1 and 10,000,000")
+}
+
+/// Requests that are all made at the start.
+fn few(key: &'static str, count: u32) -> Check {
+    must((1..=100_000).contains(&count), key, &count, "between 1 and 100,000")
 }
 
 fn rate(key: &'static str, lambda: f64) -> Check {
@@ -107,6 +119,24 @@ impl Scenario {
             Workload::Outcast { .. } => enough(4, "at least 4"),
             _ => enough(2, "at least 2"),
         }
+    }
+
+    /// Whether routes in this network fit in memory, also while something is down.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn check_tables(&self, graph: &Graph) -> Check {
+        if self.topology.kind == TopologyKind::FatTree && self.events.is_empty() {
+            return Ok(());
+        }
+        let len = graph.table_len();
+        must(
+            len <= MAX_TABLES,
+            "the size of the network's routing tables",
+            &format!("{len} bytes"),
+            "at most 2^30 bytes: the nodes times the switches that have hosts of their own; only \
+             a Fat-Tree without events needs no tables",
+        )
     }
 
     fn check_protocol(&self) -> Check {
@@ -177,13 +207,7 @@ impl Topology {
 
     fn check(&self) -> Check {
         if let Some(shape) = self.shape {
-            let sides = [
-                shape.pods,
-                shape.tors_per_pod,
-                shape.hosts_per_tor,
-                shape.aggs_per_pod,
-                shape.cores_per_agg,
-            ];
+            let sides = shape.sides();
             let fits = sides.iter().all(|side| (1..=4_096).contains(side));
             must(fits, "topology.shape", &format!("{sides:?}"), "numbers from 1 to 4,096")?;
         } else if self.kind == TopologyKind::FatTree {
@@ -194,6 +218,23 @@ impl Topology {
             let hosts = self.hosts();
             let fits = (2..=MAX_HOSTS).contains(&hosts);
             must(fits, "the number of hosts", &hosts, "between 2 and 2^20")?;
+        }
+        if let Some(shape) = self.shape {
+            let [pods, tors, hosts, aggs, cores] = shape.sides().map(u64::from);
+            let switches = pods * (tors + aggs) + aggs * cores;
+            must(
+                switches <= MAX_SWITCHES,
+                "the number of switches of topology.shape",
+                &switches,
+                "at most 2^18",
+            )?;
+            let links = pods * (tors * (hosts + aggs) + aggs * cores);
+            must(
+                links <= MAX_LINKS,
+                "the number of links of topology.shape",
+                &links,
+                "at most 2^22",
+            )?;
         }
         must(
             self.delay.0 <= Duration::from_secs(10),
@@ -219,18 +260,19 @@ impl Workload {
             Workload::Permutation { size: bytes } => size("workload.size", *bytes),
             Workload::Single { size: bytes, .. } => size("workload.size", *bytes),
             Workload::Incast { senders, size: bytes, jitter } => {
-                count("workload.senders", *senders)?;
+                few("workload.senders", *senders)?;
                 span("workload.jitter", *jitter)?;
                 size("workload.size", *bytes)
             }
             Workload::Outcast { near, far, size: bytes } => {
-                count("workload.near", *near)?;
-                count("workload.far", *far)?;
+                few("workload.near", *near)?;
+                few("workload.far", *far)?;
                 size("workload.size", *bytes)
             }
             Workload::Convergence { flows, interval, duration } => {
-                count("workload.flows", *flows)?;
+                few("workload.flows", *flows)?;
                 span("workload.interval", *interval)?;
+                must(duration.0 > Duration::ZERO, "workload.duration", duration, "above 0")?;
                 span("workload.duration", *duration)
             }
             Workload::Flows { sessions, lambda, sizes } => {

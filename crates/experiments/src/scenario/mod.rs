@@ -6,6 +6,7 @@ mod plan;
 mod protocol;
 mod workload;
 
+pub(crate) use check::MAX_SPAN;
 pub use check::ScenarioError;
 pub use network::{
     Event, EventKind, MulticastKind, OverflowKind, Shape, SlowLink, SprayingKind, Switch, Topology,

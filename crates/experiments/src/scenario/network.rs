@@ -57,6 +57,14 @@ pub struct Shape {
     pub cores_per_agg: u32,
 }
 
+impl Shape {
+    /// All numbers, in the order of the fields.
+    pub(super) fn sides(self) -> [u32; 5] {
+        let Shape { pods, tors_per_pod, hosts_per_tor, aggs_per_pod, cores_per_agg } = self;
+        [pods, tors_per_pod, hosts_per_tor, aggs_per_pod, cores_per_agg]
+    }
+}
+
 /// A link with a rate of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,14 +104,21 @@ impl Event {
     /// The fault it is in that network.
     ///
     /// # Errors
-    /// No such node, or not as many nodes as the kind takes.
+    /// No such node or link, or not as many nodes as the kind takes.
     pub fn fault(&self, graph: &Graph) -> Result<Fault> {
         let node = |name: &String| {
             graph.node(name).with_context(|| format!("events: no node is called `{name}`"))
         };
+        let link = |a: &String, b: &String| {
+            let ends = (node(a)?, node(b)?);
+            if !graph.has_link(ends.0, ends.1) {
+                bail!("events: there is no link between `{a}` and `{b}`");
+            }
+            Ok(ends)
+        };
         Ok(match (self.kind, &self.nodes[..]) {
-            (EventKind::LinkDown, [a, b]) => Fault::LinkDown(node(a)?, node(b)?),
-            (EventKind::LinkUp, [a, b]) => Fault::LinkUp(node(a)?, node(b)?),
+            (EventKind::LinkDown, [a, b]) => link(a, b).map(|(a, b)| Fault::LinkDown(a, b))?,
+            (EventKind::LinkUp, [a, b]) => link(a, b).map(|(a, b)| Fault::LinkUp(a, b))?,
             (EventKind::NodeDown, [a]) => Fault::NodeDown(node(a)?),
             (EventKind::NodeUp, [a]) => Fault::NodeUp(node(a)?),
             (EventKind::LinkDown | EventKind::LinkUp, nodes) => {

@@ -2,8 +2,16 @@
 
 use super::Scenario;
 use anyhow::{Context, Result, bail};
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use toml::{Table, Value};
+
+/// The longest file that is read \[bytes\].
+const MAX_FILE: u64 = 64 << 20;
+/// The most scenarios of a plan, and what their tables take in all as text \[bytes\].
+const MAX_SCENARIOS: usize = 100_000;
+const MAX_TEXT: usize = 1 << 30;
 
 /// A scenario file: a scenario, and what varies.
 #[derive(Clone, Debug)]
@@ -45,7 +53,7 @@ impl Plan {
     /// # Errors
     /// As for [`Plan::parse`], or a file cannot be read.
     pub fn read(path: &Path) -> Result<Plan> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = read_text(path)?;
         let mut base: Table = text.parse().context("not TOML")?;
         read_files(&mut base, path.parent().unwrap_or(Path::new("")))?;
         Plan::from_table(base)
@@ -80,8 +88,17 @@ impl Plan {
     /// All combinations.
     ///
     /// # Errors
-    /// One of them is no scenario.
+    /// One of them is no scenario, or there are too many.
     pub fn scenarios(&self) -> Result<Vec<Scenario>> {
+        let lens = self.sweep.iter().map(|(_, values)| values.len());
+        let count = lens.fold(1_usize, usize::saturating_mul);
+        if count > MAX_SCENARIOS {
+            bail!("[sweep] makes {count} scenarios, but at most {MAX_SCENARIOS} are run at once");
+        }
+        let len = toml::to_string(&self.base)?.len();
+        if count.saturating_mul(len) > MAX_TEXT {
+            bail!("[sweep] makes {count} scenarios of {len} bytes, but all may take {MAX_TEXT}");
+        }
         let mut tables = vec![self.base.clone()];
         for (key, values) in &self.sweep {
             let mut next = Vec::with_capacity(tables.len() * values.len());
@@ -104,11 +121,28 @@ fn scenario(table: Table) -> Result<Scenario> {
     Ok(scenario)
 }
 
+fn read_text(path: &Path) -> Result<String> {
+    let read = || {
+        let mut text = String::new();
+        File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>(text)
+    };
+    let text = read().with_context(|| path.display().to_string())?;
+    if text.len() as u64 > MAX_FILE {
+        bail!("{} is longer than {MAX_FILE} bytes", path.display());
+    }
+    Ok(text)
+}
+
 /// Replaces `topology.graph_file` and `workload.sizes.file` by what these files hold.
 fn read_files(base: &mut Table, folder: &Path) -> Result<()> {
     let read = |path: &Value| -> Result<String> {
         let path = folder.join(path.as_str().context("a file's path is a string")?);
-        std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+        let kind = std::fs::metadata(&path).with_context(|| path.display().to_string())?;
+        if !kind.is_file() {
+            bail!("{} is no regular file", path.display());
+        }
+        read_text(&path)
     };
     if let Some(Value::Table(topology)) = base.get_mut("topology")
         && let Some(path) = topology.remove("graph_file")

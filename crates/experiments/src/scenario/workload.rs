@@ -34,9 +34,9 @@ pub enum Workload {
     },
     /// Near and far senders to two receivers in one rack (SCDP Fig. 12c).
     Outcast {
-        /// Senders in the same pod, to the first receiver.
+        /// Senders in the same pod, to the first receiver: fewer if there are not so many hosts.
         near: u32,
-        /// Senders in other pods, to the second.
+        /// Senders in other pods, every third host, to the second: ditto.
         far: u32,
         /// Size of each transfer.
         size: Size,

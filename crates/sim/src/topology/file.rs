@@ -4,6 +4,12 @@ use super::graph::{Graph, Link, NodeId};
 use crate::units::{parse_duration, parse_rate};
 use core::fmt;
 use std::collections::BTreeMap;
+use wellspring_core::Duration;
+
+/// The longest link.
+const MAX_DELAY: Duration = Duration::from_secs(10);
+/// Links of a host: each has its own trees of a multicast group, numbered in 16 bits.
+const MAX_HOST_LINKS: u32 = 1_024;
 
 /// A line that is no part of a network.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +38,8 @@ impl Graph {
     /// ```
     ///
     /// Hosts and switches are numbered in the order they appear. A host with several links is
-    /// multi-homed.
+    /// multi-homed: it sends over those that lead to the destination, in turn. Hosts do not forward
+    /// for others: a link between two hosts is for these two.
     ///
     /// # Errors
     /// The first line that cannot be understood.
@@ -67,8 +74,16 @@ impl Graph {
                 ((*name).to_owned(), NodeId(first + index))
             })
             .collect();
+        let mut host_links = vec![0_u32; counts[0] as usize];
         for (line, words) in lines.iter().filter(|(_, words)| words[0] == "link") {
             let link = parse_link(*line, words, &names, counts[0])?;
+            for end in [link.a, link.b] {
+                let Some(count) = host_links.get_mut(end.0 as usize) else { continue };
+                *count += 1;
+                if *count > MAX_HOST_LINKS {
+                    return Err(error(*line, format!("a host has at most {MAX_HOST_LINKS} links")));
+                }
+            }
             graph.add_link(link);
         }
         Ok(graph)
@@ -95,6 +110,9 @@ fn parse_link(
     }
     let rate = parse_rate(rate).map_err(|e| error(line, e.to_string()))?;
     let delay = parse_duration(delay).map_err(|e| error(line, e.to_string()))?;
+    if delay > MAX_DELAY {
+        return Err(error(line, format!("a link's delay is at most 10 s, not {delay}")));
+    }
     let reverse_rate = match reverse {
         [] => rate,
         [rate] => parse_rate(rate).map_err(|e| error(line, e.to_string()))?,

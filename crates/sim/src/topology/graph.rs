@@ -1,7 +1,7 @@
 //! A network as a graph.
 
 use super::fat_tree::FatTree;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wellspring_core::{Duration, HostId, Rate};
 
 /// A host or a switch: hosts come first, numbered as their [`HostId`]s, then switches.
@@ -126,6 +126,36 @@ impl Graph {
             }
         }
         found
+    }
+
+    /// Whether there is a link between two nodes.
+    pub fn has_link(&self, a: NodeId, b: NodeId) -> bool {
+        self.links.iter().any(|link| (link.a, link.b) == (a, b) || (link.b, link.a) == (a, b))
+    }
+
+    /// What tables of distances take while the network is as it is: a byte for every node and
+    /// every set of neighbours that hosts have \[bytes\]. A Fat-Tree needs none until something
+    /// fails.
+    pub fn table_len(&self) -> u64 {
+        let (first, directed) = self.directed();
+        let neighbours = (0..self.hosts as usize).map(|host| {
+            let links = &directed[first[host] as usize..first[host + 1] as usize];
+            links.iter().map(|link| link.to).collect::<Vec<_>>()
+        });
+        neighbours.collect::<BTreeSet<_>>().len() as u64 * u64::from(self.nodes())
+    }
+
+    /// The rate at which each host can be sent to, over all of its links \[bit/s\]; 0 without.
+    pub fn downlinks(&self) -> Vec<u64> {
+        let mut rates = vec![0_u64; self.hosts as usize];
+        for link in &self.links {
+            for (to, rate) in [(link.b, link.rate), (link.a, link.reverse_rate)] {
+                if let Some(sum) = rates.get_mut(to.0 as usize) {
+                    *sum = sum.saturating_add(rate.as_bits_per_second());
+                }
+            }
+        }
+        rates
     }
 
     /// The directed links in port order: for each node the first egress, and all egresses.

@@ -2,4 +2,5 @@
 
 mod behaviour;
 mod closed_forms;
+mod homes;
 mod toy;

@@ -63,6 +63,13 @@ pub struct Config {
 }
 
 impl Config {
+    /// `base` after so many timeouts in a row: backed off, but so that a peer is asked several
+    /// times before it counts as lost; never less than `base`, or every answer would come late.
+    pub(super) fn backed_off(&self, base: Duration, timeouts: u32) -> Duration {
+        let longest = (self.peer_timeout / 8).max(base);
+        (base * (1 << timeouts.min(10))).min(longest)
+    }
+
     /// 1,500-byte packets of which 64 are headers, a window of 12, no priorities.
     pub fn new(host: HostId, link_rate: Rate, seed: Seed) -> Self {
         Config {

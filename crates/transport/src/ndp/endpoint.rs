@@ -226,7 +226,7 @@ impl Endpoint {
         let number = data.number;
         let reply = match (receiver.done, answer.ack) {
             (Some(_), _) => NdpHeader::Done,
-            (None, true) => NdpHeader::Ack { number },
+            (None, true) => NdpHeader::Ack { number, sent: data.sent },
             (None, false) => NdpHeader::Nack { number },
         };
         self.control.push_back((frame.source, frame.session, reply));
@@ -258,7 +258,7 @@ impl Endpoint {
             return Verdict::Drop(DropReason::UnknownPeer);
         };
         match frame.header {
-            NdpHeader::Ack { number } => sender.on_ack(now, number),
+            NdpHeader::Ack { number, sent } => sender.on_ack(now, number, sent, &self.config),
             NdpHeader::Nack { number } => sender.on_nack(now, number),
             NdpHeader::Pull { granted } => sender.on_pull(now, granted),
             NdpHeader::Done => {

@@ -1,6 +1,6 @@
 //! NDP's packets as values.
 
-use wellspring_core::Header;
+use wellspring_core::{Duration, Header, Time};
 
 /// A data packet, or what is left of one after trimming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +15,11 @@ pub struct Data {
     /// cumulative. Not in the paper, where such packets are sent again unasked; with many
     /// senders that makes the congestion worse that lost them.
     pub vanished: u32,
+    /// When it was sent, by the sender's clock: its answer repeats this, so that round trips are
+    /// measured where packets are sent again, too. Not in the paper.
+    pub sent: Time,
+    /// The sender's round trip: no receiver need ask again before. Not in the paper.
+    pub rtt: Duration,
 }
 
 /// The header of an NDP packet (a trimmed header is [`NdpHeader::Data`] whose frame says
@@ -27,6 +32,8 @@ pub enum NdpHeader {
     Ack {
         /// Packet number.
         number: u32,
+        /// [`Data::sent`].
+        sent: Time,
     },
     /// Only the header of this packet arrived: send it again when pulled.
     Nack {

@@ -49,6 +49,8 @@ pub(super) struct Receiver {
     last_arrival: Time,
     last_pull: Time,
     backoff: u32,
+    /// The round trip, as the sender says.
+    rtt: Duration,
     /// When the flow was complete.
     pub done: Option<Time>,
     pub stats: ReceiveStats,
@@ -70,6 +72,7 @@ impl Receiver {
             last_arrival: now,
             last_pull: now,
             backoff: 0,
+            rtt: data.rtt,
             done: None,
             stats: ReceiveStats::default(),
         }
@@ -89,6 +92,7 @@ impl Receiver {
         }
         self.last_arrival = now;
         self.backoff = 0;
+        self.rtt = data.rtt;
         let mut answer = Answer { ack: true, complete: false, progress: false };
         let is_new = if trimmed {
             self.stats.trimmed += 1;
@@ -147,7 +151,8 @@ impl Receiver {
     }
 
     fn timeout(&self, config: &Config) -> Duration {
-        (config.min_timeout * (1 << self.backoff.min(10))).min(config.peer_timeout / 32)
+        let base = self.rtt.min(config.peer_timeout).max(config.min_timeout);
+        config.backed_off(base, self.backoff)
     }
 
     /// When to repeat a pull, or to give up, or to forget.

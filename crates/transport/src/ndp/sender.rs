@@ -115,6 +115,8 @@ impl Sender {
                 total: self.total,
                 window: self.window,
                 vanished: self.vanished,
+                sent: now,
+                rtt: self.smoothed_rtt,
             }),
         })
     }
@@ -146,10 +148,17 @@ impl Sender {
         new
     }
 
-    /// A packet arrived.
-    pub fn on_ack(&mut self, now: Time, number: u32) {
+    /// A packet arrived that was sent at `sent`.
+    pub fn on_ack(&mut self, now: Time, number: u32, sent: Time, config: &Config) {
         if number < self.next_new {
-            self.answered(now, number, true);
+            let last_sent = self.answered(now, number);
+            let rtt = now.since(sent).min(config.peer_timeout);
+            self.smoothed_rtt = if last_sent == Some(sent) {
+                (self.smoothed_rtt * 7 + rtt) / 8
+            } else {
+                // It had been given up too early.
+                self.smoothed_rtt.max(rtt)
+            };
             self.acked.insert(number);
         }
     }
@@ -157,7 +166,7 @@ impl Sender {
     /// A packet was trimmed.
     pub fn on_nack(&mut self, now: Time, number: u32) {
         if number < self.next_new && !self.acked.contains(number) {
-            self.answered(now, number, false);
+            self.answered(now, number);
             self.nacked.push_back(number);
         }
     }
@@ -168,25 +177,23 @@ impl Sender {
         self.granted = self.granted.max(granted);
     }
 
-    fn answered(&mut self, now: Time, number: u32, measure: bool) {
+    /// Notes an answer about a packet: when it was sent, if it is in flight.
+    fn answered(&mut self, now: Time, number: u32) -> Option<Time> {
         self.last_heard = now;
         self.backoff = 0;
-        let place = self.in_flight.iter().position(|entry| entry.0 == Some(number));
-        if let Some(place) = place {
-            if measure {
-                let rtt = now.since(self.in_flight[place].1);
-                self.smoothed_rtt = (self.smoothed_rtt * 7 + rtt) / 8;
-            }
-            self.in_flight[place].0 = None;
-        }
+        let entry = self.in_flight.iter_mut().find(|entry| entry.0 == Some(number));
+        let sent = entry.map(|entry| {
+            entry.0 = None;
+            entry.1
+        });
         while let Some((None, _)) = self.in_flight.front() {
             self.in_flight.pop_front();
         }
+        sent
     }
 
     fn timeout(&self, config: &Config) -> Duration {
-        let base = (self.smoothed_rtt * 3).max(config.min_timeout);
-        (base * (1 << self.backoff.min(10))).min(config.peer_timeout / 32)
+        config.backed_off((self.smoothed_rtt * 3).max(config.min_timeout), self.backoff)
     }
 
     /// When to look for lost packets, or for a lost receiver.
