@@ -90,6 +90,8 @@ const REORDERING: u32 = 32;
 #[derive(Debug)]
 pub struct Scdp {
     protocol: Protocol,
+    /// Senders have to outlast their receivers' patience.
+    loses_packets: bool,
 }
 
 impl Scdp {
@@ -130,7 +132,7 @@ impl Adapter for Scdp {
     type Endpoint = scdp::Endpoint;
 
     fn new(scenario: &Scenario, _seed: Seed) -> Self {
-        Scdp { protocol: scenario.protocol.clone() }
+        Scdp { protocol: scenario.protocol.clone(), loses_packets: scenario.loses_packets() }
     }
 
     fn endpoint(&self, host: HostId, link: Rate) -> scdp::Endpoint {
@@ -146,8 +148,9 @@ impl Adapter for Scdp {
             },
         };
         config.min_timeout = self.protocol.min_timeout.0;
-        // Where nothing is lost, receivers close before either time: the longer one costs nothing.
-        config.release_after = config.peer_timeout;
+        if self.loses_packets {
+            config.release_after = config.peer_timeout;
+        }
         config.demotion_thresholds = match self.protocol.name {
             ProtocolName::Polyraptor => Vec::new(),
             _ => self.protocol.thresholds.iter().map(|size| size.0).collect(),

@@ -80,6 +80,16 @@ impl Default for Run {
 }
 
 impl Scenario {
+    /// Whether packets may be lost, not only trimmed.
+    pub fn loses_packets(&self) -> bool {
+        let Switch { overflow, control_packets, .. } = &self.switch;
+        self.topology.loss().is_some()
+            || !self.events.is_empty()
+            || *overflow == OverflowKind::Drop
+            || control_packets.is_some()
+            || self.protocol.fabric != FabricKind::Trimming
+    }
+
     /// Digest of everything that can move a result, seeds aside: 16 hexadecimal digits.
     pub fn hash(&self) -> String {
         let mut bare = self.clone();
