@@ -97,7 +97,7 @@ fn every_loss_count_of_small_blocks_decodes_on_every_road() {
                 Kernels::available().flat_map(|kernels| ROADS.map(|road| (kernels, road)))
             {
                 for t in [1, 17, 130] {
-                    let unaligned = (lost + t as u32) % 2 == 0;
+                    let unaligned = (lost + t as u32).is_multiple_of(2);
                     check_with(&code, kernels, road, (k, t, lost), unaligned, &mut random);
                 }
             }
