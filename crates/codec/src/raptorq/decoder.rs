@@ -27,7 +27,8 @@ pub enum Added {
 pub enum Decoded {
     /// Every source symbol stands in the block.
     Complete,
-    /// At least so many more symbols are needed. The source symbols received are untouched.
+    /// So many more symbols are wanted ([`BlockDecoder::wanted`]). The source symbols received are
+    /// untouched.
     NeedMore(u32),
 }
 
