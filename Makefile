@@ -54,12 +54,12 @@ fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."]
 fuzz-brief:
 	@$(MAKE) --no-print-directory fuzz SECONDS=20
 
-neon: ## Test the AArch64 kernels, under emulation on other machines
+neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on other machines
 	@$(SETUP) aarch64
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
 	WELLSPRING_EXPECT_KERNEL=neon \
-	$(CARGO) test --release -p wellspring-kernels --lib --target aarch64-unknown-linux-gnu
+	$(CARGO) test --release -p wellspring-kernels -p wellspring-codec --lib --test roads --target aarch64-unknown-linux-gnu
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace

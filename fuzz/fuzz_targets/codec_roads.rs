@@ -1,51 +1,89 @@
-//! The choice of a road: whatever K, T, losses and repair symbols, the road chosen and every road
-//! forced agree on whether the symbols suffice, and on every byte.
+//! The choice of a road: whatever K, T, losses, repair symbols and kernels, the road chosen and every
+//! road forced agree on whether the symbols suffice, before and after more of them, and on every byte.
 #![no_main]
 
-use arbitrary::Unstructured;
+use arbitrary::{Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use wellspring_codec::kernels::Kernels;
 use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
 
+#[derive(Arbitrary, Debug)]
+struct Case {
+    k: u16,
+    symbol_size: u8,
+    /// Bytes the last symbol is short of.
+    short: u8,
+    /// Bytes from a cache line to the block.
+    offset: u8,
+    kernels: u8,
+    first: u32,
+    /// Repair symbols at first, against those lost: two less to one more.
+    at_first: u8,
+    lend: bool,
+}
+
 fuzz_target!(|input: &[u8]| {
     let mut input = Unstructured::new(input);
-    let Ok((k, symbol_size, first, extra, slow)) = input.arbitrary::<(u16, u8, u32, u8, bool)>()
-    else {
-        return;
-    };
-    let (k, t) = (u32::from(k % 400) + 1, usize::from(symbol_size) + 1);
-    let kernels = if slow { Kernels::available().next() } else { None }.unwrap_or_default();
-    let source: Vec<u8> = (0..k as usize * t).map(|i| (i * 31 + i / 251) as u8).collect();
+    let Ok(case) = input.arbitrary::<Case>() else { return };
+    let (k, t) = (u32::from(case.k % 400) + 1, usize::from(case.symbol_size) + 1);
+    let available: Vec<Kernels> = Kernels::available().collect();
+    let kernels = available[usize::from(case.kernels) % available.len()];
+    let len = k as usize * t - usize::from(case.short) % t;
+    let source: Vec<u8> = (0..len).map(|i| (i * 31 + i / 251) as u8).collect();
     let code = Code::new(k).expect("K is in range");
     let mut encoder =
         BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("the code is for K");
     let lost: Vec<bool> = (0..k).map(|_| input.arbitrary().unwrap_or(false)).collect();
     let missing = lost.iter().filter(|lost| **lost).count();
-    let repairs = missing + usize::from(extra % 4);
-    let first = k + first % (1 << 23);
-    let mut symbols = vec![0; repairs * t];
+    let first = k + case.first % (1 << 23);
+    let mut symbols = vec![0; (missing + 3) * t];
     encoder.encode_run(&source, first, &mut symbols).expect("24-bit symbol IDs");
+    let lent = |esi: u32| &symbols[(esi - first) as usize * t..][..t];
+    let at_first = (missing + usize::from(case.at_first % 4)).saturating_sub(2);
 
     let roads = [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)];
     let outcomes = roads.map(|road| {
         let mut decoder =
             BlockDecoder::with_kernels(code.clone(), k, t, kernels).expect("the code is for K");
         decoder.force_road(road);
-        let mut block = source.clone();
-        for (esi, _) in (0..k).zip(&lost).filter(|(_, lost)| !**lost) {
-            decoder.mark_source(esi).expect("below K");
+        let offset = usize::from(case.offset % 64);
+        let mut memory = vec![0xee; offset + len + 64];
+        let block = &mut memory[offset..offset + len];
+        block.copy_from_slice(&source);
+        for (esi, lost) in (0..k).zip(&lost) {
+            if *lost {
+                let start = esi as usize * t;
+                block[start..len.min(start + t)].fill(0xaa);
+            } else {
+                decoder.mark_source(esi).expect("below K");
+            }
         }
-        for (esi, _) in (0..).zip(&lost).filter(|(_, lost)| **lost) {
-            block[esi * t..][..t].fill(0xaa);
+        // First some, and after an attempt one more at a time.
+        let mut outcomes = [None; 6];
+        let mut given = 0;
+        for (outcome, upto) in outcomes.iter_mut().zip(at_first..=missing + 3) {
+            for esi in (first..).take(upto).skip(given) {
+                let added = if case.lend {
+                    decoder.mark_repair(esi)
+                } else {
+                    decoder.add_repair(esi, lent(esi))
+                };
+                added.expect("a right symbol");
+            }
+            given = upto;
+            let wanted = decoder.wanted();
+            let decoded = decoder.try_decode_with(block, lent).expect("right lengths");
+            match decoded {
+                Decoded::Complete => {
+                    assert_eq!(wanted, 0, "{road:?}");
+                    assert_eq!(*block, source, "{road:?}");
+                }
+                Decoded::NeedMore(more) => assert_eq!(decoder.wanted(), more),
+            }
+            *outcome = Some(decoded);
         }
-        for (esi, symbol) in (first..).zip(symbols.chunks_exact(t)) {
-            decoder.add_repair(esi, symbol).expect("a right symbol");
-        }
-        let decoded = decoder.try_decode(&mut block).expect("the block has its length");
-        if decoded == Decoded::Complete {
-            assert_eq!(block, source, "{road:?}");
-        }
-        decoded == Decoded::Complete
+        assert!(memory[..offset].iter().chain(&memory[offset + len..]).all(|byte| *byte == 0xee));
+        outcomes
     });
     assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
 });

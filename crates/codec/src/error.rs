@@ -14,6 +14,17 @@ pub enum Error {
         /// The largest allowed.
         limit: u64,
     },
+    /// The code given is for blocks of other sizes.
+    CodeSymbols {
+        /// The number of source symbols given.
+        got: u32,
+        /// The smallest number the code is for.
+        least: u32,
+        /// The largest.
+        limit: u32,
+    },
+    /// The object is empty: it has no encoding symbols.
+    EmptyObject,
     /// The symbol size T is zero or more than 65,535 bytes.
     SymbolSize {
         /// The size given \[bytes\].
@@ -101,6 +112,10 @@ impl fmt::Display for Error {
             Self::SourceSymbols { got, limit } => {
                 write!(f, "{got} source symbols a block, allowed are 1 to {limit}")
             }
+            Self::CodeSymbols { got, least, limit } => {
+                write!(f, "{got} source symbols a block, the code given is for {least} to {limit}")
+            }
+            Self::EmptyObject => f.write_str("an empty object has no encoding symbols"),
             Self::SymbolSize { got, limit } => {
                 write!(f, "symbol size of {got} bytes, allowed are 1 to {limit}")
             }

@@ -13,3 +13,8 @@ pub mod raptorq;
 
 pub use error::Error;
 pub use wellspring_kernels as kernels;
+
+/// The example of the README is compiled and run with the doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

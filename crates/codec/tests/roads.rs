@@ -1,8 +1,13 @@
 //! All roads, kernels, symbol lengths and table boundaries give the same bytes.
 
+use std::sync::Arc;
+
 use wellspring_codec::Error;
 use wellspring_codec::kernels::Kernels;
-use wellspring_codec::raptorq::{Added, BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_codec::raptorq::{
+    Added, BlockDecoder, BlockEncoder, Code, Decoded, MAX_SOURCE_SYMBOLS, ObjectEncoder,
+    ObjectTransmissionInformation, PayloadId, Road,
+};
 
 const ROADS: [Option<Road>; 4] =
     [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)];
@@ -33,11 +38,22 @@ fn check(
     unaligned: bool,
     random: &mut Random,
 ) {
-    let code = Code::new(k).expect("in range");
+    check_with(&Code::new(k).expect("in range"), kernels, road, (k, t, lost), unaligned, random);
+}
+
+/// The same with a code at hand.
+fn check_with(
+    code: &Arc<Code>,
+    kernels: Kernels,
+    road: Option<Road>,
+    (k, t, lost): (u32, usize, u32),
+    unaligned: bool,
+    random: &mut Random,
+) {
     let len = k as usize * t - if unaligned { random.below(t as u32) as usize } else { 0 };
     let source = random.bytes(len);
     let mut encoder = BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
-    let mut decoder = BlockDecoder::with_kernels(code, k, t, kernels).expect("in range");
+    let mut decoder = BlockDecoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
     decoder.force_road(road);
     let offset = if unaligned { 1 + random.below(63) as usize } else { 0 };
     let mut memory = vec![0xee; offset + len + 64];
@@ -74,11 +90,16 @@ fn check(
 #[test]
 fn every_loss_count_of_small_blocks_decodes_on_every_road() {
     let mut random = Random(1);
-    let kernels = Kernels::detect();
     for k in 1..=32 {
+        let code = Code::new(k).expect("in range");
         for lost in 0..=k {
-            for road in ROADS {
-                check(kernels, road, (k, 17, lost), lost % 2 == 0, &mut random);
+            for (kernels, road) in
+                Kernels::available().flat_map(|kernels| ROADS.map(|road| (kernels, road)))
+            {
+                for t in [1, 17, 130] {
+                    let unaligned = (lost + t as u32).is_multiple_of(2);
+                    check_with(&code, kernels, road, (k, t, lost), unaligned, &mut random);
+                }
             }
         }
     }
@@ -110,6 +131,31 @@ fn blocks_around_table_boundaries_decode() {
             }
         }
     }
+}
+
+/// Every row of Table 2 of RFC 6330, at its first K, its last and the one before: all of them in the
+/// smaller two thirds of the table, and some of the larger.
+#[test]
+fn blocks_of_every_table_row_decode() {
+    let mut random = Random(8);
+    let kernels = Kernels::detect();
+    let (mut first, mut rows) = (1, 0);
+    while first <= MAX_SOURCE_SYMBOLS {
+        let code = Code::new(first).expect("in range");
+        let k_ext = code.extended_symbols();
+        rows += 1;
+        let large = k_ext > 12_000;
+        for k in [first, k_ext - 1, k_ext] {
+            if k < first || large && (k < k_ext || rows % 6 > 0 && k < MAX_SOURCE_SYMBOLS) {
+                continue;
+            }
+            for lost in [1, k.min(60)] {
+                check_with(&code, kernels, None, (k, 4, lost), k % 2 == 0, &mut random);
+            }
+        }
+        first = k_ext + 1;
+    }
+    assert_eq!(rows, 477);
 }
 
 #[test]
@@ -245,7 +291,16 @@ fn misuse_is_refused_with_both_numbers() {
     assert_eq!(encoder.encode(&block[..1584], 0, &mut [0; 16]), Err(error));
     let error = Error::SymbolId { got, limit };
     assert_eq!(encoder.encode(&block, got, &mut [0; 16]), Err(error));
-    assert!(matches!(BlockDecoder::new(code.clone(), 102, 16), Err(Error::SourceSymbols { .. })));
+    for got in [0, 97, 102] {
+        let error = BlockDecoder::new(code.clone(), got, 16).expect_err("the code is for others");
+        assert_eq!(error, Error::CodeSymbols { got, least: 98, limit: 101 });
+    }
+    let smallest = Code::new(1).expect("in range");
+    assert_eq!((smallest.least_symbols(), smallest.extended_symbols()), (1, 10));
+    let empty = ObjectTransmissionInformation::new(0, 16, 1, 1, 1).expect("valid");
+    let mut encoder = ObjectEncoder::new(empty, &[]).expect("the length is right");
+    let id = PayloadId::new(0, 0).expect("24 bits");
+    assert_eq!(encoder.encode(id, &mut [0; 16]), Err(Error::EmptyObject));
     assert!(matches!(BlockDecoder::new(code, 100, 65_536), Err(Error::SymbolSize { .. })));
 }
 

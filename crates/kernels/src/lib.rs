@@ -324,5 +324,10 @@ impl Kernels {
     }
 }
 
+/// The example of the README is compiled and run with the doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests;

@@ -21,8 +21,8 @@ pub(crate) struct BlockShape {
 impl BlockShape {
     pub(crate) fn new(code: Arc<Code>, k: u32, symbol_size: usize) -> Result<Self, Error> {
         if !code.serves(k) {
-            let (got, limit) = (u64::from(k), u64::from(code.extended_symbols()));
-            return Err(Error::SourceSymbols { got, limit });
+            let (least, limit) = (code.least_symbols(), code.extended_symbols());
+            return Err(Error::CodeSymbols { got: k, least, limit });
         }
         if symbol_size == 0 || symbol_size > MAX_SYMBOL_SIZE {
             return Err(Error::SymbolSize { got: symbol_size, limit: MAX_SYMBOL_SIZE });

@@ -9,6 +9,7 @@ use super::inverse::{Inverse, InverseScratch};
 use super::params::Parameters;
 use super::schedule::{Schedule, Swept};
 use super::solver::{Rank, Solver};
+use super::systematic::TABLE;
 use crate::Error;
 
 /// The code for one K' of RFC 6330's table: everything about it that does not depend on the
@@ -85,11 +86,17 @@ impl Code {
         self.constraints.params.l
     }
 
+    /// The smallest number of source symbols whose blocks use this code; the largest is K'.
+    #[must_use]
+    pub fn least_symbols(&self) -> u32 {
+        let row = TABLE.partition_point(|row| row.0 < self.constraints.params.k_ext);
+        row.checked_sub(1).map_or(1, |before| TABLE[before].0 + 1)
+    }
+
     /// Whether blocks of `k` source symbols use this code.
     #[must_use]
     pub fn serves(&self, k: u32) -> bool {
-        super::params::Parameters::for_source_symbols(k)
-            .is_ok_and(|params| params.k_ext == self.constraints.params.k_ext)
+        (self.least_symbols()..=self.extended_symbols()).contains(&k)
     }
 
     /// Memory the code takes by now \[bytes\].

@@ -27,7 +27,8 @@ pub enum Added {
 pub enum Decoded {
     /// Every source symbol stands in the block.
     Complete,
-    /// At least so many more symbols are needed. The source symbols received are untouched.
+    /// So many more symbols are wanted ([`BlockDecoder::wanted`]). The source symbols received are
+    /// untouched.
     NeedMore(u32),
 }
 
@@ -88,7 +89,7 @@ impl BlockDecoder {
     ///
     /// # Errors
     ///
-    /// [`Error::SourceSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolSize`]
+    /// [`Error::CodeSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolSize`]
     /// if the symbol size is zero or beyond 65,535.
     pub fn new(code: Arc<Code>, k: u32, symbol_size: usize) -> Result<Self, Error> {
         Self::with_kernels(code, k, symbol_size, Kernels::detect())

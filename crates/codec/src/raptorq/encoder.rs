@@ -62,7 +62,7 @@ impl BlockEncoder {
     ///
     /// # Errors
     ///
-    /// [`Error::SourceSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolSize`]
+    /// [`Error::CodeSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolSize`]
     /// if the symbol size is zero or beyond 65,535.
     pub fn new(code: Arc<Code>, k: u32, symbol_size: usize) -> Result<Self, Error> {
         Self::with_kernels(code, k, symbol_size, Kernels::detect())

@@ -85,6 +85,9 @@ impl ObjectTransmissionInformation {
         min_sub_symbol: u16,
         working_memory: u64,
     ) -> Result<Self, Error> {
+        if transfer_length > MAX_TRANSFER_LENGTH {
+            return Err(Error::TransferLength { got: transfer_length, limit: MAX_TRANSFER_LENGTH });
+        }
         Self::new(transfer_length.min(u64::from(symbol_size)), symbol_size, 1, 1, alignment)?;
         let (t, al) = (u64::from(symbol_size), u64::from(alignment));
         let symbols = transfer_length.div_ceil(t);
@@ -350,6 +353,9 @@ mod tests {
         }
         let refused = ObjectTransmissionInformation::derive(2_000_000, 1280, 4, 8, 100);
         assert!(matches!(refused, Err(Error::Memory { limit: 100, .. })));
+        let (got, limit) = (MAX_TRANSFER_LENGTH + 1, MAX_TRANSFER_LENGTH);
+        let refused = ObjectTransmissionInformation::derive(got, 65_535, 1, 1, u64::MAX);
+        assert_eq!(refused, Err(Error::TransferLength { got, limit }));
     }
 
     #[test]

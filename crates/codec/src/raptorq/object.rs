@@ -174,7 +174,7 @@ impl<'a> ObjectEncoder<'a> {
     /// # Errors
     ///
     /// [`Error::SourceBlockNumber`] if there is no such block, [`Error::SymbolLength`] if `symbol`
-    /// is not as long as the symbol size, [`Error::SourceSymbols`] if the object is empty.
+    /// is not as long as the symbol size, [`Error::EmptyObject`] if there are no symbols.
     pub fn encode(&mut self, id: PayloadId, symbol: &mut [u8]) -> Result<(), Error> {
         let SourceBlock { offset, len, symbols: k } = self.information.block(id.source_block())?;
         let t = usize::from(self.information.symbol_size());
@@ -182,7 +182,7 @@ impl<'a> ObjectEncoder<'a> {
         let block = &self.object[start..start + usize::try_from(len).expect("within the object")];
         let interleaved = self.information.sub_blocks() > 1;
         if k == 0 {
-            return Err(Error::SourceSymbols { got: 0, limit: 0 });
+            return Err(Error::EmptyObject);
         }
         if self.current != Some(id.source_block()) {
             let code = self.codes.of(k)?;

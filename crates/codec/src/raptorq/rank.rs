@@ -38,7 +38,7 @@ impl RankStudy {
     ///
     /// # Errors
     ///
-    /// [`Error::SourceSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolId`] if
+    /// [`Error::CodeSymbols`] if `code` is not for blocks of `k` symbols, [`Error::SymbolId`] if
     /// an ID is 2^24 or more.
     pub fn symbols_needed(
         &mut self,

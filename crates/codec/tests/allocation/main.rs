@@ -1,5 +1,7 @@
 //! What decoders and encoders allocate, and when.
 
+mod objects;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -8,6 +10,17 @@ use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road}
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes allocated and not freed.
+    static LIVE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Bytes that this thread has allocated and not freed.
+fn live() -> usize {
+    LIVE.with(Cell::get)
+}
+
+fn count(more: usize, less: usize) {
+    LIVE.with(|live| live.set((live.get() + more).saturating_sub(less)));
 }
 
 struct Counting;
@@ -16,17 +29,20 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        count(layout.size(), 0);
         // SAFETY: as the caller vouches.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(0, layout.size());
         // SAFETY: as the caller vouches.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        count(size, layout.size());
         // SAFETY: as the caller vouches.
         unsafe { System.realloc(pointer, layout, size) }
     }

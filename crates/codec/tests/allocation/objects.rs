@@ -1,52 +1,11 @@
-//! An object's decoder holds no more than it was allowed and what one solution takes, as the allocator
-//! sees it.
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+//! An object's decoder holds no more than it was allowed and what one solution takes.
 
 use wellspring_codec::Error;
 use wellspring_codec::raptorq::{
     Added, Code, ObjectDecoder, ObjectEncoder, ObjectTransmissionInformation, PayloadId, RankStudy,
 };
 
-thread_local! {
-    /// Bytes allocated and not freed, by this thread.
-    static LIVE: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(more: usize, less: usize) {
-    LIVE.with(|live| live.set((live.get() + more).saturating_sub(less)));
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 0);
-        // SAFETY: as the caller vouches.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(0, layout.size());
-        // SAFETY: as the caller vouches.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size, layout.size());
-        // SAFETY: as the caller vouches.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live() -> usize {
-    LIVE.with(Cell::get)
-}
+use super::live;
 
 /// Checks that the decoder counts what it holds since there were `before` bytes, and keeps its bound.
 fn check(decoder: &ObjectDecoder, before: usize, limit: u64) {
