@@ -2,7 +2,7 @@
 
 use crate::results::RunRow;
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,10 @@ pub(crate) struct Store {
     /// The folder.
     pub folder: PathBuf,
     table: PathBuf,
-    /// This version's rows by hash and seed; of equal ones the last.
-    rows: Mutex<BTreeMap<(String, u64), RunRow>>,
+    /// This version's rows by hash and seed; of several the last.
+    rows: BTreeMap<(String, u64), RunRow>,
+    /// Those written since.
+    written: Mutex<BTreeSet<(String, u64)>>,
 }
 
 impl Store {
@@ -31,13 +33,12 @@ impl Store {
         let rows = read(&table).with_context(|| table.display().to_string())?;
         let ours = rows.into_iter().filter(|row| row.version == env!("CARGO_PKG_VERSION"));
         let rows = ours.map(|row| ((row.hash.clone(), row.seed), row)).collect();
-        Ok(Store { folder: folder.into(), table, rows: Mutex::new(rows) })
+        Ok(Store { folder: folder.into(), table, rows, written: Mutex::default() })
     }
 
     /// The row of a run that this version made.
     pub fn row(&self, hash: &str, seed: u64) -> Option<RunRow> {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.get(&(hash.to_owned(), seed)).cloned()
+        self.rows.get(&(hash.to_owned(), seed)).cloned()
     }
 
     /// Writes a row, unless it stands there already.
@@ -45,12 +46,11 @@ impl Store {
     /// # Errors
     /// Those of the file.
     pub fn keep(&self, row: &RunRow) -> Result<()> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let row = RunRow { stuck_state: None, ..row.clone() };
         let key = (row.hash.clone(), row.seed);
-        if rows.get(&key) != Some(&row) {
+        if self.rows.get(&key) != Some(&row) && written.insert(key) {
             self.append(&row).with_context(|| self.table.display().to_string())?;
-            rows.insert(key, row);
         }
         Ok(())
     }

@@ -23,6 +23,10 @@ pub struct Output {
 /// Who hears how far the run of that number is.
 pub type Report<'a> = &'a (dyn Fn(usize, Progress) + Sync);
 
+/// What is said of a run that is not run again.
+const DONE_BEFORE: Progress =
+    Progress { simulated: 0.0, events: 0, limit: 1.0, finished: (1, 1), parts: 0.0 };
+
 /// Runs all scenarios with all their seeds, on as many threads as the pool has. Rows come in the
 /// order of scenarios and seeds, however the runs were spread. What this version ran before is not
 /// run again if `runs.csv` holds its row, all files asked for stand beside it, and no packets are
@@ -36,7 +40,10 @@ pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Res
     let jobs = jobs(scenarios, &bare);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
         match store.as_ref().and_then(|store| job.done(store, output)) {
-            Some(row) => Ok(row),
+            Some(row) => {
+                report(number, DONE_BEFORE);
+                Ok(row)
+            }
             None => Ok(job.run(store.as_ref(), output, &mut |how| report(number, how))?.0),
         }
     });
@@ -152,7 +159,7 @@ mod tests {
         let output = Output { folder: Some(folder.path().into()), flows: true, capture: None };
         let runs = AtomicUsize::new(0);
         let count = |_: usize, progress: Progress| {
-            if progress.finished.0 == progress.finished.1 {
+            if progress.finished.0 == progress.finished.1 && progress.events > 0 {
                 runs.fetch_add(1, Ordering::Relaxed);
             }
         };
@@ -183,8 +190,8 @@ mod tests {
         let mut output = Output { folder: Some(folder.path().into()), ..Output::default() };
         let files = || std::fs::read_dir(folder.path()).unwrap().count();
         let runs = AtomicUsize::new(0);
-        let count = |_: usize, _: Progress| {
-            runs.fetch_add(1, Ordering::Relaxed);
+        let count = |_: usize, progress: Progress| {
+            runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
         };
         let mut run_and_count = |flows: bool, capture: Option<&str>| {
             output.flows = flows;
