@@ -102,6 +102,19 @@ fn a_host_that_is_not_there_cannot_be_captured() {
 }
 
 #[test]
+fn a_capture_takes_the_place_of_a_capture_only() {
+    let (place, scenario) = small();
+    let capture = place.path("x.pcapng");
+    for _ in 0..2 {
+        let output = run(&["sim", "run", &scenario, "--capture", text(&capture)]);
+        assert_eq!(status(&output), Some(0), "{}", words(&output.stderr));
+    }
+    let output = run(&["sim", "run", &scenario, "--capture", &scenario]);
+    assert_eq!(status(&output), Some(1));
+    assert_eq!(std::fs::read_to_string(&scenario).expect("still there"), SMALL);
+}
+
+#[test]
 fn a_seed_counts_once_and_threads_are_no_more_than_runs() {
     let (_place, scenario) = small();
     let output = run(&["sim", "run", &scenario, "--seeds", "1,1", "--json", "-j", "100000"]);

@@ -6,7 +6,8 @@ use crate::whole::WholeFile;
 use anyhow::{Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::io::{BufWriter, IntoInnerError, Write};
+use std::fs::File;
+use std::io::{BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,8 @@ use wellspring_core::{Destination, Duration, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{PcapWriter, Simulator, TapPoint};
 
+/// The first bytes of every capture.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// UDP's header \[bytes\].
 const UDP_HEADER: u32 = 8;
 
@@ -141,6 +144,7 @@ impl Observer {
                 let Capture { host, path } = capture;
                 let hosts = graph.hosts();
                 ensure!(*host < hosts, "no host {host} to capture: hosts are 0 to {}", hosts - 1);
+                spare(path)?;
                 let file = WholeFile::create(path)?;
                 Some(Arc::new(Mutex::new(Some(PcapWriter::new(BufWriter::new(file))?))))
             }
@@ -211,6 +215,17 @@ impl Observer {
         }
         Ok(self.series)
     }
+}
+
+/// A capture may take the place of another, but of nothing else.
+fn spare(path: &Path) -> Result<()> {
+    if path.is_file() {
+        let mut start = Vec::new();
+        File::open(path)?.take(PCAPNG.len() as u64).read_to_end(&mut start)?;
+        let fits = start.is_empty() || start == PCAPNG;
+        ensure!(fits, "{} is there and no capture: choose another name", path.display());
+    }
+    Ok(())
 }
 
 /// A failure to write shows when the capture is flushed at the end.
