@@ -9,7 +9,7 @@ use crate::stats::{half_interval, mean};
 use crate::sweep::{Output, sweep, watch};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
 
@@ -88,10 +88,13 @@ pub type Settings<'s> = &'s [(&'s str, &'s str)];
 impl<'a> Lab<'a> {
     /// `report` hears of run so-and-so of so many.
     pub fn new(
-        scale: Scale,
+        mut scale: Scale,
         output: Output,
         report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     ) -> Self {
+        // A seed that is there twice is no second sample.
+        let mut seen = BTreeSet::new();
+        scale.seeds.iter_mut().for_each(|seeds| seeds.retain(|seed| seen.insert(*seed)));
         let traffic = Err(Unavailable("nothing was given to measure it with".to_owned()));
         Lab { scale, output, report, traffic, missing: Mutex::default(), checks: Vec::new() }
     }
@@ -329,6 +332,13 @@ mod tests {
         whole.count_missing(&[RunRow { requests: 3, completed: 3, ..RunRow::default() }], &[]);
         whole.note_missing();
         assert_eq!(whole.checks, []);
+    }
+
+    #[test]
+    fn a_seed_that_is_given_twice_is_one_sample() {
+        let scale = Scale { seeds: Some(vec![3, 1, 3]), ..Scale::default() };
+        let lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        assert_eq!(lab.scale.seeds, Some(vec![3, 1]));
     }
 
     #[test]
