@@ -360,7 +360,7 @@ pub fn figure_14(lab: &mut Lab) -> Result<()> {
             ];
             let cases = lab.measure("scdp-14", &quick, &[("model", &settings)])?;
             let share = over(&cases, "model", |row| row.decoded_share);
-            let what = format!("the same, {what} as in the authors' models, 10 us a link");
+            let what = format!("load {load}, {what} as in the authors' models, 10 us a link");
             lab.note(&what, paper, format!("{share:.3}"));
         }
     }
