@@ -75,11 +75,16 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         }
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
         Command::Lab(args) => runtime.block_on(lab::run(args)),
-        Command::Sim(args) => sim::run(args, quiet).map_err(Failed::from),
+        Command::Sim(args) => {
+            let (args, verbose) = (args.clone(), cli.verbose > 0);
+            let result = runtime.block_on(with_lab(move || sim::run(&args, quiet, verbose)));
+            // A simulation that was interrupted cannot do harm any more.
+            runtime.shutdown_background();
+            return result;
+        }
         Command::Reproduce(args) => {
             let args = args.clone();
             let result = runtime.block_on(with_lab(move || sim::run_reproduce(&args, quiet)));
-            // A simulation that was interrupted cannot do harm any more.
             runtime.shutdown_background();
             return result;
         }
@@ -103,19 +108,23 @@ async fn without_traces(
     }
 }
 
-/// Runs work that may have programs set up namespaces. On a signal these are asked to clean up, and
-/// waited for; the work itself is not.
+/// Runs simulations, and programs that set up namespaces. On a signal these programs are asked to
+/// clean up, and waited for; the work itself is not, and files it has begun are removed.
 async fn with_lab(
-    work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
 ) -> Result<(), Failed> {
     let mut interrupt = interrupt::Interrupt::new()?;
     tokio::select! {
-        ended = tokio::task::spawn_blocking(work) => ended
-            .map_err(|error| Failed::other(error.to_string()))?
-            .map_err(Failed::from),
+        ended = tokio::task::spawn_blocking(work) => {
+            ended.map_err(|error| Failed::other(error.to_string()))?
+        }
         () = interrupt.wait() => {
+            wellspring_experiments::whole::discard_unfinished();
             process::end_all();
-            Err(Failed::interrupted())
+            Err(Failed::new(
+                exit::INTERRUPTED,
+                "interrupted; rows of runs that had ended are kept where --output says",
+            ))
         }
     }
 }

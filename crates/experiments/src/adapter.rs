@@ -58,6 +58,8 @@ pub trait Adapter {
     fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)>;
     /// Why a command was refused, for people.
     fn describe(error: &<Self::Endpoint as Endpoint>::CommandError) -> String;
+    /// How far an endpoint is with a session, in a line.
+    fn brief(endpoint: &Self::Endpoint, session: SessionId) -> String;
     /// Symbols of a block of an object of so many bytes, for the latency of decoding.
     fn block_symbols(&self, bytes: u64, sbn: u32) -> u32;
 }
@@ -238,6 +240,14 @@ impl Adapter for Scdp {
         error.to_string()
     }
 
+    fn brief(endpoint: &scdp::Endpoint, session: SessionId) -> String {
+        let blocks = match endpoint.progress(session) {
+            Some((done, all)) => format!("has {done} of {all} blocks of it"),
+            None => "does not receive it".to_owned(),
+        };
+        format!("{blocks}, {} sessions open", endpoint.sessions())
+    }
+
     fn block_symbols(&self, bytes: u64, sbn: u32) -> u32 {
         self.object(SessionId(0), bytes).symbols_in_block(sbn)
     }
@@ -359,6 +369,10 @@ impl Adapter for Ndp {
 
     fn describe(error: &ndp::CommandError) -> String {
         error.to_string()
+    }
+
+    fn brief(endpoint: &ndp::Endpoint, _session: SessionId) -> String {
+        format!("{} flows open", endpoint.open_flows())
     }
 
     fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {

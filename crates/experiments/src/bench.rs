@@ -151,7 +151,7 @@ pub fn measure(name: &str, repeats: u32) -> Result<BenchRow> {
             (Some(before), Some(after)) => after - before,
             _ => wall,
         };
-        if outcome.stuck.is_some() || outcome.foreground().any(|flow| flow.end.is_none()) {
+        if !outcome.incomplete().is_empty() || outcome.not_made > 0 {
             bail!("{name}: requests did not complete");
         }
         if let Some((least, before)) = &best {

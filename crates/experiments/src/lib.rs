@@ -18,5 +18,7 @@ pub mod run;
 pub mod scenario;
 mod sizes;
 pub mod stats;
+mod store;
 pub mod sweep;
+pub mod whole;
 pub mod workload;

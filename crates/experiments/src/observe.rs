@@ -2,11 +2,12 @@
 
 use crate::adapter::{Adapter, FrameOf};
 use crate::driver::Driver;
-use anyhow::{Context, Result, ensure};
+use crate::whole::WholeFile;
+use anyhow::{Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IntoInnerError, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +15,8 @@ use wellspring_core::{Destination, Duration, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{PcapWriter, Simulator, TapPoint};
 
+/// The first bytes of every capture.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// UDP's header \[bytes\].
 const UDP_HEADER: u32 = 8;
 
@@ -72,9 +75,9 @@ impl Series {
     /// # Errors
     /// Those of the files.
     pub fn write(&self, folder: &Path, name: &str) -> Result<()> {
-        let mut rates = table(&folder.join(format!("rates-{name}.csv.gz")))?;
+        let [rates, queues] = series_files(folder, name);
+        let (mut rates, mut queues) = (table(&rates)?, table(&queues)?);
         rates.write_record(["at_s", "host", "payload_bytes"])?;
-        let mut queues = table(&folder.join(format!("queues-{name}.csv.gz")))?;
         queues.write_record(["at_s", "port", "data_packets", "data_bytes", "control_packets"])?;
         for sample in &self.samples {
             let at = format!("{:.9}", sample.at);
@@ -87,19 +90,27 @@ impl Series {
                 queues.write_record(numbers.map(|number| number.to_string()))?;
             }
         }
-        for table in [rates, queues] {
-            table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?.finish()?;
-        }
-        Ok(())
+        [rates, queues].into_iter().try_for_each(end)
     }
 }
 
+/// Where rates and queues of a run are written.
+pub(crate) fn series_files(folder: &Path, name: &str) -> [PathBuf; 2] {
+    ["rates", "queues"].map(|what| folder.join(format!("{what}-{name}.csv.gz")))
+}
+
 /// A table that is compressed as it is written.
-pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<File>>>;
+pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<WholeFile>>>;
 
 pub(crate) fn table(path: &Path) -> Result<Table> {
-    let file = File::create(path).with_context(|| path.display().to_string())?;
-    Ok(csv::Writer::from_writer(GzEncoder::new(BufWriter::new(file), Compression::default())))
+    let file = BufWriter::new(WholeFile::create(path)?);
+    Ok(csv::Writer::from_writer(GzEncoder::new(file, Compression::default())))
+}
+
+/// Gives a table its name.
+pub(crate) fn end(table: Table) -> Result<()> {
+    let compressed = table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?;
+    compressed.finish()?.into_inner().map_err(IntoInnerError::into_error)?.finish()
 }
 
 /// Watches one run.
@@ -111,7 +122,8 @@ pub(crate) struct Observer {
     capture: Option<SharedCapture>,
 }
 
-type SharedCapture = Arc<Mutex<PcapWriter<BufWriter<File>>>>;
+/// Taken out at the end.
+type SharedCapture = Arc<Mutex<Option<PcapWriter<BufWriter<WholeFile>>>>>;
 
 impl Observer {
     /// Taps the simulator, if there is anything to be watched.
@@ -129,9 +141,12 @@ impl Observer {
         let writer = match &capture {
             None => None,
             Some((capture, _)) => {
-                let path = capture.path.display();
-                let file = File::create(&capture.path).with_context(|| path.to_string())?;
-                Some(Arc::new(Mutex::new(PcapWriter::new(BufWriter::new(file))?)))
+                let Capture { host, path } = capture;
+                let hosts = graph.hosts();
+                ensure!(*host < hosts, "no host {host} to capture: hosts are 0 to {}", hosts - 1);
+                spare(path)?;
+                let file = WholeFile::create(path)?;
+                Some(Arc::new(Mutex::new(Some(PcapWriter::new(BufWriter::new(file))?))))
             }
         };
         let series = Series { samples: Vec::new(), ports: ports.len() as u32 };
@@ -194,16 +209,28 @@ impl Observer {
     pub fn finish(self) -> Result<Series> {
         if let Some(writer) = &self.capture
             && let Ok(mut writer) = writer.lock()
+            && let Some(writer) = writer.take()
         {
-            writer.flush()?;
+            writer.finish()?.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
         }
         Ok(self.series)
     }
 }
 
+/// A capture may take the place of another, but of nothing else.
+fn spare(path: &Path) -> Result<()> {
+    if path.is_file() {
+        let mut start = Vec::new();
+        File::open(path)?.take(PCAPNG.len() as u64).read_to_end(&mut start)?;
+        let fits = start.is_empty() || start == PCAPNG;
+        ensure!(fits, "{} is there and no capture: choose another name", path.display());
+    }
+    Ok(())
+}
+
 /// A failure to write shows when the capture is flushed at the end.
 fn write_frame<A: Adapter, W: Write>(
-    writer: &Mutex<PcapWriter<W>>,
+    writer: &Mutex<Option<PcapWriter<W>>>,
     adapter: &A,
     now: Time,
     frame: &FrameOf<A>,
@@ -214,7 +241,9 @@ fn write_frame<A: Adapter, W: Write>(
     };
     let header = adapter.header_bytes(frame);
     let len = header.len() as u32 + UDP_HEADER + u32::from(frame.payload_len);
-    if let Ok(mut writer) = writer.lock() {
+    if let Ok(mut writer) = writer.lock()
+        && let Some(writer) = writer.as_mut()
+    {
         let _ = writer.write(now, frame.source.0, destination, len, &header);
     }
 }

@@ -1,16 +1,20 @@
 //! Result tables: one row a run, one row a flow.
 
-use crate::observe::table;
-use crate::run::Outcome;
-use crate::scenario::{Scenario, Workload};
+use crate::observe::{end, table};
+use crate::record::{FlowRecord, Reason};
+use crate::run::{Outcome, Stuck};
+use crate::scenario::{Run, Scenario, Workload};
 use crate::stats::{mean, quantile, share_above};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One run in a row. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
+/// One run in a row. `requests` are all that were announced; those that did not complete are in
+/// `missing`, in words by their reasons, and `failed` counts those of them that were not merely cut
+/// off by the end of the run. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
 /// `run.sample` is set).
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "column names")]
 pub struct RunRow {
     pub version: String,
@@ -25,6 +29,8 @@ pub struct RunRow {
     pub background: f64,
     pub requests: usize,
     pub completed: usize,
+    pub failed: usize,
+    pub missing: String,
     pub stuck: bool,
     pub simulated_s: f64,
     pub goodput_mean: f64,
@@ -57,15 +63,16 @@ pub struct RunRow {
     pub dropped: u64,
     pub digest: String,
     pub parameters: String,
-    /// What is known of requests that did not finish, in words.
+    /// What is known of requests that were stuck.
     #[serde(skip)]
-    pub stuck_state: Option<String>,
+    pub stuck_state: Option<Stuck>,
 }
 
 impl RunRow {
     /// Sums a run up.
     pub fn new(scenario: &Scenario, outcome: &Outcome) -> RunRow {
-        let done: Vec<_> = outcome.foreground().filter(|f| f.completion().is_some()).collect();
+        let is_done = |f: &&FlowRecord| f.completion().is_some() && f.reason.is_none();
+        let done: Vec<_> = outcome.foreground().filter(is_done).collect();
         let goodputs: Vec<f64> = done.iter().map(|f| f.goodput() / 1e9).collect();
         let times = |least: u64, most: u64| -> Vec<f64> {
             let within = done.iter().filter(|f| f.bytes > least && f.bytes <= most);
@@ -87,6 +94,7 @@ impl RunRow {
             | Workload::Outcast { size, .. } => (0.0, size.0),
             Workload::Convergence { .. } => (0.0, 0),
         };
+        let reasons = outcome.incomplete();
         let trims: Vec<f64> = done.iter().map(|f| f.account.trimmed as f64).collect();
         RunRow {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -99,8 +107,10 @@ impl RunRow {
             lambda,
             size,
             background: scenario.background.fraction,
-            requests: outcome.foreground().count(),
+            requests: outcome.foreground().count() + outcome.not_made as usize,
             completed: done.len(),
+            failed: reasons.iter().filter(|(reason, _)| has_failed(**reason)).map(|r| r.1).sum(),
+            missing: missing(&reasons, outcome.not_made),
             stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
             goodput_mean: mean(&goodputs),
@@ -132,11 +142,58 @@ impl RunRow {
             marked: outcome.counters.marked,
             dropped: outcome.counters.dropped(),
             digest: format!("{:016x}", outcome.counters.digest),
-            parameters: toml::to_string(scenario).unwrap_or_default().replace('\n', ";"),
+            parameters: parameters(scenario, outcome.seed),
             stuck_state: outcome.stuck.clone(),
         }
     }
+
+    /// Requests that neither completed nor failed.
+    pub fn unfinished(&self) -> usize {
+        self.requests.saturating_sub(self.completed + self.failed)
+    }
 }
+
+/// Whether it ended a request, and not the run did.
+fn has_failed(reason: Reason) -> bool {
+    !matches!(reason, Reason::Stuck | Reason::Limit)
+}
+
+/// Requests that did not complete, in words.
+fn missing(reasons: &BTreeMap<Reason, usize>, not_made: u32) -> String {
+    let mut words: Vec<String> =
+        reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+    if not_made > 0 {
+        words.push(format!("{not_made} not made before the run ended"));
+    }
+    words.join("; ")
+}
+
+/// Everything that a run was made of, with its own seed: a scenario's list may be long.
+fn parameters(scenario: &Scenario, seed: u64) -> String {
+    let run = Run { seeds: vec![seed], ..scenario.run.clone() };
+    let one = Scenario { run, ..scenario.clone() };
+    toml::to_string(&one).unwrap_or_default().replace('\n', ";")
+}
+
+/// Columns of a table of flows.
+pub const FLOW_COLUMNS: [&str; 16] = [
+    "version",
+    "hash",
+    "seed",
+    "protocol",
+    "kind",
+    "host",
+    "peer",
+    "bytes",
+    "start_s",
+    "end_s",
+    "goodput_gbps",
+    "trimmed",
+    "needless",
+    "decoded_blocks",
+    "failed",
+    "reason",
+];
 
 /// Writes one row a flow, compressed.
 ///
@@ -144,23 +201,7 @@ impl RunRow {
 /// Those of the file.
 pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Result<()> {
     let mut table = table(path)?;
-    table.write_record([
-        "version",
-        "hash",
-        "seed",
-        "protocol",
-        "kind",
-        "host",
-        "peer",
-        "bytes",
-        "start_s",
-        "end_s",
-        "goodput_gbps",
-        "trimmed",
-        "needless",
-        "decoded_blocks",
-        "failed",
-    ])?;
+    table.write_record(FLOW_COLUMNS)?;
     let (hash, seed) = (scenario.hash(), outcome.seed.to_string());
     for flow in &outcome.flows {
         table.write_record([
@@ -179,8 +220,8 @@ pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Resul
             &flow.account.needless.to_string(),
             &flow.account.decoded_blocks.to_string(),
             &flow.failed.to_string(),
+            flow.reason.map_or("", Reason::as_str),
         ])?;
     }
-    table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?.finish()?;
-    Ok(())
+    end(table)
 }

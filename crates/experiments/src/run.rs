@@ -7,12 +7,14 @@ use crate::record::{FlowRecord, Reason};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
-use wellspring_core::{HostId, Rate, Seed, Time};
+use wellspring_core::{HostId, Rate, Seed, SessionId, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
 /// Events between two reports of the progress.
 const CHUNK: u64 = 500_000;
+/// Requests named in a summary of stuck ones.
+const STUCK_LINES: usize = 10;
 /// Lines of an endpoint's state in a report of stuck requests.
 const MAX_STATE_LINES: usize = 400;
 
@@ -27,12 +29,15 @@ pub struct Progress {
     pub limit: f64,
     /// Requests finished, and all.
     pub finished: (u32, u32),
+    /// What has arrived of those under way, in requests.
+    pub parts: f64,
 }
 
 impl Progress {
     /// The part that is done, 0 to 1: of the requests, or of the time where these take all of it.
     pub fn share(&self) -> f64 {
-        let requests = f64::from(self.finished.0) / f64::from(self.finished.1.max(1));
+        let finished = f64::from(self.finished.0) + self.parts;
+        let requests = finished / f64::from(self.finished.1.max(1));
         requests.max(self.simulated / self.limit).min(1.0)
     }
 }
@@ -47,6 +52,15 @@ pub enum Ending {
     Stuck,
     /// `run.limit` came first: requests were under way, or not even made.
     Limit,
+}
+
+/// What is known of the requests that a run was stuck with.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stuck {
+    /// The oldest of them, a line each, and how far both ends of the first are.
+    pub summary: String,
+    /// All of them, and everything that these ends hold.
+    pub state: String,
 }
 
 /// What came of a run.
@@ -71,7 +85,7 @@ pub struct Outcome {
     /// Requests that were still to be made when it ended: they are not among the flows.
     pub not_made: u32,
     /// The state of the requests that were left, if the run was stuck.
-    pub stuck: Option<String>,
+    pub stuck: Option<Stuck>,
 }
 
 impl Outcome {
@@ -189,6 +203,7 @@ fn run_with<A: Adapter + Send + 'static>(
             events: sim.counters().events,
             limit: expected,
             finished: (driver.total - driver.outstanding, driver.total),
+            parts: driver.parts(),
         });
         let (left, patient_until) = (driver.outstanding > 0, driver.patient_until());
         if let Some(interval) = interval
@@ -235,15 +250,23 @@ fn run_with<A: Adapter + Send + 'static>(
 }
 
 /// Requests that are stuck, and what the endpoints at both ends of the first of them hold.
-fn report_stuck<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>) -> String {
-    let driver = sim.application();
-    let mut text = driver.dump();
-    for host in driver.first_stuck().into_iter().flatten() {
-        let endpoint = format!("{:#?}", sim.endpoint(HostId(host)));
-        let lines = endpoint.lines().take(MAX_STATE_LINES);
-        text += &format!("host {host}:\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+fn report_stuck<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>) -> Stuck {
+    let (requests, first) = sim.application().stuck();
+    let (mut summary, mut state) = (Vec::new(), requests.join("\n") + "\n");
+    summary.extend(requests.iter().take(STUCK_LINES).cloned());
+    if requests.len() > STUCK_LINES {
+        summary.push(format!("... and {} more", requests.len() - STUCK_LINES));
     }
-    text
+    let (session, hosts) = first.map_or((SessionId(0), Vec::new()), |(s, ends)| (s, ends.into()));
+    for host in hosts {
+        let endpoint = sim.endpoint(HostId(host));
+        let brief = A::brief(endpoint, session);
+        summary.push(format!("host {host}, at the end of the first: {brief}"));
+        let text = format!("{endpoint:#?}");
+        let lines = text.lines().take(MAX_STATE_LINES);
+        state += &format!("host {host}:\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+    }
+    Stuck { summary: summary.join("\n"), state }
 }
 
 fn utilisation<A: Adapter>(sim: &Simulator<A::Endpoint, Driver<A>>, graph: &Graph) -> f64 {

@@ -1,15 +1,13 @@
 //! Many runs: scenarios by seeds, on all cores, taken up again where they were broken off.
 
-use crate::observe::Capture;
+use crate::observe::{Capture, series_files};
 use crate::results::{RunRow, write_flows};
-use crate::run::{Progress, run_captured};
-use crate::scenario::Scenario;
+use crate::run::{Outcome, Progress, run_captured};
+use crate::scenario::{Run, Scenario};
+use crate::store::Store;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
-use std::collections::BTreeSet;
-use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// Where results go, and what is kept.
 #[derive(Clone, Debug, Default)]
@@ -22,90 +20,127 @@ pub struct Output {
     pub capture: Option<Capture>,
 }
 
+/// Who hears how far the run of that number is.
+pub type Report<'a> = &'a (dyn Fn(usize, Progress) + Sync);
+
+/// What is said of a run that is not run again.
+const DONE_BEFORE: Progress =
+    Progress { simulated: 0.0, events: 0, limit: 1.0, finished: (1, 1), parts: 0.0 };
+
 /// Runs all scenarios with all their seeds, on as many threads as the pool has. Rows come in the
-/// order of scenarios and seeds, however the runs were spread. Runs that `runs.csv` already holds
-/// are not run again. `report` hears of each run by its number.
+/// order of scenarios and seeds, however the runs were spread. What this version ran before is not
+/// run again if `runs.csv` holds its row, all files asked for stand beside it, and no packets are
+/// to be captured.
 ///
 /// # Errors
-/// A run failed, or a file could not be written.
-pub fn sweep(
+/// A run failed, a file could not be written, or `runs.csv` is not ours.
+pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Result<Vec<RunRow>> {
+    let store = output.folder.as_deref().map(Store::open).transpose()?;
+    let bare = bare(scenarios);
+    let jobs = jobs(scenarios, &bare);
+    let runs = jobs.par_iter().enumerate().map(|(number, job)| {
+        match store.as_ref().and_then(|store| job.done(store, output)) {
+            Some(row) => {
+                report(number, DONE_BEFORE);
+                Ok(row)
+            }
+            None => Ok(job.run(store.as_ref(), output, &mut |how| report(number, how))?.0),
+        }
+    });
+    runs.collect()
+}
+
+/// As [`sweep`], for who needs more of a run than its row: what `look` makes of each. So each is
+/// run, and its row kept.
+///
+/// # Errors
+/// As [`sweep`].
+pub fn watch<T: Send>(
     scenarios: &[Scenario],
     output: &Output,
-    report: &(dyn Fn(usize, Progress) + Sync),
-) -> Result<Vec<RunRow>> {
-    let jobs: Vec<(&Scenario, u64)> = scenarios
-        .iter()
-        .flat_map(|scenario| scenario.run.seeds.iter().map(move |seed| (scenario, *seed)))
-        .collect();
-    let table = output.folder.as_deref().map(|folder| folder.join("runs.csv"));
-    if let Some(folder) = &output.folder {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    table.as_deref().map(mend).transpose()?;
-    let known = table.as_deref().map(read_rows).transpose()?.unwrap_or_default();
-    let done: BTreeSet<(String, u64)> = known.iter().map(|r| (r.hash.clone(), r.seed)).collect();
-    let writing = Mutex::new(());
-    jobs.par_iter()
-        .enumerate()
-        .map(|(number, (scenario, seed))| {
-            let hash = scenario.hash();
-            if done.contains(&(hash.clone(), *seed)) {
-                let row = known.iter().find(|row| row.hash == hash && row.seed == *seed);
-                return row.cloned().context("a row just seen");
-            }
-            let capture = output.capture.as_ref();
-            let mut report = |progress| report(number, progress);
-            let outcome = run_captured(scenario, *seed, capture, &mut report)
-                .with_context(|| format!("{} with seed {seed}", scenario.name))?;
-            let row = RunRow::new(scenario, &outcome);
-            if let (Some(folder), true) = (&output.folder, output.flows) {
-                let path = folder.join(format!("flows-{hash}-{seed}.csv.gz"));
-                write_flows(&path, scenario, &outcome)?;
-            }
-            if let (Some(folder), Some(_)) = (&output.folder, scenario.run.sample) {
-                outcome.series.write(folder, &format!("{hash}-{seed}"))?;
-            }
-            if let Some(table) = &table {
-                let _turn = writing.lock();
-                append_row(table, &row)?;
-            }
-            Ok(row)
-        })
-        .collect()
+    report: Report<'_>,
+    look: impl Fn(&Outcome) -> T + Sync,
+) -> Result<Vec<(RunRow, T)>> {
+    let store = output.folder.as_deref().map(Store::open).transpose()?;
+    let bare = bare(scenarios);
+    let jobs = jobs(scenarios, &bare);
+    let runs = jobs.par_iter().enumerate().map(|(number, job)| {
+        let (row, outcome) = job.run(store.as_ref(), output, &mut |how| report(number, how))?;
+        Ok((row, look(&outcome)))
+    });
+    runs.collect()
 }
 
-/// Takes away a last line that was cut off when a sweep was interrupted.
-fn mend(path: &Path) -> Result<()> {
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).context(path.display().to_string()),
-    };
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    if whole == 0 {
-        std::fs::remove_file(path)?;
-    } else if whole < text.len() {
-        OpenOptions::new().write(true).open(path)?.set_len(whole as u64)?;
-    }
-    Ok(())
+/// Scenarios without their seeds, of which there may be many, with their hashes.
+fn bare(scenarios: &[Scenario]) -> Vec<(Scenario, String)> {
+    let bare = scenarios.iter().map(|scenario| {
+        let run = Run { seeds: Vec::new(), ..scenario.run.clone() };
+        let bare = Scenario { run, ..scenario.clone() };
+        let hash = bare.hash();
+        (bare, hash)
+    });
+    bare.collect()
 }
 
-/// The rows of an earlier, perhaps interrupted, sweep.
-fn read_rows(path: &Path) -> Result<Vec<RunRow>> {
-    if !path.exists() {
-        return Ok(Vec::new());
-    }
-    let mut table = csv::Reader::from_path(path)?;
-    Ok(table.deserialize().filter_map(|row: Result<RunRow, csv::Error>| row.ok()).collect())
+fn jobs<'a>(scenarios: &[Scenario], bare: &'a [(Scenario, String)]) -> Vec<Job<'a>> {
+    let all = scenarios.iter().zip(bare).flat_map(|(scenario, (bare, hash))| {
+        scenario.run.seeds.iter().map(move |seed| Job { scenario: bare, hash, seed: *seed })
+    });
+    all.collect()
 }
 
-fn append_row(path: &Path, row: &RunRow) -> Result<()> {
-    let is_new = !path.exists();
-    let file = OpenOptions::new().create(true).append(true).open(path)?;
-    let mut table = csv::WriterBuilder::new().has_headers(is_new).from_writer(file);
-    table.serialize(row)?;
-    table.flush()?;
-    Ok(())
+/// A scenario with one of its seeds.
+struct Job<'a> {
+    scenario: &'a Scenario,
+    hash: &'a str,
+    seed: u64,
+}
+
+impl Job<'_> {
+    /// Its row, if nothing that is asked for is missing.
+    fn done(&self, store: &Store, output: &Output) -> Option<RunRow> {
+        let flows = output.flows.then(|| self.flows(&store.folder));
+        let series = self.scenario.run.sample.map(|_| series_files(&store.folder, &self.name()));
+        let mut files = flows.into_iter().chain(series.into_iter().flatten());
+        let there = output.capture.is_none() && files.all(|file| file.is_file());
+        store.row(self.hash, self.seed).filter(|_| there)
+    }
+
+    fn run(
+        &self,
+        store: Option<&Store>,
+        output: &Output,
+        report: &mut dyn FnMut(Progress),
+    ) -> Result<(RunRow, Outcome)> {
+        let Job { scenario, seed, .. } = *self;
+        let outcome = run_captured(scenario, seed, output.capture.as_ref(), report)
+            .with_context(|| format!("{} with seed {seed}", scenario.name))?;
+        let mut row = RunRow::new(scenario, &outcome);
+        if let Some(store) = store {
+            if output.flows {
+                write_flows(&self.flows(&store.folder), scenario, &outcome)?;
+            }
+            if scenario.run.sample.is_some() {
+                outcome.series.write(&store.folder, &self.name())?;
+            }
+            if let Some(stuck) = &mut row.stuck_state {
+                let path = store.folder.join(format!("stuck-{}.txt", self.name()));
+                std::fs::write(&path, &stuck.state).with_context(|| path.display().to_string())?;
+                // There may be many such runs.
+                stuck.state.clear();
+            }
+            store.keep(&row)?;
+        }
+        Ok((row, outcome))
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.hash, self.seed)
+    }
+
+    fn flows(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("flows-{}.csv.gz", self.name()))
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +159,7 @@ mod tests {
         let output = Output { folder: Some(folder.path().into()), flows: true, capture: None };
         let runs = AtomicUsize::new(0);
         let count = |_: usize, progress: Progress| {
-            if progress.finished.0 == progress.finished.1 {
+            if progress.finished.0 == progress.finished.1 && progress.events > 0 {
                 runs.fetch_add(1, Ordering::Relaxed);
             }
         };
@@ -144,5 +179,46 @@ mod tests {
         for (a, b) in all.iter().zip(&again) {
             assert_eq!(a.digest, b.digest);
         }
+    }
+
+    #[test]
+    fn a_run_is_done_only_with_every_file_that_is_asked_for() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\n[workload]\nfrom = 0\n\
+                    to = 1\nkind = \"single\"\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
+        let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut output = Output { folder: Some(folder.path().into()), ..Output::default() };
+        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let runs = AtomicUsize::new(0);
+        let count = |_: usize, progress: Progress| {
+            runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
+        };
+        let mut run_and_count = |flows: bool, capture: Option<&str>| {
+            output.flows = flows;
+            let path = |name: &str| Capture { host: 0, path: folder.path().join(name) };
+            output.capture = capture.map(path);
+            let before = runs.load(Ordering::Relaxed);
+            sweep(&scenarios, &output, &count).unwrap();
+            (runs.load(Ordering::Relaxed) > before, files())
+        };
+        assert_eq!(run_and_count(false, None), (true, 1));
+        assert_eq!(run_and_count(true, None), (true, 2), "its flows were asked for later");
+        assert_eq!(run_and_count(true, None), (false, 2));
+        assert_eq!(run_and_count(true, Some("a.pcapng")), (true, 3));
+        assert_eq!(run_and_count(true, Some("b.pcapng")), (true, 4), "a capture is always made");
+        assert_eq!(run_and_count(false, None), (false, 4));
+        let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
+        assert_eq!(table.lines().count(), 2, "{table}");
+    }
+
+    #[test]
+    fn a_row_names_its_own_seed_and_no_other() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\n[workload]\nfrom = 0\n\
+                    to = 1\nkind = \"single\"\nsize = \"1KB\"\n[run]\nseeds = [4, 77, 4]\n";
+        let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
+        let rows = sweep(&scenarios, &Output::default(), &|_, _| {}).unwrap();
+        assert_eq!(rows.iter().map(|row| row.seed).collect::<Vec<_>>(), [4, 77], "4 counts once");
+        assert_eq!(rows[0].hash, scenarios[0].hash());
+        assert!(rows[1].parameters.contains("seeds = [77]"), "{}", rows[1].parameters);
     }
 }

@@ -67,8 +67,12 @@ fn a_stuck_flow_is_reported_with_its_state() {
                 [[events]]\nat = \"5ms\"\nkind = \"link-down\"\nnodes = [\"host15\", \"tor7\"]\n";
     let outcome = outcome(text);
     assert!(outcome.simulated < 0.5, "{}: found long before the limit", outcome.simulated);
-    let state = outcome.stuck.expect("it cannot finish");
-    assert!(state.contains("transfer 0 - 15") && state.contains("host 0:"), "{state}");
+    let stuck = outcome.stuck.expect("it cannot finish");
+    let (summary, state) = (stuck.summary, stuck.state);
+    assert!(state.contains("transfer 0 - 15") && state.contains("host 0:\n"), "{state}");
+    assert!(summary.lines().count() == 3 && state.lines().count() > 50, "{summary}");
+    assert!(summary.contains("transfer 0 - 15") && summary.contains("bytes left"), "{summary}");
+    assert!(summary.contains("host 15, at the end of the first: has "), "{summary}");
 }
 
 #[test]
@@ -221,6 +225,19 @@ fn storage_finds_hosts_in_any_network() {
             assert!(outcome.stuck.is_none(), "{placement}, {network}");
             assert_eq!(outcome.foreground().count(), 20);
         }
+    }
+}
+
+#[test]
+fn progress_goes_by_what_has_arrived_of_requests_under_way() {
+    for protocol in ["scdp", "ndp"] {
+        let text =
+            format!("{}[protocol]\nname = \"{protocol}\"\n", single("").replace("3MB", "150MB"));
+        let mut shares = Vec::new();
+        run(&scenario(&text), 1, &mut |progress| shares.push(progress.share())).unwrap();
+        let half = shares.iter().filter(|share| (0.2..0.8).contains(*share)).count();
+        assert!(half > 0 && shares.is_sorted(), "{protocol}: {shares:?}");
+        assert_eq!(shares.last(), Some(&1.0));
     }
 }
 

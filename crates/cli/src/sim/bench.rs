@@ -1,20 +1,22 @@
 //! Benchmarks of the simulator.
 
-use super::{BenchArgs, print_table};
+use super::{BenchArgs, print_json, print_table, usage};
+use crate::exit::Failed;
 use anyhow::Result;
 use wellspring_experiments::bench::{self, BenchRow};
 
-pub fn run(args: &BenchArgs) -> Result<()> {
+pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     let names: Vec<&str> = if args.names.is_empty() {
         bench::names().filter(|name| !name.ends_with("65536")).collect()
     } else {
         args.names.iter().map(String::as_str).collect()
     };
+    // Before the first of them takes its time.
+    names.iter().try_for_each(|name| bench::scenario(name).map(|_| ())).map_err(usage)?;
     let rows = names.iter().map(|name| bench::measure(name, args.repeats));
     let rows: Vec<BenchRow> = rows.collect::<Result<_>>()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
-        return Ok(());
+        return Ok(print_json(&rows)?);
     }
     let head = [
         "benchmark",
@@ -47,6 +49,5 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             row.trimmed.to_string(),
         ]);
     }
-    print_table(&table);
-    Ok(())
+    Ok(print_table(&table)?)
 }

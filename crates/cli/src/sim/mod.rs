@@ -7,7 +7,12 @@ mod scenarios;
 
 use std::path::PathBuf;
 
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::exit::{Failed, USAGE};
+use crate::output::Stdout;
 
 pub use reproduce::{ReproduceArgs, run as run_reproduce};
 
@@ -29,8 +34,9 @@ enum SimCommand {
 /// Run a scenario over its seeds and print one row a run.
 ///
 /// Combinations and seeds run in parallel. With `--output`, results are kept as CSV, and runs that
-/// are there already are not run again: an interrupted sweep goes on where it was. With
-/// `--set run.sample=100us`, queues and rates are looked at that often and written there too.
+/// are there already, with every file asked for, are not run again: an interrupted sweep goes on
+/// where it was. With `--set run.sample=100us`, queues and rates are looked at that often and
+/// written there too. The exit status is 1 if a request failed or did not finish.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  wellspring sim run scdp-12a --set workload.senders=70 --seeds 1,2"
@@ -42,9 +48,9 @@ struct RunArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// Seeds, instead of the scenario's.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = seed())]
     seeds: Vec<u64>,
-    /// Threads; all cores if not given.
+    /// Threads; all cores if not given, and never more than runs.
     #[arg(long, short = 'j')]
     threads: Option<usize>,
     /// A folder for runs.csv.
@@ -97,21 +103,37 @@ struct BenchArgs {
     json: bool,
 }
 
-/// Carries the command out. Progress is shown unless `quiet`.
+/// Carries the command out. Progress is shown unless `quiet`; what is known of stuck requests is
+/// told at length if `verbose`.
 ///
 /// # Errors
 /// A file, a scenario or a run is at fault.
-pub fn run(args: &SimArgs, quiet: bool) -> anyhow::Result<()> {
+pub fn run(args: &SimArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
     match &args.command {
-        SimCommand::Run(args) => scenarios::run(args, quiet),
+        SimCommand::Run(args) => scenarios::run(args, quiet, verbose),
         SimCommand::List(args) => scenarios::list(args),
         SimCommand::Show(args) => scenarios::show(args),
         SimCommand::Bench(args) => bench::run(args),
     }
 }
 
+/// Scenarios are TOML, whose numbers end there.
+fn seed() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(..=i64::MAX as u64)
+}
+
+/// The command line asks for what there is not.
+fn usage(error: anyhow::Error) -> Failed {
+    Failed::new(USAGE, format!("{error:#}"))
+}
+
+fn print_json(what: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(what).context("JSON")?;
+    Ok(writeln!(Stdout, "{text}")?)
+}
+
 /// Prints columns, numbers to the right.
-fn print_table(rows: &[Vec<String>]) {
+fn print_table(rows: &[Vec<String>]) -> Result<()> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -123,6 +145,7 @@ fn print_table(rows: &[Vec<String>]) {
             let number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
             if number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
-        println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        writeln!(Stdout, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
+    Ok(())
 }

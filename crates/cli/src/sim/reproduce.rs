@@ -1,8 +1,10 @@
 //! The papers' figures, ours beside theirs.
 
 use super::long_link::LongLink;
-use super::print_table;
 use super::scenarios::RunsBar;
+use super::{print_json, print_table, seed, usage};
+use crate::exit::Failed;
+use crate::output::Stdout;
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -11,7 +13,8 @@ use wellspring_experiments::sweep::Output;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
 ///
-/// A miss is a result, not a failure: the exit status is 0 unless a run breaks. Maelstrom's figures
+/// A miss is a result, not a failure: the exit status is 0 unless a run breaks. Where requests
+/// failed or did not finish, a row says so. Maelstrom's figures
 /// about TCP are measured on real traffic, in network namespaces of their own: they need root, iproute2,
 /// iperf3 and Python, take as long as the traffic does, and say so where they cannot be measured.
 #[derive(Args, Clone, Debug)]
@@ -29,9 +32,10 @@ pub struct ReproduceArgs {
     #[arg(long)]
     sessions: Option<u32>,
     /// Seeds, instead of five (of what is measured on real traffic: one).
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = seed())]
     seeds: Option<Vec<u64>>,
-    /// A folder for runs.csv; runs that are there are not run again.
+    /// A folder for runs.csv; runs that are there are not run again (but for Figs. 12d and 17, which
+    /// take more than its rows hold).
     #[arg(long, short)]
     output: Option<PathBuf>,
     /// Print JSON.
@@ -43,15 +47,10 @@ pub struct ReproduceArgs {
 ///
 /// # Errors
 /// No such figure, or a run is at fault.
-pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<()> {
-    let Some(name) = &args.figure else {
-        let rows: Vec<_> =
-            FIGURES.iter().map(|f| vec![f.name.to_owned(), f.title.to_owned()]).collect();
-        print_table(&rows);
-        return Ok(());
-    };
+pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
+    let Some(name) = &args.figure else { return Ok(list(args.json)?) };
     let mut all = Vec::new();
-    for figure in figures::find(name)? {
+    for figure in figures::find(name).map_err(usage)? {
         let lab = reproduce(&figure, args, quiet)?;
         if args.json {
             all.extend(lab.iter().map(|check| {
@@ -64,20 +63,30 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<()> {
             }));
             continue;
         }
-        println!("{}: {}{}", figure.name, figure.title, if args.quick { " (quick)" } else { "" });
+        let quick = if args.quick { " (quick)" } else { "" };
+        writeln!(Stdout, "{}: {}{quick}", figure.name, figure.title)?;
         let mut table =
             vec![["verdict", "ours", "paper", "passes", ""].map(str::to_owned).to_vec()];
         table.extend(lab.into_iter().map(|check| {
             let verdict = word(check.verdict).to_owned();
             vec![verdict, check.ours, check.paper, check.tolerance, check.what]
         }));
-        print_table(&table);
-        println!();
+        print_table(&table)?;
+        writeln!(Stdout)?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
     }
     Ok(())
+}
+
+fn list(json: bool) -> Result<()> {
+    if json {
+        let entry = |f: &Figure| serde_json::json!({ "name": f.name, "title": f.title });
+        return print_json(&FIGURES.iter().map(entry).collect::<Vec<_>>());
+    }
+    let rows: Vec<_> = FIGURES.iter().map(|f| vec![f.name.into(), f.title.into()]).collect();
+    print_table(&rows)
 }
 
 fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<figures::Check>> {

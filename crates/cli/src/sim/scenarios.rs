@@ -1,6 +1,8 @@
 //! Scenarios: run, list, show.
 
-use super::{ListArgs, RunArgs, ShowArgs, print_table};
+use super::{ListArgs, RunArgs, ShowArgs, print_json, print_table, usage};
+use crate::exit::{Failed, OTHER, USAGE};
+use crate::output::{Stderr, Stdout};
 use anyhow::{Context, Result};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::path::Path;
@@ -9,56 +11,90 @@ use wellspring_experiments::catalogue::{self, SCENARIOS};
 use wellspring_experiments::observe::Capture;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::Progress;
-use wellspring_experiments::scenario::Plan;
+use wellspring_experiments::scenario::{Plan, Scenario};
 use wellspring_experiments::stats::{half_interval, mean};
 use wellspring_experiments::sweep::{Output, sweep};
 
-pub fn run(args: &RunArgs, quiet: bool) -> Result<()> {
-    let path = Path::new(&args.scenario);
-    let plan = if path.is_file() { Plan::read(path) } else { catalogue::plan(&args.scenario) };
-    let mut plan = plan.with_context(|| args.scenario.clone())?;
-    for setting in &args.set {
-        let (key, value) =
-            setting.split_once('=').with_context(|| format!("`{setting}` is not KEY=VALUE"))?;
-        plan.set(key, value)?;
-    }
-    if !args.seeds.is_empty() {
-        plan.set("run.seeds", &format!("{:?}", args.seeds))?;
-    }
-    let scenarios = plan.scenarios()?;
+pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
+    let scenarios = scenarios(args)?;
     let runs = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
-    let bar = RunsBar::new(runs, quiet);
     let host = args.capture_host;
     let capture = args.capture.clone().map(|path| Capture { host, path });
-    anyhow::ensure!(
-        capture.is_none() || runs == 1,
-        "--capture takes a single run, not {runs}: choose by --set and --seeds"
-    );
+    if capture.is_some() && runs != 1 {
+        let several = "--capture takes a single run, not";
+        return Err(Failed::new(USAGE, format!("{several} {runs}: choose by --set and --seeds")));
+    }
     let output = Output { folder: args.output.clone(), flows: args.flows, capture };
+    let bar = RunsBar::new(runs, quiet);
     let report = |number, progress| bar.report(number, runs, progress);
-    let rows = match args.threads {
-        Some(threads) => rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()?
-            .install(|| sweep(&scenarios, &output, &report))?,
-        None => sweep(&scenarios, &output, &report)?,
-    };
+    // 0 are as many as there are cores.
+    let threads = args.threads.unwrap_or(0).min(runs);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
+    let rows = pool.install(|| sweep(&scenarios, &output, &report))?;
     bar.finish();
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        print_json(&rows)?;
     } else {
-        print_rows(&rows);
-        print_means(&rows);
+        print_rows(&rows)?;
+        print_means(&rows)?;
     }
-    for row in rows.iter().filter(|row| row.stuck) {
-        let state = row.stuck_state.as_deref().unwrap_or("(run earlier: run it again to see more)");
-        eprintln!("stuck: {} with seed {}\n{state}", row.protocol, row.seed);
-    }
-    anyhow::ensure!(!rows.iter().any(|row| row.stuck), "some requests did not complete");
-    Ok(())
+    tell_missing(&rows, args, verbose)
 }
 
-fn print_rows(rows: &[RunRow]) {
+/// What the command line asks for.
+fn scenarios(args: &RunArgs) -> Result<Vec<Scenario>, Failed> {
+    let path = Path::new(&args.scenario);
+    let mut plan = if path.exists() {
+        Plan::read(path).with_context(|| args.scenario.clone())?
+    } else {
+        let named = catalogue::plan(&args.scenario);
+        named.context("no such file, and").map_err(usage)?
+    };
+    let set = |plan: &mut Plan| {
+        for setting in &args.set {
+            let (key, value) =
+                setting.split_once('=').with_context(|| format!("`{setting}` is not KEY=VALUE"))?;
+            plan.set(key, value)?;
+        }
+        if !args.seeds.is_empty() {
+            plan.set("run.seeds", &format!("{:?}", args.seeds))?;
+        }
+        // The file itself is a scenario: what is wrong now is what was set.
+        plan.scenarios()
+    };
+    set(&mut plan).map_err(usage)
+}
+
+/// Requests that did not complete are told of on standard error, and are a failure.
+fn tell_missing(rows: &[RunRow], args: &RunArgs, verbose: bool) -> Result<(), Failed> {
+    let (mut failed, mut unfinished) = (0, 0);
+    for row in rows.iter().filter(|row| !row.missing.is_empty()) {
+        let RunRow { scenario, protocol, seed, requests, completed, missing, .. } = row;
+        writeln!(
+            Stderr,
+            "{scenario}, {protocol}, seed {seed}: {completed} of {requests} requests completed: {missing}"
+        );
+        failed += row.failed;
+        unfinished += row.unfinished();
+        if let Some(stuck) = &row.stuck_state {
+            let more = if verbose { &stuck.state } else { "(-v shows all that both ends hold)" };
+            match &args.output {
+                Some(folder) => {
+                    let file = folder.join(format!("stuck-{}-{}.txt", row.hash, row.seed));
+                    let file = file.display();
+                    writeln!(Stderr, "{}\n(all that both ends hold is in {file})", stuck.summary);
+                }
+                None => writeln!(Stderr, "{}\n{more}", stuck.summary),
+            }
+        }
+    }
+    if failed + unfinished == 0 {
+        return Ok(());
+    }
+    Err(Failed::new(OTHER, format!("{failed} requests failed and {unfinished} did not finish")))
+}
+
+fn print_rows(rows: &[RunRow]) -> Result<()> {
     let head = [
         "protocol",
         "seed",
@@ -68,6 +104,7 @@ fn print_rows(rows: &[RunRow]) {
         "size",
         "load",
         "done",
+        "failed",
         "goodput Gb/s",
         "p5",
         "p50",
@@ -91,6 +128,7 @@ fn print_rows(rows: &[RunRow]) {
             row.size.to_string(),
             row.background.to_string(),
             format!("{}/{}", row.completed, row.requests),
+            row.failed.to_string(),
             format!("{:.3}", row.goodput_mean),
             format!("{:.3}", row.goodput_p5),
             format!("{:.3}", row.goodput_p50),
@@ -104,11 +142,11 @@ fn print_rows(rows: &[RunRow]) {
             format!("{:.1}", row.packet_hops as f64 / 1e6),
         ]);
     }
-    print_table(&table);
+    print_table(&table)
 }
 
 /// Means over seeds, with 95 % confidence, where a scenario was run with several.
-fn print_means(rows: &[RunRow]) {
+fn print_means(rows: &[RunRow]) -> Result<()> {
     let columns: [Column; 8] = [
         ("goodput Gb/s", |row| row.goodput_mean),
         ("p5", |row| row.goodput_p5),
@@ -128,18 +166,19 @@ fn print_means(rows: &[RunRow]) {
         });
         table.push(first.into_iter().chain(means).collect());
     }
-    if !table.is_empty() {
-        let head = ["protocol", "scenario"].into_iter().chain(columns.iter().map(|c| c.0));
-        table.insert(0, head.map(str::to_owned).collect());
-        println!("\nmeans over seeds, 95 % confidence");
-        print_table(&table);
+    if table.is_empty() {
+        return Ok(());
     }
+    let head = ["protocol", "scenario"].into_iter().chain(columns.iter().map(|c| c.0));
+    table.insert(0, head.map(str::to_owned).collect());
+    writeln!(Stdout, "\nmeans over seeds, 95 % confidence")?;
+    print_table(&table)
 }
 
 /// A column's name, and how it is got.
 type Column = (&'static str, fn(&RunRow) -> f64);
 
-pub fn list(args: &ListArgs) -> Result<()> {
+pub fn list(args: &ListArgs) -> Result<(), Failed> {
     let mut table = Vec::new();
     let mut entries = Vec::new();
     for (name, text) in SCENARIOS {
@@ -150,16 +189,15 @@ pub fn list(args: &ListArgs) -> Result<()> {
         table.push(vec![(*name).to_owned(), format!("{runs} runs"), about]);
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+        print_json(&entries)?;
     } else {
-        print_table(&table);
+        print_table(&table)?;
     }
     Ok(())
 }
 
-pub fn show(args: &ShowArgs) -> Result<()> {
-    print!("{}", catalogue::text(&args.scenario)?);
-    Ok(())
+pub fn show(args: &ShowArgs) -> Result<(), Failed> {
+    Ok(write!(Stdout, "{}", catalogue::text(&args.scenario).map_err(usage)?)?)
 }
 
 /// One bar for all runs: share done, simulated time and events a second.

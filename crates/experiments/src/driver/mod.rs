@@ -28,12 +28,21 @@ struct Operation {
     record: FlowRecord,
     /// Receivers that do not have everything yet.
     pending: u32,
+    /// All receivers.
+    receivers: u32,
+    /// What has arrived of it, as far as is told before its end \[bytes\].
+    arrived: u64,
     /// Rest of a daisy chain: hosts still to be reached.
     chain: Vec<u32>,
     endless: Endless,
 }
 
 impl Operation {
+    /// What is to arrive, at all receivers \[bytes\].
+    fn expected(&self) -> u64 {
+        self.record.bytes.saturating_mul(self.receivers.into())
+    }
+
     fn fail(&mut self, reason: Reason) {
         self.record.failed = true;
         self.record.reason.get_or_insert(reason);
@@ -138,28 +147,43 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
-    /// The state of every request under way, for whoever finds the run stuck.
-    pub fn dump(&self) -> String {
-        let mut text = String::new();
+    /// Requests of the foreground under way that are to end, and the first of their sessions.
+    fn under_way(&self) -> impl Iterator<Item = (SessionId, &Operation)> {
+        let mut sessions: BTreeMap<u32, SessionId> = BTreeMap::new();
         for (session, entry) in &self.sessions {
-            let Some(operation) = &self.operations[entry.operation as usize] else { continue };
-            if operation.endless == Endless::No {
-                let FlowRecord { kind, host, peer, bytes, start, failed, .. } = &operation.record;
-                text += &format!(
-                    "{session:?}: {kind} {host} - {peer}, {bytes} B, since {start:.6} s, \
-                     {} receivers pending, failed: {failed}\n",
-                    operation.pending
-                );
-            }
+            sessions.entry(entry.operation).or_insert(*session);
         }
-        text
+        sessions.into_iter().filter_map(|(place, session)| {
+            let operation = self.operations[place as usize].as_ref()?;
+            (operation.endless == Endless::No).then_some((session, operation))
+        })
     }
 
-    /// The hosts at both ends of the request that has been under way for longest.
-    pub fn first_stuck(&self) -> Option<[u32; 2]> {
+    /// How much of the requests under way has arrived, in requests.
+    pub fn parts(&self) -> f64 {
         let open = self.operations.iter().flatten().filter(|o| o.endless == Endless::No);
-        let first = open.min_by(|a, b| a.record.start.total_cmp(&b.record.start))?;
-        Some([first.record.host, first.record.peer])
+        open.map(|o| (o.arrived as f64 / o.expected().max(1) as f64).min(1.0)).sum()
+    }
+
+    /// Requests under way, oldest first and a line each, for whoever finds the run stuck; and the
+    /// session and both ends of the oldest.
+    pub fn stuck(&self) -> (Vec<String>, Option<(SessionId, [u32; 2])>) {
+        let mut open: Vec<_> = self.under_way().collect();
+        open.sort_by(|(_, a), (_, b)| a.record.start.total_cmp(&b.record.start));
+        let line = |(session, operation): &(SessionId, &Operation)| {
+            let FlowRecord { kind, host, peer, start, .. } = &operation.record;
+            let (all, arrived) = (operation.expected(), operation.arrived);
+            format!(
+                "{kind} {host} - {peer}, session {}, since {start:.6} s: {} of {all} bytes left, at {} \
+                 of {} receivers",
+                session.0,
+                all.saturating_sub(arrived),
+                operation.pending,
+                operation.receivers,
+            )
+        };
+        let ends = open.first().map(|(session, o)| (*session, [o.record.host, o.record.peer]));
+        (open.iter().map(line).collect(), ends)
     }
 
     /// Until when the requests under way, or the next where there are none, may be silent before
@@ -235,7 +259,8 @@ impl<A: Adapter> Driver<A> {
 
     fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
         self.open_requests += u32::from(!endless.is_background());
-        let operation = Operation { record, pending, chain: Vec::new(), endless };
+        let (receivers, arrived, chain) = (pending, 0, Vec::new());
+        let operation = Operation { record, pending, receivers, arrived, chain, endless };
         match self.free.pop() {
             Some(place) => {
                 self.operations[place as usize] = Some(operation);
@@ -289,6 +314,7 @@ impl<A: Adapter> Driver<A> {
                 }
             }
             News::Progress(bytes) => {
+                operation.arrived = operation.arrived.saturating_add(bytes);
                 let measured = now.as_secs_f64() >= operation.record.start;
                 match operation.endless {
                     Endless::Flow | Endless::Timed(_) if measured => {

@@ -3,14 +3,15 @@
 use super::traffic::{Traffic, Unavailable};
 use crate::catalogue;
 use crate::results::RunRow;
-use crate::run::Progress;
+use crate::run::{Outcome, Progress};
 use crate::scenario::{Plan, Scenario};
 use crate::stats::{half_interval, mean};
-use crate::sweep::{Output, sweep};
-use anyhow::Result;
+use crate::sweep::{Output, sweep, watch};
+use anyhow::{Context, Result};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
 
 /// Whether a result counts as reproduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,8 +57,19 @@ pub struct Lab<'a> {
     output: Output,
     report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     traffic: Result<&'a dyn Traffic, Unavailable>,
+    missing: Mutex<Missing>,
     /// Everything checked so far.
     pub checks: Vec<Check>,
+}
+
+/// Requests without which a figure's numbers are about fewer than the paper's.
+#[derive(Clone, Copy, Default)]
+struct Missing {
+    requests: usize,
+    failed: usize,
+    unfinished: usize,
+    /// Unfinished because a quick form ends before them.
+    planned: usize,
 }
 
 /// Rows of each case by its label, one a seed.
@@ -67,18 +79,24 @@ pub type Cases = BTreeMap<String, Vec<RunRow>>;
 /// the papers' numbers, though the SCDP authors' published models leave them out.
 pub const EVERYBODY: (&str, &str) = ("background.exclusive", "false");
 
+/// Where a run is broken off.
+const LIMIT: &str = "run.limit";
+
 /// Overrides of a scenario: keys and values.
 pub type Settings<'s> = &'s [(&'s str, &'s str)];
 
 impl<'a> Lab<'a> {
     /// `report` hears of run so-and-so of so many.
     pub fn new(
-        scale: Scale,
+        mut scale: Scale,
         output: Output,
         report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     ) -> Self {
+        // A seed that is there twice is no second sample.
+        let mut seen = BTreeSet::new();
+        scale.seeds.iter_mut().for_each(|seeds| seeds.retain(|seed| seen.insert(*seed)));
         let traffic = Err(Unavailable("nothing was given to measure it with".to_owned()));
-        Lab { scale, output, report, traffic, checks: Vec::new() }
+        Lab { scale, output, report, traffic, missing: Mutex::default(), checks: Vec::new() }
     }
 
     /// Real traffic can be measured with this, or cannot for that reason.
@@ -102,8 +120,8 @@ impl<'a> Lab<'a> {
     }
 
     /// A scenario that comes with Wellspring at this lab's scale, as its tables say: what it
-    /// sweeps is for the figure to set; `quick` settings apply in a
-    /// quick one.
+    /// sweeps is for the figure to set; `quick` settings apply in a quick one, but for its limit
+    /// where the number of sessions is given: more of them take longer.
     ///
     /// # Errors
     /// No such scenario.
@@ -112,7 +130,9 @@ impl<'a> Lab<'a> {
         if self.scale.quick {
             plan.set("run.seeds", "[1]")?;
             for (key, value) in quick {
-                plan.set(key, value)?;
+                if *key != LIMIT || self.scale.sessions.is_none() {
+                    plan.set(key, value)?;
+                }
             }
         }
         if let Some(seeds) = &self.scale.seeds {
@@ -143,21 +163,79 @@ impl<'a> Lab<'a> {
         quick: Settings<'_>,
         cases: &[(&str, Settings<'_>)],
     ) -> Result<Cases> {
-        let mut scenarios: Vec<Scenario> = Vec::new();
-        for (_, settings) in cases {
-            let mut plan = self.plan(scenario, quick)?;
-            for (key, value) in *settings {
-                plan.set(key, value)?;
-            }
-            scenarios.extend(plan.scenarios()?.into_iter().next());
-        }
+        let scenarios = cases.iter().map(|case| self.scenario(scenario, quick, case.1));
+        let scenarios = scenarios.collect::<Result<Vec<_>>>()?;
         let runs: usize = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
         let report = |number, progress| (self.report)(number, runs, progress);
-        let mut rows = sweep(&scenarios, &self.output, &report)?.into_iter();
+        let rows = sweep(&scenarios, &self.output, &report)?;
+        self.count_missing(&rows, quick);
+        let mut rows = rows.into_iter();
         let labelled = cases.iter().zip(&scenarios).map(|((label, _), scenario)| {
             ((*label).to_owned(), rows.by_ref().take(scenario.run.seeds.len()).collect())
         });
         Ok(labelled.collect())
+    }
+
+    /// Runs one variant for what `look` sees in each of its runs, one a seed: more than rows hold.
+    ///
+    /// # Errors
+    /// A run failed.
+    pub fn watch<T: Send>(
+        &self,
+        scenario: &str,
+        quick: Settings<'_>,
+        settings: Settings<'_>,
+        look: impl Fn(&Outcome) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        let scenario = self.scenario(scenario, quick, settings)?;
+        let runs = scenario.run.seeds.len();
+        let report = |number, progress| (self.report)(number, runs, progress);
+        let seen = watch(&[scenario], &self.output, &report, look)?;
+        let (rows, seen): (Vec<RunRow>, _) = seen.into_iter().unzip();
+        self.count_missing(&rows, quick);
+        Ok(seen)
+    }
+
+    fn scenario(
+        &self,
+        scenario: &str,
+        quick: Settings<'_>,
+        settings: Settings<'_>,
+    ) -> Result<Scenario> {
+        let mut plan = self.plan(scenario, quick)?;
+        for (key, value) in settings {
+            plan.set(key, value)?;
+        }
+        plan.scenarios()?.into_iter().next().context("a plan is one scenario at least")
+    }
+
+    fn count_missing(&self, rows: &[RunRow], quick: Settings<'_>) {
+        let limited = quick.iter().any(|(key, _)| *key == LIMIT);
+        let planned = self.scale.quick && self.scale.sessions.is_none() && limited;
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in rows {
+            missing.requests += row.requests;
+            missing.failed += row.failed;
+            let cut_off = planned && !row.stuck;
+            *(if cut_off { &mut missing.planned } else { &mut missing.unfinished }) +=
+                row.unfinished();
+        }
+    }
+
+    /// Says how many requests are missing, if any are.
+    pub(super) fn note_missing(&mut self) {
+        let missing = self.missing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Missing { requests, failed, unfinished, planned } = std::mem::take(missing);
+        let ours = |count: usize| format!("{count} of {requests}");
+        for (what, count) in [("failed", failed), ("did not finish", unfinished)] {
+            if count > 0 {
+                let what = format!("requests that {what}: the numbers above are without them");
+                self.push(&what, "none", ours(count), "0".into(), Verdict::Miss);
+            }
+        }
+        if planned > 0 {
+            self.note("requests that the quick form does not wait for", "-", ours(planned));
+        }
     }
 
     /// Does jobs on all cores: what came of each, in their order. Each is given somebody to tell how
@@ -221,5 +299,55 @@ pub fn shown(cases: &Cases, label: &str, column: impl Fn(&RunRow) -> f64) -> Str
     match half_interval(&values) {
         0.0 => format!("{:.3}", mean(&values)),
         half => format!("{:.3} +-{half:.3}", mean(&values)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUICK: Settings<'_> = &[("run.limit", "80ms")];
+
+    fn lab(sessions: Option<u32>) -> Lab<'static> {
+        let scale = Scale { quick: true, sessions, seeds: None };
+        Lab::new(scale, Output::default(), &|_, _, _| {})
+    }
+
+    #[test]
+    fn requests_that_are_missing_are_a_row_unless_a_quick_form_means_it() {
+        let row = RunRow { requests: 10, completed: 6, failed: 1, ..RunRow::default() };
+        let rows = |quick: Settings<'_>, stuck: bool| {
+            let mut lab = lab(None);
+            lab.count_missing(&[RunRow { stuck, ..row.clone() }], quick);
+            lab.note_missing();
+            lab.checks.into_iter().map(|check| (check.ours, check.verdict)).collect::<Vec<_>>()
+        };
+        let [failed, unfinished] = ["1 of 10", "3 of 10"].map(str::to_owned);
+        let missed = vec![(failed.clone(), Verdict::Miss), (unfinished.clone(), Verdict::Miss)];
+        assert_eq!(rows(&[], false), missed);
+        assert_eq!(rows(QUICK, true), missed, "stuck before the limit");
+        let planned = vec![(failed, Verdict::Miss), (unfinished, Verdict::Report)];
+        assert_eq!(rows(QUICK, false), planned);
+        let mut whole = lab(None);
+        whole.count_missing(&[RunRow { requests: 3, completed: 3, ..RunRow::default() }], &[]);
+        whole.note_missing();
+        assert_eq!(whole.checks, []);
+    }
+
+    #[test]
+    fn a_seed_that_is_given_twice_is_one_sample() {
+        let scale = Scale { seeds: Some(vec![3, 1, 3]), ..Scale::default() };
+        let lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        assert_eq!(lab.scale.seeds, Some(vec![3, 1]));
+    }
+
+    #[test]
+    fn a_quick_forms_limit_gives_way_to_a_number_of_sessions() {
+        let limit = |sessions| {
+            let plan = lab(sessions).plan("scdp-7", QUICK).unwrap();
+            plan.scenarios().unwrap()[0].run.limit.to_string()
+        };
+        assert_eq!(limit(None), "80000000000ps");
+        assert_ne!(limit(Some(600)), limit(None));
     }
 }

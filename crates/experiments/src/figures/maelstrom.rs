@@ -127,6 +127,7 @@ fn run(
                 events: number,
                 limit: packets as f64 * GAP_MS / 1e3,
                 finished: (0, 1),
+                parts: 0.0,
             });
         }
         let lost = loser.loses(false);

@@ -31,6 +31,7 @@ impl Figure {
     /// A run failed.
     pub fn reproduce(&self, lab: &mut Lab) -> Result<()> {
         (self.run)(lab)?;
+        lab.note_missing();
         lab.note_stolen();
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use super::Scenario;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -116,8 +117,11 @@ impl Plan {
 }
 
 fn scenario(table: Table) -> Result<Scenario> {
-    let scenario: Scenario = Value::Table(table).try_into()?;
+    let mut scenario: Scenario = Value::Table(table).try_into()?;
     scenario.check()?;
+    // A run that is there twice would count as two samples.
+    let mut seen = BTreeSet::new();
+    scenario.run.seeds.retain(|seed| seen.insert(*seed));
     Ok(scenario)
 }
 
