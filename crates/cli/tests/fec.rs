@@ -267,9 +267,12 @@ fn wait_until_begun(out: &Path) {
     }
 }
 
-/// Runs a command that is interrupted once it has begun a file in `out`.
+/// Runs a command that is interrupted once it has begun a file in `out`. It does not ignore what
+/// whoever runs the tests ignores (`nohup`).
 fn interrupt(arguments: &[&str], out: &Path, by: Signal) {
-    let mut child = program().args(arguments).spawn().expect("starts");
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_wellspring")]);
+    let mut child = command.args(arguments).spawn().expect("starts");
     wait_until_begun(out);
     signal(&child, by);
     assert_eq!(child.wait().expect("wait").code(), Some(130));

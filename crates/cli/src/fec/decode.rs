@@ -142,12 +142,14 @@ fn memory(information: &ObjectTransmissionInformation, packets: &BlockPackets) -
 const BUFFERS: u64 = 1 << 20;
 
 /// What the code of a block and its decoder or encoder take, without symbols \[bytes\]: measured from
-/// K = 500 to 56,403 with few and all symbols lost, and rounded up.
+/// K = 10 to 56,403 with few and all symbols lost, and rounded up.
 fn codec_memory(k: u64, missing: u64) -> u64 {
     // Codes of so few symbols keep their inverse, and with so few losses a part of it is made.
     let inverse = if k <= 2048 { 2 * k * k } else { 0 };
     let part = if missing <= 1024 { missing.next_multiple_of(64) * k * 9 / 8 } else { 0 };
-    1536 * k + inverse + part
+    // A decoder of so few symbols reserves at once all that it can ever need.
+    let own = if k <= 257 { 9 << 10 } else { 1536 };
+    own * k + inverse + part
 }
 
 /// Decodes one block after the other.
