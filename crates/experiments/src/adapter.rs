@@ -141,6 +141,7 @@ impl Adapter for Scdp {
         let mut config = scdp::Config::new(host, self.protocol.pace(link));
         config.overhead_per_symbol = self.protocol.header.into();
         config.overhead = self.protocol.overhead;
+        config.reckon_control = self.protocol.reckon_control;
         config.fabric = match self.protocol.fabric {
             FabricKind::Trimming => scdp::Fabric::Trimming,
             FabricKind::Shared => scdp::Fabric::Shared { reordering_threshold: REORDERING },

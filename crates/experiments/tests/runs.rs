@@ -140,6 +140,22 @@ fn pulls_faster_than_the_link_are_trimmed() {
     }
 }
 
+/// Hosts that send at full rate also get pulls, which pulls of their own must leave room for, or their
+/// link is asked for more than it carries.
+#[test]
+fn pulls_that_reckon_with_control_packets_are_trimmed_less() {
+    let trims = |reckon: &str| {
+        let outcome = outcome(&format!(
+            "[topology]\nk = 4\ndelay = \"1us\"\n[workload]\nkind = \"flows\"\nsessions = 200\n\
+             lambda = 8000.0\nsizes = {{ fixed = \"1MB\" }}\n[protocol]\nreckon_control = {reckon}\n"
+        ));
+        assert!(outcome.foreground().all(|flow| flow.end.is_some()));
+        outcome.counters.trimmed
+    };
+    let (link, less) = (trims("false"), trims("true"));
+    assert!(less * 3 < link * 2, "{less} and {link}");
+}
+
 /// Four senders fill a buffer of 100 packets with their windows; where packets are marked beyond ten,
 /// the queue that stands is a fraction of that, nothing is lost, and nobody waits longer.
 #[test]

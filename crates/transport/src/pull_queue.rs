@@ -14,7 +14,7 @@ pub struct PullQueue {
     /// When the next pull is due: the link is spoken for until then. `None` when that is past and
     /// nobody waits.
     due: Option<Time>,
-    /// When the last pull left.
+    /// When a member was last taken.
     left: Option<Time>,
     /// How late pulls may leave without the pace losing by it.
     slack: Duration,
@@ -61,21 +61,22 @@ impl PullQueue {
         }
     }
 
-    /// Takes the next member if the link is free at `now`.
+    /// Takes the next member if the link is free at `now`. Its pull leaves now.
     pub fn next(&mut self, now: Time) -> Option<u32> {
         if self.due.is_some_and(|due| due > now) {
             return None;
         }
         let member = self.waiting.pop_front()?;
         self.queued[member as usize] = false;
+        self.left = Some(now);
         Some(member)
     }
 
-    /// Books the link for the answers to a pull: so many bytes on the wire.
+    /// Books the link for so many bytes on the wire: the answers to a pull that leaves now, or packets that
+    /// came beside them.
     pub fn book(&mut self, now: Time, bytes: u64) {
         let start = self.due.map_or(now, |due| due.max(now - self.slack));
         self.due = Some(start + self.link_rate.time_for(bytes));
-        self.left = Some(now);
     }
 
     /// When the next member may pull; `None` when nobody waits.
@@ -137,6 +138,15 @@ mod tests {
         queue.enqueue(Time::ZERO, 0);
         assert_eq!(burst(&mut queue, Time::ZERO), 1);
         assert_eq!(burst(&mut queue, micros(1_012)), 3, "two owed by the slack, one on time");
+    }
+
+    #[test]
+    fn packets_that_come_beside_the_answers_put_pulls_off() {
+        let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(96));
+        queue.enqueue(Time::ZERO, 0);
+        assert_eq!(burst(&mut queue, Time::ZERO), 1);
+        queue.book(micros(3), 125);
+        assert_eq!(queue.deadline(), Some(micros(13)), "twelve for the answer, one for the packet");
     }
 
     #[test]

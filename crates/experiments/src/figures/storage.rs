@@ -248,6 +248,14 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
             ("heavy-rare", &[("workload.lambda", "2000.0"), ("workload.size", "4MB")]),
             ("heavy", &[("workload.lambda", "4000.0"), ("workload.size", "4MB")]),
             (
+                "reckoned",
+                &[
+                    ("protocol.reckon_control", "true"),
+                    ("workload.lambda", "4000.0"),
+                    ("workload.size", "4MB"),
+                ],
+            ),
+            (
                 "ndp",
                 &[
                     ("protocol.name", "ndp"),
@@ -267,6 +275,12 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
         "needless symbols over needed ones, 4 MB, 4000/s",
         "~0.01",
         overhead("heavy"),
+        0.0..=0.02,
+    );
+    lab.number(
+        "the same, pulls leave room for control packets",
+        "~0.01",
+        overhead("reckoned"),
         0.0..=0.02,
     );
     lab.holds(

@@ -41,6 +41,9 @@ pub struct Protocol {
     /// authors' models pull every 12 us, 3 % faster than a packet takes on 1 Gbit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_rate: Option<BitRate>,
+    /// SCDP only: whether pulls leave room on the link for what comes beside their answers (the paper's
+    /// do not).
+    pub reckon_control: bool,
     /// Shortest timeout.
     pub min_timeout: Span,
 }
@@ -124,6 +127,7 @@ impl Default for Protocol {
             decode_rate: BitRate(Rate::from_mbps(1_300)),
             decode_curve: Vec::new(),
             pull_rate: None,
+            reckon_control: false,
             min_timeout: Span(Duration::from_millis(2)),
         }
     }

@@ -66,6 +66,10 @@ pub struct Config {
     pub link_rate: Rate,
     /// Bytes a symbol occupies on that link beside its payload (headers, framing) \[bytes\].
     pub overhead_per_symbol: u32,
+    /// Whether the pace of pulls leaves room for what comes beside their answers: the pulls of those
+    /// whom this host sends to, and trimmed headers. The paper's does not (SCDP §IV-C), and a host
+    /// that also sends then asks for more than fits through its link.
+    pub reckon_control: bool,
     /// What the network does.
     pub fabric: Fabric,
     /// MLFQ demotion thresholds \[bytes sent\]: a session's symbols go out in class 1 until the
@@ -106,6 +110,7 @@ impl Config {
             host,
             link_rate,
             overhead_per_symbol: 60,
+            reckon_control: true,
             fabric: Fabric::Trimming,
             demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
             overhead: 2,

@@ -367,7 +367,7 @@ impl wellspring_core::Endpoint for Endpoint {
         if frame.source == self.config.host {
             return Verdict::Drop(DropReason::Misdirected); // our own multicast, looped back
         }
-        match &frame.header {
+        let verdict = match &frame.header {
             ScdpHeader::Symbol(symbol) => self.on_symbol(now, frame, symbol),
             ScdpHeader::Pull(pull) => match self.places.get(&frame.session) {
                 None => Verdict::Drop(DropReason::UnknownSession),
@@ -377,7 +377,13 @@ impl wellspring_core::Endpoint for Endpoint {
                 }),
             },
             ScdpHeader::Close(close) => self.on_close(now, frame, close),
+        };
+        let is_control = frame.trimmed || frame.payload_len == 0;
+        // What strangers send does not slow pulls down.
+        if self.config.reckon_control && is_control && !matches!(verdict, Verdict::Drop(_)) {
+            self.pulls.book(now, self.config.overhead_per_symbol.into());
         }
+        verdict
     }
 
     fn handle_timeout(&mut self, now: Time) {
