@@ -18,6 +18,8 @@ pub struct PullQueue {
     left: Option<Time>,
     /// How late pulls may leave without the pace losing by it.
     slack: Duration,
+    /// Whether time in which nobody waited is made up for likewise.
+    idle_counts: bool,
 }
 
 impl PullQueue {
@@ -29,7 +31,13 @@ impl PullQueue {
     /// waited is not made up for.
     pub fn new(link_rate: Rate, slack: Duration) -> Self {
         let (waiting, queued) = (VecDeque::new(), Vec::new());
-        PullQueue { link_rate, waiting, queued, due: None, left: None, slack }
+        PullQueue { link_rate, waiting, queued, due: None, left: None, slack, idle_counts: false }
+    }
+
+    /// The same for a driver that moves packets in batches. It also hears late of what came, so who waits
+    /// only now may have had reason to all along: idle time is made up for, too, for at most `slack`.
+    pub fn batched(link_rate: Rate, slack: Duration) -> Self {
+        PullQueue { idle_counts: true, ..Self::new(link_rate, slack) }
     }
 
     /// The slack of a host whose interface sends packet by packet \[eight packets of 1,500 bytes\].
@@ -40,7 +48,7 @@ impl PullQueue {
     /// Puts a member (a small dense index) at the end of the queue, unless it waits already.
     pub fn enqueue(&mut self, now: Time, member: u32) {
         // Who wants to pull again at the instant of its pull has waited all along.
-        if self.waiting.is_empty() && self.left != Some(now) {
+        if self.waiting.is_empty() && self.left != Some(now) && !self.idle_counts {
             self.due = Some(self.due.map_or(now, |due| due.max(now)));
         }
         let index = member as usize;
@@ -86,7 +94,8 @@ impl PullQueue {
 
     /// Forgets an instant that is past (see [`Time`]).
     pub fn forget_past(&mut self, now: Time) {
-        if self.waiting.is_empty() && self.due.is_some_and(|due| due < now) {
+        let kept = if self.idle_counts { self.slack } else { Duration::ZERO };
+        if self.waiting.is_empty() && self.due.is_some_and(|due| due + kept < now) {
             (self.due, self.left) = (None, None);
         }
     }
@@ -157,6 +166,17 @@ mod tests {
         queue.book(Time::ZERO, 1_500);
         queue.enqueue(micros(1_012), 0);
         assert_eq!(burst(&mut queue, micros(1_012)), 1);
+    }
+
+    #[test]
+    fn a_driver_of_batches_makes_up_for_idle_time_too() {
+        let mut queue = PullQueue::batched(Rate::from_mbps(1_000), Duration::from_micros(24));
+        queue.enqueue(Time::ZERO, 0);
+        assert_eq!(queue.next(Time::ZERO), Some(0));
+        queue.book(Time::ZERO, 1_500);
+        queue.forget_past(micros(30));
+        queue.enqueue(micros(36), 0);
+        assert_eq!(burst(&mut queue, micros(36)), 3, "two owed by the slack, one on time");
     }
 
     #[test]

@@ -55,10 +55,14 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without sessions.
     pub fn new(config: Config) -> Self {
-        let slack =
-            if config.burst > 1 { PULL_SLACK } else { PullQueue::packets_late(config.link_rate) };
+        let link = config.link_rate;
+        let pulls = if config.burst > 1 {
+            PullQueue::batched(link, PULL_SLACK)
+        } else {
+            PullQueue::new(link, PullQueue::packets_late(link))
+        };
         Endpoint {
-            pulls: PullQueue::new(config.link_rate, slack),
+            pulls,
             sessions: Vec::new(),
             free: Vec::new(),
             places: BTreeMap::new(),
