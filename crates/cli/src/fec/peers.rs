@@ -230,17 +230,21 @@ impl Ours {
         let operation = Operation::Decode { lost };
         let code = self.code(k)?;
         let mut encoder = BlockEncoder::with_kernels(code.clone(), k, t, self.kernels)?;
-        let mut repairs = vec![0; operation.repair() as usize * t];
-        encoder.encode_run(&job.source, k, &mut repairs)?;
+        let mut sent = vec![0; operation.repair() as usize * t];
+        encoder.encode_run(&job.source, k, &mut sent)?;
+        let mut repairs = sent.clone();
         let mut decoder = BlockDecoder::with_kernels(code, k, t, self.kernels)?;
         decoder.force_road(self.road);
         let missing = job.lost(lost);
         let received: Vec<u32> = (0..k).filter(|esi| missing.binary_search(esi).is_err()).collect();
         let mut block = job.source.clone();
         let mut once = move || {
+            // What is received has just been written, as the packets that the peer is given.
+            block.copy_from_slice(&job.source);
             for &esi in &missing {
                 block[esi as usize * t..][..t].fill(0);
             }
+            repairs.copy_from_slice(&sent);
             let (time, decoded) = timed(|| {
                 decoder.clear();
                 for &esi in &received {
