@@ -41,7 +41,7 @@ use core::fmt;
 use core::str::FromStr;
 
 pub use prefetch::prefetch;
-pub use program::{FoldColumns, Operand, Program, STRIPS, Workspace, XorBuilder};
+pub use program::{FoldColumns, Operand, Program, STRIPS, TABLE_ROWS, Workspace, XorBuilder};
 pub use rows::{AlignedBuffer, RowStorage, RowTable};
 
 /// The environment variable [`Kernels::from_env`] reads.

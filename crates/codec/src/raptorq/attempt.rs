@@ -16,6 +16,7 @@
 use wellspring_kernels::{AlignedBuffer, Kernels, Operand, Program};
 
 use super::block::BlockShape;
+use super::cost::Way;
 use super::elimination::Elimination;
 use super::inverse::{Inverse, InverseScratch};
 use super::received::Received;
@@ -275,7 +276,9 @@ impl Attempt {
         let code = &context.shape.code;
         let plan = code.plan(context.kernels);
         let free = plan.schedule.free_row(&code.constraints().params);
-        let first = free + schedule::BATCH as u32;
+        let swept = plan.swept(context.kernels, &code.constraints().params);
+        let way = swept.way_without_sweep(&context.shape.size(self.missing.len() as u32));
+        let first = swept.above(way, free);
         // The missing symbols count as zero here, so a source symbol lacks all it is.
         for (work, &(esi, row)) in (first..).zip(&self.equations) {
             if esi < context.shape.k {
@@ -289,8 +292,7 @@ impl Attempt {
             to: Operand::Work(work),
             plus: Some(row),
         });
-        let swept = plan.swept(context.kernels, &code.constraints().params);
-        swept.outputs(program, &mut self.output, free, outputs);
+        swept.outputs(program, &mut self.output, (way, free), outputs);
         self.solve_residuals(program, first);
     }
 
@@ -315,11 +317,12 @@ impl Attempt {
         let swept = Swept { kernels, params, schedule, bits, words };
         let k = context.shape.k;
         let free = schedule.free_row(params);
-        if swept.is_few(k - context.received.sources()) {
+        let way = swept.way(&context.shape.size(k - context.received.sources()));
+        if way != Way::Sweep {
             let missing = context.received.missing(k);
             let outputs =
                 missing.map(|esi| Output { isi: esi, to: Operand::External(esi), plus: None });
-            swept.outputs(program, &mut self.output, free, outputs);
+            swept.outputs(program, &mut self.output, (way, free), outputs);
         } else {
             self.schedule.second_sweep(program, &self.solver, params, value_of);
             let missing = context.received.missing(k).map(|esi| (esi, esi));

@@ -9,6 +9,17 @@ use wellspring_kernels::Isa;
 use super::attempt::Road;
 use super::block::BlockShape;
 
+/// How symbols are made from what a first sweep left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Pivots and a combination of residuals: few symbols.
+    Residuals,
+    /// Pivots and sums of inactive symbols from tables.
+    Tables,
+    /// Intermediate symbols, all of which a second sweep computes: many symbols.
+    Sweep,
+}
+
 /// The size of a decoding or encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Size {
@@ -72,12 +83,49 @@ impl Size {
         self.t() * weights.product.max(least)
     }
 
-    /// The first sweep, and `outputs` symbols from it in the cheaper way.
+    /// The first sweep, and `outputs` symbols from it in the cheapest way.
     fn sweeps(&self, weights: &Weights, outputs: f64) -> f64 {
-        let (l, sweep) = (f64::from(self.l), self.sweep(weights));
-        let few = outputs * self.unknowns() * weights.product * self.t();
+        let (l, sweep, unknowns) = (f64::from(self.l), self.sweep(weights), self.unknowns());
+        let few = outputs * unknowns * weights.product * self.t();
+        let tables = outputs * 60.0 + self.t() * self.tables(weights, unknowns, outputs);
         let many = l * (50.0 + 1.3 * sweep) + outputs * (60.0 + 0.5 * sweep);
-        l * (25.0 + sweep) + few.min(many)
+        l * (25.0 + sweep) + few.min(tables).min(many)
+    }
+
+    /// A byte of each of so many symbols from tables. A symbol is a sum of four pivots, and a table of
+    /// sixteen rows costs a quarter more additions than it has.
+    fn tables(&self, weights: &Weights, unknowns: f64, outputs: f64) -> f64 {
+        let addition = weights.addition();
+        let tables = unknowns / 4.0;
+        unknowns * unknowns * weights.product
+            + addition * (24.0 * tables + outputs * (4.0 + tables))
+    }
+}
+
+impl Weights {
+    /// An addition of a byte.
+    fn addition(&self) -> f64 {
+        self.sweep / 10.0
+    }
+}
+
+/// The way to `size.lost` symbols that takes least time, with so many residuals.
+pub(crate) fn way(isa: Isa, size: &Size, residuals: u32) -> Way {
+    let weights = weights(isa);
+    let (outputs, unknowns) = (f64::from(size.lost), f64::from(residuals));
+    let (product, addition) = (weights.product, weights.addition());
+    let few = outputs * (unknowns * product + 4.0 * addition);
+    let tables = size.tables(&weights, unknowns, outputs);
+    // Rows of the second sweep have about seven terms, most of them near.
+    let row = if size.is_beyond_cache() { 11.0 } else { 5.5 };
+    let sweep =
+        unknowns * unknowns * product + addition * (f64::from(size.l) * row + outputs * 6.5);
+    if few <= tables.min(sweep) {
+        Way::Residuals
+    } else if tables <= sweep {
+        Way::Tables
+    } else {
+        Way::Sweep
     }
 }
 
@@ -187,6 +235,24 @@ mod tests {
                     let costs = [1, 2, 100, k].map(|e| estimate(isa, road, &size(k, e, 1500)));
                     assert!(costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
                     assert!(costs.is_sorted() || k < 100, "{isa} {road:?} K {k}: {costs:?}");
+                }
+            }
+        }
+    }
+
+    /// More symbols never lead back from a way that has its cost once to one that has it for each symbol.
+    #[test]
+    fn ways_follow_each_other_with_the_number_of_symbols() {
+        for isa in Isa::ALL {
+            for k in [10, 50, 101, 257, 1002, 10_000] {
+                for (t, unknowns) in [(64, 17), (1500, 23), (8192, 60), (1500, 200)] {
+                    let order = [Way::Residuals, Way::Tables, Way::Sweep];
+                    let place = |lost| {
+                        let way = way(isa, &size(k, lost, t), unknowns);
+                        order.iter().position(|other| *other == way)
+                    };
+                    assert_eq!(place(1), Some(0), "{isa} K {k}");
+                    assert!((1..=k).map(place).is_sorted(), "{isa} K {k} T {t} u {unknowns}");
                 }
             }
         }

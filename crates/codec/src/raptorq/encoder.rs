@@ -8,7 +8,7 @@ use wellspring_kernels::{
 
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
-use super::cost;
+use super::cost::{self, Way};
 use super::schedule::{self, Output, OutputScratch};
 use crate::Error;
 
@@ -226,11 +226,11 @@ impl BlockEncoder {
         let free = plan.schedule.free_row(params);
         self.program.clear();
         let ids = (first..first + count).map(|esi| shape.internal(esi)).zip(k_ext..);
-        let few = swept.is_few(count);
-        if few {
+        let way = swept.way(&shape.size(count));
+        if way != Way::Sweep {
             let to = |to| Operand::External(to);
             let outputs = ids.map(|(isi, row)| Output { isi, to: to(row), plus: None });
-            swept.outputs(&mut self.program, &mut self.output, free, outputs);
+            swept.outputs(&mut self.program, &mut self.output, (way, free), outputs);
         } else {
             let places = &plan.schedule.places;
             schedule::sums(&mut self.program, constraints, places, &mut self.columns, free, ids);
@@ -239,7 +239,7 @@ impl BlockEncoder {
         push_source(&mut rows, shape, source, whole, &self.side, stride);
         rows.push_exclusive_rows(symbols, t, count as usize);
         let all = [(&plan.first, 0), (&plan.second, 0), (&self.program, 0)];
-        let programs = if few { &[all[0], all[2]][..] } else { &all };
+        let programs = if way == Way::Sweep { &all } else { &[all[0], all[2]][..] };
         Program::run_all(
             programs,
             self.kernels,

@@ -6,7 +6,7 @@
 use super::block::BlockShape;
 use super::gathered::default_max_repairs;
 
-/// The largest K' for which everything is reserved: about 2.1 MB for it, without repair symbols.
+/// The largest K' for which everything is reserved: about 2.3 MB for it, without repair symbols.
 pub(crate) const MAX_RESERVED: u32 = 257;
 
 /// Most bytes reserved for copies of repair symbols.
@@ -55,14 +55,14 @@ impl Room {
     /// them up in the second, each wanted symbol, and a product for every eight of them.
     pub(crate) fn program_words(&self) -> usize {
         let sweeps = 5 * self.l * LONGEST_ROW / 2 + 5 * self.ldpc / 2 + 14 * self.l;
-        let outputs = self.k * (LONGEST_ROW + 16) + (self.k / 8 + 1) * (self.l + 24);
+        let outputs = self.k * (LONGEST_ROW + 16 + self.l / 16) + (self.k / 8 + 1) * (self.l + 24);
         sweeps + outputs + 64
     }
 
-    /// Work rows: intermediate symbols, HDPC sums and residuals, a batch of outputs, and an equation
-    /// for each missing symbol.
+    /// Work rows: intermediate symbols, HDPC sums and residuals, tables or a batch of outputs, and an
+    /// equation for each missing symbol.
     fn work_rows(&self) -> usize {
-        2 * self.l + self.h + 8 + self.k
+        3 * self.l + self.h + 8 + self.k
     }
 
     /// Bytes of a workspace, in strips of at most 512 bytes.
@@ -72,7 +72,7 @@ impl Room {
 
     /// The same where the symbols are unit vectors.
     pub(crate) fn unit_workspace(&self) -> usize {
-        self.work_rows() * self.k.next_multiple_of(64).min(512)
+        (2 * self.l + self.h) * self.k.next_multiple_of(64).min(512)
     }
 }
 

@@ -10,9 +10,10 @@
 //! are made of plus a combination of residuals ([`Swept::outputs`]); for many symbols the inactive
 //! columns and, in a second sweep, all others are computed ([`second_sweep`]).
 
-use wellspring_kernels::{Kernels, Operand, Program};
+use wellspring_kernels::{Kernels, Operand, Program, TABLE_ROWS};
 
 use super::constraints::Constraints;
+use super::cost::{self, Size, Way};
 use super::params::Parameters;
 use super::room::{self, LONGEST_ROW, Room};
 use super::solver::{Equation, Solver};
@@ -172,6 +173,7 @@ pub(crate) struct OutputScratch {
     coefficients: Vec<u8>,
     bases: Vec<Operand>,
     outputs: Vec<Operand>,
+    inactive: Vec<Operand>,
 }
 
 impl OutputScratch {
@@ -183,13 +185,15 @@ impl OutputScratch {
         room::reserve(&mut self.coefficients, BATCH * room.l);
         room::reserve(&mut self.bases, BATCH);
         room::reserve(&mut self.outputs, BATCH);
+        room::reserve(&mut self.inactive, room.l);
     }
 
     pub(crate) fn memory(&self) -> usize {
         4 * (self.columns.capacity() + self.unknowns.capacity())
             + 8 * self.bits.capacity()
             + self.coefficients.capacity()
-            + size_of::<Operand>() * (self.bases.capacity() + self.outputs.capacity())
+            + size_of::<Operand>()
+                * (self.bases.capacity() + self.outputs.capacity() + self.inactive.capacity())
     }
 }
 
@@ -206,19 +210,58 @@ pub(crate) struct Output {
 }
 
 impl Swept<'_> {
-    /// Whether so many symbols are cheaper without a second sweep.
-    ///
-    /// A symbol costs as many multiply-adds as there are residuals; the second sweep costs about
-    /// eight additions an intermediate symbol and the square of the residuals.
-    pub(crate) fn is_few(&self, outputs: u32) -> bool {
-        let residuals = self.schedule.residuals.len() as u64;
-        let sweep = u64::from(self.params.l) * SWEEP_COST;
-        u64::from(outputs) * residuals <= residuals * residuals + sweep
+    /// The way to so many symbols (`size.lost`) of that size that takes least.
+    pub(crate) fn way(&self, size: &Size) -> Way {
+        let unknowns = self.unknowns();
+        let way = cost::way(self.kernels.isa(), size, unknowns);
+        // Work rows are kept for tables of no more rows than the intermediate symbols have. Beyond that
+        // there are few symbols, or many unknowns.
+        match way {
+            Way::Tables if table_rows(unknowns) > self.params.l => Way::Sweep,
+            way => way,
+        }
     }
 
-    /// Appends what computes symbols from pivots and residuals of the first sweep. Work rows from
-    /// `free` on are used for sums.
+    /// As [`way`](Self::way) where a second sweep is none: what the first left behind is changed later.
+    pub(crate) fn way_without_sweep(&self, size: &Size) -> Way {
+        match self.way(size) {
+            Way::Sweep if table_rows(self.unknowns()) <= self.params.l => Way::Tables,
+            Way::Sweep => Way::Residuals,
+            way => way,
+        }
+    }
+
+    /// The first work row above those that are used on the way to symbols, which begin at `free`.
+    pub(crate) fn above(&self, way: Way, free: u32) -> u32 {
+        match way {
+            Way::Residuals => free + BATCH as u32,
+            Way::Tables => free + table_rows(self.unknowns()),
+            Way::Sweep => free,
+        }
+    }
+
+    fn unknowns(&self) -> u32 {
+        u32::try_from(self.schedule.residuals.len()).expect("less than L")
+    }
+
+    /// Appends what computes symbols from what the first sweep left. Work rows from `free` to
+    /// [`above`](Self::above) are used.
     pub(crate) fn outputs(
+        &self,
+        program: &mut Program,
+        scratch: &mut OutputScratch,
+        (way, free): (Way, u32),
+        outputs: impl Iterator<Item = Output>,
+    ) {
+        match way {
+            Way::Tables => self.by_tables(program, scratch, free, outputs),
+            _ => self.by_residuals(program, scratch, free, outputs),
+        }
+    }
+
+    /// Each symbol as the pivots it is a sum of and a combination of the residuals, which a matrix product
+    /// adds.
+    fn by_residuals(
         &self,
         program: &mut Program,
         scratch: &mut OutputScratch,
@@ -226,7 +269,7 @@ impl Swept<'_> {
         outputs: impl Iterator<Item = Output>,
     ) {
         let residuals = &self.schedule.residuals;
-        let pivots = self.params.l - u32::try_from(residuals.len()).expect("less than L");
+        let pivots = self.params.l - self.unknowns();
         let mut outputs = outputs.peekable();
         while outputs.peek().is_some() {
             scratch.bases.clear();
@@ -248,10 +291,50 @@ impl Swept<'_> {
         }
     }
 
-    /// Appends the coefficients on the residuals of the symbol that is the sum of
-    /// `scratch.columns`.
-    fn coefficients(&self, scratch: &mut OutputScratch) {
-        let n = self.schedule.residuals.len();
+    /// Each symbol as the pivots it is a sum of and the inactive symbols those lack, which tables of
+    /// the sums of four give four at a time.
+    fn by_tables(
+        &self,
+        program: &mut Program,
+        scratch: &mut OutputScratch,
+        free: u32,
+        outputs: impl Iterator<Item = Output>,
+    ) {
+        let unknowns = self.unknowns();
+        let pivots = self.params.l - unknowns;
+        scratch.inactive.clear();
+        scratch.inactive.extend((pivots..self.params.l).map(Operand::Work));
+        let Schedule { places, residuals, inverse, .. } = self.schedule;
+        program.product(&scratch.inactive, &[], residuals, inverse);
+        program.tables(pivots..self.params.l, free);
+        let per_word = 64 / TABLE_ROWS;
+        for output in outputs {
+            scratch.columns.clear();
+            self.params.lt_columns(output.isi, &mut scratch.columns);
+            self.sum_bits(scratch);
+            let to = match output.to {
+                Operand::Work(row) => row,
+                // Begun for number zero of a table, which is no sum.
+                Operand::External(_) => free,
+            };
+            let mut xor = program.xor_with(to, output.plus);
+            xor.work_where(scratch.columns.iter().map(|&column| {
+                let place = places[column as usize];
+                (place, place < pivots)
+            }));
+            xor.work_where((0..unknowns.div_ceil(TABLE_ROWS)).map(|table| {
+                let bits = scratch.bits[(table / per_word) as usize];
+                let number = (bits >> (table % per_word * TABLE_ROWS)) as u32 % (1 << TABLE_ROWS);
+                (free + (table << TABLE_ROWS) + number, number != 0)
+            }));
+            if let Operand::External(to) = output.to {
+                xor.store(to);
+            }
+        }
+    }
+
+    /// Which inactive symbols the sum of `scratch.columns` has, as bits.
+    fn sum_bits(&self, scratch: &mut OutputScratch) {
         scratch.bits.clear();
         scratch.bits.resize(self.words, 0);
         for &column in &scratch.columns {
@@ -260,6 +343,13 @@ impl Swept<'_> {
                 *sum ^= bits;
             }
         }
+    }
+
+    /// Appends the coefficients on the residuals of the symbol that is the sum of
+    /// `scratch.columns`.
+    fn coefficients(&self, scratch: &mut OutputScratch) {
+        let n = self.schedule.residuals.len();
+        self.sum_bits(scratch);
         scratch.unknowns.clear();
         scratch.unknowns.extend(set_bits(&scratch.bits));
         let start = scratch.coefficients.len();
@@ -267,6 +357,11 @@ impl Swept<'_> {
         let row = &mut scratch.coefficients[start..];
         self.kernels.gather(row, &self.schedule.inverse, n, &scratch.unknowns);
     }
+}
+
+/// Work rows that tables of the sums of so many inactive symbols take.
+fn table_rows(unknowns: u32) -> u32 {
+    unknowns.div_ceil(TABLE_ROWS) << TABLE_ROWS
 }
 
 /// The places of the ones in a row of bits.
@@ -277,9 +372,6 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = u32> {
         rest.take_while(|&word| word != 0).map(move |word| first + word.trailing_zeros())
     })
 }
-
-/// What the second sweep costs for each intermediate symbol, in multiply-adds of a symbol.
-const SWEEP_COST: u64 = 5;
 
 /// Appends what computes symbols from all intermediate symbols after the second sweep.
 pub(crate) fn sums(
@@ -302,14 +394,5 @@ pub(crate) fn sums(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_are_found_in_order() {
-        let places = |words: &[u64]| set_bits(words).collect::<Vec<_>>();
-        assert!(places(&[]).is_empty() && places(&[0, 0]).is_empty());
-        assert_eq!(places(&[1 | 1 << 63, 0, 1 << 5]), [0, 63, 133]);
-        assert_eq!(places(&[u64::MAX, 1]), (0..=64).collect::<Vec<_>>());
-    }
-}
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -1,7 +1,7 @@
 //! Programs over one strip of columns.
 
 use super::product::product;
-use crate::program::{EXTERNAL, HEAD, Opcode, Strip};
+use crate::program::{EXTERNAL, HEAD, Opcode, Strip, TABLE_ROWS};
 use crate::vector::Vector;
 
 /// Runs a program over one strip of columns.
@@ -40,6 +40,11 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                     let sums = *code.get_unchecked(at + 2);
                     fold::<V>(strip, code.get_unchecked(at + 3..at + 3 + first), sums);
                     at += 3 + first;
+                }
+                Opcode::Tables => {
+                    let (rows, to) = (*code.get_unchecked(at + 2), *code.get_unchecked(at + 3));
+                    tables::<V>(strip, (rows, first), to);
+                    at += 4;
                 }
             }
         }
@@ -284,6 +289,55 @@ unsafe fn fold_vectors<V: Vector, const N: usize>(
                 let at = i * V::BYTES;
                 V::load(sum.add(at)).xor(*z).store(sum.add(at));
                 *z = z.double();
+            }
+        }
+    }
+}
+
+/// Tables of the sums of the `count` work rows from `first` on, into the work rows from `to` on.
+#[inline(always)]
+unsafe fn tables<V: Vector>(strip: &Strip<'_>, (first, count): (u32, usize), to: u32) {
+    let stride = strip.stride;
+    // SAFETY: rows and tables were checked when the instruction was recorded; work rows are as long as
+    // the stride, a whole number of vectors.
+    unsafe {
+        let (mut rows, mut table) = (strip.work(first), strip.work(to));
+        let mut left = count;
+        while left > 0 {
+            let height = left.min(TABLE_ROWS as usize);
+            let mut at = 0;
+            while at + 8 * V::BYTES <= stride {
+                table_columns::<V, 8>((rows.add(at), height), table.add(at), stride);
+                at += 8 * V::BYTES;
+            }
+            while at < stride {
+                table_columns::<V, 1>((rows.add(at), height), table.add(at), stride);
+                at += V::BYTES;
+            }
+            rows = rows.add(height * stride);
+            table = table.add(stride << TABLE_ROWS);
+            left -= height;
+        }
+    }
+}
+
+/// `N` vectors of the table of `height` rows, in the order of a Gray code: each sum is the one before
+/// and one row.
+#[inline(always)]
+unsafe fn table_columns<V: Vector, const N: usize>(
+    (rows, height): (*const u8, usize),
+    table: *mut u8,
+    stride: usize,
+) {
+    // SAFETY: as the caller vouches: there are `height` rows, and 2^`height` of the table.
+    unsafe {
+        let mut total = [V::zero(); N];
+        for step in 1..1_usize << height {
+            let row = rows.add(step.trailing_zeros() as usize * stride);
+            let to = table.add((step ^ step >> 1) * stride);
+            for (i, total) in total.iter_mut().enumerate() {
+                *total = total.xor(V::load(row.add(i * V::BYTES)));
+                total.store(to.add(i * V::BYTES));
             }
         }
     }

@@ -24,6 +24,9 @@ pub(crate) const EXTERNAL: u32 = 1 << 31;
 /// The strip lengths programs run in \[bytes\].
 pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 
+/// Rows whose sums a table of [`Program::tables`] holds.
+pub const TABLE_ROWS: u32 = 4;
+
 /// Words before the sources of a sum, and before the sums of a block.
 pub(crate) const HEAD: usize = 2;
 
@@ -35,6 +38,8 @@ pub(crate) enum Opcode {
     Product,
     /// `[Fold, columns, first sum, column..]`
     Fold,
+    /// `[Tables, rows, first row, first row of the tables]`
+    Tables,
 }
 
 impl Opcode {
@@ -43,7 +48,8 @@ impl Opcode {
         match word {
             0 => Self::Sums,
             1 => Self::Product,
-            _ => Self::Fold,
+            2 => Self::Fold,
+            _ => Self::Tables,
         }
     }
 }
@@ -290,6 +296,28 @@ impl Program {
             self.external_rows = self.external_rows.max(external);
             self.work_rows = self.work_rows.max(rows ^ external);
         }
+    }
+
+    /// Appends tables of all sums of neighbours among the work rows `rows`, [`TABLE_ROWS`] a table (the
+    /// method of the four Russians): who needs many different sums of them adds one row a table.
+    ///
+    /// Each table is 2^`TABLE_ROWS` work rows, the first of them from `to` on; number `m` of a table becomes
+    /// the sum of those of its rows whose bits are set in `m`, and number zero is left as it is.
+    ///
+    /// No table may hold one of `rows`: rows are read while tables are written.
+    pub fn tables(&mut self, rows: core::ops::Range<u32>, to: u32) {
+        let count = rows.end.saturating_sub(rows.start);
+        if count == 0 {
+            return;
+        }
+        let size = count.div_ceil(TABLE_ROWS).checked_mul(1 << TABLE_ROWS);
+        let end = size.and_then(|size| to.checked_add(size)).expect("row number too large");
+        self.note(Operand::Work(rows.end - 1));
+        self.note(Operand::Work(end - 1));
+        self.open = None;
+        self.code.truncate(self.whole);
+        self.code.extend([Opcode::Tables as u32, count, rows.start, to]);
+        self.whole = self.code.len();
     }
 
     /// Appends the HDPC fold: the work rows `rows` are the columns in their order, work rows from
