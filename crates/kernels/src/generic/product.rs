@@ -123,7 +123,7 @@ impl Shape for Medium {
 pub(crate) struct Narrow;
 
 impl Shape for Narrow {
-    const HEIGHT: usize = 4;
+    const HEIGHT: usize = 5;
 
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
@@ -133,7 +133,8 @@ impl Shape for Narrow {
                 1 => columns::<V, 1, 4, 2>(block, len),
                 2 => columns::<V, 2, 2, 1>(block, len),
                 3 => columns::<V, 3, 2, 1>(block, len),
-                _ => columns::<V, 4, 2, 1>(block, len),
+                4 => columns::<V, 4, 2, 1>(block, len),
+                _ => columns::<V, 5, 2, 1>(block, len),
             }
         }
     }
