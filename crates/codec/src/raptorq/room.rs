@@ -5,6 +5,7 @@
 
 use super::block::BlockShape;
 use super::gathered::default_max_repairs;
+use super::schedule::TABLES_BEYOND;
 
 /// The largest K' for which everything is reserved: about 2.3 MB for it, without repair symbols.
 pub(crate) const MAX_RESERVED: u32 = 257;
@@ -62,7 +63,8 @@ impl Room {
     /// Work rows: intermediate symbols, HDPC sums and residuals, tables or a batch of outputs, and an
     /// equation for each missing symbol.
     fn work_rows(&self) -> usize {
-        3 * self.l + self.h + 8 + self.k
+        let tables = self.l + TABLES_BEYOND as usize;
+        2 * self.l + self.h + tables + self.k
     }
 
     /// Bytes of a workspace, in strips of at most 512 bytes.

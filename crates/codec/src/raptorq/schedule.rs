@@ -214,10 +214,9 @@ impl Swept<'_> {
     pub(crate) fn way(&self, size: &Size) -> Way {
         let unknowns = self.unknowns();
         let way = cost::way(self.kernels.isa(), size, unknowns);
-        // Work rows are kept for tables of no more rows than the intermediate symbols have. Beyond that
-        // there are few symbols, or many unknowns.
+        // Beyond what is reserved for tables there are few symbols, or uncommonly many unknowns.
         match way {
-            Way::Tables if table_rows(unknowns) > self.params.l => Way::Sweep,
+            Way::Tables if table_rows(unknowns) > self.params.l + TABLES_BEYOND => Way::Sweep,
             way => way,
         }
     }
@@ -225,7 +224,9 @@ impl Swept<'_> {
     /// As [`way`](Self::way) where a second sweep is none: what the first left behind is changed later.
     pub(crate) fn way_without_sweep(&self, size: &Size) -> Way {
         match self.way(size) {
-            Way::Sweep if table_rows(self.unknowns()) <= self.params.l => Way::Tables,
+            Way::Sweep if table_rows(self.unknowns()) <= self.params.l + TABLES_BEYOND => {
+                Way::Tables
+            }
             Way::Sweep => Way::Residuals,
             way => way,
         }
@@ -358,6 +359,9 @@ impl Swept<'_> {
         self.kernels.gather(row, &self.schedule.inverse, n, &scratch.unknowns);
     }
 }
+
+/// How many work rows tables may take beyond L.
+pub(crate) const TABLES_BEYOND: u32 = 16;
 
 /// Work rows that tables of the sums of so many inactive symbols take.
 fn table_rows(unknowns: u32) -> u32 {
