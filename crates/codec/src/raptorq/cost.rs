@@ -116,8 +116,9 @@ pub(crate) fn way(isa: Isa, size: &Size, residuals: u32) -> Way {
     let (product, addition) = (weights.product, weights.addition());
     let few = outputs * (unknowns * product + 4.0 * addition);
     let tables = size.tables(&weights, unknowns, outputs);
-    // Rows of the second sweep have about seven terms, most of them near.
-    let row = if size.is_beyond_cache() { 11.0 } else { 5.5 };
+    // Rows of the second sweep have about seven terms, most of them near where there are few rows.
+    let far = if size.is_beyond_cache() { 11.0 } else { 3.5 + f64::from(size.l) / 160.0 };
+    let row = far.min(11.0);
     let sweep =
         unknowns * unknowns * product + addition * (f64::from(size.l) * row + outputs * 6.5);
     if few <= tables.min(sweep) {
