@@ -7,8 +7,9 @@
 //!
 //! The first sweep computes every pivot with the inactive columns taken as zero, and the residuals
 //! that determine the inactive columns. From there, a few symbols are cheapest as sums of what they
-//! are made of plus a combination of residuals ([`Swept::outputs`]); for many symbols the inactive
-//! columns and, in a second sweep, all others are computed ([`second_sweep`]).
+//! are made of plus a combination of residuals, more as the same sums plus sums of inactive columns
+//! from tables ([`Swept::outputs`]); for nearly all symbols the inactive columns and, in a second
+//! sweep, all others are computed ([`Schedule::second_sweep`]).
 
 use wellspring_kernels::{Kernels, Operand, Program, TABLE_ROWS};
 
@@ -221,7 +222,7 @@ impl Swept<'_> {
         }
     }
 
-    /// As [`way`](Self::way) where a second sweep is none: what the first left behind is changed later.
+    /// The same where no second sweep can follow: on the syndrome road the missing symbols count as zero.
     pub(crate) fn way_without_sweep(&self, size: &Size) -> Way {
         match self.way(size) {
             Way::Sweep if table_rows(self.unknowns()) <= self.params.l + TABLES_BEYOND => {
