@@ -21,8 +21,9 @@ use super::elimination::Elimination;
 use super::inverse::{Inverse, InverseScratch};
 use super::received::Received;
 use super::room::{self, LONGEST_ROW, Room};
-use super::schedule::{self, Output, OutputScratch, Schedule, Swept};
+use super::schedule::{self, Schedule};
 use super::solver::{Rank, Solver};
+use super::swept::{Output, OutputScratch, Swept};
 
 /// How a block is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,10 +276,9 @@ impl Attempt {
     fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {
         let code = &context.shape.code;
         let plan = code.plan(context.kernels);
-        let free = plan.schedule.free_row(&code.constraints().params);
-        let swept = plan.swept(context.kernels, &code.constraints().params);
+        let swept = plan.swept(context.kernels, code.constraints());
         let way = swept.way_without_sweep(&context.shape.size(self.missing.len() as u32));
-        let first = swept.above(way, free);
+        let first = swept.above(way);
         // The missing symbols count as zero here, so a source symbol lacks all it is.
         for (work, &(esi, row)) in (first..).zip(&self.equations) {
             if esi < context.shape.k {
@@ -292,7 +292,7 @@ impl Attempt {
             to: Operand::Work(work),
             plus: Some(row),
         });
-        swept.outputs(program, &mut self.output, (way, free), outputs);
+        swept.outputs(program, &mut self.output, way, outputs);
         self.solve_residuals(program, first);
     }
 
@@ -309,22 +309,20 @@ impl Attempt {
 
     fn finish_inactivation(&mut self, context: &Context<'_>, program: &mut Program) {
         let constraints = context.shape.code.constraints();
-        let params = &constraints.params;
+        let (kernels, k) = (context.kernels, context.shape.k);
         let value_of = |i: u32| self.values[i as usize];
-        self.schedule.first_sweep(program, &self.solver, constraints, value_of);
+        self.schedule.first_sweep(program, kernels, &mut self.solver, constraints, value_of);
         let (bits, words) = self.solver.bits();
-        let (kernels, schedule) = (context.kernels, &self.schedule);
-        let swept = Swept { kernels, params, schedule, bits, words };
-        let k = context.shape.k;
-        let free = schedule.free_row(params);
+        let swept = Swept { kernels, constraints, schedule: &self.schedule, bits, words };
         let way = swept.way(&context.shape.size(k - context.received.sources()));
         if way != Way::Sweep {
             let missing = context.received.missing(k);
             let outputs =
                 missing.map(|esi| Output { isi: esi, to: Operand::External(esi), plus: None });
-            swept.outputs(program, &mut self.output, (way, free), outputs);
+            swept.outputs(program, &mut self.output, way, outputs);
         } else {
-            self.schedule.second_sweep(program, &self.solver, params, value_of);
+            let free = swept.above(way);
+            self.schedule.second_sweep(program, &self.solver, &constraints.params, value_of);
             let missing = context.received.missing(k).map(|esi| (esi, esi));
             let places = &self.schedule.places;
             schedule::sums(program, constraints, places, &mut self.intermediate, free, missing);

@@ -6,9 +6,9 @@ use wellspring_kernels::{Kernels, Program};
 
 use super::constraints::Constraints;
 use super::inverse::{Inverse, InverseScratch};
-use super::params::Parameters;
-use super::schedule::{Schedule, Swept};
+use super::schedule::Schedule;
 use super::solver::{Rank, Solver};
+use super::swept::Swept;
 use super::systematic::TABLE;
 use crate::Error;
 
@@ -46,9 +46,9 @@ impl Plan {
     }
 
     /// What the first sweep leaves behind.
-    pub(crate) fn swept<'a>(&'a self, kernels: Kernels, params: &'a Parameters) -> Swept<'a> {
+    pub(crate) fn swept<'a>(&'a self, kernels: Kernels, constraints: &'a Constraints) -> Swept<'a> {
         let (bits, words) = (&self.bits, self.words);
-        Swept { kernels, params, schedule: &self.schedule, bits, words }
+        Swept { kernels, constraints, schedule: &self.schedule, bits, words }
     }
 
     /// Work rows the sweeps use.
@@ -123,7 +123,7 @@ impl Code {
             assert_eq!(rank, Rank::Full, "source symbols determine the intermediate symbols");
             let (mut first, mut second) = (Program::new(), Program::new());
             let mut schedule = Schedule::default();
-            schedule.first_sweep(&mut first, &solver, &self.constraints, Some);
+            schedule.first_sweep(&mut first, kernels, &mut solver, &self.constraints, Some);
             schedule.second_sweep(&mut second, &solver, &self.constraints.params, Some);
             first.shrink_to_fit();
             second.shrink_to_fit();

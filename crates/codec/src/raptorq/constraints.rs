@@ -41,7 +41,8 @@ impl Constraints {
 
     pub(crate) fn memory(&self) -> usize {
         4 * (self.ldpc_columns.capacity() + self.ldpc_ends.capacity())
-            + 2 * (self.hdpc.len() + self.source_columns.capacity())
+            + self.hdpc.memory()
+            + 2 * self.source_columns.capacity()
             + size_of::<(u32, u8)>() * self.source_ends.capacity()
     }
 }

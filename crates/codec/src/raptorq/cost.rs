@@ -53,6 +53,9 @@ const fn weights(isa: Isa) -> Weights {
     }
 }
 
+/// Free columns, mostly: as many as there are HDPC rows, less the symbols beyond K.
+const FREE: f64 = 9.0;
+
 /// A block beyond the second cache \[bytes\]: what touches all of it waits for memory.
 const CACHED: f64 = 2e6;
 /// How long a multiply-add of a byte takes there, at least \[nanoseconds\].
@@ -87,18 +90,17 @@ impl Size {
     fn sweeps(&self, weights: &Weights, outputs: f64) -> f64 {
         let (l, sweep, unknowns) = (f64::from(self.l), self.sweep(weights), self.unknowns());
         let few = outputs * unknowns * weights.product * self.t();
-        let tables = outputs * 60.0 + self.t() * self.tables(weights, unknowns, outputs);
+        let tables = outputs * 60.0 + self.t() * self.tables(weights, (unknowns, FREE), outputs);
         let many = l * (50.0 + 1.3 * sweep) + outputs * (60.0 + 0.5 * sweep);
         l * (25.0 + sweep) + few.min(tables).min(many)
     }
 
-    /// A byte of each of so many symbols from tables. A symbol is a sum of four pivots, and a table of
-    /// sixteen rows costs a quarter more additions than it has.
-    fn tables(&self, weights: &Weights, unknowns: f64, outputs: f64) -> f64 {
-        let addition = weights.addition();
+    /// A byte of each of so many symbols from tables, with so many free columns. A symbol is a sum of four
+    /// pivots, and a table of sixteen rows costs half as many additions as it has rows again.
+    fn tables(&self, weights: &Weights, (unknowns, free): (f64, f64), outputs: f64) -> f64 {
         let tables = unknowns / 4.0;
-        unknowns * unknowns * weights.product
-            + addition * (24.0 * tables + outputs * (4.0 + tables))
+        free * unknowns * weights.product
+            + weights.addition() * (24.0 * tables + outputs * (4.0 + tables))
     }
 }
 
@@ -109,18 +111,20 @@ impl Weights {
     }
 }
 
-/// The way to `size.lost` symbols that takes least time, with so many residuals.
-pub(crate) fn way(isa: Isa, size: &Size, residuals: u32) -> Way {
+/// The way to `size.lost` symbols that takes least time, with so many unknowns, of which some are free.
+pub(crate) fn way(isa: Isa, size: &Size, unknowns: u32, free: u32) -> Way {
     let weights = weights(isa);
-    let (outputs, unknowns) = (f64::from(size.lost), f64::from(residuals));
+    let (outputs, free) = (f64::from(size.lost), f64::from(free));
+    let unknowns = f64::from(unknowns);
     let (product, addition) = (weights.product, weights.addition());
     let few = outputs * (unknowns * product + 4.0 * addition);
-    let tables = size.tables(&weights, unknowns, outputs);
+    let tables = size.tables(&weights, (unknowns, free), outputs);
+    // The inactive symbols come from tables too.
+    let inactive = size.tables(&weights, (unknowns, free), unknowns);
     // Rows of the second sweep have about seven terms, most of them near where there are few rows.
     let far = if size.is_beyond_cache() { 11.0 } else { 3.5 + f64::from(size.l) / 160.0 };
     let row = far.min(11.0);
-    let sweep =
-        unknowns * unknowns * product + addition * (f64::from(size.l) * row + outputs * 6.5);
+    let sweep = inactive + addition * (f64::from(size.l) * row + outputs * 6.5);
     if few <= tables.min(sweep) {
         Way::Residuals
     } else if tables <= sweep {
@@ -249,7 +253,7 @@ mod tests {
                 for (t, unknowns) in [(64, 17), (1500, 23), (8192, 60), (1500, 200)] {
                     let order = [Way::Residuals, Way::Tables, Way::Sweep];
                     let place = |lost| {
-                        let way = way(isa, &size(k, lost, t), unknowns);
+                        let way = way(isa, &size(k, lost, t), unknowns, 10);
                         order.iter().position(|other| *other == way)
                     };
                     assert_eq!(place(1), Some(0), "{isa} K {k}");

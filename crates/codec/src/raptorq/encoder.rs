@@ -9,7 +9,8 @@ use wellspring_kernels::{
 use super::block::BlockShape;
 use super::code::{Code, strip_len};
 use super::cost::{self, Way};
-use super::schedule::{self, Output, OutputScratch};
+use super::schedule;
+use super::swept::{Output, OutputScratch};
 use crate::Error;
 
 /// Makes any encoding symbol of a source block, in any order.
@@ -219,20 +220,19 @@ impl BlockEncoder {
         let (t, stride) = (shape.symbol_size, shape.stride());
         let count = u32::try_from(symbols.len() / t).expect("checked by the caller");
         let constraints = shape.code.constraints();
-        let (params, k_ext) = (&constraints.params, constraints.params.k_ext);
+        let k_ext = constraints.params.k_ext;
         let whole = fill_side(&mut self.side, shape, source);
         let plan = shape.code.plan(self.kernels);
-        let swept = plan.swept(self.kernels, params);
-        let free = plan.schedule.free_row(params);
+        let swept = plan.swept(self.kernels, constraints);
         self.program.clear();
         let ids = (first..first + count).map(|esi| shape.internal(esi)).zip(k_ext..);
         let way = swept.way(&shape.size(count));
         if way != Way::Sweep {
             let to = |to| Operand::External(to);
             let outputs = ids.map(|(isi, row)| Output { isi, to: to(row), plus: None });
-            swept.outputs(&mut self.program, &mut self.output, (way, free), outputs);
+            swept.outputs(&mut self.program, &mut self.output, way, outputs);
         } else {
-            let places = &plan.schedule.places;
+            let (places, free) = (&plan.schedule.places, swept.above(way));
             schedule::sums(&mut self.program, constraints, places, &mut self.columns, free, ids);
         }
         let mut rows = RowTable::new(&mut self.rows, t);

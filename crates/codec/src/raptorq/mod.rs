@@ -33,6 +33,7 @@ mod recovery_tests;
 mod room;
 mod schedule;
 mod solver;
+mod swept;
 mod systematic;
 
 pub use attempt::Road;

@@ -5,7 +5,7 @@
 
 use super::block::BlockShape;
 use super::gathered::default_max_repairs;
-use super::schedule::TABLES_BEYOND;
+use super::swept::TABLES_BEYOND;
 
 /// The largest K' for which everything is reserved: about 2.3 MB for it, without repair symbols.
 pub(crate) const MAX_RESERVED: u32 = 257;
@@ -52,19 +52,24 @@ impl Room {
         })
     }
 
-    /// Words of a program: each of up to L rows in both sweeps, the inactive symbols and what sums
-    /// them up in the second, each wanted symbol, and a product for every eight of them.
+    /// Words of a program: each of up to L rows in both sweeps, the inactive symbols in the second, each
+    /// wanted symbol, and a product for every eight of them.
     pub(crate) fn program_words(&self) -> usize {
-        let sweeps = 5 * self.l * LONGEST_ROW / 2 + 5 * self.ldpc / 2 + 14 * self.l;
-        let outputs = self.k * (LONGEST_ROW + 16 + self.l / 16) + (self.k / 8 + 1) * (self.l + 24);
+        let (tables, inactive) = (self.tables() / 16, self.tables() / 4);
+        let sweeps = 2 * (self.l * LONGEST_ROW + self.ldpc) + 14 * self.l + inactive * tables;
+        let outputs = self.k * (LONGEST_ROW + 16 + tables) + (self.k / 8 + 1) * (self.l + 24);
         sweeps + outputs + 64
+    }
+
+    /// Rows of tables, at most, of sixteen sums of four symbols each.
+    fn tables(&self) -> usize {
+        self.l + TABLES_BEYOND as usize
     }
 
     /// Work rows: intermediate symbols, HDPC sums and residuals, tables or a batch of outputs, and an
     /// equation for each missing symbol.
     fn work_rows(&self) -> usize {
-        let tables = self.l + TABLES_BEYOND as usize;
-        2 * self.l + self.h + tables + self.k
+        2 * self.l + self.h + self.tables() + self.k
     }
 
     /// Bytes of a workspace, in strips of at most 512 bytes.
@@ -74,7 +79,7 @@ impl Room {
 
     /// The same where the symbols are unit vectors.
     pub(crate) fn unit_workspace(&self) -> usize {
-        (2 * self.l + self.h) * self.k.next_multiple_of(64).min(512)
+        self.work_rows() * self.k.next_multiple_of(64).min(512)
     }
 }
 

@@ -164,7 +164,7 @@ fn a_decoder_of_small_blocks_allocates_nothing_after_its_first_block() {
 #[test]
 fn what_a_decoder_of_small_blocks_takes_is_as_documented() {
     let mut random = Random(2);
-    for (k, t, limit) in [(10, T, 245_000), (K, T, 950_000), (257, T, 2_820_000)] {
+    for (k, t, limit) in [(10, T, 250_000), (K, T, 950_000), (257, T, 2_820_000)] {
         let code = Code::new(k).expect("in range");
         let block = Block::new(&code, k, t, 0, &mut random);
         let mut decoder = BlockDecoder::new(code, k, t).expect("in range");

@@ -1,7 +1,7 @@
 //! Programs over one strip of columns.
 
 use super::product::product;
-use crate::program::{EXTERNAL, HEAD, Opcode, Strip, TABLE_ROWS};
+use crate::program::{EXTERNAL, HEAD, Opcode, Strip, TABLE_ROWS, pair_number};
 use crate::vector::Vector;
 
 /// Runs a program over one strip of columns.
@@ -37,9 +37,10 @@ pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
                     at = end;
                 }
                 Opcode::Fold => {
-                    let sums = *code.get_unchecked(at + 2);
-                    fold::<V>(strip, code.get_unchecked(at + 3..at + 3 + first), sums);
-                    at += 3 + first;
+                    let (sums, scratch) =
+                        (*code.get_unchecked(at + 2), *code.get_unchecked(at + 3));
+                    fold::<V>(strip, code.get_unchecked(at + 4..at + 4 + first), (sums, scratch));
+                    at += 4 + first;
                 }
                 Opcode::Tables => {
                     let (rows, to) = (*code.get_unchecked(at + 2), *code.get_unchecked(at + 3));
@@ -224,70 +225,76 @@ unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
     }
 }
 
-/// The HDPC fold over the work rows `columns` into the sums from row `first` on.
+/// The HDPC fold over the work rows `columns` into the sums from row `rows.0` on, with a row for each pair of
+/// sums from `rows.1` on to work in.
 #[inline(always)]
-unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], first: u32) {
+unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], rows: (u32, u32)) {
     let vectors = strip.stride / V::BYTES;
     let mut at = 0;
     // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
     unsafe {
         while vectors - at >= 8 {
-            fold_vectors::<V, 8>(strip, columns, first, at * V::BYTES);
+            fold_vectors::<V, 8>(strip, columns, rows, at * V::BYTES);
             at += 8;
         }
         while vectors - at >= 4 {
-            fold_vectors::<V, 4>(strip, columns, first, at * V::BYTES);
+            fold_vectors::<V, 4>(strip, columns, rows, at * V::BYTES);
             at += 4;
         }
         if vectors - at >= 2 {
-            fold_vectors::<V, 2>(strip, columns, first, at * V::BYTES);
+            fold_vectors::<V, 2>(strip, columns, rows, at * V::BYTES);
             at += 2;
         }
         if vectors > at {
-            fold_vectors::<V, 1>(strip, columns, first, at * V::BYTES);
+            fold_vectors::<V, 1>(strip, columns, rows, at * V::BYTES);
         }
     }
 }
 
+/// A column goes to two sums: added to a row for the two of them first, it is stored once instead of twice.
 #[inline(always)]
 unsafe fn fold_vectors<V: Vector, const N: usize>(
     strip: &Strip<'_>,
     columns: &[u32],
-    first: u32,
+    (first, scratch): (u32, u32),
     offset: usize,
 ) {
-    // SAFETY: the columns and the sums from `first` on were checked when the fold was recorded,
-    // for as many columns and sums as `Program::run` saw to be in `pairs`, whose entries were
-    // checked against the number of sums when they were made.
+    // SAFETY: the columns, the sums from `first` on and the rows of pairs were checked when the fold was
+    // recorded, for as many columns and sums as `Program::run` saw to be in `pairs`, whose entries
+    // were made from checked pairs of these sums.
     unsafe {
-        let sums = strip.work(first).add(offset);
-        for sum in 0..strip.sums {
+        let pairs = strip.work(scratch).add(offset);
+        for pair in 0..strip.sums * (strip.sums - 1) / 2 {
             for i in 0..N {
-                V::zero().store(sums.add(sum * strip.stride + i * V::BYTES));
+                V::zero().store(pairs.add(pair * strip.stride + i * V::BYTES));
             }
         }
         let mut z = [V::zero(); N];
         let last = strip.pairs.len() - 1;
-        for (pair, &column) in strip.pairs[..last].iter().zip(columns) {
+        for (&pair, &column) in strip.pairs[..last].iter().zip(columns) {
             let from = strip.work(column).add(offset);
-            let first = sums.add(usize::from(pair[0]) * strip.stride);
-            let second = sums.add(usize::from(pair[1]) * strip.stride);
+            let pair = pairs.add(usize::from(pair) * strip.stride);
             for (i, z) in z.iter_mut().enumerate() {
                 let at = i * V::BYTES;
                 *z = z.double().xor(V::load(from.add(at)));
-                V::load(first.add(at)).xor(*z).store(first.add(at));
-                V::load(second.add(at)).xor(*z).store(second.add(at));
+                V::load(pair.add(at)).xor(*z).store(pair.add(at));
             }
         }
         let from = strip.work(columns[last]).add(offset);
         for (i, z) in z.iter_mut().enumerate() {
             *z = z.double().xor(V::load(from.add(i * V::BYTES)));
         }
+        let sums = strip.work(first).add(offset);
         for sum in 0..strip.sums {
-            let sum = sums.add(sum * strip.stride);
-            for (i, z) in z.iter_mut().enumerate() {
-                let at = i * V::BYTES;
-                V::load(sum.add(at)).xor(*z).store(sum.add(at));
+            let mut total = z;
+            for other in (0..strip.sums).filter(|&other| other != sum) {
+                let pair = pairs.add(pair_number(sum, other) * strip.stride);
+                for (i, total) in total.iter_mut().enumerate() {
+                    *total = total.xor(V::load(pair.add(i * V::BYTES)));
+                }
+            }
+            for (i, (total, z)) in total.iter().zip(&mut z).enumerate() {
+                total.store(sums.add(sum * strip.stride + i * V::BYTES));
                 *z = z.double();
             }
         }

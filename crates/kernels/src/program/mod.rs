@@ -36,7 +36,7 @@ pub(crate) enum Opcode {
     Sums,
     /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
     Product,
-    /// `[Fold, columns, first sum, column..]`
+    /// `[Fold, columns, first sum, first row of pairs, column..]`
     Fold,
     /// `[Tables, rows, first row, first row of the tables]`
     Tables,
@@ -93,7 +93,16 @@ fn work_word(row: u32) -> u32 {
 #[derive(Clone, Debug)]
 pub struct FoldColumns {
     pairs: Vec<[u8; 2]>,
+    /// For each column the number of its pair among all pairs of sums, see [`pair_number`].
+    numbers: Vec<u16>,
     sums: usize,
+}
+
+/// The number of a pair of different sums among all of them, in either order.
+#[inline]
+pub(crate) fn pair_number(one: usize, other: usize) -> usize {
+    let (low, high) = if one < other { (one, other) } else { (other, one) };
+    high * (high - 1) / 2 + low
 }
 
 impl FoldColumns {
@@ -101,14 +110,25 @@ impl FoldColumns {
     ///
     /// # Panics
     ///
-    /// If a pair names a sum that is not below `sums`, there are more sums than a byte can name, or
-    /// there are no columns.
+    /// If a pair names one sum twice or a sum that is not below `sums`, there are more sums than a byte can
+    /// name, or there are no columns.
     #[must_use]
     pub fn new(pairs: Vec<[u8; 2]>, sums: usize) -> Self {
         assert!(!pairs.is_empty(), "no columns to fold");
         assert!(sums <= 256, "more sums than bytes can name");
         assert!(pairs.iter().flatten().all(|&sum| usize::from(sum) < sums), "no such sum");
-        Self { pairs, sums }
+        assert!(pairs.iter().all(|[one, other]| one != other), "a sum twice");
+        let number = |&[one, other]: &[u8; 2]| {
+            // At most 256 times 255 halves.
+            pair_number(one.into(), other.into()) as u16
+        };
+        let numbers = pairs.iter().map(number).collect();
+        Self { pairs, numbers, sums }
+    }
+
+    /// Number of different pairs of sums.
+    fn pair_count(&self) -> usize {
+        self.sums * (self.sums - 1) / 2
     }
 
     /// Number of columns.
@@ -127,6 +147,12 @@ impl FoldColumns {
     #[must_use]
     pub fn sums(&self) -> usize {
         self.sums
+    }
+
+    /// Bytes allocated.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        2 * (self.pairs.capacity() + self.numbers.capacity())
     }
 
     pub(crate) fn pairs(&self) -> &[[u8; 2]] {
@@ -321,7 +347,10 @@ impl Program {
     }
 
     /// Appends the HDPC fold: the work rows `rows` are the columns in their order, work rows from
-    /// `first` on become the sums. [`run`](Self::run) must be given `columns` again.
+    /// `first` on become the sums, and those from `scratch` on, one for each pair of sums, are lost.
+    /// [`run`](Self::run) must be given `columns` again.
+    ///
+    /// None of these may be each other.
     ///
     /// # Panics
     ///
@@ -331,16 +360,18 @@ impl Program {
         columns: &FoldColumns,
         rows: impl ExactSizeIterator<Item = u32>,
         first: u32,
+        scratch: u32,
     ) {
         let folds = (columns.len(), columns.sums());
         assert!(self.folds.is_none_or(|before| before == folds), "one kind of fold a program");
         let count = |n: usize| u32::try_from(n).expect("rows fit 32 bits");
-        // A row's number has 31 bits and there are at most 256 sums, so this does not wrap.
-        let first = work_word(first);
+        // A row's number has 31 bits and there are at most 32,640 pairs of sums, so these do not wrap.
+        let (first, scratch) = (work_word(first), work_word(scratch));
         self.note(Operand::Work(first + count(columns.sums()) - 1));
+        self.note(Operand::Work(scratch + count(columns.pair_count()) - 1));
         self.open = None;
         self.code.truncate(self.whole);
-        self.code.extend([Opcode::Fold as u32, count(columns.len()), first]);
+        self.code.extend([Opcode::Fold as u32, count(columns.len()), first, scratch]);
         let start = self.code.len();
         for row in rows {
             self.note(Operand::Work(row));
@@ -393,8 +424,8 @@ impl Program {
     ) {
         assert!(STRIPS.contains(&strip), "no strip of this length");
         let table = rows.rows();
-        let (pairs, sums): (&[[u8; 2]], usize) =
-            columns.map_or((&[], 0), |columns| (columns.pairs(), columns.sums()));
+        let (pairs, sums): (&[u16], usize) =
+            columns.map_or((&[], 0), |columns| (&columns.numbers, columns.sums()));
         let mut work_rows = 0;
         for &(program, base) in programs {
             let table = table.get(base..).expect("external rows missing");

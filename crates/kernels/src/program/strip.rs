@@ -45,7 +45,8 @@ pub(crate) struct Strip<'a> {
     pub(crate) stride: usize,
     pub(super) column: usize,
     pub(crate) width: usize,
-    pub(crate) pairs: &'a [[u8; 2]],
+    /// The pair of sums of each column that is folded, and the number of sums.
+    pub(crate) pairs: &'a [u16],
     pub(crate) sums: usize,
     pub(crate) pointers: &'a mut Vec<*const u8>,
 }

@@ -73,7 +73,7 @@ fn a_sum_cut_short_by_a_panic_names_no_row_that_is_not_counted() {
 #[should_panic(expected = "row number too large")]
 fn a_fold_whose_sums_end_beyond_the_last_row_is_refused() {
     let columns = FoldColumns::new(vec![[0, 1]; 2], 2);
-    Program::new().fold(&columns, 0..2, u32::MAX);
+    Program::new().fold(&columns, 0..2, u32::MAX, 0);
 }
 
 #[test]
@@ -87,11 +87,11 @@ fn a_refused_fold_leaves_nothing_of_it() {
     let few = FoldColumns::new(vec![[0, 1]; 3], 2);
     let many = FoldColumns::new(vec![[0, 1]; 3], 200);
     let mut program = Program::new();
-    program.fold(&many, 0..3, 3);
+    program.fold(&many, 0..3, 3, 300);
     let before = program.whole;
-    panics(|| program.fold(&few, 0..3, 900));
-    panics(|| program.fold(&many, Liar(0..2, 3), 3));
-    panics(|| program.fold(&many, Liar(0..9, 3), 3));
+    panics(|| program.fold(&few, 0..3, 900, 300));
+    panics(|| program.fold(&many, Liar(0..2, 3), 3, 300));
+    panics(|| program.fold(&many, Liar(0..9, 3), 3, 300));
     assert_eq!(program.whole, before);
     assert_eq!(program.folds, Some((3, 200)));
 }

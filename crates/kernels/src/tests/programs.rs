@@ -24,7 +24,7 @@ fn programs_agree_at_every_symbol_length() {
                         xor.work(row - 1).work(row - 2).work(row - 1).work(row - 2);
                     }
                 }
-                program.fold(&columns, 0..n, n);
+                program.fold(&columns, 0..n, n, n + 10);
                 let inputs: Vec<_> = (0..11)
                     .map(|i| if i == 5 { Operand::External(2) } else { Operand::Work(n - 1 + i) })
                     .collect();

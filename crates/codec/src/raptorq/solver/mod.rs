@@ -9,8 +9,10 @@
 //! none, a column of the largest component of the graph of rows with two is made inactive, which
 //! lets that whole component be peeled. Phase two expresses what is left over in the inactive
 //! columns: bits for LDPC and LT rows, and for the HDPC rows field elements from one fold over the
-//! bits. The few equations in the inactive columns are then solved densely.
+//! bits. The few equations in the inactive columns are then solved densely ([`InactiveSystem`]).
 
+mod binary;
+mod inactive;
 mod peeling;
 
 use core::ops::Range;
@@ -21,6 +23,7 @@ use wellspring_kernels::Kernels;
 use super::constraints::Constraints;
 use super::elimination::Elimination;
 use super::room::{self, LONGEST_ROW, Room};
+pub(crate) use inactive::InactiveSystem;
 use peeling::{Active, Queue};
 
 /// What an active column has become.
@@ -38,15 +41,6 @@ pub(crate) enum Rank {
     /// Unknown: the symbols are chosen so badly that solving was given up. More of them may help,
     /// after a fresh start.
     GivenUp,
-}
-
-/// An equation chosen for the inactive columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Equation {
-    /// A row of the binary part.
-    Row(u32),
-    /// An HDPC row.
-    Hdpc(u32),
 }
 
 /// The state of a solution; memory is kept from one use to the next.
@@ -76,14 +70,12 @@ pub(crate) struct Solver {
     /// The inactive columns, PI columns first.
     pub(crate) inactive: Vec<u32>,
     is_pivot_row: Vec<bool>,
-    /// Each column's value as bits over the inactive columns, `words` words a column.
+    /// Each column's value as bits over the inactive columns, or, once they are solved for, over the basis
+    /// of their solution; `words` words a column.
     bits: Vec<u64>,
     words: usize,
-    /// The equations accepted for the inactive columns, in the order of the elimination.
-    pub(crate) equations: Vec<Equation>,
-    pub(crate) elimination: Elimination,
-    hdpc: Vec<u8>,
-    equation: Vec<u8>,
+    pub(crate) system: InactiveSystem,
+    equation: Vec<u64>,
 }
 
 impl Solver {
@@ -107,7 +99,7 @@ impl Solver {
     }
 
     fn rank(&self) -> Rank {
-        match self.elimination.deficit() {
+        match self.system.deficit() {
             0 => Rank::Full,
             deficit => Rank::Short(deficit),
         }
@@ -123,7 +115,9 @@ impl Solver {
         let row = self.ends.len();
         self.push_symbol(constraints, symbol);
         self.is_pivot_row.push(false);
-        self.add_row(kernels, u32::try_from(row).expect("rows are counted in 32 bits"));
+        if self.add_row(u32::try_from(row).expect("rows are counted in 32 bits")) {
+            self.solve_free(kernels, constraints);
+        }
         self.rank()
     }
 
@@ -148,7 +142,8 @@ impl Solver {
         u32::try_from(self.pivots.len()).unwrap_or(u32::MAX) + (state & !INACTIVE)
     }
 
-    /// Each column as bits over the inactive columns, and the words of each.
+    /// Each column as bits over the basis that [`solve_columns`](Self::solve_columns) expressed them in, and
+    /// the words of each.
     pub(crate) fn bits(&self) -> (&[u64], usize) {
         (&self.bits, self.words)
     }
@@ -173,13 +168,11 @@ impl Solver {
             + self.pairs.capacity()
             + self.ripple.capacity()
             + self.inactive.capacity();
-        let pairs = self.components.capacity() + self.pivots.capacity() + self.equations.capacity();
+        let pairs = self.components.capacity() + self.pivots.capacity();
         4 * words
-            + 8 * (pairs + self.bits.capacity())
+            + 8 * (pairs + self.bits.capacity() + self.equation.capacity())
             + self.is_pivot_row.capacity()
-            + self.elimination.memory()
-            + self.hdpc.capacity()
-            + self.equation.capacity()
+            + self.system.memory()
     }
 
     /// Makes room for every solution of a code of that size, whichever symbols come.
@@ -202,10 +195,8 @@ impl Solver {
         room::reserve(&mut self.inactive, l);
         room::reserve(&mut self.is_pivot_row, rows);
         room::reserve(&mut self.bits, l * words);
-        room::reserve(&mut self.equations, l);
-        self.elimination.reserve(l);
-        room::reserve(&mut self.hdpc, room.h * 64 * words);
-        room::reserve(&mut self.equation, 64 * words);
+        self.system.reserve(room);
+        room::reserve(&mut self.equation, words);
     }
 
     fn load(&mut self, constraints: &Constraints, symbols: impl Iterator<Item = u32>) {
@@ -236,54 +227,65 @@ impl Solver {
         for (i, &column) in self.inactive.iter().enumerate() {
             self.bits[column as usize * words + i / 64] |= 1 << (i % 64);
         }
+        self.express_pivots();
+    }
+
+    /// Each pivot as the sum of the other columns of its row. Its bits are zero before.
+    fn express_pivots(&mut self) {
         for &(row, column) in &self.pivots {
-            sum_bits(&mut self.bits, words, column, &self.columns[span(&self.ends, row)]);
+            sum_bits(&mut self.bits, self.words, column, &self.columns[span(&self.ends, row)]);
         }
+    }
+
+    /// After a solution of full rank, expresses each column in the basis of [`InactiveSystem`] instead of
+    /// the inactive columns. There is no going on with more symbols from here.
+    pub(crate) fn solve_columns(&mut self) {
+        let Self { system, bits, words, inactive, .. } = self;
+        bits.fill(0);
+        system.each_in_basis(|i, in_basis| {
+            let column = inactive[i as usize] as usize;
+            bits[column * *words..][..*words].copy_from_slice(in_basis);
+        });
+        self.express_pivots();
     }
 
     fn solve_inactive(&mut self, kernels: Kernels, constraints: &Constraints) {
-        self.equations.clear();
-        self.elimination.reset(self.inactive.len());
+        self.system.reset(self.inactive.len());
         for row in 0..self.ends.len() {
             if !self.is_pivot_row[row] {
-                self.add_row(kernels, u32::try_from(row).expect("counted in 32 bits"));
-                if self.elimination.deficit() == 0 {
-                    return;
+                self.add_row(u32::try_from(row).expect("counted in 32 bits"));
+                if self.system.free() == 0 {
+                    break;
                 }
             }
         }
-        let params = &constraints.params;
-        let stride = 64 * self.words;
-        let folded = (params.k_ext + params.s) as usize;
-        self.hdpc.resize(params.h as usize * stride, 0);
-        let bits = &self.bits[..folded * self.words];
-        kernels.fold_bits(&constraints.hdpc, bits, self.words, &mut self.hdpc);
-        for i in 0..params.h {
-            let row = &mut self.hdpc[i as usize * stride..][..stride];
-            // The identity part of the HDPC rows stands in the last H columns, all inactive.
-            let own = self.state[folded + i as usize] & !INACTIVE;
-            row[own as usize] ^= 1;
-            if self.elimination.add(kernels, row) {
-                self.equations.push(Equation::Hdpc(i));
-            }
-        }
+        self.solve_free(kernels, constraints);
     }
 
-    /// Expresses a row that is no pivot in the inactive columns and adds it to the elimination.
-    fn add_row(&mut self, kernels: Kernels, row: u32) {
-        self.equation.clear();
-        self.equation.resize(64 * self.words, 0);
-        for word in 0..self.words {
-            let bits = self.columns[span(&self.ends, row)]
-                .iter()
-                .fold(0, |sum, &c| sum ^ self.bits[c as usize * self.words + word]);
-            for (i, entry) in self.equation[64 * word..][..64].iter_mut().enumerate() {
-                *entry = u8::from(bits >> i & 1 == 1);
+    /// Solves for the inactive columns that binary rows leave free.
+    fn solve_free(&mut self, kernels: Kernels, constraints: &Constraints) {
+        let Self { system, bits, words, state, .. } = self;
+        let params = &constraints.params;
+        let (h, stride) = (params.h as usize, 64 * *words);
+        let folded = (params.k_ext + params.s) as usize;
+        system.solve_free(kernels, (h, stride), |rows| {
+            kernels.fold_bits(&constraints.hdpc, &bits[..folded * *words], *words, rows);
+            for (i, row) in rows.chunks_exact_mut(stride).enumerate() {
+                // The identity part of the HDPC rows stands in the last H columns, all inactive.
+                let own = state[folded + i] & !INACTIVE;
+                row[own as usize] ^= 1;
             }
-        }
-        if self.elimination.add(kernels, &self.equation) {
-            self.equations.push(Equation::Row(row));
-        }
+        });
+    }
+
+    /// Expresses a row that is no pivot in the inactive columns and adds it to their equations.
+    fn add_row(&mut self, row: u32) -> bool {
+        let columns = &self.columns[span(&self.ends, row)];
+        self.equation.clear();
+        self.equation.extend((0..self.words).map(|word| {
+            columns.iter().fold(0, |sum, &c| sum ^ self.bits[c as usize * self.words + word])
+        }));
+        self.system.add_binary(row, &self.equation)
     }
 }
 

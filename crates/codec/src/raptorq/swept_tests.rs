@@ -4,6 +4,7 @@ use wellspring_kernels::{RowStorage, RowTable, Workspace};
 
 use super::*;
 use crate::raptorq::code::{Code, strip_len};
+use crate::raptorq::schedule::sums;
 
 #[test]
 fn bits_are_found_in_order() {
@@ -17,23 +18,21 @@ fn bits_are_found_in_order() {
 /// added to each.
 fn encode(code: &Code, kernels: Kernels, (way, plus): (Way, bool), source: &[u8]) -> Vec<u8> {
     let constraints = code.constraints();
-    let params = &constraints.params;
-    let k = params.k_ext;
+    let k = constraints.params.k_ext;
     let (t, count) = (source.len() / k as usize, k.min(70));
     let plan = code.plan(kernels);
-    let swept = plan.swept(kernels, params);
-    let free = plan.schedule.free_row(params);
-    let above = swept.above(way, free);
+    let swept = plan.swept(kernels, constraints);
+    let above = swept.above(way);
     let isi = |i: u32| k + i * i;
     let mut program = Program::new();
     if way == Way::Sweep {
         let outputs = (0..count).map(|i| (isi(i), k + i));
-        sums(&mut program, constraints, &plan.schedule.places, &mut Vec::new(), free, outputs);
+        sums(&mut program, constraints, &plan.schedule.places, &mut Vec::new(), above, outputs);
     } else {
         let to = |i| if plus { Operand::Work(above + i) } else { Operand::External(k + i) };
         let outputs =
             (0..count).map(|i| Output { isi: isi(i), to: to(i), plus: plus.then_some(0) });
-        swept.outputs(&mut program, &mut OutputScratch::default(), (way, free), outputs);
+        swept.outputs(&mut program, &mut OutputScratch::default(), way, outputs);
         if plus {
             (0..count).for_each(|i| program.store(k + i, above + i));
         }

@@ -1,0 +1,233 @@
+//! The equations in the inactive columns.
+//!
+//! All but the H of the HDPC rows are binary. Solved among themselves, they leave a few columns *free*,
+//! at most H if there is to be a solution: every other inactive column is a sum of right-hand sides
+//! and of free columns. Only the free ones take arithmetic in GF(256), one equation each.
+//!
+//! So the right-hand sides of the binary equations and the free columns are a *basis*, in which every
+//! intermediate symbol is a plain sum.
+
+use wellspring_kernels::Kernels;
+
+use super::Elimination;
+use super::binary::{Binary, bit};
+use crate::raptorq::room::{self, Room};
+
+/// What is known of the inactive columns.
+#[derive(Debug, Default)]
+pub(crate) struct InactiveSystem {
+    unknowns: usize,
+    binary: Binary,
+    /// The rows accepted as binary equations, in the order of their right-hand sides.
+    rows: Vec<u32>,
+    /// HDPC rows as coefficients on the inactive columns, once they are asked for.
+    hdpc: Vec<u8>,
+    hdpc_stride: usize,
+    /// How many free columns the HDPC rows determine, at most.
+    determined: usize,
+    /// The free columns, and the equations in them alone.
+    free: Vec<u32>,
+    reduced: Elimination,
+    /// The HDPC rows accepted among these, and which combination of binary right-hand sides is added to
+    /// the right-hand side of each.
+    hdpc_rows: Vec<u32>,
+    added: Vec<u8>,
+    /// Binary rows in bytes: coefficients on the free columns, then combinations.
+    bytes: Vec<u8>,
+    candidate: Vec<u8>,
+    factors: Vec<u8>,
+    inverse: Vec<u8>,
+    bits: Vec<u64>,
+}
+
+impl InactiveSystem {
+    /// Forgets all equations.
+    pub(super) fn reset(&mut self, unknowns: usize) {
+        self.unknowns = unknowns;
+        self.binary.reset(unknowns);
+        self.rows.clear();
+        self.hdpc.clear();
+        self.hdpc_rows.clear();
+        self.determined = 0;
+    }
+
+    /// Makes room for the systems of a code of that size.
+    pub(super) fn reserve(&mut self, room: &Room) {
+        let (l, h) = (room.l, room.h);
+        self.binary.reserve(l);
+        room::reserve(&mut self.rows, l);
+        room::reserve(&mut self.hdpc, h * l.next_multiple_of(64));
+        room::reserve(&mut self.free, l);
+        self.reduced.reserve(h);
+        room::reserve(&mut self.hdpc_rows, h);
+        room::reserve(&mut self.added, h * l);
+        room::reserve(&mut self.bytes, l * (l + h).next_multiple_of(64));
+        room::reserve(&mut self.candidate, (l + h).next_multiple_of(64));
+        room::reserve(&mut self.factors, l);
+        room::reserve(&mut self.inverse, h * h);
+        room::reserve(&mut self.bits, l.div_ceil(64));
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let words = self.rows.capacity() + self.free.capacity() + self.hdpc_rows.capacity();
+        let bytes = self.hdpc.capacity()
+            + self.added.capacity()
+            + self.bytes.capacity()
+            + self.candidate.capacity()
+            + self.factors.capacity()
+            + self.inverse.capacity();
+        4 * words + 8 * self.bits.capacity() + bytes + self.binary.memory() + self.reduced.memory()
+    }
+
+    /// The inactive columns that binary equations leave unknown.
+    pub(super) fn free(&self) -> usize {
+        self.unknowns - self.binary.rank()
+    }
+
+    /// How many equations are missing, at least.
+    pub(super) fn deficit(&self) -> usize {
+        self.free() - self.determined
+    }
+
+    /// The binary rows accepted, whose right-hand sides are the first part of the basis.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// The HDPC rows accepted: as many as there are free columns, once the rank is full.
+    pub(crate) fn hdpc_rows(&self) -> &[u32] {
+        &self.hdpc_rows
+    }
+
+    /// Adds row `row`, as bits over the inactive columns, unless it follows from those before.
+    pub(super) fn add_binary(&mut self, row: u32, equation: &[u64]) -> bool {
+        let is_new = self.binary.add(equation);
+        if is_new {
+            self.rows.push(row);
+        }
+        is_new
+    }
+
+    /// Solves for the free columns with the `h` HDPC rows, anew, if there may be enough of them.
+    ///
+    /// The first time that is so, `write_hdpc` is asked for their coefficients on the inactive columns: rows at
+    /// a distance of `stride` bytes.
+    pub(super) fn solve_free(
+        &mut self,
+        kernels: Kernels,
+        (h, stride): (usize, usize),
+        write_hdpc: impl FnOnce(&mut [u8]),
+    ) {
+        self.hdpc_rows.clear();
+        self.added.clear();
+        let free = self.free();
+        self.determined = h.min(free);
+        if free > h {
+            return;
+        }
+        self.find_free();
+        if free == 0 {
+            return;
+        }
+        if self.hdpc.is_empty() {
+            self.hdpc_stride = stride;
+            self.hdpc.resize(h * stride, 0);
+            write_hdpc(&mut self.hdpc);
+        }
+        self.reduce_hdpc(kernels);
+        self.determined = self.hdpc_rows.len();
+    }
+
+    /// Takes the solved columns out of the HDPC rows, and solves for the free ones.
+    fn reduce_hdpc(&mut self, kernels: Kernels) {
+        let (free, rank) = (self.free.len(), self.binary.rank());
+        let stride = (free + rank).next_multiple_of(64);
+        self.expand_rows(stride);
+        self.reduced.reset(free);
+        for (row, hdpc) in (0..).zip(self.hdpc.chunks_exact(self.hdpc_stride)) {
+            self.candidate.clear();
+            self.candidate.extend(self.free.iter().map(|&column| hdpc[column as usize]));
+            self.candidate.resize(stride, 0);
+            self.factors.clear();
+            self.factors.extend(self.binary.pivots().iter().map(|&column| hdpc[column as usize]));
+            kernels.combine(&mut self.candidate, &self.bytes, stride, &self.factors);
+            if self.reduced.add(kernels, &self.candidate) {
+                self.hdpc_rows.push(row);
+                self.added.extend_from_slice(&self.candidate[free..free + rank]);
+            }
+        }
+    }
+
+    /// Lists the columns no binary row is solved for.
+    fn find_free(&mut self) {
+        // The mask of solved columns stands in the factors, which are not in use now.
+        self.factors.clear();
+        self.factors.resize(self.unknowns, 0);
+        for &column in self.binary.pivots() {
+            self.factors[column as usize] = 1;
+        }
+        self.free.clear();
+        self.free.extend((0..).zip(&self.factors).filter(|(_, s)| **s == 0).map(|(c, _)| c));
+    }
+
+    /// Writes the binary rows in bytes.
+    fn expand_rows(&mut self, stride: usize) {
+        let (free, rank) = (self.free.len(), self.binary.rank());
+        self.bytes.clear();
+        self.bytes.resize(rank * stride, 0);
+        for (i, bytes) in self.bytes.chunks_exact_mut(stride).enumerate() {
+            let (coefficients, combination) = self.binary.row(i);
+            let (of_free, rest) = bytes.split_at_mut(free);
+            for (byte, &column) in of_free.iter_mut().zip(&self.free) {
+                *byte = u8::from(bit(coefficients, column));
+            }
+            for (bytes, &word) in rest[..rank].chunks_mut(64).zip(combination) {
+                for (place, byte) in bytes.iter_mut().enumerate() {
+                    *byte = u8::from(word >> place & 1 == 1);
+                }
+            }
+        }
+    }
+
+    /// Each free column as a combination of right-hand sides, those of binary rows first, row after row.
+    /// The rank is full.
+    pub(crate) fn free_into(&mut self, kernels: Kernels, combinations: &mut Vec<u8>) {
+        debug_assert_eq!(self.deficit(), 0);
+        let (free, rank) = (self.free(), self.binary.rank());
+        combinations.clear();
+        if free == 0 {
+            return;
+        }
+        self.reduced.inverse_into(&mut self.inverse);
+        combinations.resize(free * self.unknowns, 0);
+        let rows = combinations.chunks_exact_mut(self.unknowns);
+        for (row, inverse) in rows.zip(self.inverse.chunks_exact(free)) {
+            let (of_binary, of_hdpc) = row.split_at_mut(rank);
+            kernels.combine(of_binary, &self.added, rank, inverse);
+            of_hdpc.copy_from_slice(inverse);
+        }
+    }
+
+    /// Calls `set` with each inactive column as bits over the basis: right-hand sides of binary rows,
+    /// then free columns. The rank is full.
+    pub(super) fn each_in_basis(&mut self, mut set: impl FnMut(u32, &[u64])) {
+        debug_assert_eq!(self.deficit(), 0);
+        let rank = self.binary.rank();
+        let mut bits = core::mem::take(&mut self.bits);
+        for (row, &column) in self.binary.pivots().iter().enumerate() {
+            let (coefficients, combination) = self.binary.row(row);
+            bits.clear();
+            bits.extend_from_slice(combination);
+            for (place, &free) in (rank..).zip(&self.free) {
+                bits[place / 64] |= u64::from(bit(coefficients, free)) << (place % 64);
+            }
+            set(column, &bits);
+        }
+        for (place, &free) in (rank..).zip(&self.free) {
+            bits.fill(0);
+            bits[place / 64] = 1 << (place % 64);
+            set(free, &bits);
+        }
+        self.bits = bits;
+    }
+}

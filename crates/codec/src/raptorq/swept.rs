@@ -1,0 +1,224 @@
+//! The ways from a first sweep to symbols.
+
+use wellspring_kernels::{Kernels, Operand, Program};
+
+use super::constraints::Constraints;
+use super::cost::{self, Size, Way};
+use super::room::{self, LONGEST_ROW, Room};
+use super::schedule::{Schedule, table_rows, table_rows_of};
+
+/// What a first sweep leaves behind, on coefficients.
+pub(crate) struct Swept<'a> {
+    pub(crate) kernels: Kernels,
+    pub(crate) constraints: &'a Constraints,
+    pub(crate) schedule: &'a Schedule,
+    /// Each intermediate symbol as bits over the basis, `words` words a symbol.
+    pub(crate) bits: &'a [u64],
+    pub(crate) words: usize,
+}
+
+/// Memory for [`Swept::outputs`], kept between uses.
+#[derive(Debug, Default)]
+pub(crate) struct OutputScratch {
+    columns: Vec<u32>,
+    bits: Vec<u64>,
+    unknowns: Vec<u32>,
+    coefficients: Vec<u8>,
+    bases: Vec<Operand>,
+    outputs: Vec<Operand>,
+}
+
+impl OutputScratch {
+    /// Makes room for the symbols of a code of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        room::reserve(&mut self.columns, LONGEST_ROW);
+        room::reserve(&mut self.bits, room.l.div_ceil(64));
+        room::reserve(&mut self.unknowns, room.l);
+        room::reserve(&mut self.coefficients, BATCH * room.l);
+        room::reserve(&mut self.bases, BATCH);
+        room::reserve(&mut self.outputs, BATCH);
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        4 * (self.columns.capacity() + self.unknowns.capacity())
+            + 8 * self.bits.capacity()
+            + self.coefficients.capacity()
+            + size_of::<Operand>() * (self.bases.capacity() + self.outputs.capacity())
+    }
+}
+
+/// Symbols made together: as many as the widest matrix product takes at once.
+pub(crate) const BATCH: usize = 8;
+
+/// A symbol to compute: its internal symbol ID, where to, and the external row of what is added to
+/// it, if there is any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) isi: u32,
+    pub(crate) to: Operand,
+    pub(crate) plus: Option<u32>,
+}
+
+impl Swept<'_> {
+    /// The way to so many symbols (`size.lost`) of that size that takes least.
+    pub(crate) fn way(&self, size: &Size) -> Way {
+        let free = u32::try_from(self.schedule.free_rows.len()).expect("at most H");
+        match cost::way(self.kernels.isa(), size, self.schedule.unknowns(), free) {
+            // Beyond what is reserved for tables there are uncommonly many unknowns.
+            _ if !self.has_tables() => Way::Residuals,
+            way => way,
+        }
+    }
+
+    /// The same where no second sweep can follow: on the syndrome road the missing symbols count as zero.
+    pub(crate) fn way_without_sweep(&self, size: &Size) -> Way {
+        match self.way(size) {
+            Way::Sweep => Way::Tables,
+            way => way,
+        }
+    }
+
+    fn has_tables(&self) -> bool {
+        let params = &self.constraints.params;
+        table_rows(self.schedule.unknowns()) <= params.l + TABLES_BEYOND
+    }
+
+    /// The first work row above those that are used on the way to symbols.
+    pub(crate) fn above(&self, way: Way) -> u32 {
+        let free = self.schedule.free_row(&self.constraints.params);
+        match way {
+            Way::Residuals => free + BATCH as u32,
+            Way::Tables | Way::Sweep => free + table_rows(self.schedule.unknowns()),
+        }
+    }
+
+    /// Appends what computes symbols from what the first sweep left, for ways without a second sweep. Work
+    /// rows below [`above`](Self::above) are used.
+    pub(crate) fn outputs(
+        &self,
+        program: &mut Program,
+        scratch: &mut OutputScratch,
+        way: Way,
+        outputs: impl Iterator<Item = Output>,
+    ) {
+        match way {
+            Way::Tables => self.by_tables(program, scratch, outputs),
+            _ => self.by_residuals(program, scratch, outputs),
+        }
+    }
+
+    /// Each symbol as the pivots it is a sum of and a combination of the residuals, which a matrix product
+    /// adds.
+    fn by_residuals(
+        &self,
+        program: &mut Program,
+        scratch: &mut OutputScratch,
+        outputs: impl Iterator<Item = Output>,
+    ) {
+        let params = &self.constraints.params;
+        let residuals = &self.schedule.residuals;
+        let pivots = params.l - self.schedule.unknowns();
+        let free = self.schedule.free_row(params);
+        let mut outputs = outputs.peekable();
+        while outputs.peek().is_some() {
+            scratch.bases.clear();
+            scratch.outputs.clear();
+            scratch.coefficients.clear();
+            for (row, output) in (free..).zip(outputs.by_ref().take(BATCH)) {
+                scratch.columns.clear();
+                self.constraints.lt_columns(output.isi, &mut scratch.columns);
+                let mut xor = program.xor_with(row, output.plus);
+                xor.work_where(scratch.columns.iter().map(|&column| {
+                    let place = self.schedule.places[column as usize];
+                    (place, place < pivots)
+                }));
+                scratch.bases.push(Operand::Work(row));
+                scratch.outputs.push(output.to);
+                self.coefficients(scratch);
+            }
+            program.product(&scratch.outputs, &scratch.bases, residuals, &scratch.coefficients);
+        }
+    }
+
+    /// Each symbol as the pivots it is a sum of and the rows of the basis those lack, which tables of
+    /// the sums of four give four at a time.
+    fn by_tables(
+        &self,
+        program: &mut Program,
+        scratch: &mut OutputScratch,
+        outputs: impl Iterator<Item = Output>,
+    ) {
+        let params = &self.constraints.params;
+        let unknowns = self.schedule.unknowns();
+        let pivots = params.l - unknowns;
+        let free = self.schedule.free_row(params);
+        self.schedule.tables(program, params, free);
+        for output in outputs {
+            scratch.columns.clear();
+            self.constraints.lt_columns(output.isi, &mut scratch.columns);
+            self.sum_bits(scratch);
+            let to = match output.to {
+                Operand::Work(row) => row,
+                // Begun for number zero of a table, which is no sum.
+                Operand::External(_) => free,
+            };
+            let mut xor = program.xor_with(to, output.plus);
+            xor.work_where(scratch.columns.iter().map(|&column| {
+                let place = self.schedule.places[column as usize];
+                (place, place < pivots)
+            }));
+            xor.work_where(table_rows_of(&scratch.bits, unknowns, free));
+            if let Operand::External(to) = output.to {
+                xor.store(to);
+            }
+        }
+    }
+
+    /// Which rows of the basis the sum of `scratch.columns` has, as bits.
+    fn sum_bits(&self, scratch: &mut OutputScratch) {
+        scratch.bits.clear();
+        scratch.bits.resize(self.words, 0);
+        for &column in &scratch.columns {
+            let bits = &self.bits[column as usize * self.words..][..self.words];
+            for (sum, bits) in scratch.bits.iter_mut().zip(bits) {
+                *sum ^= bits;
+            }
+        }
+    }
+
+    /// Appends the coefficients on the residuals of the symbol that is the sum of
+    /// `scratch.columns`.
+    fn coefficients(&self, scratch: &mut OutputScratch) {
+        let Schedule { residuals, free, free_rows, .. } = self.schedule;
+        let n = residuals.len();
+        // The first of the basis are residuals themselves, the others combinations of all.
+        let binary = u32::try_from(n - free_rows.len()).expect("less than L");
+        self.sum_bits(scratch);
+        scratch.unknowns.clear();
+        scratch.unknowns.extend(set_bits(&scratch.bits));
+        let plain = scratch.unknowns.partition_point(|&row| row < binary);
+        let (plain, combined) = scratch.unknowns.split_at_mut(plain);
+        combined.iter_mut().for_each(|row| *row -= binary);
+        let start = scratch.coefficients.len();
+        scratch.coefficients.resize(start + n, 0);
+        let row = &mut scratch.coefficients[start..];
+        self.kernels.gather(row, free, n, combined);
+        plain.iter().for_each(|&residual| row[residual as usize] ^= 1);
+    }
+}
+
+/// How many work rows tables may take beyond L.
+pub(crate) const TABLES_BEYOND: u32 = 32;
+
+/// The places of the ones in a row of bits.
+#[inline]
+fn set_bits(words: &[u64]) -> impl Iterator<Item = u32> {
+    (0..).step_by(64).zip(words).flat_map(|(first, &word)| {
+        let rest = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+        rest.take_while(|&word| word != 0).map(move |word| first + word.trailing_zeros())
+    })
+}
+
+#[cfg(test)]
+#[path = "swept_tests.rs"]
+mod tests;
