@@ -122,8 +122,7 @@ pub(crate) fn way(isa: Isa, size: &Size, unknowns: u32, free: u32) -> Way {
     // The inactive symbols come from tables too.
     let inactive = size.tables(&weights, (unknowns, free), unknowns);
     // Rows of the second sweep have about seven terms, most of them near where there are few rows.
-    let far = if size.is_beyond_cache() { 11.0 } else { 3.5 + f64::from(size.l) / 160.0 };
-    let row = far.min(11.0);
+    let row = (3.4 + f64::from(size.l) / 290.0).min(11.0);
     let sweep = inactive + addition * (f64::from(size.l) * row + outputs * 6.5);
     if few <= tables.min(sweep) {
         Way::Residuals

@@ -218,9 +218,7 @@ pub(crate) fn sums(
         columns.clear();
         constraints.lt_columns(isi, columns);
         let mut sum = program.xor(free);
-        for &column in &*columns {
-            sum.work(places[column as usize]);
-        }
+        sum.work_where(columns.iter().map(|&column| (places[column as usize], true)));
         sum.store(to);
     }
 }

@@ -259,11 +259,13 @@ impl Program {
 
     /// Starts `to = sum of sources`, all of them work rows; without sources, `to` becomes zero.
     /// `to` may be a source, and then is added to.
+    #[inline(always)]
     pub fn xor(&mut self, to: u32) -> XorBuilder<'_> {
         XorBuilder::new(self, to)
     }
 
     /// As [`xor`](Self::xor), with an external row as first source if there is one.
+    #[inline(always)]
     pub fn xor_with(&mut self, to: u32, external: Option<u32>) -> XorBuilder<'_> {
         let sum = self.xor(to);
         match external {

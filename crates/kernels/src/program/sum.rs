@@ -18,7 +18,7 @@ pub struct XorBuilder<'p> {
 
 impl<'p> XorBuilder<'p> {
     /// Begins a sum into a work row.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(program: &'p mut Program, to: u32) -> Self {
         let to = work_word(to);
         let block = program.block();
@@ -28,7 +28,7 @@ impl<'p> XorBuilder<'p> {
     }
 
     /// Adds an external row, which must be the first source.
-    #[inline]
+    #[inline(always)]
     pub(super) fn external(self, row: u32) -> Self {
         let operand = Operand::External(row);
         self.program.note(operand);
@@ -52,7 +52,7 @@ impl<'p> XorBuilder<'p> {
     ///
     /// If a row is 2^31 or more, or there are more than the iterator said: the sum then holds any of
     /// the rows that were given.
-    #[inline]
+    #[inline(always)]
     pub fn work_where(&mut self, rows: impl ExactSizeIterator<Item = (u32, bool)>) -> &mut Self {
         let code = &mut self.program.code;
         let start = code.len();
@@ -71,7 +71,7 @@ impl<'p> XorBuilder<'p> {
     }
 
     /// Ends the sum in an external row. The work row it was begun for is left alone.
-    #[inline]
+    #[inline(always)]
     pub fn store(self, external: u32) {
         let operand = Operand::External(external);
         self.program.note_written(operand);
@@ -80,7 +80,7 @@ impl<'p> XorBuilder<'p> {
 }
 
 impl Drop for XorBuilder<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         let program = &mut *self.program;
         let end = program.code.len();
