@@ -155,7 +155,7 @@ impl Decoder {
     }
 
     /// Encoding symbols kept: those that told something new when they came, and with
-    /// [`Method::Standard`] all.
+    /// [`Method::Rounds`] all.
     #[must_use]
     pub fn kept(&self) -> u32 {
         self.structure.rows.len() as u32

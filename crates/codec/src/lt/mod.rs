@@ -11,12 +11,12 @@
 //! - [`write_description`] and [`read_description`]: degree and indices in a packet. LTTP's packets
 //!   carry them, so a receiver needs k alone; where both ends have the [`Code`], a 4-byte ID does
 //!   the same.
-//! - [`Decoder`]: the block back, by one of three [`Method`]s.
+//! - [`Decoder`]: the block back, by one of four [`Method`]s.
 //! - [`OverheadStudy`]: how many symbols a method needs, without any bytes.
 //!
-//! The paper's improved decoder is belief propagation that looks at each symbol when it comes; the
-//! standard one looks in rounds. Neither eliminates. [`Method::Elimination`] does, and needs far
-//! fewer symbols.
+//! The paper's improved decoder is belief propagation; its standard one forgets to take out of a
+//! symbol what is known before it comes. Neither eliminates. [`Method::Elimination`] does, and
+//! needs far fewer symbols.
 //!
 //! ```
 //! use std::sync::Arc;

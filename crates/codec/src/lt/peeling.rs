@@ -88,11 +88,6 @@ impl Peeler {
         self.unknown[row as usize]
     }
 
-    /// Whether a symbol of those neighbours could tell anything new.
-    pub(super) fn is_new(&self, neighbours: &[u32]) -> bool {
-        neighbours.iter().any(|symbol| self.by[*symbol as usize] == UNKNOWN)
-    }
-
     /// Takes the next row, which stands in `rows`, without what is known of it, and peels as far as
     /// it goes.
     pub(super) fn add(&mut self, rows: &Rows, row: u32) {

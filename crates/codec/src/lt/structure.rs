@@ -1,16 +1,22 @@
 //! What can be recovered from which symbols: decoding without the bytes.
 
 use super::inactivation::Inactivation;
-use super::peeling::Peeler;
+use super::peeling::{Peeler, Source};
 use super::rows::Rows;
 
 /// How a decoder makes use of the symbols it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
-    /// LTTP's algorithm 1, the standard decoder: belief propagation in rounds. The first round is
-    /// run when there are as many encoding symbols as source symbols, the next ones whenever a
-    /// symbol of degree one comes (§III-C); between rounds symbols are stored and not looked at.
+    /// LTTP's standard decoder: its algorithm 2 without the pre-process, which is all that it says
+    /// it adds. A source symbol that becomes known is taken out of the symbols that are there, and
+    /// of none that come later: a symbol is of use only if none of its neighbours is known when it
+    /// comes. Of the readings of the paper the one that comes near Fig. 5.
     Standard,
+    /// Belief propagation in rounds over all that was received, as the paper describes its
+    /// algorithm 1 beside Fig. 3: the first when there are as many encoding symbols as source
+    /// symbols, the next ones whenever a symbol of degree one comes. Between rounds symbols are
+    /// stored and not looked at.
+    Rounds,
     /// LTTP's algorithm 2, the improved decoder: belief propagation with every symbol as it
     /// arrives, after what is known already was taken out of it.
     Improved,
@@ -22,13 +28,14 @@ pub enum Method {
 
 impl Method {
     /// All of them, from the one that needs most symbols to the one that needs fewest.
-    pub const ALL: [Self; 3] = [Self::Standard, Self::Improved, Self::Elimination];
+    pub const ALL: [Self; 4] = [Self::Standard, Self::Rounds, Self::Improved, Self::Elimination];
 
     /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
+            Self::Rounds => "rounds",
             Self::Improved => "improved",
             Self::Elimination => "elimination",
         }
@@ -40,7 +47,7 @@ impl Method {
 pub enum Added {
     /// It is kept.
     New,
-    /// It tells nothing that is not known: it was dropped.
+    /// It tells nothing that is not known, or nothing the method can make use of: it was dropped.
     Redundant,
     /// There is no room for more symbols, or for as many neighbours: it was dropped.
     Full,
@@ -66,7 +73,7 @@ pub(super) struct Structure {
     max_symbols: u32,
     pub(super) rows: Rows,
     pub(super) peeler: Peeler,
-    /// Rows the peeler was given; with the standard method, others wait for a round.
+    /// Rows the peeler was given; others wait for a round.
     peeled: u32,
     pub(super) inactivation: Inactivation,
 }
@@ -112,8 +119,7 @@ impl Structure {
             return Added::Redundant;
         }
         let begun = self.inactivation.began().is_some();
-        let waits = self.method == Method::Standard;
-        if !begun && !waits && !self.peeler.is_new(neighbours) {
+        if !begun && !self.is_useful(neighbours) {
             return Added::Redundant;
         }
         let row = self.rows.len() as u32;
@@ -131,16 +137,28 @@ impl Structure {
         Added::New
     }
 
+    /// Whether belief propagation can make use of a symbol of those neighbours.
+    fn is_useful(&self, neighbours: &[u32]) -> bool {
+        let unknown = |symbol: &u32| self.peeler.source(*symbol) == Source::Unknown;
+        match self.method {
+            Method::Standard => neighbours.iter().all(unknown),
+            // Nobody looks before the next round.
+            Method::Rounds => true,
+            Method::Improved | Method::Elimination => neighbours.iter().any(unknown),
+        }
+    }
+
     /// Does what the method does after a symbol of that degree.
     fn advance(&mut self, degree: usize) {
         let received = self.rows.len() as u32;
         match self.method {
-            // One of degree one begins a round once the first one was run.
-            Method::Standard if received == self.k || (received > self.k && degree == 1) => {
-                self.peel();
+            Method::Rounds => {
+                // One of degree one begins a round once the first one was run.
+                if received == self.k || (received > self.k && degree == 1) {
+                    self.peel();
+                }
             }
-            Method::Standard => {}
-            Method::Improved => self.peel(),
+            Method::Standard | Method::Improved => self.peel(),
             Method::Elimination => {
                 self.peel();
                 if self.peeler.missing() > 0 && self.peeler.open() >= self.peeler.missing() {

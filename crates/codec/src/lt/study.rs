@@ -45,7 +45,7 @@ impl Needed {
 /// let mut study = OverheadStudy::default();
 /// let mut needed = |method| study.needed(&code, method, 0..10_000).map(|needed| needed.symbols);
 /// assert!(needed(Method::Elimination) <= needed(Method::Improved));
-/// assert!(needed(Method::Improved) <= needed(Method::Standard));
+/// assert!(needed(Method::Improved) <= needed(Method::Rounds));
 /// # Ok::<(), wellspring_codec::lt::LtError>(())
 /// ```
 #[derive(Debug)]
