@@ -61,7 +61,10 @@ fn round_trip(decoder: &mut Decoder, source: &[u8], seed: u64) -> u32 {
         }
         packet.clear();
         let described = encoder.encode(source, id, &mut symbol).unwrap();
-        assert_eq!(symbol, naive_sum(source, size, described));
+        // Some methods need very many symbols, which are as right as the first ones.
+        if arrived < 100 {
+            assert_eq!(symbol, naive_sum(source, size, described));
+        }
         write_description(k, described, &mut packet).unwrap();
         packet.extend_from_slice(&symbol);
         arrived += 1;
@@ -72,16 +75,18 @@ fn round_trip(decoder: &mut Decoder, source: &[u8], seed: u64) -> u32 {
         assert_ne!(decoder.add(&neighbours, carried), Ok(Added::Full));
         assert!(wanted == 1 || !decoder.is_complete(), "one symbol where {wanted} were wanted");
         assert!(decoder.recovered() >= before);
-        match decoder.try_decode(&mut block).unwrap() {
-            Decoded::NeedMore(more) => {
-                assert_eq!(more, decoder.wanted());
-                assert!(block.iter().all(|byte| *byte == 0xa5), "nothing was written");
-                assert!(arrived < 400 * k, "k {k} {:?}", decoder.method());
-            }
-            Decoded::Complete => break,
+        if decoder.is_complete() {
+            break;
+        }
+        assert!(arrived < 400 * k, "k {k} {:?}", decoder.method());
+        if arrived < 100 {
+            let more = decoder.wanted();
+            assert_eq!(decoder.try_decode(&mut block), Ok(Decoded::NeedMore(more)));
+            assert!(block.iter().all(|byte| *byte == 0xa5), "nothing was written");
         }
     }
-    assert!(decoder.is_complete() && decoder.recovered() == k && decoder.wanted() == 0);
+    assert_eq!(decoder.try_decode(&mut block), Ok(Decoded::Complete));
+    assert!(decoder.recovered() == k && decoder.wanted() == 0);
     assert!(block == source, "k {k} size {size} {:?}", decoder.method());
     arrived
 }
@@ -262,6 +267,8 @@ fn rows() -> impl Strategy<Value = (u32, Vec<Vec<u32>>)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
     #[test]
     fn elimination_completes_exactly_when_the_rank_is_full((k, rows) in rows()) {
         let source = Random::new(1).bytes(k as usize * 8);
@@ -342,6 +349,47 @@ proptest! {
             });
             prop_assert_eq!(one, two);
         }
+    }
+}
+
+/// As the property above, where what is set aside takes several words.
+#[test]
+fn elimination_is_exact_in_large_blocks_of_any_rows() {
+    let k = 260_u32;
+    for seed in 0..10 {
+        let mut random = Random::new(seed);
+        let source = random.bytes(k as usize * 8);
+        let mut decoder = Decoder::new(k, 8, Method::Elimination).unwrap();
+        // Dense rows have more neighbours than a decoder keeps of as many symbols.
+        decoder.set_max_symbols(10 * k);
+        // An echelon form of its own, by the first column of each row.
+        let mut basis: Vec<Option<Vec<bool>>> = vec![None; k as usize];
+        let mut rank = 0;
+        while rank < k {
+            // From sparse rows to dense ones, a quarter of them over half of the columns.
+            let below = if random.next().is_multiple_of(4) { k / 2 } else { k };
+            let dense = random.next() % (5 << seed);
+            let chosen = |random: &mut Random| random.next() % u64::from(k) <= 2 + dense;
+            let row: Vec<u32> = (0..below).filter(|_| chosen(&mut random)).collect();
+            if row.is_empty() {
+                continue;
+            }
+            let added = decoder.add(&row, &naive_sum(&source, 8, &row)).unwrap();
+            let mut left: Vec<bool> = (0..k).map(|column| row.contains(&column)).collect();
+            while let Some(first) = left.iter().position(|bit| *bit) {
+                let Some(known) = &basis[first] else {
+                    basis[first] = Some(left);
+                    rank += 1;
+                    assert_eq!(added, Added::New, "seed {seed} rank {rank}");
+                    break;
+                };
+                left.iter_mut().zip(known).for_each(|(bit, known)| *bit ^= known);
+            }
+            assert_eq!(decoder.is_complete(), rank == k, "seed {seed} rank {rank}");
+        }
+        let mut block = vec![0; source.len()];
+        assert_eq!(decoder.try_decode(&mut block), Ok(Decoded::Complete));
+        assert!(block == source, "seed {seed}");
     }
 }
 

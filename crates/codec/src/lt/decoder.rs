@@ -29,8 +29,9 @@ pub enum Decoded {
 /// A decoder is reused for any number of blocks. It holds at most 4k + 64 symbols
 /// ([`set_max_symbols`](Self::set_max_symbols)) of on average 64 neighbours, and drops others;
 /// beside them it takes the block once more, and with [`Method::Elimination`] at most k^2 bytes of
-/// bits and as many symbols again as were set aside, which is some tens unless symbols are chosen
-/// with ill intent, and k at most.
+/// bits and as many symbols again as were set aside, which is a tenth of k unless symbols are
+/// chosen with ill intent, and k at most. What a block took, the next one like it does not
+/// allocate.
 ///
 /// # Examples
 ///

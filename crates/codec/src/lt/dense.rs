@@ -38,6 +38,7 @@ pub(super) struct Dense {
     /// By unknown: the row whose first unknown it is.
     pivots: Vec<u32>,
     rank: usize,
+    solved: Vec<u64>,
 }
 
 impl Dense {
@@ -86,17 +87,16 @@ impl Dense {
     pub(super) fn solve(&mut self) {
         debug_assert_eq!(self.deficit(), 0);
         let stride = 2 * self.words;
-        let mut solved = Vec::with_capacity(stride);
         // From the last unknown down: by then its row has nothing but the pivot.
         for unknown in (0..self.unknowns).rev() {
             let own = self.pivots[unknown] as usize;
-            solved.clear();
-            solved.extend_from_slice(&self.rows[own * stride..][..stride]);
+            self.solved.clear();
+            self.solved.extend_from_slice(&self.rows[own * stride..][..stride]);
             let (word, bit) = (unknown / WORD, unknown % WORD);
             for &row in &self.pivots[..unknown] {
                 let row = &mut self.rows[row as usize * stride..][..stride];
                 if row[word] >> bit & 1 == 1 {
-                    add(row, &solved);
+                    add(row, &self.solved);
                 }
             }
         }
@@ -109,7 +109,7 @@ impl Dense {
     }
 
     pub(super) fn memory(&self) -> usize {
-        8 * self.rows.capacity() + 4 * self.pivots.capacity()
+        8 * (self.rows.capacity() + self.solved.capacity()) + 4 * self.pivots.capacity()
     }
 }
 
