@@ -390,3 +390,44 @@ fn a_benchmark_says_what_it_passes_over() {
     let row = rows.lines().find(|line| line.starts_with("decode 3 lost")).expect("a row");
     assert!(row.ends_with('-'), "{row}");
 }
+
+/// What `fec lt --json` says of a field, line by line.
+fn of_lines(output: &Output, field: &str) -> Vec<f64> {
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value =
+        |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON")[field].clone();
+    lines.lines().map(|line| value(line).as_f64().expect("a number")).collect()
+}
+
+#[test]
+fn a_study_of_lt_codes_orders_the_decoders_and_can_be_repeated() {
+    let study = ["fec", "lt", "--k", "64,300", "--blocks", "50", "--json"];
+    let output = run(&study);
+    assert_eq!(output.stdout, run(&study).stdout);
+    assert_ne!(output.stdout, run(&[&study[..], &["--seed", "51"]].concat()).stdout);
+    let symbols = of_lines(&output, "symbol_overhead");
+    assert_eq!(symbols.len(), 8);
+    for decoders in symbols.chunks(4) {
+        assert!(decoders.is_sorted_by(|more, less| more >= less), "{decoders:?}");
+    }
+    let bytes = of_lines(&output, "byte_overhead");
+    assert!(bytes.iter().zip(&symbols).all(|(bytes, symbols)| bytes > symbols));
+    let table = run(&["fec", "lt", "--blocks", "5"]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert_eq!(table.matches("6-8 %").count(), 12, "{table}");
+}
+
+#[test]
+fn a_study_of_lt_codes_refuses_what_is_no_code() {
+    for (arguments, because) in [
+        (&["--k", "4097"][..], "1..=4096"),
+        (&["--c", "0"], "above 0"),
+        (&["--c", "nan"], "above 0"),
+        (&["--delta", "1"], "between 0 and 1"),
+        (&["--sweep", "--c", "0.2"], "cannot be used with"),
+        (&["--blocks", "0"], "--blocks"),
+    ] {
+        assert_refused(&run(&[&["fec", "lt"], arguments].concat()), 2, because);
+    }
+}

@@ -1,14 +1,16 @@
 //! Erasure codecs of Wellspring: bytes in and bytes out, no packets, clocks or sockets.
 //!
 //! [`raptorq`] is RFC 6330: source symbols are received in place, memory is the caller's or kept
-//! from block to block. [`interleave`] is Maelstrom's layered interleaving: XORs that protect a
-//! stream of packets. No input makes a codec panic or allocate beyond a stated bound: what the caller
-//! allows for symbols, and beside that what follows from K (see `ObjectDecoder`).
+//! from block to block. [`lt`] is LTTP's LT code: XORs of source symbols, nothing else, and what
+//! there is to gain from decoding them well. [`interleave`] is Maelstrom's layered interleaving: XORs
+//! that protect a stream of packets. No input makes a codec panic or allocate beyond a stated bound:
+//! what the caller allows for symbols, and beside that what follows from K (see `ObjectDecoder`).
 
 #![forbid(unsafe_code)]
 
 mod error;
 pub mod interleave;
+pub mod lt;
 pub mod raptorq;
 
 pub use error::Error;

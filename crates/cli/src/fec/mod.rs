@@ -1,4 +1,4 @@
-//! `wellspring fec`: RFC 6330 objects in files, measurements of the codec, and its failure law.
+//! `wellspring fec`: RFC 6330 objects in files, measurements of the codec, and what codes need.
 
 mod bench;
 mod decode;
@@ -6,6 +6,7 @@ mod encode;
 mod failure_law;
 mod index;
 mod isal;
+mod lt;
 mod peers;
 mod target;
 
@@ -19,7 +20,7 @@ pub use target::clean_up;
 
 use crate::exit::Failed;
 
-/// Work with the RaptorQ code itself: encode and decode files, measure.
+/// Work with the codes themselves: encode and decode files by RaptorQ, measure.
 #[derive(Args, Clone, Debug)]
 pub struct FecArgs {
     #[command(subcommand)]
@@ -32,6 +33,7 @@ enum FecCommand {
     Decode(decode::DecodeArgs),
     Bench(bench::BenchArgs),
     FailureLaw(failure_law::FailureLawArgs),
+    Lt(lt::LtArgs),
 }
 
 /// Runs the command; `quiet` hides progress and summaries.
@@ -41,6 +43,7 @@ pub fn run(args: &FecArgs, quiet: bool) -> Result<(), Failed> {
         FecCommand::Decode(args) => decode::run(args, quiet),
         FecCommand::Bench(args) => bench::run(args, quiet),
         FecCommand::FailureLaw(args) => failure_law::run(args, quiet),
+        FecCommand::Lt(args) => lt::run(args, quiet),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What decoders and encoders allocate, and when.
 
+mod lt;
 mod objects;
 
 use std::alloc::{GlobalAlloc, Layout, System};
