@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod binary;
 mod error;
 pub mod interleave;
 pub mod lt;

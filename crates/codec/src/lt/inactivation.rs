@@ -4,9 +4,9 @@
 //! It begins when there are as many rows as unknown source symbols, for no sooner can they be
 //! independent, and is never begun again: a symbol that comes later is one equation more.
 
-use super::dense::{self, Dense};
 use super::peeling::{Peeler, Source};
 use super::rows::Rows;
+use crate::binary::{Binary, ones, words};
 
 /// The inactive source symbols, and what is known of them.
 #[derive(Debug, Default)]
@@ -19,7 +19,9 @@ pub(super) struct Inactivation {
     words: usize,
     /// By source symbol: the inactive ones in it, beside what symbols give.
     bits: Vec<u64>,
-    dense: Dense,
+    system: Binary,
+    /// By bit: the row of the system that is solved for it, once it is complete.
+    solved: Vec<u32>,
     /// The rows that became equations.
     equations: Vec<u32>,
     scratch: Vec<u64>,
@@ -39,7 +41,7 @@ impl Inactivation {
 
     /// How many more independent symbols it takes, once begun.
     pub(super) fn deficit(&self) -> usize {
-        self.dense.deficit()
+        self.system.deficit()
     }
 
     /// Inactive source symbols; equation `i` is that of `equations()[i]`.
@@ -60,12 +62,17 @@ impl Inactivation {
     /// Solves for the inactive source symbols, once the deficit is zero: they are then what
     /// [`combination`](Self::combination) says.
     pub(super) fn solve(&mut self) {
-        self.dense.solve();
+        debug_assert_eq!(self.deficit(), 0);
+        self.solved.clear();
+        self.solved.resize(self.inactive.len(), 0);
+        for (row, &bit) in (0..).zip(self.system.pivots()) {
+            self.solved[bit as usize] = row;
+        }
     }
 
     /// The equations whose right-hand sides add up to inactive source symbol number `bit`.
     pub(super) fn combination(&self, bit: usize) -> impl Iterator<Item = u32> {
-        self.dense.combination(bit).map(|equation| equation as u32)
+        ones(self.system.row(self.solved[bit] as usize).1)
     }
 
     /// Sets source symbols aside until peeling has gone through all, and makes equations of the
@@ -74,15 +81,15 @@ impl Inactivation {
         let known = peeler.order().len();
         self.began = Some(known);
         self.set_aside(rows, peeler);
-        self.words = dense::words(self.inactive.len());
+        self.words = words(self.inactive.len());
         self.express(rows, peeler, known);
-        self.dense.reset(self.inactive.len());
+        self.system.reset(self.inactive.len());
         self.equations.clear();
         for row in 0..rows.len() as u32 {
             let gave = |symbol: &u32| peeler.source(*symbol) == Source::Row(row);
-            if self.dense.deficit() > 0 && !rows.row(row).iter().any(gave) {
+            if self.system.deficit() > 0 && !rows.row(row).iter().any(gave) {
                 self.sum(rows.row(row));
-                if self.dense.add(&mut self.scratch) {
+                if self.system.add(&self.scratch) {
                     self.equations.push(row);
                 }
             }
@@ -93,7 +100,7 @@ impl Inactivation {
     /// whether it is.
     pub(super) fn add(&mut self, neighbours: &[u32], row: u32) -> bool {
         self.sum(neighbours);
-        let new = self.dense.add(&mut self.scratch);
+        let new = self.system.add(&self.scratch);
         if new {
             self.equations.push(row);
         }
@@ -157,7 +164,8 @@ impl Inactivation {
         self.scratch.resize(self.words, 0);
         for &symbol in symbols {
             let start = symbol as usize * self.words;
-            dense::add(&mut self.scratch, &self.bits[start..start + self.words]);
+            let bits = &self.bits[start..start + self.words];
+            self.scratch.iter_mut().zip(bits).for_each(|(sum, bits)| *sum ^= bits);
         }
     }
 
@@ -166,8 +174,10 @@ impl Inactivation {
     }
 
     pub(super) fn memory(&self) -> usize {
-        let numbers =
-            self.inactive.capacity() + self.equations.capacity() + self.degrees.capacity();
-        8 * (self.bits.capacity() + self.scratch.capacity()) + 4 * numbers + self.dense.memory()
+        let numbers = self.inactive.capacity()
+            + self.equations.capacity()
+            + self.degrees.capacity()
+            + self.solved.capacity();
+        8 * (self.bits.capacity() + self.scratch.capacity()) + 4 * numbers + self.system.memory()
     }
 }

@@ -49,7 +49,6 @@
 
 mod code;
 mod decoder;
-mod dense;
 mod description;
 mod distribution;
 mod encoder;

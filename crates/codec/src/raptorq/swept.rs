@@ -6,6 +6,7 @@ use super::constraints::Constraints;
 use super::cost::{self, Size, Way};
 use super::room::{self, LONGEST_ROW, Room};
 use super::schedule::{Schedule, table_rows, table_rows_of};
+use crate::binary::ones;
 
 /// What a first sweep leaves behind, on coefficients.
 pub(crate) struct Swept<'a> {
@@ -195,7 +196,7 @@ impl Swept<'_> {
         let binary = u32::try_from(n - free_rows.len()).expect("less than L");
         self.sum_bits(scratch);
         scratch.unknowns.clear();
-        scratch.unknowns.extend(set_bits(&scratch.bits));
+        scratch.unknowns.extend(ones(&scratch.bits));
         let plain = scratch.unknowns.partition_point(|&row| row < binary);
         let (plain, combined) = scratch.unknowns.split_at_mut(plain);
         combined.iter_mut().for_each(|row| *row -= binary);
@@ -209,15 +210,6 @@ impl Swept<'_> {
 
 /// How many work rows tables may take beyond L.
 pub(crate) const TABLES_BEYOND: u32 = 32;
-
-/// The places of the ones in a row of bits.
-#[inline]
-fn set_bits(words: &[u64]) -> impl Iterator<Item = u32> {
-    (0..).step_by(64).zip(words).flat_map(|(first, &word)| {
-        let rest = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
-        rest.take_while(|&word| word != 0).map(move |word| first + word.trailing_zeros())
-    })
-}
 
 #[cfg(test)]
 #[path = "swept_tests.rs"]

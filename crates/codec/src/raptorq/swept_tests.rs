@@ -6,14 +6,6 @@ use super::*;
 use crate::raptorq::code::{Code, strip_len};
 use crate::raptorq::schedule::sums;
 
-#[test]
-fn bits_are_found_in_order() {
-    let places = |words: &[u64]| set_bits(words).collect::<Vec<_>>();
-    assert!(places(&[]).is_empty() && places(&[0, 0]).is_empty());
-    assert_eq!(places(&[1 | 1 << 63, 0, 1 << 5]), [0, 63, 133]);
-    assert_eq!(places(&[u64::MAX, 1]), (0..=64).collect::<Vec<_>>());
-}
-
 /// `count` encoding symbols of a block of K' symbols; with `plus`, made in work rows, and source symbol 0
 /// added to each.
 fn encode(code: &Code, kernels: Kernels, (way, plus): (Way, bool), source: &[u8]) -> Vec<u8> {

@@ -10,7 +10,7 @@
 use wellspring_kernels::Kernels;
 
 use super::Elimination;
-use super::binary::{Binary, bit};
+use crate::binary::{Binary, bit};
 use crate::raptorq::room::{self, Room};
 
 /// What is known of the inactive columns.
@@ -81,7 +81,7 @@ impl InactiveSystem {
 
     /// The inactive columns that binary equations leave unknown.
     pub(super) fn free(&self) -> usize {
-        self.unknowns - self.binary.rank()
+        self.binary.deficit()
     }
 
     /// How many equations are missing, at least.

@@ -11,7 +11,6 @@
 //! columns: bits for LDPC and LT rows, and for the HDPC rows field elements from one fold over the
 //! bits. The few equations in the inactive columns are then solved densely ([`InactiveSystem`]).
 
-mod binary;
 mod inactive;
 mod peeling;
 

@@ -1,13 +1,15 @@
 //! Gauss-Jordan elimination over GF(2), one equation at a time.
 //!
 //! Rows are bits: coefficients, then the combination of accepted equations that the row is. They are
-//! kept fully reduced, as those of [`Elimination`](super::Elimination).
+//! kept fully reduced: each has been solved for one unknown, which no other row has.
 
-use crate::raptorq::room;
+/// Bits of a word.
+const WORD: usize = 64;
 
 /// A system of binary linear equations in a fixed number of unknowns.
 #[derive(Debug, Default)]
-pub(super) struct Binary {
+pub(crate) struct Binary {
+    unknowns: usize,
     /// Words of a row's coefficients, and of its combination.
     words: usize,
     rows: Vec<u64>,
@@ -18,42 +20,48 @@ pub(super) struct Binary {
 
 impl Binary {
     /// Forgets all equations.
-    pub(super) fn reset(&mut self, unknowns: usize) {
-        self.words = unknowns.div_ceil(64);
+    pub(crate) fn reset(&mut self, unknowns: usize) {
+        self.unknowns = unknowns;
+        self.words = words(unknowns);
         self.rows.clear();
         self.pivots.clear();
     }
 
     /// Makes room for systems in so many unknowns.
-    pub(super) fn reserve(&mut self, unknowns: usize) {
-        let words = 2 * unknowns.div_ceil(64);
-        room::reserve(&mut self.rows, unknowns * words);
-        room::reserve(&mut self.pivots, unknowns);
-        room::reserve(&mut self.candidate, words);
+    pub(crate) fn reserve(&mut self, unknowns: usize) {
+        let words = 2 * words(unknowns);
+        self.rows.reserve_exact((unknowns * words).saturating_sub(self.rows.len()));
+        self.pivots.reserve_exact(unknowns.saturating_sub(self.pivots.len()));
+        self.candidate.reserve_exact(words.saturating_sub(self.candidate.len()));
     }
 
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         8 * (self.rows.capacity() + self.candidate.capacity()) + 4 * self.pivots.capacity()
     }
 
-    pub(super) fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.pivots.len()
     }
 
+    /// How many more independent equations it takes to solve for every unknown.
+    pub(crate) fn deficit(&self) -> usize {
+        self.unknowns - self.pivots.len()
+    }
+
     /// The unknowns that the rows have been solved for, row after row.
-    pub(super) fn pivots(&self) -> &[u32] {
+    pub(crate) fn pivots(&self) -> &[u32] {
         &self.pivots
     }
 
     /// The coefficients of a row, and the combination of accepted equations it is.
-    pub(super) fn row(&self, row: usize) -> (&[u64], &[u64]) {
+    pub(crate) fn row(&self, row: usize) -> (&[u64], &[u64]) {
         self.rows[row * 2 * self.words..][..2 * self.words].split_at(self.words)
     }
 
     /// Adds an equation unless it follows from those accepted before; says whether it was added.
     ///
     /// There are no more equations accepted than unknowns, so their combinations fit as many words.
-    pub(super) fn add(&mut self, equation: &[u64]) -> bool {
+    pub(crate) fn add(&mut self, equation: &[u64]) -> bool {
         let rank = self.rank();
         self.candidate.clear();
         self.candidate.extend_from_slice(equation);
@@ -63,10 +71,10 @@ impl Binary {
             // Reduced rows have no other's unknown, so the bits to go by are those that were given.
             add_if(&mut self.candidate, row, bit(equation, pivot));
         }
-        let Some(pivot) = first_bit(&self.candidate[..self.words]) else {
+        let Some(pivot) = ones(&self.candidate[..self.words]).next() else {
             return false;
         };
-        self.candidate[self.words + rank / 64] |= 1 << (rank % 64);
+        self.candidate[self.words + rank / WORD] |= 1 << (rank % WORD);
         for row in self.rows.chunks_exact_mut(2 * self.words) {
             let wanted = bit(row, pivot);
             add_if(row, &self.candidate, wanted);
@@ -77,15 +85,24 @@ impl Binary {
     }
 }
 
-/// Whether bit `place` is set.
-#[inline]
-pub(super) fn bit(words: &[u64], place: u32) -> bool {
-    words[place as usize / 64] >> (place % 64) & 1 == 1
+/// Words that so many bits take.
+pub(crate) fn words(bits: usize) -> usize {
+    bits.div_ceil(WORD)
 }
 
-fn first_bit(words: &[u64]) -> Option<u32> {
-    let word = words.iter().position(|&word| word != 0)?;
-    Some(u32::try_from(64 * word).ok()? + words[word].trailing_zeros())
+/// The places of the ones, ascending.
+#[inline]
+pub(crate) fn ones(words: &[u64]) -> impl Iterator<Item = u32> {
+    (0..).step_by(WORD).zip(words).flat_map(|(first, &word)| {
+        let rest = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+        rest.take_while(|&word| word != 0).map(move |word| first + word.trailing_zeros())
+    })
+}
+
+/// Whether bit `place` is set.
+#[inline]
+pub(crate) fn bit(words: &[u64], place: u32) -> bool {
+    words[place as usize / WORD] >> (place as usize % WORD) & 1 == 1
 }
 
 /// `to += from` if `wanted`, without a branch: every other bit is set, at random.
@@ -100,6 +117,14 @@ fn add_if(to: &mut [u64], from: &[u64], wanted: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ones_are_found_in_order() {
+        let places = |words: &[u64]| ones(words).collect::<Vec<_>>();
+        assert!(places(&[]).is_empty() && places(&[0, 0]).is_empty());
+        assert_eq!(places(&[1 | 1 << 63, 0, 1 << 5]), [0, 63, 133]);
+        assert_eq!(places(&[u64::MAX, 1]), (0..=64).collect::<Vec<_>>());
+    }
 
     #[test]
     fn rows_are_the_combinations_they_say_and_dependent_equations_are_refused() {
