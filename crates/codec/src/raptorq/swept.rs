@@ -178,13 +178,11 @@ impl Swept<'_> {
     /// Which rows of the basis the sum of `scratch.columns` has, as bits.
     fn sum_bits(&self, scratch: &mut OutputScratch) {
         scratch.bits.clear();
-        scratch.bits.resize(self.words, 0);
-        for &column in &scratch.columns {
-            let bits = &self.bits[column as usize * self.words..][..self.words];
-            for (sum, bits) in scratch.bits.iter_mut().zip(bits) {
-                *sum ^= bits;
-            }
-        }
+        // One word after the other: mostly there is one, and it stays in a register.
+        scratch.bits.extend((0..self.words).map(|word| {
+            let columns = scratch.columns.iter();
+            columns.fold(0, |sum, &column| sum ^ self.bits[column as usize * self.words + word])
+        }));
     }
 
     /// Appends the coefficients on the residuals of the symbol that is the sum of
