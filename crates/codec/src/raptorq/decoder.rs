@@ -42,7 +42,7 @@ pub enum Decoded {
 ///
 /// A decoder is reused for any number of blocks. For K up to 257 it reserves with the first block it
 /// decodes what any other of that K and T can need, whatever is lost and whichever symbols come, and
-/// allocates nothing after it: about 0.1 MB for K = 10, 0.7 MB for K = 100 and 2.3 MB for K = 257,
+/// allocates nothing after it: about 0.1 MB for K = 10, 0.7 MB for K = 100 and 2.2 MB for K = 257,
 /// most of it never touched. Beside that, the first repair symbol that is copied makes room for
 /// K + 64 of them, if that is at most 1 MiB. (More than K + 64 repair symbols, which only
 /// [`set_max_repairs`](Self::set_max_repairs) allows, make it grow further.)

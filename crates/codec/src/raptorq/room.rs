@@ -7,7 +7,7 @@ use super::block::BlockShape;
 use super::gathered::default_max_repairs;
 use super::swept::TABLES_BEYOND;
 
-/// The largest K' for which everything is reserved: about 2.3 MB for it, without repair symbols.
+/// The largest K' for which everything is reserved: about 2.2 MB for it, without repair symbols.
 pub(crate) const MAX_RESERVED: u32 = 257;
 
 /// Most bytes reserved for copies of repair symbols.

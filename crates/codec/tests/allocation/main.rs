@@ -161,7 +161,7 @@ fn a_decoder_of_small_blocks_allocates_nothing_after_its_first_block() {
     }
 }
 
-/// What a decoder takes for that is as documented: 0.1 MB, 0.7 and 2.3, and the copies.
+/// What a decoder takes for that is as documented: 0.1 MB, 0.7 and 2.2, and the copies.
 #[test]
 fn what_a_decoder_of_small_blocks_takes_is_as_documented() {
     let mut random = Random(2);
