@@ -231,3 +231,106 @@ impl InactiveSystem {
         self.bits = bits;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use wellspring_kernels::gf256;
+
+    use super::*;
+
+    /// A system of `unknowns` columns with `h` HDPC rows, each coefficient a byte.
+    #[derive(Debug)]
+    struct Case {
+        unknowns: usize,
+        h: usize,
+        binary: Vec<Vec<u8>>,
+        hdpc: Vec<Vec<u8>>,
+        values: Vec<u8>,
+    }
+
+    fn case() -> impl Strategy<Value = Case> {
+        (1..150_usize, 2..17_usize, 0..160_usize, any::<u64>()).prop_map(
+            |(unknowns, h, rows, seed)| {
+                let mut state = seed | 1;
+                let mut byte = || {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    (state >> 32) as u8
+                };
+                let sparse = byte() % 4;
+                let mut bits =
+                    || (0..unknowns).map(|_| u8::from(byte() & sparse == sparse)).collect();
+                let binary = (0..rows).map(|_| bits()).collect();
+                let mut bytes = |count| (0..count).map(|_| byte()).collect::<Vec<_>>();
+                let hdpc = (0..h).map(|_| bytes(unknowns)).collect();
+                Case { unknowns, h, binary, hdpc, values: bytes(unknowns) }
+            },
+        )
+    }
+
+    fn value(coefficients: &[u8], values: &[u8]) -> u8 {
+        coefficients.iter().zip(values).fold(0, |sum, (&c, &v)| sum ^ gf256::mul(c, v))
+    }
+
+    fn words(coefficients: &[u8]) -> Vec<u64> {
+        let word = |bits: &[u8]| bits.iter().rev().fold(0, |word, &bit| word << 1 | u64::from(bit));
+        coefficients.chunks(64).map(word).collect()
+    }
+
+    fn solve_free(system: &mut InactiveSystem, case: &Case) {
+        let stride = case.unknowns.next_multiple_of(64);
+        system.solve_free(Kernels::detect(), (case.h, stride), |rows| {
+            for (row, hdpc) in rows.chunks_exact_mut(stride).zip(&case.hdpc) {
+                row[..case.unknowns].copy_from_slice(hdpc);
+            }
+        });
+    }
+
+    proptest! {
+        /// What is missing is known exactly once it is less than HDPC rows make up for, however rows come,
+        /// and the solution gives back the values that right-hand sides were made of.
+        #[test]
+        fn the_solution_is_that_of_one_elimination_over_all_rows(case in case(), late in 0..40_usize) {
+            let kernels = Kernels::detect();
+            let (mut system, mut whole) = (InactiveSystem::default(), Elimination::default());
+            system.reset(case.unknowns);
+            whole.reset(case.unknowns);
+            let early = case.binary.len().saturating_sub(late);
+            for (row, equation) in (0..).zip(&case.binary[..early]) {
+                prop_assert_eq!(system.add_binary(row, &words(equation)), whole.add(kernels, equation));
+            }
+            solve_free(&mut system, &case);
+            case.hdpc.iter().for_each(|row| { whole.add(kernels, row); });
+            for (row, equation) in (early as u32..).zip(&case.binary[early..]) {
+                if system.add_binary(row, &words(equation)) {
+                    solve_free(&mut system, &case);
+                }
+                whole.add(kernels, equation);
+            }
+            prop_assert!(system.deficit() <= whole.deficit());
+            if system.free() <= case.h {
+                prop_assert_eq!(system.deficit(), whole.deficit());
+            }
+            prop_assert_eq!(system.deficit() == 0, whole.deficit() == 0);
+            if system.deficit() > 0 {
+                return Ok(());
+            }
+            let binary = system.rows().iter().map(|&row| &case.binary[row as usize]);
+            let hdpc = system.hdpc_rows().iter().map(|&row| &case.hdpc[row as usize]);
+            let sides: Vec<u8> = binary.chain(hdpc).map(|row| value(row, &case.values)).collect();
+            let mut combinations = Vec::new();
+            system.free_into(kernels, &mut combinations);
+            let mut basis = sides[..system.rows().len()].to_vec();
+            basis.extend(combinations.chunks(case.unknowns).map(|row| value(row, &sides)));
+            let mut solved = vec![None; case.unknowns];
+            system.each_in_basis(|column, bits| {
+                let rows = crate::binary::ones(bits).map(|row| basis[row as usize]);
+                solved[column as usize] = Some(rows.fold(0, |sum, value| sum ^ value));
+            });
+            let expected: Vec<_> = case.values.iter().copied().map(Some).collect();
+            prop_assert_eq!(solved, expected);
+        }
+    }
+}
