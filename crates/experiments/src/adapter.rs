@@ -1,5 +1,9 @@
 //! How requests become sessions of a protocol.
 
+mod tcp;
+
+pub use tcp::Tcp;
+
 use crate::record::Reason;
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};

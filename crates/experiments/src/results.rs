@@ -102,7 +102,7 @@ impl RunRow {
             hash: scenario.hash(),
             seed: outcome.seed,
             protocol: scenario.protocol.name.as_str().to_owned(),
-            window: scenario.protocol.window,
+            window: scenario.protocol.initial_window(),
             delay_us: scenario.topology.delay.0.as_picos() as f64 / 1e6,
             lambda,
             size,

@@ -1,6 +1,6 @@
 //! One run: a scenario, a seed, a result.
 
-use crate::adapter::{Adapter, Ndp, Scdp};
+use crate::adapter::{Adapter, Ndp, Scdp, Tcp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
 use crate::record::{FlowRecord, Reason};
@@ -135,6 +135,9 @@ pub fn run_captured(
         ProtocolName::Ndp | ProtocolName::NdpPlus => {
             run_with::<Ndp>(scenario, seed, capture, report)
         }
+        ProtocolName::TcpNewReno | ProtocolName::Dctcp => {
+            run_with::<Tcp>(scenario, seed, capture, report)
+        }
     }
 }
 
@@ -145,8 +148,8 @@ fn simulator<A: Adapter>(
 ) -> Result<Simulator<A::Endpoint, Driver<A>>> {
     let seed = Seed(seed);
     let adapter = A::new(scenario, seed);
-    let mut config = Config::new(scenario.switch.port(scenario.protocol.data_classes()), seed);
-    config.spraying = scenario.switch.spraying();
+    let mut config = Config::new(scenario.port(), seed);
+    config.spraying = scenario.spraying();
     config.multicast = scenario.switch.multicast();
     let header = scenario.protocol.header;
     let overhead = header.saturating_sub(adapter.header_len());

@@ -14,6 +14,8 @@ pub mod ndp;
 mod pull_queue;
 mod rtt;
 pub mod scdp;
+mod slots;
+pub mod tcp;
 
 pub use cubic::Cubic;
 pub use pull_queue::PullQueue;

@@ -1,0 +1,170 @@
+//! The receiving side of a transfer.
+
+use super::config::Config;
+use super::header::TcpHeader;
+use super::ranges::{Inserted, Ranges};
+use wellspring_core::{DropReason, HostId, SessionId, Time};
+
+/// The account of a transfer at its receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveStats {
+    /// Bytes received, each once.
+    pub bytes: u64,
+    /// Segments that brought nothing new.
+    pub duplicates: u64,
+    /// Segments that came marked.
+    pub marked: u64,
+}
+
+/// What a segment calls for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Answer {
+    /// An ACK that was put off, as it would have been before this segment (RFC 8257 §3.2).
+    pub before: Option<TcpHeader>,
+    /// An ACK.
+    pub ack: Option<TcpHeader>,
+    /// Why it is of no use, if so.
+    pub drop: Option<DropReason>,
+    /// Bytes to be told of as progress.
+    pub progress: Option<u64>,
+    /// The transfer is complete by it.
+    pub complete: bool,
+}
+
+/// A transfer at its receiver.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub session: SessionId,
+    pub sender: HostId,
+    total: u64,
+    ranges: Ranges,
+    /// DCTCP.CE: whether the last segment came marked.
+    congested: bool,
+    /// Segments since the last ACK.
+    unanswered: u32,
+    /// When an ACK is due at the latest.
+    ack_due: Option<Time>,
+    told: u64,
+    pub done: bool,
+    last_arrival: Time,
+    pub stats: ReceiveStats,
+}
+
+impl Receiver {
+    pub fn new(now: Time, session: SessionId, sender: HostId, total: u64) -> Receiver {
+        Receiver {
+            session,
+            sender,
+            total,
+            ranges: Ranges::default(),
+            congested: false,
+            unanswered: 0,
+            ack_due: None,
+            told: 0,
+            done: false,
+            last_arrival: now,
+            stats: ReceiveStats::default(),
+        }
+    }
+
+    /// The most ranges kept beyond a hole: as if every other segment of the window were lost.
+    fn most_ranges(config: &Config) -> usize {
+        let most = config.receive_window / (2 * config.segment());
+        most.clamp(16, 1 << 14) as usize
+    }
+
+    fn ack(&self) -> TcpHeader {
+        TcpHeader::Ack { next: self.ranges.next(), echo: self.congested }
+    }
+
+    /// Takes a segment in; `None` if it contradicts the transfer.
+    pub fn on_segment(
+        &mut self,
+        now: Time,
+        (offset, len, total): (u64, u16, u64),
+        marked: bool,
+        config: &Config,
+    ) -> Option<Answer> {
+        let end = offset.checked_add(len.into()).filter(|end| *end <= self.total)?;
+        if total != self.total || len == 0 {
+            return None;
+        }
+        self.last_arrival = now;
+        let mut answer = Answer { before: self.note_mark(marked), ..Answer::default() };
+        let (was_hole, before) = (self.ranges.has_hole(), self.ranges.next());
+        let fits = end - before.min(end) <= config.receive_window;
+        let inserted = match fits {
+            true => self.ranges.insert(offset, end, Self::most_ranges(config)),
+            false => Inserted::TooMany,
+        };
+        match inserted {
+            Inserted::Duplicate => {
+                self.stats.duplicates += 1;
+                answer.drop = Some(DropReason::Duplicate);
+            }
+            Inserted::TooMany => answer.drop = Some(DropReason::OverLimit),
+            Inserted::New(bytes) => self.stats.bytes += bytes,
+        }
+        answer.complete = !self.done && self.ranges.next() == self.total;
+        self.done |= answer.complete;
+        answer.progress = self.progress(config);
+        // What is out of order, fills a hole or was there is answered at once (RFC 5681 §4.2).
+        let in_order = matches!(inserted, Inserted::New(_)) && !was_hole && !self.ranges.has_hole();
+        answer.ack = self.ack_or_wait(now, in_order && !self.done, config);
+        Some(answer)
+    }
+
+    /// Follows RFC 8257 §3.2: when marks begin or end, an ACK that was put off is sent as it stood.
+    fn note_mark(&mut self, marked: bool) -> Option<TcpHeader> {
+        self.stats.marked += u64::from(marked);
+        let before = (marked != self.congested && self.unanswered > 0).then(|| self.ack());
+        if before.is_some() {
+            (self.unanswered, self.ack_due) = (0, None);
+        }
+        self.congested = marked;
+        before
+    }
+
+    fn progress(&mut self, config: &Config) -> Option<u64> {
+        let bytes = self.stats.bytes - self.told;
+        let due = config.progress_every > 0 && bytes >= config.progress_every;
+        due.then(|| {
+            self.told += bytes;
+            bytes
+        })
+    }
+
+    /// An ACK at once, or by a delay where that is configured and may be (RFC 5681 §4.2).
+    fn ack_or_wait(&mut self, now: Time, may_wait: bool, config: &Config) -> Option<TcpHeader> {
+        self.unanswered += 1;
+        match config.delayed_ack {
+            Some(delay) if may_wait && self.unanswered < 2 => {
+                self.ack_due = Some(now + delay);
+                None
+            }
+            _ => Some(self.answer_now()),
+        }
+    }
+
+    fn answer_now(&mut self) -> TcpHeader {
+        (self.unanswered, self.ack_due) = (0, None);
+        self.ack()
+    }
+
+    /// The ACK that was put off, if its time has come.
+    pub fn overdue(&mut self, now: Time) -> Option<TcpHeader> {
+        self.ack_due.filter(|due| *due <= now).map(|_| self.answer_now())
+    }
+
+    /// When an ACK is due, or the transfer to be forgotten.
+    pub fn deadline(&self, config: &Config) -> Time {
+        let forget = self.forgotten_at(config);
+        self.ack_due.map_or(forget, |due| due.min(forget))
+    }
+
+    /// When the transfer is forgotten: a finished one outlives its sender's patience, so that no
+    /// late segment opens it anew.
+    pub fn forgotten_at(&self, config: &Config) -> Time {
+        self.last_arrival + config.peer_timeout * 2
+    }
+}
