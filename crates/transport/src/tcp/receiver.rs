@@ -168,3 +168,98 @@ impl Receiver {
         self.last_arrival + config.peer_timeout * 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::Congestion;
+    use wellspring_core::{Duration, Seed};
+
+    const TOTAL: u64 = 10_000;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Duration::from_millis(millis)
+    }
+
+    fn config(delay: Option<u64>) -> Config {
+        let mut config = Config::new(HostId(1), Congestion::DCTCP, Seed(1));
+        config.segment_size = 1_000;
+        config.delayed_ack = delay.map(Duration::from_millis);
+        config
+    }
+
+    fn receiver() -> Receiver {
+        Receiver::new(Time::ZERO, SessionId(1), HostId(0), TOTAL)
+    }
+
+    fn ack(segments: u64, echo: bool) -> Option<TcpHeader> {
+        Some(TcpHeader::Ack { next: segments * 1_000, echo })
+    }
+
+    fn segment(number: u64) -> (u64, u16, u64) {
+        (number * 1_000, 1_000, TOTAL)
+    }
+
+    #[test]
+    fn every_second_segment_is_acknowledged_or_one_after_the_delay() {
+        let (mut receiver, config) = (receiver(), config(Some(40)));
+        let mut take = |millis, number| {
+            receiver.on_segment(at(millis), segment(number), false, &config).unwrap().ack
+        };
+        assert_eq!([take(0, 0), take(1, 1), take(2, 2)], [None, ack(2, false), None]);
+        assert_eq!(receiver.deadline(&config), at(42));
+        assert_eq!(receiver.overdue(at(41)), None);
+        assert_eq!(receiver.overdue(at(42)), ack(3, false));
+        assert_eq!(receiver.overdue(at(43)), None);
+    }
+
+    #[test]
+    fn disorder_holes_filled_duplicates_and_the_end_are_acknowledged_at_once() {
+        let (mut receiver, config) = (receiver(), config(Some(40)));
+        let mut take = |number| {
+            let answer = receiver.on_segment(at(0), segment(number), false, &config).unwrap();
+            (answer.ack, answer.drop, answer.complete)
+        };
+        assert_eq!(take(1), (ack(0, false), None, false));
+        assert_eq!(take(0), (ack(2, false), None, false));
+        assert_eq!(take(0), (ack(2, false), Some(DropReason::Duplicate), false));
+        for number in [2, 4, 6, 8] {
+            take(number);
+        }
+        for number in [3, 5, 7] {
+            assert_eq!(take(number).0, ack(number + 2, false));
+        }
+        assert_eq!(take(9), (ack(10, false), None, true));
+        assert_eq!(take(9), (ack(10, false), Some(DropReason::Duplicate), false));
+        assert_eq!(receiver.stats.bytes, TOTAL);
+    }
+
+    /// RFC 8257 §3.2: where marks begin or end within a delayed ACK, each part is answered with its
+    /// own echo, so that the sender counts marked bytes.
+    #[test]
+    fn an_ack_put_off_goes_out_when_marks_begin_or_end() {
+        let (mut receiver, config) = (receiver(), config(Some(40)));
+        let mut take = |number, marked| {
+            let answer = receiver.on_segment(at(0), segment(number), marked, &config).unwrap();
+            (answer.before, answer.ack)
+        };
+        assert_eq!(take(0, false), (None, None));
+        assert_eq!(take(1, true), (ack(1, false), None));
+        assert_eq!(take(2, true), (None, ack(3, true)));
+        assert_eq!(take(3, false), (None, None), "nothing was put off");
+        assert_eq!(take(4, false), (None, ack(5, false)));
+    }
+
+    #[test]
+    fn what_contradicts_the_transfer_or_its_window_is_not_taken() {
+        let (mut receiver, mut config) = (receiver(), config(None));
+        config.receive_window = 4_000;
+        for (offset, len, total) in [(9_500, 1_000, TOTAL), (0, 0, TOTAL), (0, 100, TOTAL + 1)] {
+            assert_eq!(receiver.on_segment(at(0), (offset, len, total), false, &config), None);
+        }
+        assert_eq!(receiver.on_segment(at(0), (u64::MAX, 9, TOTAL), false, &config), None);
+        let beyond = receiver.on_segment(at(0), segment(4), false, &config).unwrap();
+        assert_eq!((beyond.ack, beyond.drop), (ack(0, false), Some(DropReason::OverLimit)));
+        assert_eq!(receiver.stats.bytes, 0);
+    }
+}

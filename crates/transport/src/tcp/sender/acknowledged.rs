@@ -26,10 +26,11 @@ impl Sender {
         if next > self.highest {
             return Ack::Impossible;
         }
-        self.last_heard = now;
+        // A receiver that was reset, and opened anew by what came behind, says nothing else for ever.
         if next < self.unacknowledged {
             return Ack::Stale;
         }
+        self.last_heard = now;
         let acked = next - self.unacknowledged;
         self.on_echo(next, acked, echo, config);
         if acked == 0 {

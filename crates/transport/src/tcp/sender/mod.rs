@@ -1,6 +1,8 @@
 //! The sending side of a transfer.
 
 mod acknowledged;
+#[cfg(test)]
+mod tests;
 
 pub(super) use acknowledged::Ack;
 
