@@ -61,6 +61,7 @@ pub struct RunRow {
     pub trimmed: u64,
     pub marked: u64,
     pub dropped: u64,
+    pub timeouts: usize,
     pub digest: String,
     pub parameters: String,
     /// What is known of requests that were stuck.
@@ -141,6 +142,7 @@ impl RunRow {
             trimmed: outcome.counters.trimmed,
             marked: outcome.counters.marked,
             dropped: outcome.counters.dropped(),
+            timeouts: outcome.timeouts.len(),
             digest: format!("{:016x}", outcome.counters.digest),
             parameters: parameters(scenario, outcome.seed),
             stuck_state: outcome.stuck.clone(),

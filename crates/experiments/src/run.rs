@@ -3,7 +3,7 @@
 use crate::adapter::{Adapter, Ndp, Scdp, Tcp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
-use crate::record::{FlowRecord, Reason};
+use crate::record::{FlowRecord, Reason, Timeout};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -72,6 +72,8 @@ pub struct Outcome {
     pub flows: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
+    /// Retransmission timeouts, of TCP alone.
+    pub timeouts: Vec<Timeout>,
     /// Counts of the network.
     pub counters: Counters,
     /// Simulated time at the end \[s\].
@@ -242,6 +244,7 @@ fn run_with<A: Adapter + Send + 'static>(
         seed,
         flows: driver.records,
         timeline: driver.timeline,
+        timeouts: driver.timeouts,
         counters,
         simulated: now.as_secs_f64(),
         downlink_utilisation,

@@ -98,7 +98,11 @@ impl Adapter for Tcp {
                 };
                 Some((session, News::Failed(reason)))
             }
-            tcp::Event::Sent { .. } | tcp::Event::TimedOut { .. } => None,
+            tcp::Event::TimedOut { session, state } => {
+                let tcp::TimeoutState { window, in_flight } = state;
+                Some((session, News::TimedOut { window, in_flight }))
+            }
+            tcp::Event::Sent { .. } => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Unicast flows: SCDP Figs. 7 to 15 and 17.
 
 use super::lab::{EVERYBODY, Lab, Settings, over, shown};
+use super::tcp;
 use crate::results::RunRow;
 use crate::run::Outcome;
 use crate::stats::mean;
@@ -221,7 +222,7 @@ pub fn figure_12a(lab: &mut Lab) -> Result<()> {
             }
         }
     }
-    Ok(())
+    tcp::collapse(lab, "scdp-12a", "32")
 }
 
 /// Rates of the near and the far group while both last \[Mbit/s\], means over seeds.
@@ -263,7 +264,7 @@ pub fn figure_12d(lab: &mut Lab) -> Result<()> {
         let ours = format!("{near:.0} / {far:.0} / {:.0}", near + far);
         lab.note(&format!("{what}: near / far / both [Mbit/s]"), "-", ours);
     }
-    Ok(())
+    tcp::unfairness(lab)
 }
 
 pub fn figure_13(lab: &mut Lab) -> Result<()> {

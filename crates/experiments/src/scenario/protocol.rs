@@ -62,7 +62,8 @@ pub struct Tcp {
     pub receive_window: Size,
     /// The least retransmission timeout (LTTP §II: 200 ms).
     pub min_timeout: Span,
-    /// The timeout before a round trip is measured.
+    /// The timeout before a round trip is measured: that of connections whose handshake, which is
+    /// not simulated, has measured one.
     pub initial_timeout: Span,
     /// Every second segment is acknowledged, or one after so long; each at once if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +84,7 @@ impl Default for Tcp {
             initial_window: None,
             receive_window: Size(4 << 20),
             min_timeout: Span(Duration::from_millis(200)),
-            initial_timeout: Span(Duration::from_secs(1)),
+            initial_timeout: Span(Duration::from_millis(200)),
             delayed_ack: None,
             limited_transmit: true,
             gain: 0.0625,
