@@ -137,7 +137,7 @@ pub fn run_captured(
         ProtocolName::Ndp | ProtocolName::NdpPlus => {
             run_with::<Ndp>(scenario, seed, capture, report)
         }
-        ProtocolName::TcpNewReno | ProtocolName::Dctcp => {
+        ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
             run_with::<Tcp>(scenario, seed, capture, report)
         }
     }

@@ -11,6 +11,7 @@ extern crate std;
 
 mod cubic;
 pub mod ndp;
+mod priority;
 mod pull_queue;
 mod rtt;
 pub mod scdp;
@@ -18,5 +19,6 @@ mod slots;
 pub mod tcp;
 
 pub use cubic::Cubic;
+pub use priority::Priority;
 pub use pull_queue::PullQueue;
 pub use rtt::RttEstimator;

@@ -4,12 +4,12 @@ use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
 use crate::record::Reason;
 use crate::scenario::{Protocol, ProtocolName, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
-use wellspring_transport::tcp;
+use wellspring_transport::{Priority, tcp};
 
 /// Bytes between two [`News::Progress`].
 const PROGRESS: u64 = 100_000;
 
-/// TCP NewReno and DCTCP.
+/// TCP NewReno, DCTCP and PIAS.
 #[derive(Debug)]
 pub struct Tcp {
     protocol: Protocol,
@@ -26,7 +26,7 @@ impl Adapter for Tcp {
     fn endpoint(&self, host: HostId, _link: Rate) -> tcp::Endpoint {
         let settings = &self.protocol.tcp;
         let congestion = match self.protocol.name {
-            ProtocolName::Dctcp => tcp::Congestion::Dctcp {
+            ProtocolName::Dctcp | ProtocolName::Pias => tcp::Congestion::Dctcp {
                 gain: settings.gain,
                 min_window: settings.min_window.into(),
             },
@@ -41,6 +41,12 @@ impl Adapter for Tcp {
         config.delayed_ack = settings.delayed_ack.map(|delay| delay.0);
         config.limited_transmit = settings.limited_transmit;
         config.progress_every = PROGRESS;
+        let thresholds = || self.protocol.thresholds.iter().map(|size| size.0).collect();
+        config.priority = match (self.protocol.name, self.protocol.by_final_size) {
+            (ProtocolName::Pias, false) => Priority::BytesSent(thresholds()),
+            (ProtocolName::Pias, true) => Priority::FinalSize(thresholds()),
+            _ => Priority::One,
+        };
         tcp::Endpoint::new(config)
     }
 
@@ -53,6 +59,7 @@ impl Adapter for Tcp {
             session: leg.session,
             receiver: HostId(leg.to),
             transfer_len: leg.bytes,
+            class: leg.background.then_some(self.protocol.data_classes()),
         };
         actions.command(HostId(leg.from), tcp::Command::Send(transfer));
     }

@@ -63,6 +63,8 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             let ours = format!("{:.3} / {:.3}", p99("scdp"), p99("ndp"));
             lab.note("p99 0-100 KB at 0.5, SCDP / NDP [ms]", "0.277 / 0.306", ours);
             lab.number("NDP over SCDP", "1.10", p99("ndp") / p99("scdp"), 1.0..=1.2);
+            let shortest = over(&cases, "scdp 0.5", |row| row.fct_p99_10kb);
+            tcp::pias(lab, QUICK, [p99("scdp"), shortest])?;
         }
         shortest_flows(lab, &cases, load);
     }

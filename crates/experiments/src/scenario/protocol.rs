@@ -149,6 +149,9 @@ pub enum ProtocolName {
     /// DCTCP.
     #[serde(rename = "dctcp")]
     Dctcp,
+    /// DCTCP with MLFQ (PIAS).
+    #[serde(rename = "pias")]
+    Pias,
 }
 
 impl ProtocolName {
@@ -159,7 +162,7 @@ impl ProtocolName {
 
     /// Whether it is TCP, whose packets switches do not cut and which takes disorder for loss.
     pub fn is_tcp(self) -> bool {
-        matches!(self, ProtocolName::TcpNewReno | ProtocolName::Dctcp)
+        matches!(self, ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias)
     }
 
     /// As in scenario files.
@@ -171,6 +174,7 @@ impl ProtocolName {
             ProtocolName::NdpPlus => "ndp+",
             ProtocolName::TcpNewReno => "tcp-newreno",
             ProtocolName::Dctcp => "dctcp",
+            ProtocolName::Pias => "pias",
         }
     }
 }
@@ -227,7 +231,7 @@ impl Protocol {
             | ProtocolName::Polyraptor
             | ProtocolName::TcpNewReno
             | ProtocolName::Dctcp => 1,
-            ProtocolName::Scdp | ProtocolName::NdpPlus => {
+            ProtocolName::Scdp | ProtocolName::NdpPlus | ProtocolName::Pias => {
                 (self.thresholds.len() + 1).min(PortConfig::MAX_CLASSES.into()) as u8
             }
         }

@@ -1,6 +1,7 @@
 //! What a host's TCP endpoint is told about itself and its network.
 
-use wellspring_core::{Class, Duration, HostId, Seed};
+use crate::Priority;
+use wellspring_core::{Duration, HostId, Seed};
 
 /// How a sender answers congestion.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,8 +52,8 @@ pub struct Config {
     pub delayed_ack: Option<Duration>,
     /// Whether the first two duplicate ACKs send new segments (RFC 3042).
     pub limited_transmit: bool,
-    /// The class of all its packets.
-    pub class: Class,
+    /// The class of data segments; ACKs travel in class 1.
+    pub priority: Priority,
     /// A peer silent for that long is lost (RFC 1122 §4.2.3.5: 100 s or more). A finished receiver
     /// answers what comes again for twice as long.
     pub peer_timeout: Duration,
@@ -78,7 +79,7 @@ impl Config {
             max_timeout: Duration::from_secs(60),
             delayed_ack: None,
             limited_transmit: true,
-            class: 1,
+            priority: Priority::One,
             peer_timeout: Duration::from_secs(300),
             max_receivers: 1 << 16,
             progress_every: 0,

@@ -8,8 +8,8 @@ use crate::slots::Slots;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use wellspring_core::{
-    Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity, SessionId,
-    Time, TimerQueue, Verdict, Work, WorkDone,
+    Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
+    SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
 };
 
 /// Opens a transfer at its sender.
@@ -21,6 +21,8 @@ pub struct SendTransfer {
     pub receiver: HostId,
     /// Length \[bytes\], at least 1.
     pub transfer_len: u64,
+    /// A fixed class for its segments instead of the configuration's rule.
+    pub class: Option<Class>,
 }
 
 /// What the application asks for.
@@ -391,7 +393,7 @@ impl EndpointContract for Endpoint {
             session,
             payload_len: 0,
             path: 0,
-            class: self.config.class,
+            class: 1,
             ecn: Ecn::NotCapable,
             trimmed: false,
             header,

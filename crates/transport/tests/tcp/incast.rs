@@ -21,7 +21,8 @@ impl Application<Endpoint> for Transfers {
     fn on_start(&mut self, actions: &mut Actions<Command>) {
         for (number, &(from, to, transfer_len)) in self.transfers.iter().enumerate() {
             let session = SessionId(number as u32);
-            let transfer = SendTransfer { session, receiver: HostId(to), transfer_len };
+            let transfer =
+                SendTransfer { session, receiver: HostId(to), transfer_len, class: None };
             actions.command(HostId(from), Command::Send(transfer));
         }
     }

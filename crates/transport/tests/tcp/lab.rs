@@ -40,7 +40,7 @@ pub fn lab(
 
 pub fn send(lab: &mut Lab, from: u32, to: u32, session: u32, transfer_len: u64) {
     let session = SessionId(session);
-    let transfer = SendTransfer { session, receiver: host(to), transfer_len };
+    let transfer = SendTransfer { session, receiver: host(to), transfer_len, class: None };
     lab.command(host(from), Command::Send(transfer));
 }
 

@@ -12,7 +12,7 @@ use super::endpoint::SendTransfer;
 use super::header::TcpHeader;
 use super::timer::RetransmissionTimer;
 use super::window::CongestionWindow;
-use wellspring_core::{Destination, Ecn, Frame, HostId, SessionId, Time};
+use wellspring_core::{Class, Destination, Ecn, Frame, HostId, SessionId, Time};
 
 /// The account of a transfer at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,6 +55,7 @@ pub(super) struct Sender {
     pub receiver: HostId,
     total: u64,
     path: u16,
+    fixed_class: Option<Class>,
     /// SND.UNA.
     unacknowledged: u64,
     /// SND.NXT: the next byte to send, taken back to SND.UNA by a timeout.
@@ -100,6 +101,7 @@ impl Sender {
             highest: 0,
             window: CongestionWindow::new(config.initial_window_bytes(), config.segment()),
             timer: RetransmissionTimer::default(),
+            fixed_class: transfer.class,
             alpha,
             duplicate_acks: 0,
             limited: 0,
@@ -175,7 +177,7 @@ impl Sender {
             session: self.session,
             payload_len: (end - offset) as u16,
             path: self.path,
-            class: config.class,
+            class: self.fixed_class.unwrap_or_else(|| config.priority.class(offset, self.total)),
             // Retransmissions too, against RFC 3168 §6.1.5: as in the implementations that DCTCP is
             // known by.
             ecn: if config.congestion.reads_marks() { Ecn::Capable } else { Ecn::NotCapable },

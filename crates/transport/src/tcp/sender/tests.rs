@@ -25,6 +25,7 @@ impl Bench {
             session: SessionId(1),
             receiver: HostId(1),
             transfer_len: segments * MSS,
+            class: None,
         };
         let sender = Sender::new(Time::ZERO, &config, &transfer);
         Bench { sender, config, now: Time::ZERO }
@@ -234,6 +235,26 @@ fn marks_cut_the_window_once_by_half_of_alpha() {
     let alpha = 0.5 + 0.5 * 2.0 / 16.0;
     let part = bench.sender.window.bytes() as f64 / before as f64;
     assert!((part - (1.0 - alpha / 2.0)).abs() < 0.001, "{part}");
+}
+
+/// PIAS: a segment's class is that of the bytes before it, also when it is sent again.
+#[test]
+fn segments_sink_with_the_bytes_before_them() {
+    let classes = |priority: &crate::Priority, class| {
+        let mut bench = Bench::new(6, 10, |config| config.priority = priority.clone());
+        bench.sender.fixed_class = class;
+        let first: Vec<u8> =
+            core::iter::from_fn(|| bench.sender.transmit(bench.now, &bench.config))
+                .map(|frame| frame.class)
+                .collect();
+        bench.time_out();
+        let again = bench.sender.transmit(bench.now, &bench.config).map(|frame| frame.class);
+        (first, again)
+    };
+    let sinking = crate::Priority::BytesSent(std::vec![2_000, 5_000]);
+    assert_eq!(classes(&sinking, None), (std::vec![1, 1, 2, 2, 2, 3], Some(1)));
+    assert_eq!(classes(&sinking, Some(3)), (std::vec![3; 6], Some(3)));
+    assert_eq!(classes(&crate::Priority::One, None), (std::vec![1; 6], Some(1)));
 }
 
 #[test]
