@@ -35,7 +35,7 @@ const DCTCP: [u64; 2] = [3_481_011_709_277_388_145, 17_379_021_216_521_872_066];
 #[test]
 fn the_figures_of_lttp_agree_with_the_paper_ns_2_and_ns_3() {
     for (name, least) in
-        [("lttp-4", 1), ("lttp-6", 21), ("lttp-7", 13), ("lttp-8", 1), ("lttp-9", 6)]
+        [("lttp-4", 1), ("lttp-6", 21), ("lttp-7", 13), ("lttp-8", 1), ("lttp-9", 9)]
     {
         // The first seed alone is 16 % above ns-2's only run in one point.
         let scale = Scale { quick: true, seeds: Some(vec![1, 2, 3]), ..Scale::default() };

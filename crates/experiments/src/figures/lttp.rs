@@ -270,5 +270,14 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let what = format!("{size}: fewest senders that collapse");
         lab.note(&what, "about as in Fig. 7b (> 34)", shown(onset(&tree)));
     }
+    // A byte to a host of the same rack, the same pod and another pod.
+    for (to, links, paper) in [(1, 2.0, "100"), (4, 4.0, "200"), (16, 6.0, "300")] {
+        let single = format!("{{ kind = \"single\", from = 0, to = {to}, size = \"1B\" }}");
+        let cases = lab.measure("lttp-9", &[], &[("one", &[("workload", single.as_str())])])?;
+        // Beside propagation, 41 bytes at 1 Gbit/s on every link.
+        let there = over(&cases, "one", |row| row.fct_max) * 1e3 - links * 0.328;
+        let (what, exact) = (format!("round trip over {links} links [us]"), links * 50.0);
+        lab.number(&what, paper, 2.0 * there, exact - 0.01..=exact + 0.01);
+    }
     Ok(())
 }
