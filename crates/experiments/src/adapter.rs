@@ -1,5 +1,9 @@
 //! How requests become sessions of a protocol.
 
+mod tcp;
+
+pub use tcp::Tcp;
+
 use crate::record::Reason;
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
@@ -16,6 +20,13 @@ pub enum News {
     Progress(u64),
     /// A receiver has it all.
     Received(Account),
+    /// A sender's retransmission timer went off, by congestion window and data in flight \[bytes\].
+    TimedOut {
+        /// Congestion window before it.
+        window: u64,
+        /// Sent and not acknowledged.
+        in_flight: u64,
+    },
     /// It ended without success, at a receiver or a sender.
     Failed(Reason),
     /// A sender has given this receiver up.

@@ -30,6 +30,11 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
     "polyraptor-1a",
     "polyraptor-1b",
     "polyraptor-1c",
+    "lttp-4",
+    "lttp-6",
+    "lttp-7",
+    "lttp-8",
+    "lttp-9",
 ];
 
 /// The text of a scenario that comes with Wellspring.

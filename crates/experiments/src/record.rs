@@ -31,6 +31,19 @@ impl Reason {
     }
 }
 
+/// A retransmission timer that went off, and what its sender was at.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Timeout {
+    /// When \[s\].
+    pub at: f64,
+    /// The session.
+    pub session: u32,
+    /// Congestion window before it \[bytes\].
+    pub window: u64,
+    /// Sent and not acknowledged \[bytes\].
+    pub in_flight: u64,
+}
+
 /// What became of a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRecord {

@@ -1,9 +1,9 @@
 //! One run: a scenario, a seed, a result.
 
-use crate::adapter::{Adapter, Ndp, Scdp};
+use crate::adapter::{Adapter, Ndp, Scdp, Tcp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
-use crate::record::{FlowRecord, Reason};
+use crate::record::{FlowRecord, Reason, Timeout};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -72,6 +72,8 @@ pub struct Outcome {
     pub flows: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
+    /// Retransmission timeouts, of TCP alone.
+    pub timeouts: Vec<Timeout>,
     /// Counts of the network.
     pub counters: Counters,
     /// Simulated time at the end \[s\].
@@ -135,6 +137,9 @@ pub fn run_captured(
         ProtocolName::Ndp | ProtocolName::NdpPlus => {
             run_with::<Ndp>(scenario, seed, capture, report)
         }
+        ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
+            run_with::<Tcp>(scenario, seed, capture, report)
+        }
     }
 }
 
@@ -145,8 +150,8 @@ fn simulator<A: Adapter>(
 ) -> Result<Simulator<A::Endpoint, Driver<A>>> {
     let seed = Seed(seed);
     let adapter = A::new(scenario, seed);
-    let mut config = Config::new(scenario.switch.port(scenario.protocol.data_classes()), seed);
-    config.spraying = scenario.switch.spraying();
+    let mut config = Config::new(scenario.port(), seed);
+    config.spraying = scenario.spraying();
     config.multicast = scenario.switch.multicast();
     let header = scenario.protocol.header;
     let overhead = header.saturating_sub(adapter.header_len());
@@ -239,6 +244,7 @@ fn run_with<A: Adapter + Send + 'static>(
         seed,
         flows: driver.records,
         timeline: driver.timeline,
+        timeouts: driver.timeouts,
         counters,
         simulated: now.as_secs_f64(),
         downlink_utilisation,

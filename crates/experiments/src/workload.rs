@@ -154,8 +154,30 @@ pub(crate) fn shuffle(items: &mut [u32], random: &mut RandomStream) {
 pub struct Requests {
     /// Requests known from the start, last first.
     listed: Vec<(Duration, Request)>,
+    rounds: Option<Rounds>,
     stream: Option<Stream>,
     population: Population,
+}
+
+/// Requests that are made again once all of them have ended.
+#[derive(Debug)]
+struct Rounds {
+    left: u32,
+    requests: Vec<Request>,
+    jitter: Duration,
+    random: RandomStream,
+}
+
+impl Rounds {
+    fn new(
+        workload: &Workload,
+        listed: &[(Duration, Request)],
+        random: RandomStream,
+    ) -> Option<Rounds> {
+        let Workload::Incast { jitter, rounds, .. } = workload else { return None };
+        let requests = listed.iter().map(|entry| entry.1.clone()).collect();
+        Some(Rounds { left: rounds.saturating_sub(1), requests, jitter: jitter.0, random })
+    }
 }
 
 #[derive(Debug)]
@@ -172,7 +194,7 @@ struct Stream {
 impl Requests {
     /// The requests of a workload among that population.
     pub fn new(workload: &Workload, population: Population, seed: Seed) -> Requests {
-        let mut requests = Requests { listed: Vec::new(), stream: None, population };
+        let mut requests = Requests { listed: Vec::new(), rounds: None, stream: None, population };
         let mut random = seed.stream("workload");
         match workload {
             Workload::Flows { sessions, lambda, .. }
@@ -189,6 +211,7 @@ impl Requests {
             }
             _ => {
                 requests.listed = list(workload, &requests.population, &mut random);
+                requests.rounds = Rounds::new(workload, &requests.listed, random);
                 requests.listed.sort_by_key(|entry| core::cmp::Reverse(entry.0));
             }
         }
@@ -197,7 +220,25 @@ impl Requests {
 
     /// How many there are, at the start.
     pub fn total(&self) -> u32 {
-        self.stream.as_ref().map_or(self.listed.len() as u32, |stream| stream.left)
+        let rounds = 1 + self.rounds.as_ref().map_or(0, |rounds| rounds.left);
+        let listed = (self.listed.len() as u32).saturating_mul(rounds);
+        self.stream.as_ref().map_or(listed, |stream| stream.left)
+    }
+
+    /// Whether another round is to come.
+    pub fn has_round(&self) -> bool {
+        self.rounds.as_ref().is_some_and(|rounds| rounds.left > 0)
+    }
+
+    /// Begins the next round: its requests are the next ones, timed from its start.
+    pub fn next_round(&mut self) {
+        let Some(rounds) = &mut self.rounds else { return };
+        rounds.left = rounds.left.saturating_sub(1);
+        let span = rounds.jitter.as_picos();
+        let at = |random: &mut RandomStream| Duration::from_picos(random.below(span + 1));
+        let timed = rounds.requests.iter().map(|request| (at(&mut rounds.random), request.clone()));
+        self.listed = timed.collect();
+        self.listed.sort_by_key(|entry| core::cmp::Reverse(entry.0));
     }
 }
 
@@ -266,7 +307,7 @@ fn list(
             (0..hosts.len()).map(|i| transfer(hosts[i], next(i), size.0)).collect()
         }
         Workload::Single { from, to, size } => vec![transfer(*from, *to, size.0)],
-        Workload::Incast { senders, size, jitter } => {
+        Workload::Incast { senders, size, jitter, .. } => {
             shuffle(&mut hosts, random);
             let Some((&to, others)) = hosts.split_first() else { return Vec::new() };
             let span = jitter.0.as_picos();

@@ -26,6 +26,7 @@ const FULL: &str = r#"
     [protocol]
     decode_curve = [[1.0, 1.0]]
     pull_rate = "1Gbps"
+    tcp = { initial_window = 2, delayed_ack = "40ms" }
     [background]
     fraction = 0.5
     storage = "1MB"
@@ -41,7 +42,7 @@ const FULL: &str = r#"
 const WORKLOADS: [&str; 7] = [
     "kind = \"permutation\"\nsize = \"1KB\"",
     "kind = \"single\"\nfrom = 0\nto = 1\nsize = \"1KB\"",
-    "kind = \"incast\"\nsenders = 1\nsize = \"1KB\"",
+    "kind = \"incast\"\nsenders = 1\nsize = \"1KB\"\nrounds = 2",
     "kind = \"outcast\"\nnear = 1\nfar = 1\nsize = \"1KB\"",
     "kind = \"convergence\"\nflows = 1\ninterval = \"1s\"\nduration = \"1s\"",
     "kind = \"flows\"\nsessions = 1\nlambda = 1.0\nsizes = { points = [[1.0, 1.0]] }",

@@ -109,7 +109,7 @@ fn transfers_survive_failures_and_repairs() {
 #[test]
 fn transfers_end_whatever_links_lose() {
     let lossy = INCAST.replace("k = 4", "k = 4\ndata_loss = 0.01\ncontrol_loss = 0.05");
-    for protocol in ["scdp", "polyraptor", "ndp", "ndp+"] {
+    for protocol in ["scdp", "polyraptor", "ndp", "ndp+", "tcp-newreno", "dctcp"] {
         let outcome = outcome(&format!("{lossy}[protocol]\nname = \"{protocol}\"\n"));
         assert_eq!(outcome.stuck, None, "{protocol}");
         assert!(outcome.counters.dropped_by_rule > 100, "{protocol}");
@@ -262,7 +262,7 @@ fn storage_finds_hosts_in_any_network() {
 
 #[test]
 fn progress_goes_by_what_has_arrived_of_requests_under_way() {
-    for protocol in ["scdp", "ndp"] {
+    for protocol in ["scdp", "ndp", "dctcp"] {
         let text =
             format!("{}[protocol]\nname = \"{protocol}\"\n", single("").replace("3MB", "150MB"));
         let mut shares = Vec::new();

@@ -15,10 +15,10 @@ fn every_protocol_completes_every_workload() {
         "kind = \"convergence\"\nflows = 3\ninterval = \"10ms\"\nduration = \"40ms\"",
     ];
     for workload in workloads {
-        for protocol in ["scdp", "polyraptor", "ndp", "ndp+"] {
+        for protocol in ["scdp", "polyraptor", "ndp", "ndp+", "tcp-newreno", "dctcp", "pias"] {
             let text = format!(
                 "name = \"smoke\"\n[topology]\nk = 4\n[protocol]\nname = \"{protocol}\"\n\
-                 [background]\nfraction = 0.25\nwarmup = \"2ms\"\n\
+                 tcp = {{ min_timeout = \"5ms\", initial_timeout = \"5ms\" }}\n[background]\nfraction = 0.25\nwarmup = \"2ms\"\n\
                  [run]\nlimit = \"10s\"\npatience = \"1s\"\n[workload]\n{workload}"
             );
             let scenario = Plan::parse(&text).unwrap().scenarios().unwrap().remove(0);

@@ -11,10 +11,14 @@ extern crate std;
 
 mod cubic;
 pub mod ndp;
+mod priority;
 mod pull_queue;
 mod rtt;
 pub mod scdp;
+mod slots;
+pub mod tcp;
 
 pub use cubic::Cubic;
+pub use priority::Priority;
 pub use pull_queue::PullQueue;
 pub use rtt::RttEstimator;

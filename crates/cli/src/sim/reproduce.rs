@@ -23,7 +23,7 @@ Examples:
   wellspring reproduce scdp-12a --quick
   sudo wellspring reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
 pub struct ReproduceArgs {
-    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `maelstrom`); the list of figures if not given.
+    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `lttp`, `maelstrom`); the list of figures if not given.
     figure: Option<String>,
     /// Fewer sessions and one seed: under a minute a figure.
     #[arg(long)]
@@ -34,8 +34,8 @@ pub struct ReproduceArgs {
     /// Seeds, instead of five (of what is measured on real traffic: one).
     #[arg(long, value_delimiter = ',', value_parser = seed())]
     seeds: Option<Vec<u64>>,
-    /// A folder for runs.csv; runs that are there are not run again (but for Figs. 12d and 17, which
-    /// take more than its rows hold).
+    /// A folder for runs.csv; runs that are there are not run again (but for SCDP's Figs. 12d and
+    /// 17 and LTTP's 4 and 8, which take more than its rows hold).
     #[arg(long, short)]
     output: Option<PathBuf>,
     /// Print JSON.

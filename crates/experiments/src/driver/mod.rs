@@ -4,7 +4,7 @@ mod start;
 
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
 use crate::decode::DecodeModel;
-use crate::record::{FlowRecord, Reason};
+use crate::record::{FlowRecord, Reason, Timeout};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ const ENDLESS: u64 = 2_000_000_000;
 
 /// The most requests under way at once: as many as a network may have hosts.
 const MAX_OPEN: u32 = 1 << 20;
+/// The most timeouts that are kept.
+const MAX_TIMEOUTS: usize = 1 << 20;
 /// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
 const NEWS_IN_PATIENCE: u64 = 1_024;
 
@@ -99,7 +101,10 @@ pub struct Driver<A: Adapter> {
     next_session: u32,
     decode: DecodeModel,
     random: RandomStream,
-    warmup: Duration,
+    /// When the round under way began: the first, or the only one, behind the warm-up.
+    round_start: Time,
+    /// Whether all its requests are made, and another round follows.
+    round_made: bool,
     /// Requests still to finish, those not made yet included.
     pub outstanding: u32,
     /// All requests of the foreground.
@@ -108,6 +113,8 @@ pub struct Driver<A: Adapter> {
     pub records: Vec<FlowRecord>,
     /// (session, when \[s\], bytes) of endless timed flows.
     pub timeline: Vec<(u32, f64, u64)>,
+    /// Retransmission timeouts of the foreground, by time; no more than a million of them.
+    pub timeouts: Vec<Timeout>,
     /// When a request last had news, the background not counted.
     news_at: Time,
     /// Requests under way.
@@ -138,9 +145,12 @@ impl<A: Adapter> Driver<A> {
             next_session: 0,
             decode: DecodeModel::new(&scenario.protocol),
             random: seed.stream("driver"),
-            warmup: if idle { Duration::ZERO } else { scenario.background.warmup.0 },
+            round_start: Time::ZERO
+                + if idle { Duration::ZERO } else { scenario.background.warmup.0 },
+            round_made: false,
             records: Vec::new(),
             timeline: Vec::new(),
+            timeouts: Vec::new(),
             news_at: Time::ZERO,
             open_requests: 0,
             refused: None,
@@ -220,8 +230,9 @@ impl<A: Adapter> Driver<A> {
     fn schedule_next(&mut self) {
         match self.requests.next() {
             Some((at, request)) => {
-                self.schedule(Time::ZERO + self.warmup + at, Due::Next(request));
+                self.schedule(self.round_start + at, Due::Next(request));
             }
+            None if self.requests.has_round() => self.round_made = true,
             // Fewer than announced: hosts to choose from ran out.
             None => self.outstanding = self.outstanding.min(self.open_requests),
         }
@@ -254,6 +265,16 @@ impl<A: Adapter> Driver<A> {
         }
         if self.outstanding == 0 {
             actions.stop();
+        }
+    }
+
+    /// Begins the next round once nothing of the last is under way.
+    fn begin_round(&mut self, now: Time, actions: &mut ActionsOf<A>) {
+        if self.round_made && self.open_requests == 0 {
+            (self.round_made, self.round_start) = (false, now);
+            self.requests.next_round();
+            self.schedule_next();
+            self.run_agenda(now, actions);
         }
     }
 
@@ -324,6 +345,12 @@ impl<A: Adapter> Driver<A> {
                 }
                 if let Endless::Timed(_) = operation.endless {
                     self.timeline.push((id.0, now.as_secs_f64(), bytes));
+                }
+            }
+            News::TimedOut { window, in_flight } => {
+                let at = now.as_secs_f64();
+                if self.timeouts.len() < MAX_TIMEOUTS {
+                    self.timeouts.push(Timeout { at, session: id.0, window, in_flight });
                 }
             }
             News::Received(account) => {
@@ -417,6 +444,7 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
     ) {
         if let Some(news) = self.adapter.news(event) {
             self.on_news(now, host.0, news, actions);
+            self.begin_round(now, actions);
             if self.outstanding == 0 {
                 actions.stop();
             }

@@ -157,7 +157,7 @@ impl<A: Adapter> Driver<A> {
                 host: from,
                 peer: to,
                 bytes: 0,
-                start: (Time::ZERO + self.warmup).as_secs_f64(),
+                start: self.round_start.as_secs_f64(),
                 end: None,
                 account: Account::default(),
                 failed: false,

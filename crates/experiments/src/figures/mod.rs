@@ -1,9 +1,11 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
 mod lab;
+mod lttp;
 mod maelstrom;
 mod polyraptor;
 mod storage;
+mod tcp;
 mod traffic;
 mod unicast;
 
@@ -58,6 +60,11 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
+    Figure { name: "lttp-4", title: "an outage, TCP", run: lttp::figure_4 },
+    Figure { name: "lttp-6", title: "incast, TCP", run: lttp::figure_6 },
+    Figure { name: "lttp-7", title: "incast, DCTCP", run: lttp::figure_7 },
+    Figure { name: "lttp-8", title: "DCTCP's windows at timeouts", run: lttp::figure_8 },
+    Figure { name: "lttp-9", title: "incast in a Fat-Tree, DCTCP", run: lttp::figure_9 },
     Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
     Figure { name: "maelstrom-9", title: "TCP over 100 Mbit/s", run: throughput::figure_9 },
     Figure { name: "maelstrom-10", title: "TCP over 1 Gbit/s", run: throughput::figure_10 },
@@ -110,6 +117,6 @@ mod tests {
         find("scdp-12d").unwrap()[0].reproduce(&mut lab).unwrap();
         let both = lab.checks.iter().find(|check| check.what.contains("both")).unwrap();
         assert_eq!(both.verdict, Verdict::Pass, "{both:?}");
-        assert_eq!(lab.checks.len(), 8);
+        assert_eq!(lab.checks.len(), 13);
     }
 }

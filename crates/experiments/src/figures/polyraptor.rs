@@ -1,6 +1,7 @@
 //! Polyraptor's Fig. 1 (the curves of RaptorQ).
 
 use super::lab::{Lab, over};
+use super::tcp;
 use super::unicast::{incast_share, wire_share};
 use anyhow::Result;
 
@@ -63,5 +64,5 @@ pub fn figure_1c(lab: &mut Lab) -> Result<()> {
             lab.number(&what, "flat, no collapse", share, 0.9..=f64::MAX);
         }
     }
-    Ok(())
+    tcp::collapse(lab, "polyraptor-1c", "50")
 }

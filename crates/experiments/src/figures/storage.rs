@@ -1,6 +1,7 @@
 //! Reads and writes of replicated blocks: SCDP Figs. 1, 5, 6, 16.
 
 use super::lab::{EVERYBODY, Lab, over, shown};
+use super::tcp::TCP;
 use crate::results::RunRow;
 use anyhow::Result;
 
@@ -19,6 +20,8 @@ fn above(cases: &super::lab::Cases, better: &str, worse: &str) -> (String, bool)
 
 pub fn figure_1a(lab: &mut Lab) -> Result<()> {
     let chain = [("workload.write_by", "daisy-chain")];
+    // The window of the authors' models, 14 segments of 1,500 bytes: about NDP's 12.
+    let window = ("protocol.tcp.receive_window", "21KB");
     let cases = lab.measure(
         "scdp-1a",
         &[("workload.sessions", "200"), ("background.warmup", "5ms")],
@@ -26,8 +29,17 @@ pub fn figure_1a(lab: &mut Lab) -> Result<()> {
             ("one", &[("workload.replicas", "1"), ("workload.write_by", "multi-unicast")]),
             ("daisy", &chain),
             ("multi", &[("workload.write_by", "multi-unicast")]),
+            (
+                "tcp one",
+                &[TCP, window, ("workload.replicas", "1"), ("workload.write_by", "multi-unicast")],
+            ),
+            ("tcp", &[TCP, window, chain[0]]),
         ],
     )?;
+    for (better, worse) in [("one", "tcp one"), ("daisy", "tcp")] {
+        let (ours, holds) = above(&cases, better, worse);
+        lab.holds(&format!("NDP ({better}) > TCP likewise [Gbit/s]"), ours, holds);
+    }
     let (ours, holds) = above(&cases, "one", "daisy");
     lab.holds("quartiles of goodput: NDP 1 replica > 3 by daisy chain [Gbit/s]", ours, holds);
     let (ours, holds) = above(&cases, "daisy", "multi");

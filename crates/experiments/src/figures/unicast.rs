@@ -1,6 +1,7 @@
 //! Unicast flows: SCDP Figs. 7 to 15 and 17.
 
 use super::lab::{EVERYBODY, Lab, Settings, over, shown};
+use super::tcp;
 use crate::results::RunRow;
 use crate::run::Outcome;
 use crate::stats::mean;
@@ -62,6 +63,8 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             let ours = format!("{:.3} / {:.3}", p99("scdp"), p99("ndp"));
             lab.note("p99 0-100 KB at 0.5, SCDP / NDP [ms]", "0.277 / 0.306", ours);
             lab.number("NDP over SCDP", "1.10", p99("ndp") / p99("scdp"), 1.0..=1.2);
+            let shortest = over(&cases, "scdp 0.5", |row| row.fct_p99_10kb);
+            tcp::pias(lab, QUICK, [p99("scdp"), shortest])?;
         }
         shortest_flows(lab, &cases, load);
     }
@@ -221,7 +224,7 @@ pub fn figure_12a(lab: &mut Lab) -> Result<()> {
             }
         }
     }
-    Ok(())
+    tcp::collapse(lab, "scdp-12a", "32")
 }
 
 /// Rates of the near and the far group while both last \[Mbit/s\], means over seeds.
@@ -263,7 +266,7 @@ pub fn figure_12d(lab: &mut Lab) -> Result<()> {
         let ours = format!("{near:.0} / {far:.0} / {:.0}", near + far);
         lab.note(&format!("{what}: near / far / both [Mbit/s]"), "-", ours);
     }
-    Ok(())
+    tcp::unfairness(lab)
 }
 
 pub fn figure_13(lab: &mut Lab) -> Result<()> {

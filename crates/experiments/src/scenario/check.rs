@@ -1,6 +1,6 @@
 //! What a scenario may not ask for.
 
-use super::{Background, Run, Scenario, Sizes, Switch, Topology, TopologyKind, Workload};
+use super::{Background, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload};
 use crate::quantity::{Size, Span};
 use core::fmt;
 use wellspring_core::Duration;
@@ -188,7 +188,37 @@ impl Scenario {
             &protocol.min_timeout,
             "above 0",
         )?;
-        span("protocol.min_timeout", protocol.min_timeout)
+        span("protocol.min_timeout", protocol.min_timeout)?;
+        protocol.tcp.check()
+    }
+}
+
+impl Tcp {
+    fn check(&self) -> Check {
+        if let Some(window) = self.initial_window {
+            let key = "protocol.tcp.initial_window";
+            must((1..=1_000).contains(&window), key, &window, "between 1 and 1,000")?;
+        }
+        let window = self.receive_window.0;
+        let key = "protocol.tcp.receive_window";
+        must((1_000..=1 << 30).contains(&window), key, &window, "between 1 KB and 1 GiB")?;
+        for (key, timeout) in [
+            ("protocol.tcp.min_timeout", self.min_timeout),
+            ("protocol.tcp.initial_timeout", self.initial_timeout),
+        ] {
+            must(timeout.0 > Duration::ZERO, key, &timeout, "above 0")?;
+            let longest = Duration::from_secs(60);
+            must(timeout.0 <= longest, key, &timeout, "at most 60 seconds")?;
+        }
+        if let Some(delay) = self.delayed_ack {
+            // RFC 5681 §4.2.
+            let most = Duration::from_millis(500);
+            must(delay.0 <= most, "protocol.tcp.delayed_ack", &delay, "at most 500 ms")?;
+        }
+        let gain = self.gain > 0.0 && self.gain <= 1.0;
+        must(gain, "protocol.tcp.gain", &self.gain, "above 0 and at most 1")?;
+        let key = "protocol.tcp.min_window";
+        must((1..=100).contains(&self.min_window), key, &self.min_window, "between 1 and 100")
     }
 }
 
@@ -259,8 +289,11 @@ impl Workload {
         match self {
             Workload::Permutation { size: bytes } => size("workload.size", *bytes),
             Workload::Single { size: bytes, .. } => size("workload.size", *bytes),
-            Workload::Incast { senders, size: bytes, jitter } => {
+            Workload::Incast { senders, size: bytes, jitter, rounds } => {
                 few("workload.senders", *senders)?;
+                few("workload.rounds", *rounds)?;
+                let all = senders.saturating_mul(*rounds);
+                count("workload.senders times workload.rounds", all)?;
                 span("workload.jitter", *jitter)?;
                 size("workload.size", *bytes)
             }
@@ -362,6 +395,12 @@ mod tests {
             ("[protocol]\nwindow = 0\n", "protocol.window"),
             ("[protocol]\npacket = 60\n", "protocol.packet"),
             ("[protocol]\nthresholds = [\"1MB\", \"1KB\"]\n", "protocol.thresholds"),
+            ("[protocol]\ntcp = { initial_window = 0 }\n", "protocol.tcp.initial_window"),
+            ("[protocol]\ntcp = { receive_window = \"1B\" }\n", "protocol.tcp.receive_window"),
+            ("[protocol]\ntcp = { min_timeout = \"0s\" }\n", "protocol.tcp.min_timeout"),
+            ("[protocol]\ntcp = { delayed_ack = \"1s\" }\n", "protocol.tcp.delayed_ack"),
+            ("[protocol]\ntcp = { gain = 0.0 }\n", "protocol.tcp.gain"),
+            ("[protocol]\ntcp = { min_window = 0 }\n", "protocol.tcp.min_window"),
             ("[background]\nfraction = 1.5\n", "background.fraction"),
             ("[background]\nfraction = nan\n", "background.fraction"),
             ("[run]\nseeds = []\n", "run.seeds"),

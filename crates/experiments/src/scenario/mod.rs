@@ -13,12 +13,13 @@ pub use network::{
     TopologyKind, VictimKind,
 };
 pub use plan::Plan;
-pub use protocol::{DecodeKind, FabricKind, Protocol, ProtocolName};
+pub use protocol::{DecodeKind, FabricKind, Protocol, ProtocolName, Tcp};
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
 use crate::quantity::Span;
 use serde::{Deserialize, Serialize};
 use wellspring_core::Duration;
+use wellspring_fabric::{Overflow, PortConfig, Spraying};
 
 /// One experiment: a network, a protocol, a workload.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -86,8 +87,26 @@ impl Scenario {
         self.topology.loss().is_some()
             || !self.events.is_empty()
             || *overflow == OverflowKind::Drop
+            || self.protocol.name.is_tcp()
             || control_packets.is_some()
             || self.protocol.fabric != FabricKind::Trimming
+    }
+
+    /// Every switch port. TCP's packets are dropped where others' would be cut.
+    pub fn port(&self) -> PortConfig {
+        let mut port = self.switch.port(self.protocol.data_classes());
+        if self.protocol.name.is_tcp() {
+            port.overflow = Overflow::Drop;
+        }
+        port
+    }
+
+    /// How packets choose among equal paths.
+    pub fn spraying(&self) -> Spraying {
+        match self.protocol.name.is_tcp() && !self.protocol.tcp.sprayed {
+            true => Spraying::Flow,
+            false => self.switch.spraying(),
+        }
     }
 
     /// Digest of everything that can move a result, seeds aside: 16 hexadecimal digits.

@@ -46,6 +46,58 @@ pub struct Protocol {
     pub reckon_control: bool,
     /// Shortest timeout.
     pub min_timeout: Span,
+    /// TCP only.
+    #[serde(skip_serializing_if = "Tcp::is_default")]
+    pub tcp: Tcp,
+}
+
+/// What is TCP's alone. Beside it, `packet` and `header` count.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tcp {
+    /// Initial window \[segments\]; that of RFC 6928 if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u16>,
+    /// The window that receivers grant.
+    pub receive_window: Size,
+    /// The least retransmission timeout (LTTP §II: 200 ms).
+    pub min_timeout: Span,
+    /// The timeout before a round trip is measured: that of connections whose handshake, which is
+    /// not simulated, has measured one.
+    pub initial_timeout: Span,
+    /// Every second segment is acknowledged, or one after so long; each at once if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delayed_ack: Option<Span>,
+    /// Whether the first two duplicate ACKs send new segments (RFC 3042).
+    pub limited_transmit: bool,
+    /// DCTCP's g (LTTP §V-F: 0.15 with buffers of 64 KB, 0.0625 with 128 KB).
+    pub gain: f64,
+    /// The least window that marks leave a DCTCP sender \[segments\].
+    pub min_window: u16,
+    /// Whether its packets take paths as `switch.spraying` says, and not one a flow.
+    pub sprayed: bool,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Tcp {
+            initial_window: None,
+            receive_window: Size(4 << 20),
+            min_timeout: Span(Duration::from_millis(200)),
+            initial_timeout: Span(Duration::from_millis(200)),
+            delayed_ack: None,
+            limited_transmit: true,
+            gain: 0.0625,
+            min_window: 2,
+            sprayed: false,
+        }
+    }
+}
+
+impl Tcp {
+    fn is_default(&self) -> bool {
+        *self == Tcp::default()
+    }
 }
 
 /// Latency of decoding.
@@ -91,12 +143,26 @@ pub enum ProtocolName {
     /// NDP with MLFQ.
     #[serde(rename = "ndp+")]
     NdpPlus,
+    /// TCP NewReno.
+    #[serde(rename = "tcp-newreno")]
+    TcpNewReno,
+    /// DCTCP.
+    #[serde(rename = "dctcp")]
+    Dctcp,
+    /// DCTCP with MLFQ (PIAS).
+    #[serde(rename = "pias")]
+    Pias,
 }
 
 impl ProtocolName {
     /// Whether one session reaches several receivers, or draws on several senders.
     pub fn is_coded(self) -> bool {
         matches!(self, ProtocolName::Scdp | ProtocolName::Polyraptor)
+    }
+
+    /// Whether it is TCP, whose packets switches do not cut and which takes disorder for loss.
+    pub fn is_tcp(self) -> bool {
+        matches!(self, ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias)
     }
 
     /// As in scenario files.
@@ -106,6 +172,9 @@ impl ProtocolName {
             ProtocolName::Polyraptor => "polyraptor",
             ProtocolName::Ndp => "ndp",
             ProtocolName::NdpPlus => "ndp+",
+            ProtocolName::TcpNewReno => "tcp-newreno",
+            ProtocolName::Dctcp => "dctcp",
+            ProtocolName::Pias => "pias",
         }
     }
 }
@@ -129,6 +198,7 @@ impl Default for Protocol {
             pull_rate: None,
             reckon_control: false,
             min_timeout: Span(Duration::from_millis(2)),
+            tcp: Tcp::default(),
         }
     }
 }
@@ -144,11 +214,24 @@ impl Protocol {
         self.packet.saturating_sub(u16::from(self.header)).max(1)
     }
 
+    /// Initial window \[packets\].
+    pub fn initial_window(&self) -> u16 {
+        // RFC 6928 §2.
+        let standard = || (14_600 / self.payload()).clamp(2, 10);
+        match self.name.is_tcp() {
+            true => self.tcp.initial_window.unwrap_or_else(standard),
+            false => self.window,
+        }
+    }
+
     /// Data classes of switch ports.
     pub fn data_classes(&self) -> u8 {
         match self.name {
-            ProtocolName::Ndp | ProtocolName::Polyraptor => 1,
-            ProtocolName::Scdp | ProtocolName::NdpPlus => {
+            ProtocolName::Ndp
+            | ProtocolName::Polyraptor
+            | ProtocolName::TcpNewReno
+            | ProtocolName::Dctcp => 1,
+            ProtocolName::Scdp | ProtocolName::NdpPlus | ProtocolName::Pias => {
                 (self.thresholds.len() + 1).min(PortConfig::MAX_CLASSES.into()) as u8
             }
         }

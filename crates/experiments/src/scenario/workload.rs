@@ -31,6 +31,9 @@ pub enum Workload {
         /// Starts are spread evenly over so much time.
         #[serde(default = "zero")]
         jitter: Span,
+        /// So many times over: all senders begin again once all blocks are there.
+        #[serde(default = "once", skip_serializing_if = "is_once")]
+        rounds: u32,
     },
     /// Near and far senders to two receivers in one rack (SCDP Fig. 12c).
     Outcast {
@@ -98,6 +101,15 @@ impl Workload {
 
 fn zero() -> Span {
     Span(Duration::ZERO)
+}
+
+fn once() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_once(rounds: &u32) -> bool {
+    *rounds == 1
 }
 
 /// Sizes of transfers.

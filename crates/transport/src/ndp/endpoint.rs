@@ -5,8 +5,8 @@ use super::header::{Data, NdpHeader};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
+use crate::slots::Slots;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use core::fmt;
 use wellspring_core::{
     Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
@@ -110,41 +110,6 @@ pub enum Event {
         /// Why.
         reason: FailReason,
     },
-}
-
-/// Flows in places that are used again.
-#[derive(Debug)]
-struct Slots<T> {
-    places: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Slots<T> {
-    const fn new() -> Self {
-        Slots { places: Vec::new(), free: Vec::new() }
-    }
-    fn insert(&mut self, value: T) -> u32 {
-        match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = Some(value);
-                place
-            }
-            None => {
-                self.places.push(Some(value));
-                (self.places.len() - 1) as u32
-            }
-        }
-    }
-    fn get(&mut self, place: u32) -> Option<&mut T> {
-        self.places.get_mut(place as usize)?.as_mut()
-    }
-    fn remove(&mut self, place: u32) -> Option<T> {
-        let value = self.places.get_mut(place as usize)?.take();
-        if value.is_some() {
-            self.free.push(place);
-        }
-        value
-    }
 }
 
 /// One host for NDP.

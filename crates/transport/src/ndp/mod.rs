@@ -26,7 +26,8 @@ mod receiver;
 mod seen;
 mod sender;
 
-pub use config::{Config, Priority};
+pub use crate::Priority;
+pub use config::Config;
 pub use endpoint::{Command, CommandError, Endpoint, Event, FailReason, SendFlow};
 pub use header::{Data, NdpHeader};
 pub use receiver::ReceiveStats;

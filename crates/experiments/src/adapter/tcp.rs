@@ -1,0 +1,127 @@
+//! TCP as experiments use it.
+
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
+use crate::record::Reason;
+use crate::scenario::{Protocol, ProtocolName, Scenario};
+use wellspring_core::{HostId, Rate, Seed, SessionId};
+use wellspring_transport::{Priority, tcp};
+
+/// Bytes between two [`News::Progress`].
+const PROGRESS: u64 = 100_000;
+
+/// TCP NewReno, DCTCP and PIAS.
+#[derive(Debug)]
+pub struct Tcp {
+    protocol: Protocol,
+    seed: Seed,
+}
+
+impl Adapter for Tcp {
+    type Endpoint = tcp::Endpoint;
+
+    fn new(scenario: &Scenario, seed: Seed) -> Self {
+        Tcp { protocol: scenario.protocol.clone(), seed }
+    }
+
+    fn endpoint(&self, host: HostId, _link: Rate) -> tcp::Endpoint {
+        let settings = &self.protocol.tcp;
+        let congestion = match self.protocol.name {
+            ProtocolName::Dctcp | ProtocolName::Pias => tcp::Congestion::Dctcp {
+                gain: settings.gain,
+                min_window: settings.min_window.into(),
+            },
+            _ => tcp::Congestion::NewReno,
+        };
+        let mut config = tcp::Config::new(host, congestion, self.seed);
+        config.segment_size = self.protocol.payload();
+        config.initial_window = settings.initial_window.map(u32::from);
+        config.receive_window = settings.receive_window.0;
+        config.initial_timeout = settings.initial_timeout.0;
+        config.min_timeout = settings.min_timeout.0;
+        config.delayed_ack = settings.delayed_ack.map(|delay| delay.0);
+        config.limited_transmit = settings.limited_transmit;
+        config.progress_every = PROGRESS;
+        let thresholds = || self.protocol.thresholds.iter().map(|size| size.0).collect();
+        config.priority = match (self.protocol.name, self.protocol.by_final_size) {
+            (ProtocolName::Pias, false) => Priority::BytesSent(thresholds()),
+            (ProtocolName::Pias, true) => Priority::FinalSize(thresholds()),
+            _ => Priority::One,
+        };
+        tcp::Endpoint::new(config)
+    }
+
+    fn header_len(&self) -> u8 {
+        20
+    }
+
+    fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let transfer = tcp::SendTransfer {
+            session: leg.session,
+            receiver: HostId(leg.to),
+            transfer_len: leg.bytes,
+            class: leg.background.then_some(self.protocol.data_classes()),
+        };
+        actions.command(HostId(leg.from), tcp::Command::Send(transfer));
+    }
+
+    fn one_to_many(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
+        false
+    }
+
+    fn many_to_one(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
+        false
+    }
+
+    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+        actions.command(HostId(from), tcp::Command::Cancel { session });
+    }
+
+    /// Not TCP's own layout, which captures put behind UDP: a letter for the kind, ECN-echo, then
+    /// session and sequence number.
+    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+        let (kind, echo, number) = match frame.header {
+            tcp::TcpHeader::Data { offset, .. } => (b'D', false, offset),
+            tcp::TcpHeader::Ack { next, echo } => (b'A', echo, next),
+            tcp::TcpHeader::Reset => (b'R', false, 0),
+        };
+        let mut bytes = vec![kind, u8::from(echo), 0, 0];
+        bytes.extend_from_slice(&frame.session.0.to_be_bytes());
+        bytes.extend_from_slice(&number.to_be_bytes());
+        bytes
+    }
+
+    fn news(&self, event: tcp::Event) -> Option<(SessionId, News)> {
+        match event {
+            tcp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
+            tcp::Event::Progress { session, bytes } => Some((session, News::Progress(bytes))),
+            tcp::Event::Received { session, stats, .. } => {
+                let account = Account { needless: stats.duplicates, ..Account::default() };
+                Some((session, News::Received(account)))
+            }
+            tcp::Event::Failed { session, reason } => {
+                let reason = match reason {
+                    tcp::FailReason::PeerLost => Reason::PeerLost,
+                    tcp::FailReason::Closed => Reason::Closed,
+                };
+                Some((session, News::Failed(reason)))
+            }
+            tcp::Event::TimedOut { session, state } => {
+                let tcp::TimeoutState { window, in_flight } = state;
+                Some((session, News::TimedOut { window, in_flight }))
+            }
+            tcp::Event::Sent { .. } => None,
+        }
+    }
+
+    fn describe(error: &tcp::CommandError) -> String {
+        error.to_string()
+    }
+
+    fn brief(endpoint: &tcp::Endpoint, _session: SessionId) -> String {
+        format!("{} transfers open", endpoint.open_transfers())
+    }
+
+    fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,89 @@
+//! TCP where SCDP's and Polyraptor's figures have it.
+
+use super::lab::{Lab, Settings, over};
+use super::unicast::{incast_share, wire_share};
+use crate::record::FlowRecord;
+use crate::stats::mean;
+use anyhow::Result;
+
+/// NewReno, with a least timeout of 200 ms and RFC 6928's initial window.
+pub(super) const TCP: (&str, &str) = ("protocol.name", "tcp-newreno");
+
+/// The collapse of an incast of so many senders, which the papers' other protocols do not have.
+pub(super) fn collapse(lab: &mut Lab, scenario: &str, count: &str) -> Result<()> {
+    for size in ["70KB", "256KB"] {
+        let settings = [TCP, ("workload.size", size), ("workload.senders", count)];
+        let quick = [("background.warmup", "5ms")];
+        let cases = lab.measure(scenario, &quick, &[("tcp", &settings)])?;
+        let share = over(&cases, "tcp", |row| incast_share(row) / wire_share());
+        let what = format!("TCP, {count} senders of {size}: goodput over the wire's");
+        lab.number(&what, "collapses", share, 0.0..=0.3);
+    }
+    Ok(())
+}
+
+/// Of the outcast's near and far flows: mean goodput of a flow, and bytes of both groups over the
+/// time of the last one \[Mbit/s\].
+fn outcast(lab: &Lab, settings: Settings<'_>) -> Result<[f64; 3]> {
+    let seen = lab.watch("scdp-12d", &[], settings, |outcome| {
+        let flows: Vec<&FlowRecord> = outcome.foreground().collect();
+        let to = |peer: u32| flows.iter().filter(move |flow| flow.peer == peer);
+        let mut peers: Vec<u32> = flows.iter().map(|flow| flow.peer).collect();
+        peers.sort_by_key(|peer| to(*peer).count());
+        let (near, far) = (peers.first().copied(), peers.last().copied());
+        let each = |peer: Option<u32>| {
+            mean(&to(peer.unwrap_or(0)).map(|flow| flow.goodput() / 1e6).collect::<Vec<_>>())
+        };
+        let bits: f64 = flows.iter().map(|flow| flow.bytes as f64 * 8.0).sum();
+        let last = flows.iter().filter_map(|flow| flow.end).fold(0.0, f64::max);
+        [each(near), each(far), bits / last / 1e6]
+    })?;
+    Ok([0, 1, 2].map(|part| mean(&seen.iter().map(|run| run[part]).collect::<Vec<_>>())))
+}
+
+/// TCP Outcast, which SCDP does not have. The paper's 113 and 274 Mbit/s are sums of two and of
+/// twelve flows; ns-3's flows are held against beside it.
+pub(super) fn unfairness(lab: &mut Lab) -> Result<()> {
+    let two = ("protocol.tcp.initial_window", "2");
+    let short = ("protocol.tcp.min_timeout", "10ms");
+    for (what, settings, paper) in [
+        ("TCP", &[TCP][..], "56 / 23; 387"),
+        ("TCP, initial window 2", &[TCP, two], "-; ns-3: 3.1 / 56; 39"),
+        ("the same, least timeout 10 ms", &[TCP, two, short], "-; ns-3: 52 / 100; 656"),
+    ] {
+        let [near, far, both] = outcast(lab, settings)?;
+        let ours = format!("{near:.0} / {far:.0}; {both:.0}");
+        let row = format!("{what}: a near / a far flow; both groups [Mbit/s]");
+        lab.note(&row, paper, ours);
+        if settings.len() == 1 {
+            let (most, least) = (near.max(far), near.min(far));
+            lab.number(
+                "TCP: one group's flows over the other's",
+                "2.5",
+                most / least,
+                2.0..=f64::MAX,
+            );
+            lab.number("TCP: both groups over the link", "0.387", both / 1e3, 0.0..=0.6);
+        }
+    }
+    Ok(())
+}
+
+/// PIAS beside Fig. 7's SCDP at load 0.5, whose 99th percentiles up to 100 KB and up to 10 KB are
+/// `scdp` \[ms\]. Its ECN threshold is not in the paper: half of the buffer; the least timeout is
+/// that of the PIAS authors' simulations.
+pub(super) fn pias(lab: &mut Lab, quick: Settings<'_>, scdp: [f64; 2]) -> Result<()> {
+    let settings = [
+        ("protocol.name", "pias"),
+        ("background.fraction", "0.5"),
+        ("switch.mark_packets", "10"),
+        ("protocol.tcp.min_timeout", "2ms"),
+        ("protocol.tcp.initial_timeout", "2ms"),
+    ];
+    let cases = lab.measure("scdp-7", quick, &[("pias", &settings)])?;
+    let short = over(&cases, "pias", |row| row.fct_p99_100kb);
+    let shortest = over(&cases, "pias", |row| row.fct_p99_10kb);
+    let ours = format!("{:.2}; {:.2}", short / scdp[0], shortest / scdp[1]);
+    lab.note("p99 of PIAS over SCDP's at 0.5, 0-100 KB; 0-10 KB", "1.39", ours);
+    Ok(())
+}
