@@ -10,10 +10,13 @@ extern crate alloc;
 extern crate std;
 
 mod cubic;
+pub mod lttp;
 pub mod ndp;
 mod pull_queue;
 mod rtt;
 pub mod scdp;
+mod slots;
+pub mod tfrc;
 
 pub use cubic::Cubic;
 pub use pull_queue::PullQueue;

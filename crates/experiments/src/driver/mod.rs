@@ -3,6 +3,7 @@
 mod start;
 
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
+use crate::code_needs::CodeNeeds;
 use crate::decode::DecodeModel;
 use crate::record::{FlowRecord, Reason};
 use crate::scenario::Scenario;
@@ -98,6 +99,8 @@ pub struct Driver<A: Adapter> {
     sessions: BTreeMap<SessionId, Session>,
     next_session: u32,
     decode: DecodeModel,
+    /// What LTTP's decoder is at, if that is the protocol.
+    code_needs: Option<CodeNeeds>,
     random: RandomStream,
     warmup: Duration,
     /// Requests still to finish, those not made yet included.
@@ -137,6 +140,7 @@ impl<A: Adapter> Driver<A> {
             sessions: BTreeMap::new(),
             next_session: 0,
             decode: DecodeModel::new(&scenario.protocol),
+            code_needs: CodeNeeds::new(&scenario.protocol, seed),
             random: seed.stream("driver"),
             warmup: if idle { Duration::ZERO } else { scenario.background.warmup.0 },
             records: Vec::new(),
@@ -447,6 +451,13 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         let bytes = self.sessions.get(&session).map_or(1, |entry| entry.leg.bytes);
         let symbols = self.adapter.block_symbols(bytes, sbn);
         let latency = self.decode.latency(symbols, self.scenario.protocol.payload());
+        if let Some(needs) = &mut self.code_needs {
+            return Some(match needs.attempt(session, sbn, symbols) {
+                true => (latency, WorkDone::Finished { session, sbn }),
+                // The decoder works on what comes as it comes: only its last step is waited for.
+                false => (Duration::ZERO, WorkDone::NeedMore { session, sbn }),
+            });
+        }
         let done = if DecodeModel::fails(&mut self.random) {
             WorkDone::NeedMore { session, sbn }
         } else {

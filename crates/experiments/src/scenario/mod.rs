@@ -14,6 +14,7 @@ pub use network::{
 };
 pub use plan::Plan;
 pub use protocol::{DecodeKind, FabricKind, Protocol, ProtocolName};
+pub use protocol::{LtDecoder, Lttp};
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
 use crate::quantity::Span;
