@@ -130,7 +130,11 @@ impl RateReceiver {
         if rtt == Duration::ZERO {
             return 0.0;
         }
-        while self.arrivals.front().is_some_and(|at| now.since(*at) >= rtt) {
+        // One end of the round trip counts, not both: a timer that a packet set goes off when one
+        // that is a round trip behind is about to come, and n packets a round trip are to count as n.
+        let one_comes_now = self.arrivals.back() == Some(&now);
+        let is_old = |age: Duration| age > rtt || (age == rtt && one_comes_now);
+        while self.arrivals.front().is_some_and(|at| is_old(now.since(*at))) {
             self.arrivals.pop_front();
         }
         let over = match self.arrivals.front() {

@@ -45,6 +45,8 @@ pub struct RateSender {
     doubled: Time,
     nofeedback: Time,
     next_number: u32,
+    /// Nominal time of the last packet, and of the next one.
+    last_send: Time,
     next_send: Time,
 }
 
@@ -64,6 +66,7 @@ impl RateSender {
             doubled: now,
             nofeedback: now + span(FIRST_NOFEEDBACK),
             next_number: 0,
+            last_send: now,
             next_send: now,
         }
     }
@@ -101,7 +104,9 @@ impl RateSender {
         }
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
-        self.next_send = (self.next_send + self.interval()).max(now);
+        // The nominal time, which a waking up that comes late does not move; but there are no bursts.
+        self.last_send = self.next_send.max(now - self.interval());
+        self.next_send = (self.last_send + self.interval()).max(now);
         Some(Stamp { number, sent: now, rtt: self.rtt().unwrap_or(Duration::ZERO) })
     }
 
@@ -140,12 +145,7 @@ impl RateSender {
         if self.config.prevent_oscillation {
             self.x_inst = (self.x * self.rtt_root / sqrt(sample)).max(self.s / T_MBI);
         }
-        if first {
-            // What waits for its turn at a packet a second waits no longer.
-            self.next_send = now.max(now + self.interval());
-        } else {
-            self.next_send = self.next_send.min(now + self.interval());
-        }
+        self.next_send = (self.last_send + self.interval()).max(now);
         self.restart_nofeedback(now);
         true
     }
@@ -237,9 +237,28 @@ mod tests {
         assert!(sender.on_report(at(100), &report(0, 0, 0.0)));
         // W_init = min(4 s, max(2 s, 4380)) = 4,000 bytes.
         assert!(near(sender.rate(), 40_000.0));
-        assert_eq!(sender.next_send(), at(125));
+        // 25 ms behind the first, which is past.
+        assert_eq!(sender.next_send(), at(100));
         assert_eq!(sender.nofeedback_deadline(), at(500));
         assert_eq!(sender.rtt(), Some(Duration::from_millis(100)));
+    }
+
+    /// §4.6: a rate that changes between two packets moves the second one.
+    #[test]
+    fn a_new_rate_counts_from_the_last_packet() {
+        let mut sender = RateSender::new(at(0), CONFIG);
+        sender.poll_stamp(at(0)).unwrap();
+        sender.on_report(at(100), &report(0, 0, 0.0));
+        sender.poll_stamp(at(100)).unwrap();
+        assert_eq!(sender.next_send(), at(125));
+        sender.on_report(at(201), &report(101, 40_000, 0.0));
+        sender.poll_stamp(at(201)).unwrap();
+        let twice = sender.next_send().since(at(201)).as_micros();
+        assert!((12_499..=12_501).contains(&twice), "{twice}");
+        // A link that is busy for a second makes no burst behind it.
+        sender.poll_stamp(at(1_201)).unwrap();
+        assert_eq!(sender.poll_stamp(at(1_202)).map(|stamp| stamp.number), Some(4));
+        assert_eq!(sender.poll_stamp(at(1_203)), None);
     }
 
     #[test]
