@@ -1,13 +1,14 @@
 //! One host's LTTP: all its sessions, as server and as client.
 
-use super::client::{Arrival, Client, ReceiveStats};
+use super::client::{Arrival, Client};
+use super::command::{Command, CommandError};
 use super::config::Config;
+use super::event::{Event, FailReason};
 use super::header::{LttpHeader, Parameters};
-use super::server::{SendStats, Server};
+use super::server::Server;
 use crate::slots::Slots;
 use crate::tfrc::{Report, Stamp};
 use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
 use wellspring_core::{
     Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity, SessionId,
     Time, TimerQueue, Verdict, Work, WorkDone,
@@ -15,133 +16,6 @@ use wellspring_core::{
 
 /// Control messages that wait for the link at most; others are repeated by who waits for them.
 const MAX_CONTROL: usize = 4_096;
-
-/// What the application asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// At a server: hold this ready for a client, who asks for it by the session's number.
-    Offer {
-        /// The session, not in use between these two hosts.
-        session: SessionId,
-        /// Who may ask.
-        client: HostId,
-        /// Length \[bytes\], at least 1.
-        transfer_len: u64,
-    },
-    /// At a client: ask a server for what it holds ready.
-    Request {
-        /// The session, not in use between these two hosts.
-        session: SessionId,
-        /// Whom to ask.
-        server: HostId,
-    },
-    /// At either: end a session early, telling the other side. Of several that a server has under one
-    /// number, with the client of the lowest number.
-    Cancel {
-        /// The session.
-        session: SessionId,
-    },
-}
-
-/// Why a command was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CommandError {
-    /// There is a session of that number with that peer.
-    SessionInUse(SessionId),
-    /// There is none.
-    NoSuchSession(SessionId),
-    /// So many bytes cannot be sent in blocks of the configured size.
-    TransferLength {
-        /// What was asked for \[bytes\].
-        got: u64,
-        /// The most \[bytes\].
-        limit: u64,
-    },
-    /// The host takes part in [`Config::max_sessions`] sessions.
-    TooManySessions(usize),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::SessionInUse(session) => write!(f, "{session:?} is in use"),
-            CommandError::NoSuchSession(session) => write!(f, "{session:?} is not open"),
-            CommandError::TransferLength { got, limit } => {
-                write!(f, "a transfer of {got} bytes, but 1 to {limit} can be sent")
-            }
-            CommandError::TooManySessions(limit) => write!(f, "{limit} sessions are open"),
-        }
-    }
-}
-
-impl core::error::Error for CommandError {}
-
-/// Why a session failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailReason {
-    /// The peer was silent for [`Config::peer_timeout`].
-    PeerLost,
-    /// The other side ended it early.
-    Closed,
-}
-
-/// What the application is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A client's request is answered.
-    Accepted {
-        /// The session.
-        session: SessionId,
-        /// What comes.
-        parameters: Parameters,
-    },
-    /// Another [`Config::progress_every`] symbols came to a client, needless ones too.
-    Progress {
-        /// The session.
-        session: SessionId,
-        /// Their payload \[bytes\].
-        bytes: u64,
-    },
-    /// A block is complete at its client.
-    BlockComplete {
-        /// The session.
-        session: SessionId,
-        /// The block.
-        sbn: u32,
-    },
-    /// Everything is there.
-    Received {
-        /// The session.
-        session: SessionId,
-        /// From where.
-        server: HostId,
-        /// Its account.
-        stats: ReceiveStats,
-    },
-    /// A server has been told that everything is there.
-    Sent {
-        /// The session.
-        session: SessionId,
-        /// Its account.
-        stats: SendStats,
-    },
-    /// A server's rate has changed, by a report or for want of one; only of sessions whose
-    /// endpoint was asked to tell ([`Endpoint::tell_rates`]).
-    Rate {
-        /// The session.
-        session: SessionId,
-        /// X \[bytes/s\].
-        rate: u64,
-    },
-    /// A session ended without success.
-    Failed {
-        /// The session.
-        session: SessionId,
-        /// Why.
-        reason: FailReason,
-    },
-}
 
 type Key = (HostId, SessionId);
 

@@ -22,13 +22,17 @@
 //! sender). A host sends only what its application offered, to whom it was offered.
 
 mod client;
+mod command;
 mod config;
 mod endpoint;
+mod event;
 mod header;
 mod server;
 
 pub use client::ReceiveStats;
+pub use command::{Command, CommandError};
 pub use config::Config;
-pub use endpoint::{Command, CommandError, Endpoint, Event, FailReason};
+pub use endpoint::Endpoint;
+pub use event::{Event, FailReason};
 pub use header::{LttpHeader, Parameters};
 pub use server::SendStats;
