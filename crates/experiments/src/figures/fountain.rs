@@ -235,8 +235,8 @@ pub fn beside_ns_2(lab: &mut Lab) -> Result<()> {
         let settings = [(SIZE, size.as_str()), (CODE_OVERHEAD, "0.07")];
         let servers: Vec<u32> = reference.iter().map(|point| point.0).collect();
         let bits = f64::from(packets) * 1_024.0 * 8.0;
-        let whole =
-            |row: &RunRow| row.requests as f64 * bits / (row.fct_max * 1e-3 - REQUEST) / 1e6;
+        // As ns-2's script has it: from the first instant to the last block, starts included.
+        let whole = |row: &RunRow| row.requests as f64 * bits / (row.simulated_s - REQUEST) / 1e6;
         let ours = curve(lab, "lttp-ns2", &settings, &servers, whole)?;
         let ratios: Vec<f64> = ours.iter().zip(reference).map(|(a, b)| a.1 / b.1).collect();
         for ((count, ours), (_, theirs)) in ours.iter().zip(reference) {
