@@ -11,6 +11,9 @@ use wellspring_sim::Actions;
 use wellspring_transport::{ndp, scdp};
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
 
+mod lttp;
+pub use lttp::Lttp;
+
 /// What a session's endpoints tell, whatever the protocol.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum News {

@@ -7,6 +7,7 @@
 pub mod adapter;
 pub mod bench;
 pub mod catalogue;
+mod code_needs;
 pub mod decode;
 pub mod driver;
 pub mod figures;

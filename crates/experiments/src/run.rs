@@ -134,6 +134,7 @@ pub fn run_captured(
         ProtocolName::Scdp | ProtocolName::Polyraptor => {
             run_with::<Scdp>(scenario, seed, capture, report)
         }
+        ProtocolName::Lttp => run_with::<crate::adapter::Lttp>(scenario, seed, capture, report),
         ProtocolName::Ndp | ProtocolName::NdpPlus => {
             run_with::<Ndp>(scenario, seed, capture, report)
         }

@@ -10,6 +10,7 @@ extern crate alloc;
 extern crate std;
 
 mod cubic;
+pub mod lttp;
 pub mod ndp;
 mod priority;
 mod pull_queue;
@@ -17,6 +18,7 @@ mod rtt;
 pub mod scdp;
 mod slots;
 pub mod tcp;
+pub mod tfrc;
 
 pub use cubic::Cubic;
 pub use priority::Priority;

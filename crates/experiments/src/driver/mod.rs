@@ -3,6 +3,7 @@
 mod start;
 
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
+use crate::code_needs::CodeNeeds;
 use crate::decode::DecodeModel;
 use crate::record::{FlowRecord, Reason, Timeout};
 use crate::scenario::Scenario;
@@ -100,6 +101,8 @@ pub struct Driver<A: Adapter> {
     sessions: BTreeMap<SessionId, Session>,
     next_session: u32,
     decode: DecodeModel,
+    /// What LTTP's decoder is at, if that is the protocol.
+    code_needs: Option<CodeNeeds>,
     random: RandomStream,
     /// When the round under way began: the first, or the only one, behind the warm-up.
     round_start: Time,
@@ -144,6 +147,7 @@ impl<A: Adapter> Driver<A> {
             sessions: BTreeMap::new(),
             next_session: 0,
             decode: DecodeModel::new(&scenario.protocol),
+            code_needs: CodeNeeds::new(&scenario.protocol, seed),
             random: seed.stream("driver"),
             round_start: Time::ZERO
                 + if idle { Duration::ZERO } else { scenario.background.warmup.0 },
@@ -475,6 +479,13 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         let bytes = self.sessions.get(&session).map_or(1, |entry| entry.leg.bytes);
         let symbols = self.adapter.block_symbols(bytes, sbn);
         let latency = self.decode.latency(symbols, self.scenario.protocol.payload());
+        if let Some(needs) = &mut self.code_needs {
+            return Some(match needs.attempt(session, sbn, symbols) {
+                true => (latency, WorkDone::Finished { session, sbn }),
+                // The decoder works on what comes as it comes: only its last step is waited for.
+                false => (Duration::ZERO, WorkDone::NeedMore { session, sbn }),
+            });
+        }
         let done = if DecodeModel::fails(&mut self.random) {
             WorkDone::NeedMore { session, sbn }
         } else {

@@ -1,8 +1,10 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
+mod fountain;
 mod lab;
 mod lttp;
 mod maelstrom;
+mod outage;
 mod polyraptor;
 mod storage;
 mod tcp;
@@ -57,6 +59,12 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "scdp-15", title: "window by link rate", run: unicast::figure_15 },
     Figure { name: "scdp-16", title: "symbols for nothing", run: storage::figure_16 },
     Figure { name: "scdp-17", title: "convergence", run: unicast::figure_17 },
+    Figure { name: "lttp-4-lttp", title: "an outage, LTTP", run: fountain::figure_4 },
+    Figure { name: "lttp-5", title: "LT decoders", run: fountain::figure_5 },
+    Figure { name: "lttp-6-lttp", title: "many to one, LTTP", run: fountain::figure_6 },
+    Figure { name: "lttp-9-lttp", title: "a Fat-Tree, LTTP", run: fountain::figure_9 },
+    Figure { name: "lttp-10", title: "fairness among LTTP flows", run: fountain::figure_10 },
+    Figure { name: "lttp-ns2", title: "TFRC beside ns-2", run: fountain::beside_ns_2 },
     Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },

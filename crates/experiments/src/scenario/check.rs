@@ -3,6 +3,7 @@
 use super::{Background, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload};
 use crate::quantity::{Size, Span};
 use core::fmt;
+use wellspring_codec::lt::RobustSoliton;
 use wellspring_core::Duration;
 use wellspring_sim::topology::Graph;
 
@@ -172,6 +173,22 @@ impl Scenario {
             "protocol.thresholds",
             &format!("{:?}", protocol.thresholds),
             "at most 7 sizes in ascending order",
+        )?;
+        let lttp = &protocol.lttp;
+        let (overhead, parameters) = (lttp.code_overhead, (lttp.c, lttp.delta));
+        must(
+            (0.0..=1_000.0).contains(&overhead),
+            "protocol.lttp.code_overhead",
+            &overhead,
+            "between 0 and 1,000",
+        )?;
+        // 4,096 is the most that the codec's tables of the distribution hold.
+        let k = protocol.block_symbols.min(4_096);
+        must(
+            RobustSoliton::new(k, lttp.c, lttp.delta).is_ok(),
+            "protocol.lttp.c or protocol.lttp.delta",
+            &format!("{parameters:?}"),
+            "such that there is a robust soliton distribution",
         )?;
         let ascending = protocol.decode_curve.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let finite =

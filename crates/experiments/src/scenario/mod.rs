@@ -13,7 +13,7 @@ pub use network::{
     TopologyKind, VictimKind,
 };
 pub use plan::Plan;
-pub use protocol::{DecodeKind, FabricKind, Protocol, ProtocolName, Tcp};
+pub use protocol::{DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp};
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
 use crate::quantity::Span;

@@ -30,6 +30,9 @@ pub struct Protocol {
     pub by_final_size: bool,
     /// SCDP only: what it takes the switches for.
     pub fabric: FabricKind,
+    /// LTTP only.
+    #[serde(skip_serializing_if = "Lttp::is_default")]
+    pub lttp: Lttp,
     /// How long decoding a block takes.
     pub decode: DecodeKind,
     /// ... for `rate`: the receivers' speed (SCDP §V-C: "roughly 1.3 Gbps").
@@ -100,6 +103,60 @@ impl Tcp {
     }
 }
 
+/// What is LTTP's alone. Beside it, `packet`, `header`, `block_symbols` and `decode` count.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Lttp {
+    /// Its decoder: how many symbols a block needs.
+    pub decoder: LtDecoder,
+    /// ... for `fixed`: symbols beyond k, as a fraction of k.
+    pub code_overhead: f64,
+    /// c of the robust soliton distribution (LTTP §V-B: 0.2).
+    pub c: f64,
+    /// delta of it (LTTP §V-B: 0.7).
+    pub delta: f64,
+    /// Oscillation prevention (RFC 5348 §4.5).
+    pub prevent_oscillation: bool,
+    /// History discounting (RFC 5348 §5.5).
+    pub discounting: bool,
+}
+
+/// LTTP's decoders: see `wellspring_codec::lt::Method`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LtDecoder {
+    /// Algorithm 2 without its pre-process.
+    Standard,
+    /// Algorithm 1, as the text describes it.
+    Rounds,
+    /// Algorithm 2.
+    #[default]
+    Improved,
+    /// Belief propagation and Gaussian elimination.
+    Elimination,
+    /// None: the same [`Lttp::code_overhead`] always.
+    Fixed,
+}
+
+impl Default for Lttp {
+    fn default() -> Self {
+        Lttp {
+            decoder: LtDecoder::Improved,
+            code_overhead: 0.07,
+            c: 0.2,
+            delta: 0.7,
+            prevent_oscillation: true,
+            discounting: true,
+        }
+    }
+}
+
+impl Lttp {
+    fn is_default(&self) -> bool {
+        *self == Lttp::default()
+    }
+}
+
 /// Latency of decoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,6 +194,9 @@ pub enum ProtocolName {
     /// SCDP with two queues and no MLFQ.
     #[serde(rename = "polyraptor")]
     Polyraptor,
+    /// LTTP.
+    #[serde(rename = "lttp")]
+    Lttp,
     /// NDP.
     #[serde(rename = "ndp")]
     Ndp,
@@ -170,6 +230,7 @@ impl ProtocolName {
         match self {
             ProtocolName::Scdp => "scdp",
             ProtocolName::Polyraptor => "polyraptor",
+            ProtocolName::Lttp => "lttp",
             ProtocolName::Ndp => "ndp",
             ProtocolName::NdpPlus => "ndp+",
             ProtocolName::TcpNewReno => "tcp-newreno",
@@ -189,6 +250,7 @@ impl Default for Protocol {
             header: 64,
             block_symbols: 100,
             overhead: 2,
+            lttp: Lttp::default(),
             thresholds: [10_000, 100_000, 1_000_000, 10_000_000].map(Size).to_vec(),
             by_final_size: false,
             fabric: FabricKind::Trimming,
@@ -234,6 +296,7 @@ impl Protocol {
             ProtocolName::Scdp | ProtocolName::NdpPlus | ProtocolName::Pias => {
                 (self.thresholds.len() + 1).min(PortConfig::MAX_CLASSES.into()) as u8
             }
+            ProtocolName::Lttp => 1,
         }
     }
 }

@@ -1,0 +1,65 @@
+//! What an application asks of LTTP.
+
+use core::fmt;
+use wellspring_core::{HostId, SessionId};
+
+/// What the application asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// At a server: hold this ready for a client, who asks for it by the session's number.
+    Offer {
+        /// The session, not in use between these two hosts.
+        session: SessionId,
+        /// Who may ask.
+        client: HostId,
+        /// Length \[bytes\], at least 1.
+        transfer_len: u64,
+    },
+    /// At a client: ask a server for what it holds ready.
+    Request {
+        /// The session, not in use between these two hosts.
+        session: SessionId,
+        /// Whom to ask.
+        server: HostId,
+    },
+    /// At either: end a session early, telling the other side. Of several that a server has under one
+    /// number, with the client of the lowest number.
+    Cancel {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// Why a command was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// There is a session of that number with that peer.
+    SessionInUse(SessionId),
+    /// There is none.
+    NoSuchSession(SessionId),
+    /// So many bytes cannot be sent in blocks of the configured size.
+    TransferLength {
+        /// What was asked for \[bytes\].
+        got: u64,
+        /// The most \[bytes\].
+        limit: u64,
+    },
+    /// The host takes part in [`Config::max_sessions`](super::Config::max_sessions) sessions.
+    TooManySessions(usize),
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandError::SessionInUse(session) => write!(f, "{session:?} is in use"),
+            CommandError::NoSuchSession(session) => write!(f, "{session:?} is not open"),
+            CommandError::TransferLength { got, limit } => {
+                write!(f, "a transfer of {got} bytes, but 1 to {limit} can be sent")
+            }
+            CommandError::TooManySessions(limit) => write!(f, "{limit} sessions are open"),
+        }
+    }
+}
+
+impl core::error::Error for CommandError {}

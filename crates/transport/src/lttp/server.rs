@@ -1,0 +1,135 @@
+//! The sending side of a session.
+
+use super::config::Config;
+use super::header::{LttpHeader, Parameters};
+use crate::tfrc::{RateConfig, RateSender, Report, Stamp};
+use wellspring_core::{HostId, SessionId, Time};
+
+/// The account of a session at its server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendStats {
+    /// Symbols sent.
+    pub sent: u64,
+    /// Source symbols of the transfer: what is sent beyond is redundancy, or lost.
+    pub source: u64,
+    /// Reports that came.
+    pub reports: u64,
+    /// Times that the rate was halved because none came.
+    pub silences: u64,
+}
+
+/// A session at its server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub session: SessionId,
+    pub client: HostId,
+    pub parameters: Parameters,
+    pub path: u16,
+    /// Whether it stands in line for the link.
+    pub ready: bool,
+    /// Unset until the request comes.
+    rate: Option<RateSender>,
+    /// The block being streamed.
+    sbn: u32,
+    /// The next symbol of it.
+    esi: u32,
+    last_heard: Time,
+    pub stats: SendStats,
+}
+
+impl Server {
+    pub fn new(
+        now: Time,
+        session: SessionId,
+        client: HostId,
+        parameters: Parameters,
+        path: u16,
+    ) -> Self {
+        let source = parameters.symbols();
+        Server {
+            session,
+            client,
+            parameters,
+            path,
+            ready: false,
+            rate: None,
+            sbn: 0,
+            esi: 0,
+            last_heard: now,
+            stats: SendStats { source, ..SendStats::default() },
+        }
+    }
+
+    /// The client asks: streaming begins with the first request.
+    pub fn on_request(&mut self, now: Time, config: &Config) {
+        self.last_heard = now;
+        self.rate.get_or_insert_with(|| {
+            let rate = RateConfig {
+                segment_size: config.segment_size(),
+                prevent_oscillation: config.prevent_oscillation,
+            };
+            RateSender::new(now, rate)
+        });
+    }
+
+    /// The client reports; false if that makes no sense.
+    pub fn on_report(&mut self, now: Time, report: &Report) -> bool {
+        let Some(rate) = &mut self.rate else { return false };
+        if !rate.on_report(now, report) {
+            return false;
+        }
+        self.last_heard = now;
+        self.stats.reports += 1;
+        true
+    }
+
+    /// The client has the blocks below `next`; true if these are all.
+    pub fn on_stop(&mut self, now: Time, next: u32) -> bool {
+        self.last_heard = now;
+        if next > self.sbn {
+            (self.sbn, self.esi) = (next, 0);
+        }
+        self.sbn >= self.parameters.blocks()
+    }
+
+    /// When a symbol may go, if any is to.
+    pub fn next_send(&self) -> Option<Time> {
+        self.rate.as_ref().map(RateSender::next_send)
+    }
+
+    /// The next symbol, if one may go now.
+    pub fn poll_symbol(&mut self, now: Time, config: &Config) -> Option<LttpHeader> {
+        let stamp: Stamp = self.rate.as_mut()?.poll_stamp(now)?;
+        let esi = self.esi;
+        // Who has not decoded by then has lost nearly all of them: the first ones will do again.
+        self.esi = (esi + 1) % config.max_symbols.max(1);
+        self.stats.sent += 1;
+        Some(LttpHeader::Symbol { stamp, sbn: self.sbn, esi })
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) is due, sending aside.
+    pub fn deadline(&self, config: &Config) -> Time {
+        let lost_peer = self.last_heard + config.peer_timeout;
+        let nofeedback = self.rate.as_ref().map(RateSender::nofeedback_deadline);
+        nofeedback.map_or(lost_peer, |at| at.min(lost_peer))
+    }
+
+    /// A deadline has come; false if the client is lost.
+    pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
+        if now >= self.last_heard + config.peer_timeout {
+            return false;
+        }
+        if let Some(rate) = &mut self.rate
+            && now >= rate.nofeedback_deadline()
+        {
+            rate.on_timeout(now);
+            self.stats.silences += 1;
+        }
+        true
+    }
+
+    /// X \[bytes/s\], once streaming.
+    pub fn rate(&self) -> Option<f64> {
+        self.rate.as_ref().map(RateSender::rate)
+    }
+}
