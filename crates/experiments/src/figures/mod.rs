@@ -1,10 +1,8 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
-mod fountain;
 mod lab;
 mod lttp;
 mod maelstrom;
-mod outage;
 mod polyraptor;
 mod storage;
 mod tcp;
@@ -59,20 +57,17 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "scdp-15", title: "window by link rate", run: unicast::figure_15 },
     Figure { name: "scdp-16", title: "symbols for nothing", run: storage::figure_16 },
     Figure { name: "scdp-17", title: "convergence", run: unicast::figure_17 },
-    Figure { name: "lttp-4-lttp", title: "an outage, LTTP", run: fountain::figure_4 },
-    Figure { name: "lttp-5", title: "LT decoders", run: fountain::figure_5 },
-    Figure { name: "lttp-6-lttp", title: "many to one, LTTP", run: fountain::figure_6 },
-    Figure { name: "lttp-9-lttp", title: "a Fat-Tree, LTTP", run: fountain::figure_9 },
-    Figure { name: "lttp-10", title: "fairness among LTTP flows", run: fountain::figure_10 },
-    Figure { name: "lttp-ns2", title: "TFRC beside ns-2", run: fountain::beside_ns_2 },
     Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
-    Figure { name: "lttp-4", title: "an outage, TCP", run: lttp::figure_4 },
-    Figure { name: "lttp-6", title: "incast, TCP", run: lttp::figure_6 },
+    Figure { name: "lttp-4", title: "an outage", run: lttp::figure_4 },
+    Figure { name: "lttp-5", title: "LT decoders", run: lttp::figure_5 },
+    Figure { name: "lttp-6", title: "many to one", run: lttp::figure_6 },
     Figure { name: "lttp-7", title: "incast, DCTCP", run: lttp::figure_7 },
     Figure { name: "lttp-8", title: "DCTCP's windows at timeouts", run: lttp::figure_8 },
-    Figure { name: "lttp-9", title: "incast in a Fat-Tree, DCTCP", run: lttp::figure_9 },
+    Figure { name: "lttp-9", title: "many to one in a Fat-Tree", run: lttp::figure_9 },
+    Figure { name: "lttp-10", title: "fairness among LTTP flows", run: lttp::figure_10 },
+    Figure { name: "lttp-ns2", title: "TFRC beside ns-2", run: lttp::beside_ns_2 },
     Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
     Figure { name: "maelstrom-9", title: "TCP over 100 Mbit/s", run: throughput::figure_9 },
     Figure { name: "maelstrom-10", title: "TCP over 1 Gbit/s", run: throughput::figure_10 },

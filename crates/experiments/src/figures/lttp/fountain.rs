@@ -1,41 +1,15 @@
 //! LTTP's figures, as far as they are about LTTP itself, beside the paper and TFRC as it was run in
 //! ns-2.35.
 
-use super::lab::{Lab, Settings, over};
-use super::outage;
-use super::unicast::incast_share;
+use super::{SIZE, curve, goodput, outage};
+use crate::figures::lab::Lab;
 use crate::results::RunRow;
 use crate::run::Outcome;
 use crate::stats::mean;
 use anyhow::Result;
 
-const SENDERS: &str = "workload.senders";
-const SIZE: &str = "workload.size";
 const DECODER: &str = "protocol.lttp.decoder";
 const CODE_OVERHEAD: &str = "protocol.lttp.code_overhead";
-
-/// An incast's goodput \[Mbit/s\].
-fn goodput(row: &RunRow) -> f64 {
-    incast_share(row) * 1e3
-}
-
-/// Mean over seeds for each number of servers.
-fn curve(
-    lab: &Lab,
-    scenario: &str,
-    settings: Settings<'_>,
-    servers: &[u32],
-    column: impl Fn(&RunRow) -> f64 + Copy,
-) -> Result<Vec<(u32, f64)>> {
-    let numbers: Vec<(u32, String)> = servers.iter().map(|n| (*n, n.to_string())).collect();
-    let all: Vec<(&str, Vec<(&str, &str)>)> = numbers
-        .iter()
-        .map(|(_, count)| (count.as_str(), [settings, &[(SENDERS, count.as_str())]].concat()))
-        .collect();
-    let cases: Vec<_> = all.iter().map(|(label, settings)| (*label, &settings[..])).collect();
-    let measured = lab.measure(scenario, &[], &cases)?;
-    Ok(numbers.iter().map(|(count, label)| (*count, over(&measured, label, column))).collect())
-}
 
 fn least(curve: &[(u32, f64)]) -> f64 {
     curve.iter().map(|point| point.1).fold(f64::INFINITY, f64::min)

@@ -1,40 +1,15 @@
 //! LTTP's figures, as far as they are about TCP and DCTCP, beside the paper and the simulators that
 //! we hold our endpoints against: ns-2.35 and ns-3.37.
 
-use super::lab::{Lab, Settings, over};
-use super::unicast::incast_share;
+use super::{SENDERS, SIZE, curve, goodput};
+use crate::figures::lab::{Lab, over};
 use crate::record::Timeout;
-use crate::results::RunRow;
 use crate::stats::mean;
 use anyhow::Result;
 
-const SENDERS: &str = "workload.senders";
-const SIZE: &str = "workload.size";
 const INITIAL_WINDOW: &str = "protocol.tcp.initial_window";
 /// Below half of the link goodput has collapsed \[Mbit/s\].
 const COLLAPSED: f64 = 500.0;
-
-/// An incast's goodput \[Mbit/s\].
-fn goodput(row: &RunRow) -> f64 {
-    incast_share(row) * 1e3
-}
-
-/// Mean goodput over seeds for each number of senders \[Mbit/s\].
-fn curve(
-    lab: &Lab,
-    scenario: &str,
-    settings: Settings<'_>,
-    senders: impl Iterator<Item = u32>,
-) -> Result<Vec<(u32, f64)>> {
-    let numbers: Vec<(u32, String)> = senders.map(|count| (count, count.to_string())).collect();
-    let all: Vec<(&str, Vec<(&str, &str)>)> = numbers
-        .iter()
-        .map(|(_, count)| (count.as_str(), [settings, &[(SENDERS, count.as_str())]].concat()))
-        .collect();
-    let cases: Vec<_> = all.iter().map(|(label, settings)| (*label, &settings[..])).collect();
-    let measured = lab.measure(scenario, &[], &cases)?;
-    Ok(numbers.iter().map(|(count, label)| (*count, over(&measured, label, goodput))).collect())
-}
 
 /// Mean over the part of a curve.
 fn between(curve: &[(u32, f64)], senders: std::ops::RangeInclusive<u32>) -> f64 {
@@ -52,8 +27,8 @@ fn shown(onset: Option<u32>) -> String {
 }
 
 /// Points of a quick curve are three senders apart.
-fn senders(lab: &Lab, from: u32) -> impl Iterator<Item = u32> + use<> {
-    (from..=45).step_by(if lab.scale.quick { 3 } else { 1 })
+fn senders(lab: &Lab, from: u32) -> Vec<u32> {
+    (from..=45).step_by(if lab.scale.quick { 3 } else { 1 }).collect()
 }
 
 pub fn figure_4(lab: &mut Lab) -> Result<()> {
@@ -96,7 +71,7 @@ const NS2_MORE: f64 = 151.92e-6;
 
 pub fn figure_6(lab: &mut Lab) -> Result<()> {
     for size in ["64KiB", "128KiB", "256KiB"] {
-        let curve = curve(lab, "lttp-6", &[(SIZE, size)], senders(lab, 6))?;
+        let curve = curve(lab, "lttp-6", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let what = format!("{size}: goodput, 6 to 11 senders [Mbit/s]");
         let (paper, few) = ("~950; ns-2 868 to 957 or a timeout", between(&curve, 6..=11));
         match size {
@@ -110,17 +85,17 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         let ours = shown(first);
         lab.holds(&format!("{what}: 12 to 26 (paper ~15; ns-2 12, 8 to 24 by size)"), ours, fits);
     }
-    let many = curve(lab, "lttp-6", &[(SIZE, "64KiB")], [36].into_iter())?;
+    let many = curve(lab, "lttp-6", &[(SIZE, "64KiB")], &[36], goodput)?;
     let what = "36 senders of 64 KiB: goodput [Mbit/s]";
     lab.number(what, "93; ns-2 89.2, ns-3 86.8", between(&many, 36..=36), 83.7..=102.3);
     for (count, size, expected) in NS2_COLLAPSED {
-        let ours = curve(lab, "lttp-6", &[(SIZE, size)], [count].into_iter())?[0].1;
+        let ours = curve(lab, "lttp-6", &[(SIZE, size)], &[count], goodput)?[0].1;
         let what = format!("{count} senders of {size}: goodput over ns-2's, of {expected} Mbit/s");
         lab.number(&what, "-", ours / expected, 0.85..=1.15);
     }
     for (count, size, expected) in NS2_WHOLE {
         let settings = [(SIZE, size), ("workload.jitter", "1us")];
-        let ours = curve(lab, "lttp-6", &settings, [count].into_iter())?[0].1;
+        let ours = curve(lab, "lttp-6", &settings, &[count], goodput)?[0].1;
         let bits = f64::from(count) * if size == "64KiB" { 65_536.0 } else { 262_144.0 } * 8.0;
         let whole = bits / (bits / ours + NS2_MORE * 1e6);
         let what = format!("{count} senders of {size}, with ns-2's SYN and last ACK [Mbit/s]");
@@ -183,7 +158,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
     for EcnSwitch { name, settings, most, onset: range } in ECN_SWITCHES {
         for window in ["4", "5", "3", "2"] {
             let settings = [&settings[..], &[(INITIAL_WINDOW, window), (SIZE, "64KiB")]].concat();
-            let curve = curve(lab, "lttp-7", &settings, senders(lab, 6))?;
+            let curve = curve(lab, "lttp-7", &settings, &senders(lab, 6), goodput)?;
             let first = onset(&curve);
             let what = format!("{name}, initial window {window}: fewest senders that collapse");
             let paper = format!("> {most}");
@@ -200,7 +175,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
         }
     }
     for size in ["128KiB", "256KiB"] {
-        let curve = curve(lab, "lttp-7", &[(SIZE, size)], senders(lab, 6))?;
+        let curve = curve(lab, "lttp-7", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let what = format!("64 KB, threshold 4, {size} a sender: fewest senders that collapse");
         lab.note(&what, "> 25", shown(onset(&curve)));
     }
@@ -219,7 +194,7 @@ fn beside_ns_3(lab: &mut Lab) -> Result<()> {
     ];
     for (window, count, expected, part) in NS3_DCTCP {
         let settings = [&queue[..], &[(INITIAL_WINDOW, window)]].concat();
-        let ours = curve(lab, "lttp-7", &settings, [count].into_iter())?[0].1;
+        let ours = curve(lab, "lttp-7", &settings, &[count], goodput)?[0].1;
         let what = format!("as ns-3 has it: initial window {window}, {count} senders [Mbit/s]");
         let range = expected * (1.0 - part)..=expected * (1.0 + part);
         lab.number(&what, &format!("-; ns-3 {expected}"), ours, range);
@@ -256,7 +231,7 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
 
 pub fn figure_9(lab: &mut Lab) -> Result<()> {
     for size in ["64KiB", "128KiB", "256KiB"] {
-        let tree = curve(lab, "lttp-9", &[(SIZE, size)], senders(lab, 6))?;
+        let tree = curve(lab, "lttp-9", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let few = between(&tree, 18..=30);
         lab.number(
             &format!("{size}: goodput, 18 to 30 senders [Mbit/s]"),
