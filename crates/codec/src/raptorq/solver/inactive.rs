@@ -224,7 +224,8 @@ impl InactiveSystem {
             set(column, &bits);
         }
         for (place, &free) in (rank..).zip(&self.free) {
-            bits.fill(0);
+            bits.clear();
+            bits.resize(self.unknowns.div_ceil(64), 0);
             bits[place / 64] = 1 << (place % 64);
             set(free, &bits);
         }
@@ -286,6 +287,25 @@ mod tests {
                 row[..case.unknowns].copy_from_slice(hdpc);
             }
         });
+    }
+
+    /// No column is solved by binary rows, as can be where there are fewer than HDPC rows.
+    #[test]
+    fn every_column_may_be_free() {
+        let mut system = InactiveSystem::default();
+        system.reset(1);
+        let case = Case {
+            unknowns: 1,
+            h: 2,
+            binary: Vec::new(),
+            hdpc: vec![vec![6], vec![47]],
+            values: vec![3],
+        };
+        solve_free(&mut system, &case);
+        assert_eq!(system.deficit(), 0);
+        let mut columns = Vec::new();
+        system.each_in_basis(|column, bits| columns.push((column, bits.to_vec())));
+        assert_eq!(columns, [(0, vec![1])]);
     }
 
     proptest! {
