@@ -25,6 +25,19 @@ pub(crate) unsafe trait Multiply: Copy {
     unsafe fn factor(vector: __m256i) -> Self::Factor;
     /// The product.
     unsafe fn multiply(factor: Self::Factor, coefficient: Self::Coefficient) -> __m256i;
+    /// Adds `coefficient * factors` to `sums`.
+    #[inline(always)]
+    unsafe fn mul_add_run<const C: usize>(
+        sums: &mut [Ymm<Self>; C],
+        factors: &[Self::Factor; C],
+        coefficient: Self::Coefficient,
+    ) {
+        for (sum, factor) in sums.iter_mut().zip(factors) {
+            // SAFETY: no memory is touched; features as callers know.
+            *sum =
+                Ymm::of(unsafe { _mm256_xor_si256(sum.0, Self::multiply(*factor, coefficient)) });
+        }
+    }
 }
 
 /// By two byte shuffles: AVX2 alone.
@@ -68,6 +81,25 @@ unsafe impl Multiply for Shuffles {
             let low = _mm256_shuffle_epi8(coefficient.0, factor.0);
             let high = _mm256_shuffle_epi8(coefficient.1, factor.1);
             _mm256_xor_si256(low, high)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add_run<const C: usize>(
+        sums: &mut [Ymm<Self>; C],
+        factors: &[Self::Factor; C],
+        coefficient: Self::Coefficient,
+    ) {
+        // SAFETY: features as above.
+        unsafe {
+            for (sum, factor) in sums.iter_mut().zip(factors) {
+                let low = _mm256_shuffle_epi8(coefficient.0, factor.0);
+                *sum = Ymm::of(_mm256_xor_si256(sum.0, low));
+            }
+            for (sum, factor) in sums.iter_mut().zip(factors) {
+                let high = _mm256_shuffle_epi8(coefficient.1, factor.1);
+                *sum = Ymm::of(_mm256_xor_si256(sum.0, high));
+            }
         }
     }
 }
@@ -169,6 +201,16 @@ unsafe impl<M: Multiply> Vector for Ymm<M> {
     unsafe fn mul_add(self, factor: M::Factor, coefficient: M::Coefficient) -> Self {
         // SAFETY: features as above.
         Self::of(unsafe { _mm256_xor_si256(self.0, M::multiply(factor, coefficient)) })
+    }
+
+    #[inline(always)]
+    unsafe fn mul_add_run<const C: usize>(
+        sums: &mut [Self; C],
+        factors: &[M::Factor; C],
+        coefficient: M::Coefficient,
+    ) {
+        // SAFETY: features as above.
+        unsafe { M::mul_add_run(sums, factors, coefficient) };
     }
 
     #[inline(always)]

@@ -57,6 +57,18 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn factor(self) -> Self::Factor;
     /// `self + coefficient * factor`.
     unsafe fn mul_add(self, factor: Self::Factor, coefficient: Self::Coefficient) -> Self;
+    /// Adds `coefficient * factors` to `sums`.
+    #[inline(always)]
+    unsafe fn mul_add_run<const C: usize>(
+        sums: &mut [Self; C],
+        factors: &[Self::Factor; C],
+        coefficient: Self::Coefficient,
+    ) {
+        for (sum, factor) in sums.iter_mut().zip(factors) {
+            // SAFETY: no memory is touched.
+            *sum = unsafe { sum.mul_add(*factor, coefficient) };
+        }
+    }
     /// α times each byte.
     unsafe fn double(self) -> Self;
     /// Spreads the low `BYTES` bits of `bits` into bytes 0 or 1, lowest bit first.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use wellspring_kernels::{Kernels, Program};
+use wellspring_kernels::{Isa, Kernels, Program};
 
 use super::constraints::Constraints;
 use super::inverse::{Inverse, InverseScratch};
@@ -155,9 +155,9 @@ impl Code {
     }
 }
 
-/// Columns processed at a time \[bytes\]: what was measured to be fastest for work rows that fit
-/// the second cache, or do not.
-pub(crate) fn strip_len(work_rows: usize) -> usize {
+/// Columns processed at a time \[bytes\]: as many as a sum holds in eight registers, if so many of the work
+/// rows fit the second cache.
+pub(crate) fn strip_len(isa: Isa, work_rows: usize) -> usize {
     const SECOND_CACHE: usize = 1280 << 10;
-    if work_rows * 512 <= SECOND_CACHE { 512 } else { 256 }
+    if isa == Isa::Avx512 && work_rows * 512 <= SECOND_CACHE { 512 } else { 256 }
 }

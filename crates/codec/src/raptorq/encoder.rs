@@ -246,7 +246,7 @@ impl BlockEncoder {
             &rows,
             Some(&constraints.hdpc),
             &mut self.workspace,
-            strip_len(plan.work_rows()),
+            strip_len(self.kernels.isa(), plan.work_rows()),
         );
     }
 
@@ -280,7 +280,13 @@ impl BlockEncoder {
             rows.push_shared(&self.side);
         }
         rows.push_exclusive_rows(symbols, t, count as usize);
-        self.program.run(self.kernels, &rows, None, &mut self.workspace, strip_len(0));
+        self.program.run(
+            self.kernels,
+            &rows,
+            None,
+            &mut self.workspace,
+            strip_len(self.kernels.isa(), 0),
+        );
     }
 
     /// Computes now what many repair symbols need, so that each of them is a few XORs only: for a
@@ -326,7 +332,7 @@ impl BlockEncoder {
             &rows,
             Some(&shape.code.constraints().hdpc),
             &mut self.workspace,
-            strip_len(plan.work_rows()),
+            strip_len(self.kernels.isa(), plan.work_rows()),
         );
         self.ready = true;
     }

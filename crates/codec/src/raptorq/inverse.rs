@@ -92,7 +92,7 @@ impl Inverse {
             &rows,
             Some(&constraints.hdpc),
             &mut scratch.workspace,
-            strip_len(plan.work_rows()),
+            strip_len(kernels.isa(), plan.work_rows()),
         );
     }
 

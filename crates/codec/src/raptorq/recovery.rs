@@ -197,11 +197,11 @@ impl Recovery {
             }
             let plan = shape.code.plan(self.kernels);
             let programs = [(&plan.first, first), (&self.program, 0)];
-            let strip = strip_len(self.program.work_rows());
+            let strip = strip_len(self.kernels.isa(), self.program.work_rows());
             let workspace = &mut self.workspace;
             Program::run_all(&programs, self.kernels, &rows, columns, workspace, strip);
         } else {
-            let strip = strip_len(self.program.work_rows());
+            let strip = strip_len(self.kernels.isa(), self.program.work_rows());
             self.program.run(self.kernels, &rows, columns, &mut self.workspace, strip);
         }
         rest.copy_from_slice(&self.tail[..rest.len()]);

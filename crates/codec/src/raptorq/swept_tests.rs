@@ -36,7 +36,8 @@ fn encode(code: &Code, kernels: Kernels, (way, plus): (Way, bool), source: &[u8]
     rows.push_exclusive_rows(&mut symbols, t, count as usize);
     let all = [(&plan.first, 0), (&plan.second, 0), (&program, 0)];
     let programs = if way == Way::Sweep { &all[..] } else { &[all[0], all[2]][..] };
-    let (mut workspace, strip) = (Workspace::default(), strip_len(program.work_rows()));
+    let (mut workspace, strip) =
+        (Workspace::default(), strip_len(kernels.isa(), program.work_rows()));
     Program::run_all(programs, kernels, &rows, Some(&constraints.hdpc), &mut workspace, strip);
     symbols
 }

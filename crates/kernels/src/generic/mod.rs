@@ -12,12 +12,14 @@ use crate::program::Strip;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use product::{Medium, Wide};
-pub(crate) use product::{Narrow, Shape};
+pub(crate) use product::{Narrow, Shape, product};
 pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor, xor_each};
-pub(crate) use strip::run;
+pub(crate) use strip::{fold, sums, tables};
 
 /// See [`fold_bits`].
 type FoldBits = unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize);
+/// See [`product`].
+type MatrixProduct = unsafe fn(&mut Strip<'_>, (&[u32], &[u32], &[u32]), usize);
 
 /// The entry points of one instruction set.
 pub(crate) struct Table {
@@ -29,7 +31,12 @@ pub(crate) struct Table {
     pub(crate) combine: unsafe fn(*mut u8, *const u8, usize, &[u8], usize),
     pub(crate) gather: unsafe fn(*mut u8, usize, *const u8, usize, &[u32]),
     pub(crate) fold_bits: FoldBits,
-    pub(crate) run: unsafe fn(&mut Strip<'_>),
+    pub(crate) sums: unsafe fn(&Strip<'_>, &[u32]),
+    pub(crate) product: MatrixProduct,
+    pub(crate) fold: unsafe fn(&Strip<'_>, &[u32], (u32, u32)),
+    pub(crate) tables: unsafe fn(&Strip<'_>, (u32, usize), u32),
+    /// See [`Shape::STREAMS`].
+    pub(crate) streams: bool,
 }
 
 /// Defines `TABLE`: every kernel over one vector type, compiled with its features enabled.
@@ -39,7 +46,7 @@ macro_rules! instantiate {
         pub(crate) static TABLE: crate::generic::Table = {
             use crate::generic;
 
-            // SAFETY (all nine): forwarded from the generic bodies; whoever holds this table's
+            // SAFETY (all of them): forwarded from the generic bodies; whoever holds this table's
             // `Kernels` token knows that the CPU has the features.
             $(#[target_feature(enable = $features)])?
             unsafe fn xor(dst: *mut u8, src: *const u8, len: usize) {
@@ -106,9 +113,36 @@ macro_rules! instantiate {
                 unsafe { generic::fold_bits::<$vector>(bits, words, pairs, out, sums) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn run(strip: &mut crate::program::Strip<'_>) {
+            unsafe fn sums(strip: &crate::program::Strip<'_>, block: &[u32]) {
                 // SAFETY: as above.
-                unsafe { generic::run::<$vector>(strip) }
+                unsafe { generic::sums::<$vector>(strip, block) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn product(
+                strip: &mut crate::program::Strip<'_>,
+                rows: (&[u32], &[u32], &[u32]),
+                coefficients: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::product::<$vector>(strip, rows, coefficients) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold(
+                strip: &crate::program::Strip<'_>,
+                columns: &[u32],
+                rows: (u32, u32),
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::fold::<$vector>(strip, columns, rows) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn tables(
+                strip: &crate::program::Strip<'_>,
+                rows: (u32, usize),
+                to: u32,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::tables::<$vector>(strip, rows, to) }
             }
             generic::Table {
                 xor,
@@ -119,7 +153,11 @@ macro_rules! instantiate {
                 combine,
                 gather,
                 fold_bits,
-                run,
+                sums,
+                product,
+                fold,
+                tables,
+                streams: <<$vector as crate::vector::Vector>::Shape as generic::Shape>::STREAMS,
             }
         };
     };

@@ -1,34 +1,44 @@
 //! Matrix products held in registers.
 
-use crate::program::Strip;
+use crate::program::{MANY_INPUTS, Strip};
 use crate::vector::Vector;
 
 /// One matrix product. `rows` names outputs, then the rows each output starts from (as many, or
 /// none), then inputs.
+///
+/// # Safety
+///
+/// As [`run`](crate::program::run).
 #[inline(always)]
-pub(super) unsafe fn product<V: Vector>(
+pub(crate) unsafe fn product<V: Vector>(
     strip: &mut Strip<'_>,
     (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
     coefficients: usize,
 ) {
     let mut pointers = core::mem::take(strip.pointers);
     pointers.clear();
-    // SAFETY: operands were checked by `Program::run`.
+    // SAFETY: operands were checked by `Program::run_all`.
     pointers.extend(inputs.iter().map(|&row| unsafe { strip.row(row) }.cast_const()));
     let n = inputs.len();
+    let (at_a_time, height) = match few::<V>(n, strip.width) {
+        Some(few) => (few, FEW_OUTPUTS),
+        None => (n, V::Shape::HEIGHT),
+    };
     let mut first = 0;
     while first < outputs.len() {
         let left = outputs.len() - first;
         // Blocks of equal height where a whole number of full ones does not fit: a lone last row
         // would cost as much loading as a full block.
-        let rows = left.div_ceil(left.div_ceil(V::Shape::HEIGHT));
+        let rows = left.div_ceil(left.div_ceil(height));
         // SAFETY: operands were checked by `Program::run`, and the builder stored
         // `outputs * inputs` coefficients from there on.
         unsafe {
             let matrix = coefficients + first * n..coefficients + (first + rows) * n;
             let mut block = Product {
                 coefficients: strip.coefficients.get_unchecked(matrix),
+                distance: n,
                 inputs: &pointers,
+                at_a_time,
                 bases: [core::ptr::null(); 8],
                 outputs: [core::ptr::null_mut(); 8],
             };
@@ -45,11 +55,28 @@ pub(super) unsafe fn product<V: Vector>(
     *strip.pointers = pointers;
 }
 
+/// Outputs at a time beside a few inputs: rows of a power of two stand in one set of the first cache, which has
+/// eight ways.
+const FEW_OUTPUTS: usize = 4;
+
+/// How many inputs at a time a product of `inputs` rows of `len` bytes goes through from end to end, if not all of
+/// them column by column.
+fn few<V: Vector>(inputs: usize, len: usize) -> Option<usize> {
+    const PAGE: usize = 4096;
+    let few = if len < PAGE { 6 } else { 4 };
+    (V::Shape::STREAMS && inputs > few && inputs.saturating_mul(len) >= MANY_INPUTS).then_some(few)
+}
+
 /// Rows of a matrix product handled together.
+#[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
-    /// Row-major coefficients, one row an output.
+    /// Coefficients, one row an output.
     coefficients: &'a [u8],
+    /// From the coefficients of one output to those of the next.
+    distance: usize,
     inputs: &'a [*const u8],
+    /// How many inputs are gone through from end to end before the next: at most all, and then column by column.
+    at_a_time: usize,
     /// What is added to each output; all null if nothing is.
     bases: [*const u8; 8],
     outputs: [*mut u8; 8],
@@ -59,6 +86,8 @@ pub(crate) struct Product<'a> {
 pub(crate) trait Shape {
     /// Most outputs at a time.
     const HEIGHT: usize;
+    /// Whether what does not fit the second cache is gone through a few inputs at a time.
+    const STREAMS: bool;
 
     /// Computes `rows` outputs of `len` bytes.
     ///
@@ -76,6 +105,7 @@ pub(crate) struct Wide;
 #[cfg(target_arch = "x86_64")]
 impl Shape for Wide {
     const HEIGHT: usize = 8;
+    const STREAMS: bool = false;
 
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
@@ -102,6 +132,7 @@ pub(crate) struct Medium;
 #[cfg(target_arch = "x86_64")]
 impl Shape for Medium {
     const HEIGHT: usize = 6;
+    const STREAMS: bool = false;
 
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
@@ -124,6 +155,7 @@ pub(crate) struct Narrow;
 
 impl Shape for Narrow {
     const HEIGHT: usize = 5;
+    const STREAMS: bool = true;
 
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
@@ -170,9 +202,36 @@ unsafe fn spread_columns<V: Vector, const R: usize, const C: usize>(
     len: usize,
 ) {
     let width = C * V::BYTES;
-    for at in (0..len).step_by(width) {
+    let mut start = 0;
+    if block.at_a_time < block.inputs.len() {
+        start = len / width * width;
+        // SAFETY: as the caller vouches, for whole blocks of columns.
+        unsafe { stream::<V, R, C>(block, start) };
+    }
+    for at in (start..len).step_by(width) {
         // SAFETY: the block ends at the end of the rows at the latest.
         unsafe { product_registers::<V, R, C, false>(block, at.min(len - width), V::BYTES) };
+    }
+}
+
+/// `R` outputs over `len` bytes, a whole number of `C` vectors, from a few inputs after the other, each from
+/// end to end; outputs grow where they stand.
+///
+/// Column by column, every load of rows that no cache holds would be of another page, whose translation no
+/// buffer holds, and of a line that nothing foretold.
+#[inline(always)]
+unsafe fn stream<V: Vector, const R: usize, const C: usize>(block: &Product<'_>, len: usize) {
+    let mut part = *block;
+    for (i, inputs) in block.inputs.chunks(block.at_a_time).enumerate() {
+        part.inputs = inputs;
+        // SAFETY: there are coefficients for every input; columns are as the caller vouches.
+        unsafe {
+            part.coefficients = block.coefficients.get_unchecked(i * block.at_a_time..);
+            for at in (0..len).step_by(C * V::BYTES) {
+                product_registers::<V, R, C, false>(&part, at, V::BYTES);
+            }
+        }
+        part.bases = block.outputs.map(<*mut u8>::cast_const);
     }
 }
 
@@ -230,7 +289,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
     at: usize,
     last: usize,
 ) {
-    let n = block.inputs.len();
+    let (n, distance) = (block.inputs.len(), block.distance);
     // One output or two wait for loads, more of them for arithmetic, which shares its ports with shifts.
     let shifts = const { R <= 2 && C > 1 };
     // One output's only sum has nothing to join.
@@ -249,8 +308,8 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             let first = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
             let second = load_factors::<V, C, PARTIAL>(block, i + 1, (at, last), shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
-                let b = V::coefficient(*block.coefficients.get_unchecked(r * n + i + 1));
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * distance + i));
+                let b = V::coefficient(*block.coefficients.get_unchecked(r * distance + i + 1));
                 for (c, sum) in sums.iter_mut().enumerate() {
                     *sum = sum.mul_add(first[c], a).mul_add(second[c], b);
                 }
@@ -260,10 +319,8 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
         while i < n {
             let only = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
-                let a = V::coefficient(*block.coefficients.get_unchecked(r * n + i));
-                for (c, sum) in sums.iter_mut().enumerate() {
-                    *sum = sum.mul_add(only[c], a);
-                }
+                let a = V::coefficient(*block.coefficients.get_unchecked(r * distance + i));
+                V::mul_add_run(sums, &only, a);
             }
             i += 1;
         }

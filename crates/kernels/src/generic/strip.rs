@@ -1,56 +1,7 @@
-//! Programs over one strip of columns.
+//! Instructions over one strip of columns: sums, folds, tables.
 
-use super::product::product;
-use crate::program::{EXTERNAL, HEAD, Opcode, Strip, TABLE_ROWS, pair_number};
+use crate::program::{EXTERNAL, HEAD, Strip, TABLE_ROWS, pair_number};
 use crate::vector::Vector;
-
-/// Runs a program over one strip of columns.
-///
-/// # Safety
-///
-/// The strip was made by [`Program::run`](crate::Program::run), which checks that every row the
-/// program names exists and every written external row is exclusive; the CPU has `V`'s
-/// instruction set.
-#[inline(always)]
-pub(crate) unsafe fn run<V: Vector>(strip: &mut Strip<'_>) {
-    let code = strip.code;
-    let mut at = 0;
-    while at < code.len() {
-        // SAFETY: the builder writes whole instructions only, and checked every operand.
-        unsafe {
-            let opcode = Opcode::from_word(*code.get_unchecked(at));
-            let first = *code.get_unchecked(at + 1) as usize;
-            match opcode {
-                Opcode::Sums => {
-                    let end = at + HEAD + first;
-                    sums::<V>(strip, code.get_unchecked(at + HEAD..end));
-                    at = end;
-                }
-                Opcode::Product => {
-                    let bases = *code.get_unchecked(at + 2) as usize;
-                    let inputs = *code.get_unchecked(at + 3) as usize;
-                    let coefficients = *code.get_unchecked(at + 4) as usize;
-                    let end = at + 5 + first + bases + inputs;
-                    let (outputs, rest) = code.get_unchecked(at + 5..end).split_at_unchecked(first);
-                    let (bases, inputs) = rest.split_at_unchecked(bases);
-                    product::<V>(strip, (outputs, bases, inputs), coefficients);
-                    at = end;
-                }
-                Opcode::Fold => {
-                    let (sums, scratch) =
-                        (*code.get_unchecked(at + 2), *code.get_unchecked(at + 3));
-                    fold::<V>(strip, code.get_unchecked(at + 4..at + 4 + first), (sums, scratch));
-                    at += 4 + first;
-                }
-                Opcode::Tables => {
-                    let (rows, to) = (*code.get_unchecked(at + 2), *code.get_unchecked(at + 3));
-                    tables::<V>(strip, (rows, first), to);
-                    at += 4;
-                }
-            }
-        }
-    }
-}
 
 /// One sum of a block.
 struct Sum<'a> {
@@ -81,8 +32,12 @@ impl<'a> Sum<'a> {
 }
 
 /// A block of sums.
+///
+/// # Safety
+///
+/// As [`run`](crate::program::run).
 #[inline(always)]
-unsafe fn sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
+pub(crate) unsafe fn sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
     // SAFETY: as the caller vouches; each arm is for full strips of that length.
     unsafe {
         match (strip.stride, strip.width == strip.stride) {
@@ -227,8 +182,12 @@ unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
 
 /// The HDPC fold over the work rows `columns` into the sums from row `rows.0` on, with a row for each pair of
 /// sums from `rows.1` on to work in.
+///
+/// # Safety
+///
+/// As [`run`](crate::program::run).
 #[inline(always)]
-unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], rows: (u32, u32)) {
+pub(crate) unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], rows: (u32, u32)) {
     let vectors = strip.stride / V::BYTES;
     let mut at = 0;
     // SAFETY: work rows are as long as the stride, which holds `vectors` whole vectors.
@@ -302,8 +261,12 @@ unsafe fn fold_vectors<V: Vector, const N: usize>(
 }
 
 /// Tables of the sums of the `count` work rows from `first` on, into the work rows from `to` on.
+///
+/// # Safety
+///
+/// As [`run`](crate::program::run).
 #[inline(always)]
-unsafe fn tables<V: Vector>(strip: &Strip<'_>, (first, count): (u32, usize), to: u32) {
+pub(crate) unsafe fn tables<V: Vector>(strip: &Strip<'_>, (first, count): (u32, usize), to: u32) {
     let stride = strip.stride;
     // SAFETY: rows and tables were checked when the instruction was recorded; work rows are as long as
     // the stride, a whole number of vectors.

@@ -7,6 +7,7 @@
 //! in the loops.
 
 mod columns;
+mod run;
 mod strip;
 mod sum;
 
@@ -14,6 +15,7 @@ use crate::Kernels;
 use crate::rows::RowTable;
 use columns::{best_strip, first_line, strips};
 
+pub(crate) use run::run;
 pub(crate) use strip::Strip;
 pub use strip::Workspace;
 pub use sum::XorBuilder;
@@ -23,6 +25,12 @@ pub(crate) const EXTERNAL: u32 = 1 << 31;
 
 /// The strip lengths programs run in \[bytes\].
 pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
+
+/// The strip length of programs without work rows \[bytes\].
+const PRODUCT_STRIP: usize = 512;
+
+/// Inputs of a product that do not stay in the second cache while all else passes through it \[bytes\].
+pub(crate) const MANY_INPUTS: usize = 256 << 10;
 
 /// Rows whose sums a table of [`Program::tables`] holds.
 pub const TABLE_ROWS: u32 = 4;
@@ -385,8 +393,8 @@ impl Program {
         self.folds = Some(folds);
     }
 
-    /// Runs the program over all columns of the external rows, at most `strip` bytes at a time, or more
-    /// if it has no work rows.
+    /// Runs the program over all columns of the external rows, at most `strip` bytes at a time, unless it has no
+    /// work rows.
     ///
     /// Some columns may be computed twice: a program must not read an external row before it
     /// writes it, unless to the same value.
@@ -440,10 +448,10 @@ impl Program {
         let row_len = rows.row_len();
         let (stride, first) = if work_rows > 0 {
             (best_strip(row_len, strip), first_line(table, row_len))
-        } else if programs.iter().all(|(program, _)| program.runs_whole(row_len)) {
-            (row_len.next_multiple_of(64), 0)
         } else {
-            (strip, 0)
+            let streams = kernels.table().streams;
+            let whole = programs.iter().all(|(program, _)| program.runs_whole(row_len, streams));
+            (if whole { row_len.next_multiple_of(64) } else { PRODUCT_STRIP }, 0)
         };
         if work_rows > 0 {
             let size = work_rows.checked_mul(stride).expect("work rows exceed the address space");
@@ -466,18 +474,20 @@ impl Program {
                 // SAFETY: the checks above: every external row the code names is in the table,
                 // valid for the row length, and exclusive if written; the workspace has every
                 // work row for `stride` bytes, if any is named; `kernels` proves the instruction set.
-                unsafe { (kernels.table().run)(&mut work) };
+                unsafe { run(kernels.table(), &mut work) };
             }
         }
     }
 
     /// Whether a program without work rows runs over rows of that length as fast in one piece as in strips:
-    /// strips only keep the inputs near where outputs are so many that they are read several times.
-    fn runs_whole(&self, row_len: usize) -> bool {
+    /// strips only keep the inputs near where outputs are so many that they are read several times, and can.
+    fn runs_whole(&self, row_len: usize, streams: bool) -> bool {
         const AT_A_TIME: usize = 4;
         const SECOND_CACHE: usize = 1280 << 10;
         let (outputs, inputs) = self.largest_product;
-        outputs <= AT_A_TIME || inputs.saturating_mul(row_len) <= SECOND_CACHE
+        outputs <= AT_A_TIME
+            || inputs.saturating_mul(row_len) <= SECOND_CACHE
+            || streams && inputs.saturating_mul(PRODUCT_STRIP) >= MANY_INPUTS
     }
 
     /// Whether the fold instructions were recorded for so many columns and sums.

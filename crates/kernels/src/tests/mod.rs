@@ -1,5 +1,6 @@
 //! Every instruction set against byte-by-byte arithmetic.
 
+mod products;
 mod programs;
 
 use super::*;
