@@ -57,7 +57,7 @@ pub(crate) struct Attempt {
     equations: Vec<Fresh>,
     /// Dense: the coefficients of each accepted equation on the symbols that are not missing.
     generators: Vec<u8>,
-    /// Syndrome: the inverse's columns of the missing symbols.
+    /// Syndrome: the inverse's columns of the missing symbols, where the code has no inverse.
     units: Inverse,
     inverse_scratch: InverseScratch,
     solver: Solver,
@@ -137,8 +137,8 @@ impl Attempt {
         self.system.reset(self.missing.len());
         self.equations.clear();
         self.generators.clear();
-        if road == Road::Syndrome {
-            let code = &context.shape.code;
+        let code = &context.shape.code;
+        if road == Road::Syndrome && !code.has_inverse() {
             self.units.make(
                 context.kernels,
                 code.constraints(),
@@ -195,6 +195,7 @@ impl Attempt {
         let (kernels, code) = (context.kernels, &context.shape.code);
         let constraints = code.constraints();
         let dense = self.road == Some(Road::Dense);
+        let isi = context.shape.internal(esi);
         self.equation.clear();
         self.equation.resize(self.missing.len(), 0);
         if esi < context.shape.k {
@@ -204,16 +205,13 @@ impl Attempt {
             }
             self.coefficients.clear();
             self.coefficients.resize(constraints.params.k_ext as usize, 0);
-        } else if dense {
-            let isi = context.shape.internal(esi);
-            let Some(inverse) = code.inverse(kernels) else { return };
+        } else if let Some(inverse) = code.inverse(kernels) {
             let buffers = (&mut self.intermediate, &mut self.coefficients);
             inverse.generator(kernels, constraints, isi, buffers.0, buffers.1);
             for (entry, &unknown) in self.equation.iter_mut().zip(&self.missing) {
                 *entry = self.coefficients[unknown as usize];
             }
         } else {
-            let isi = context.shape.internal(esi);
             let buffers = (&mut self.intermediate, &mut self.equation);
             self.units.generator(kernels, constraints, isi, buffers.0, buffers.1);
         }

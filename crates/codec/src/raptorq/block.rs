@@ -38,8 +38,14 @@ impl BlockShape {
     /// What costs are estimated from, for so many symbols lost or made.
     pub(crate) fn size(&self, lost: u32) -> Size {
         let params = &self.code.constraints().params;
-        let symbol_size = self.symbol_size;
-        Size { k_ext: params.k_ext, l: params.l, p: params.p, lost, symbol_size }
+        Size {
+            k_ext: params.k_ext,
+            l: params.l,
+            p: params.p,
+            lost,
+            symbol_size: self.symbol_size,
+            has_inverse: self.code.has_inverse(),
+        }
     }
 
     /// The internal symbol ID: padding symbols come between source and repair symbols

@@ -33,6 +33,8 @@ pub(crate) struct Size {
     pub(crate) lost: u32,
     /// T \[bytes\].
     pub(crate) symbol_size: usize,
+    /// Whether the code is small enough to keep its inverse.
+    pub(crate) has_inverse: bool,
 }
 
 /// Times of one instruction set \[nanoseconds\].
@@ -45,9 +47,9 @@ struct Weights {
 
 const fn weights(isa: Isa) -> Weights {
     match isa {
-        Isa::Avx512 => Weights { product: 0.0095, sweep: 0.12 },
+        Isa::Avx512 => Weights { product: 0.008, sweep: 0.125 },
         Isa::Gfni => Weights { product: 0.016, sweep: 0.15 },
-        Isa::Avx2 => Weights { product: 0.030, sweep: 0.15 },
+        Isa::Avx2 => Weights { product: 0.036, sweep: 0.15 },
         Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, sweep: 0.25 },
         Isa::Scalar => Weights { product: 0.9, sweep: 0.5 },
     }
@@ -141,15 +143,20 @@ fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
     let eliminate = e * e * (8.0 + 0.09 * e);
     match road {
         Road::Dense => {
-            let generators = e * (150.0 + 0.5 * k) + 0.012 * e * e * k;
+            // Rows of the inverse summed and kept, and combined as the eliminated system says.
+            let generators = e * (150.0 + weights.product * k * (40.0 + 1.5 * e));
             eliminate + generators + size.product(&weights) * e * k
         }
         Road::Syndrome => {
-            // The schedule on unit vectors of e bytes, whole lines at a time.
-            let units = l * (60.0 + 0.6 * 64.0 * (e / 64.0).ceil());
+            let coefficients = if size.has_inverse {
+                e * (80.0 + 30.0 * weights.product * k)
+            } else {
+                // The schedule on unit vectors of e bytes, whole lines at a time.
+                l * (60.0 + 0.6 * 64.0 * (e / 64.0).ceil())
+            };
             // Unknowns and residuals are in the second cache, however large the block.
-            let each = e * (200.0 + weights.product * size.t() * (size.unknowns() + e));
-            l * (25.0 + size.sweep(&weights)) + units + each + eliminate
+            let each = e * (60.0 + weights.product * size.t() * (size.unknowns() + e));
+            l * (25.0 + size.sweep(&weights)) + coefficients + each + eliminate
         }
         Road::Inactivation => l * (200.0 + 0.35 * l.min(1000.0)) + size.sweeps(&weights, e),
     }
@@ -160,7 +167,7 @@ fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
 pub(crate) fn dense_encoding_pays(isa: Isa, size: &Size) -> bool {
     let weights = weights(isa);
     let (k, count) = (f64::from(size.k_ext), f64::from(size.lost));
-    let dense = count * (100.0 + 0.1 * k + k * size.product(&weights));
+    let dense = count * (100.0 + k * (20.0 * weights.product + size.product(&weights)));
     dense <= size.sweeps(&weights, count)
 }
 
@@ -206,7 +213,7 @@ mod tests {
 
     fn size(k_ext: u32, lost: u32, symbol_size: usize) -> Size {
         let l = k_ext + k_ext / 20 + 20;
-        Size { k_ext, l, p: 15 + k_ext / 15, lost, symbol_size }
+        Size { k_ext, l, p: 15 + k_ext / 15, lost, symbol_size, has_inverse: k_ext <= 2000 }
     }
 
     const ALL: [Road; 3] = [Road::Dense, Road::Syndrome, Road::Inactivation];
