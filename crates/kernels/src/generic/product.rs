@@ -20,7 +20,7 @@ pub(crate) unsafe fn product<V: Vector>(
     // SAFETY: operands were checked by `Program::run_all`.
     pointers.extend(inputs.iter().map(|&row| unsafe { strip.row(row) }.cast_const()));
     let n = inputs.len();
-    let (at_a_time, height) = match few::<V>(n, strip.width) {
+    let (at_a_time, height) = match few::<V>(outputs.len(), n, strip.width) {
         Some(few) => (few, FEW_OUTPUTS),
         None => (n, V::Shape::HEIGHT),
     };
@@ -59,12 +59,15 @@ pub(crate) unsafe fn product<V: Vector>(
 /// eight ways.
 const FEW_OUTPUTS: usize = 4;
 
-/// How many inputs at a time a product of `inputs` rows of `len` bytes goes through from end to end, if not all of
-/// them column by column.
-fn few<V: Vector>(inputs: usize, len: usize) -> Option<usize> {
+/// How many inputs at a time a product of `outputs` by `inputs` rows of `len` bytes goes through from end to
+/// end, if not all of them column by column.
+fn few<V: Vector>(outputs: usize, inputs: usize, len: usize) -> Option<usize> {
     const PAGE: usize = 4096;
+    /// Inputs that the first cache is far too small for: enough, where outputs are as many at a time either way.
+    const SOME_INPUTS: usize = 160 << 10;
     let few = if len < PAGE { 6 } else { 4 };
-    (V::Shape::STREAMS && inputs > few && inputs.saturating_mul(len) >= MANY_INPUTS).then_some(few)
+    let least = if outputs <= FEW_OUTPUTS { SOME_INPUTS } else { MANY_INPUTS };
+    (V::Shape::STREAMS && inputs > few && inputs.saturating_mul(len) >= least).then_some(few)
 }
 
 /// Rows of a matrix product handled together.
