@@ -25,6 +25,9 @@ use super::schedule::{self, Schedule};
 use super::solver::{Rank, Solver};
 use super::swept::{Output, OutputScratch, Swept};
 
+/// Rows of coefficients are padded to a multiple of this, so that no vector is partial \[bytes\].
+const LINE: usize = 64;
+
 /// How a block is decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Road {
@@ -55,7 +58,7 @@ pub(crate) struct Attempt {
     system: Elimination,
     /// The equations accepted into the system.
     equations: Vec<Fresh>,
-    /// Dense: the coefficients of each accepted equation on the symbols that are not missing.
+    /// Dense: the coefficients of each accepted equation on the symbols that are not missing, in whole lines.
     generators: Vec<u8>,
     /// Syndrome: the inverse's columns of the missing symbols, where the code has no inverse.
     units: Inverse,
@@ -100,7 +103,7 @@ impl Attempt {
         room::reserve(&mut self.missing, k);
         self.system.reserve(k);
         room::reserve(&mut self.equations, k);
-        room::reserve(&mut self.generators, k * k / 4);
+        room::reserve(&mut self.generators, k * k / 4 + LINE * k);
         self.units.reserve(l, k);
         self.inverse_scratch.reserve(room);
         self.solver.reserve(room);
@@ -108,8 +111,8 @@ impl Attempt {
         self.output.reserve(room);
         room::reserve(&mut self.values, room.symbols);
         room::reserve(&mut self.intermediate, LONGEST_ROW);
-        room::reserve(&mut self.coefficients, k * room.k_ext);
-        room::reserve(&mut self.equation, room.k_ext);
+        room::reserve(&mut self.coefficients, k * room.k_ext + LINE);
+        room::reserve(&mut self.equation, room.k_ext + LINE);
         room::reserve(&mut self.inverse, k * k);
         room::reserve(&mut self.inputs, k);
         room::reserve(&mut self.outputs, k);
@@ -226,6 +229,7 @@ impl Attempt {
                 self.generators.extend_from_slice(&self.coefficients[start..unknown as usize]);
                 start = unknown as usize + 1;
             }
+            self.generators.resize(self.generators.len().next_multiple_of(LINE), 0);
         }
     }
 
@@ -246,6 +250,7 @@ impl Attempt {
     fn finish_dense(&mut self, context: &Context<'_>, program: &mut Program) {
         let e = self.missing.len();
         let known = context.shape.k as usize - e;
+        let stride = known.next_multiple_of(LINE);
         self.system.inverse_into(&mut self.inverse);
         self.coefficients.clear();
         self.outputs.clear();
@@ -256,9 +261,10 @@ impl Attempt {
             }
             self.outputs.push(Operand::External(esi));
             let start = self.coefficients.len();
-            self.coefficients.resize(start + known, 0);
+            self.coefficients.resize(start + stride, 0);
             let row = &mut self.coefficients[start..];
-            context.kernels.combine(row, &self.generators, known, combination);
+            context.kernels.combine(row, &self.generators, stride, combination);
+            self.coefficients.truncate(start + known);
             self.coefficients.extend_from_slice(combination);
         }
         self.inputs.clear();

@@ -107,8 +107,10 @@ impl Inverse {
     ) {
         intermediate.clear();
         constraints.params.lt_columns(isi, intermediate);
-        coefficients.resize(self.columns, 0);
+        // Rows are whole lines, which are quicker to add than what ends in the middle of a vector.
+        coefficients.resize(self.stride, 0);
         kernels.gather(coefficients, &self.rows, self.stride, intermediate);
+        coefficients.truncate(self.columns);
     }
 
     pub(crate) fn memory(&self) -> usize {
