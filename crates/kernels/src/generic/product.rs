@@ -206,7 +206,7 @@ unsafe fn spread_columns<V: Vector, const R: usize, const C: usize>(
 ) {
     let width = C * V::BYTES;
     let mut start = 0;
-    if block.at_a_time < block.inputs.len() {
+    if V::Shape::STREAMS && block.at_a_time < block.inputs.len() {
         start = len / width * width;
         // SAFETY: as the caller vouches, for whole blocks of columns.
         unsafe { stream::<V, R, C>(block, start) };
