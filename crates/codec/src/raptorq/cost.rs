@@ -49,7 +49,7 @@ const fn weights(isa: Isa) -> Weights {
     match isa {
         Isa::Avx512 => Weights { product: 0.008, sweep: 0.125 },
         Isa::Gfni => Weights { product: 0.016, sweep: 0.15 },
-        Isa::Avx2 => Weights { product: 0.036, sweep: 0.15 },
+        Isa::Avx2 => Weights { product: 0.030, sweep: 0.15 },
         Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, sweep: 0.25 },
         Isa::Scalar => Weights { product: 0.9, sweep: 0.5 },
     }
