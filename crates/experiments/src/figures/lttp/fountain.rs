@@ -69,7 +69,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     for (size, overheads) in [("64KiB", true), ("128KiB", false), ("256KiB", false)] {
         for decoder in ["improved", "elimination"] {
             let settings = [(SIZE, size), (DECODER, decoder)];
-            let curve = curve(lab, "lttp-6-lttp", &settings, &many(lab, 6), goodput)?;
+            let curve = curve(lab, "lttp-6", &settings, &many(lab, 6), goodput)?;
             let what = format!("{size}, {decoder}: goodput by servers [Mbit/s]");
             lab.note(&what, "700 to 800, flat", points(&curve));
             let (least, average) = (least(&curve), average(&curve));
@@ -79,7 +79,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         if overheads {
             for (decoder, range) in [("improved", None), ("elimination", Some(693.0..=847.0))] {
                 let settings = [(SIZE, size), (DECODER, decoder)];
-                let ours = curve(lab, "lttp-6-lttp", &settings, &[36], goodput)?[0].1;
+                let ours = curve(lab, "lttp-6", &settings, &[36], goodput)?[0].1;
                 let what = format!("36 servers of {size}, {decoder} [Mbit/s]");
                 match range {
                     Some(range) => lab.number(&what, "770", ours, range),
@@ -88,11 +88,11 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             }
         }
         let settings = [(SIZE, size), (DECODER, "elimination")];
-        let few = curve(lab, "lttp-6-lttp", &settings, &[1, 2, 3, 4], goodput)?;
+        let few = curve(lab, "lttp-6", &settings, &[1, 2, 3, 4], goodput)?;
         lab.note(&format!("{size}, elimination: few servers [Mbit/s]"), "< 600", points(&few));
     }
     let settings = [(SIZE, "64KiB"), (DECODER, "improved")];
-    let few = curve(lab, "lttp-6-lttp", &settings, &[1, 2, 3, 4], goodput)?;
+    let few = curve(lab, "lttp-6", &settings, &[1, 2, 3, 4], goodput)?;
     let most = few.iter().map(|point| point.1).fold(0.0, f64::max);
     lab.number("64KiB, improved: most of 1 to 4 servers [Mbit/s]", "< 600", most, 0.0..=640.0);
     Ok(())
@@ -103,7 +103,7 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let mut means = Vec::new();
         for size in ["64KiB", "128KiB", "256KiB"] {
             let settings = [(SIZE, size), (DECODER, decoder)];
-            let curve = curve(lab, "lttp-9-lttp", &settings, &many(lab, 6), goodput)?;
+            let curve = curve(lab, "lttp-9", &settings, &many(lab, 6), goodput)?;
             let what = format!("{size}, {decoder}: goodput by servers [Mbit/s]");
             lab.note(&what, "~700", points(&curve));
             means.push(average(&curve));
