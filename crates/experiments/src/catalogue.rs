@@ -31,6 +31,7 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
     "lttp-6",
     "lttp-9",
     "lttp-10",
+    "lttp-10-beside-tcp",
     "lttp-ns2",
     "polyraptor-1a",
     "polyraptor-1b",
