@@ -26,8 +26,8 @@ fn tcp_runs_beside_every_protocol_with_its_share_of_the_requests() {
         assert_eq!(first.counters, again.counters, "{protocol}");
         let of = |name| first.foreground().filter(|flow| flow.protocol.as_str() == name).count();
         assert_eq!((of(protocol), of("tcp-newreno")), (30, 10));
-        let background = first.flows.iter().filter(|flow| flow.kind == "background");
-        assert!(background.into_iter().all(|flow| flow.protocol.as_str() == protocol));
+        let mut background = first.flows.iter().filter(|flow| flow.kind == "background");
+        assert!(background.all(|flow| flow.protocol.as_str() == protocol));
     }
 }
 
