@@ -76,6 +76,13 @@ pub struct Frame<H> {
 }
 
 impl<H: Header> Frame<H> {
+    /// The same frame with another header: for endpoints made of several.
+    pub fn with_header<G>(self, header: G) -> Frame<G> {
+        let Frame { source, destination, session, payload_len, path, class, ecn, trimmed, .. } =
+            self;
+        Frame { source, destination, session, payload_len, path, class, ecn, trimmed, header }
+    }
+
     /// Bytes behind the IP header: protocol header and payload.
     pub fn transport_len(&self) -> u32 {
         u32::from(self.header.wire_len()) + u32::from(self.payload_len)

@@ -1,7 +1,11 @@
 //! How requests become sessions of a protocol.
 
+mod beside;
+mod lttp;
 mod tcp;
 
+pub use beside::BesideTcp;
+pub use lttp::Lttp;
 pub use tcp::Tcp;
 
 use crate::record::Reason;
@@ -10,9 +14,6 @@ use wellspring_core::{Class, Endpoint, Frame, GroupId, HostId, Rate, Seed, Sessi
 use wellspring_sim::Actions;
 use wellspring_transport::{ndp, scdp};
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
-
-mod lttp;
-pub use lttp::Lttp;
 
 /// What a session's endpoints tell, whatever the protocol.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -56,8 +57,8 @@ pub trait Adapter {
     fn new(scenario: &Scenario, seed: Seed) -> Self;
     /// The endpoint of a host whose links carry so much towards it.
     fn endpoint(&self, host: HostId, link: Rate) -> Self::Endpoint;
-    /// Bytes of a packet's headers that the protocol itself accounts for.
-    fn header_len(&self) -> u8;
+    /// Bytes of a packet's headers that its frames do not account for.
+    fn overhead(&self) -> u8;
     /// One sender, one receiver.
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>);
     /// One sender, several receivers; false if the protocol cannot.
@@ -65,7 +66,7 @@ pub trait Adapter {
     /// Several senders, one receiver; false if the protocol cannot.
     fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool;
     /// Ends a session early at its sender.
-    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>);
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>);
     /// A frame's header as bytes behind UDP, for captures.
     fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8>;
     /// What an event says, and of which session.
@@ -97,6 +98,8 @@ pub struct Leg {
     pub bytes: u64,
     /// Background: in the lowest class (SCDP §V-A), where there are several.
     pub background: bool,
+    /// Of the TCP beside the scenario's protocol.
+    pub beside: bool,
 }
 
 /// Where losses are inferred: packets by which spraying over short queues reorders.
@@ -178,8 +181,8 @@ impl Adapter for Scdp {
         scdp::Endpoint::new(config)
     }
 
-    fn header_len(&self) -> u8 {
-        32
+    fn overhead(&self) -> u8 {
+        self.protocol.header.saturating_sub(32)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
@@ -207,7 +210,8 @@ impl Adapter for Scdp {
         true
     }
 
-    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let Leg { session, from, .. } = leg;
         actions.command(HostId(from), scdp::Command::Cancel { session });
     }
 
@@ -312,8 +316,8 @@ impl Adapter for Ndp {
         ndp::Endpoint::new(config)
     }
 
-    fn header_len(&self) -> u8 {
-        28
+    fn overhead(&self) -> u8 {
+        self.protocol.header.saturating_sub(28)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
@@ -336,7 +340,8 @@ impl Adapter for Ndp {
         false
     }
 
-    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let Leg { session, from, .. } = leg;
         actions.command(HostId(from), ndp::Command::Cancel { session });
     }
 
@@ -408,8 +413,14 @@ mod tests {
                 plan.set(key, value).unwrap();
             }
             let scdp = Scdp::new(&plan.scenarios().unwrap()[0], Seed(1));
-            let leg =
-                Leg { session: SessionId(1), from: 0, to: 1, bytes: 4_000_000, background: false };
+            let leg = Leg {
+                session: SessionId(1),
+                from: 0,
+                to: 1,
+                bytes: 4_000_000,
+                background: false,
+                beside: false,
+            };
             [scdp.class(leg), scdp.class(Leg { background: true, ..leg })]
         };
         assert_eq!(classes(&[]), [None, Some(5)]);

@@ -1,6 +1,7 @@
 //! The account of a request.
 
 use crate::adapter::Account;
+use crate::scenario::ProtocolName;
 
 /// Why a request did not complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,6 +32,19 @@ impl Reason {
     }
 }
 
+/// Bytes of a timed flow that arrived.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Arrival {
+    /// The session.
+    pub session: u32,
+    /// Its protocol.
+    pub protocol: ProtocolName,
+    /// When \[s\].
+    pub at: f64,
+    /// How many \[bytes\].
+    pub bytes: u64,
+}
+
 /// A retransmission timer that went off, and what its sender was at.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timeout {
@@ -49,6 +63,8 @@ pub struct Timeout {
 pub struct FlowRecord {
     /// Its kind: `transfer`, `write`, `read`, `timed`, `background`.
     pub kind: &'static str,
+    /// Its protocol.
+    pub protocol: ProtocolName,
     /// A host at the single end: the sender, or the reading client.
     pub host: u32,
     /// The other end, or the first of several.

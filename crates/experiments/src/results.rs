@@ -210,7 +210,7 @@ pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Resul
             env!("CARGO_PKG_VERSION"),
             &hash,
             &seed,
-            scenario.protocol.name.as_str(),
+            flow.protocol.as_str(),
             flow.kind,
             &flow.host.to_string(),
             &flow.peer.to_string(),

@@ -1,9 +1,9 @@
 //! One run: a scenario, a seed, a result.
 
-use crate::adapter::{Adapter, Ndp, Scdp, Tcp};
+use crate::adapter::{Adapter, BesideTcp, Lttp, Ndp, Scdp, Tcp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
-use crate::record::{FlowRecord, Reason, Timeout};
+use crate::record::{Arrival, FlowRecord, Reason, Timeout};
 use crate::scenario::{ProtocolName, Scenario};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
@@ -70,8 +70,8 @@ pub struct Outcome {
     pub seed: u64,
     /// Every request, background flows last.
     pub flows: Vec<FlowRecord>,
-    /// (session, when \[s\], bytes) of timed flows.
-    pub timeline: Vec<(u32, f64, u64)>,
+    /// What arrived of timed flows.
+    pub timeline: Vec<Arrival>,
     /// Retransmission timeouts, of TCP alone.
     pub timeouts: Vec<Timeout>,
     /// Counts of the network.
@@ -132,15 +132,28 @@ pub fn run_captured(
 ) -> Result<Outcome> {
     match scenario.protocol.name {
         ProtocolName::Scdp | ProtocolName::Polyraptor => {
-            run_with::<Scdp>(scenario, seed, capture, report)
+            run_alone_or_beside::<Scdp>(scenario, seed, capture, report)
         }
-        ProtocolName::Lttp => run_with::<crate::adapter::Lttp>(scenario, seed, capture, report),
+        ProtocolName::Lttp => run_alone_or_beside::<Lttp>(scenario, seed, capture, report),
         ProtocolName::Ndp | ProtocolName::NdpPlus => {
-            run_with::<Ndp>(scenario, seed, capture, report)
+            run_alone_or_beside::<Ndp>(scenario, seed, capture, report)
         }
         ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
-            run_with::<Tcp>(scenario, seed, capture, report)
+            run_alone_or_beside::<Tcp>(scenario, seed, capture, report)
         }
+    }
+}
+
+/// Two types, so that a run of one protocol does not pay for what a second one takes.
+fn run_alone_or_beside<A: Adapter + Send + 'static>(
+    scenario: &Scenario,
+    seed: u64,
+    capture: Option<&Capture>,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
+    match scenario.beside {
+        None => run_with::<A>(scenario, seed, capture, report),
+        Some(_) => run_with::<BesideTcp<A>>(scenario, seed, capture, report),
     }
 }
 
@@ -154,9 +167,8 @@ fn simulator<A: Adapter>(
     let mut config = Config::new(scenario.port(), seed);
     config.spraying = scenario.spraying();
     config.multicast = scenario.switch.multicast();
-    let header = scenario.protocol.header;
-    let overhead = header.saturating_sub(adapter.header_len());
-    config.wire = WireModel { overhead, trimmed_len: Some(header) };
+    let trimmed_len = Some(scenario.protocol.header);
+    config.wire = WireModel { overhead: adapter.overhead(), trimmed_len };
     config.shuffle_ties = scenario.run.shuffle_ties;
     config.loss = scenario.topology.loss();
     config.convergence = scenario.topology.convergence.0;

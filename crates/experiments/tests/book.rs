@@ -27,6 +27,9 @@ const FULL: &str = r#"
     decode_curve = [[1.0, 1.0]]
     pull_rate = "1Gbps"
     tcp = { initial_window = 2, delayed_ack = "40ms" }
+    [beside]
+    share = 0.5
+    protocol = { name = "dctcp" }
     [background]
     fraction = 0.5
     storage = "1MB"

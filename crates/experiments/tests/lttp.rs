@@ -68,7 +68,7 @@ fn there_is_no_collapse_up_to_45_servers() {
     for size in ["64KiB", "256KiB"] {
         let of = |senders| {
             let settings = [("workload.size", size), ("workload.senders", senders)];
-            goodput(&outcome(&scenario("lttp-6-lttp", &settings), 1))
+            goodput(&outcome(&scenario("lttp-6", &settings), 1))
         };
         let (few, many) = (of("6"), of("45"));
         assert!(many > 0.9 * few, "{size}: {few} {many}");
@@ -94,7 +94,7 @@ fn digests_are_pinned() {
     let digest = |name, settings: &[(&str, &str)]| {
         format!("{:016x}", outcome(&scenario(name, settings), 1).counters.digest)
     };
-    assert_eq!(digest("lttp-6-lttp", &[]), "b01a19970dfcde74");
-    assert_eq!(digest("lttp-9-lttp", &[]), "c39589fa80ca70fd");
+    assert_eq!(digest("lttp-6", &[]), "b01a19970dfcde74");
+    assert_eq!(digest("lttp-9", &[]), "c39589fa80ca70fd");
     assert_eq!(digest("lttp-ns2", &[("workload.senders", "20")]), "2edb05ff916fda9c");
 }

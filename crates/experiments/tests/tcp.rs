@@ -24,8 +24,8 @@ fn last(outcome: &Outcome) -> f64 {
 #[test]
 fn digests_are_the_same_on_every_machine() {
     let digest = |name, senders| outcome(name, &[("workload.senders", senders)]).counters.digest;
-    assert_eq!([digest("lttp-6", "12"), digest("lttp-6", "36")], NEWRENO);
-    assert_eq!([digest("lttp-7", "12"), digest("lttp-7", "36")], DCTCP);
+    assert_eq!([digest("lttp-6-tcp", "12"), digest("lttp-6-tcp", "36")], NEWRENO);
+    assert_eq!([digest("lttp-7-dctcp", "12"), digest("lttp-7-dctcp", "36")], DCTCP);
 }
 
 const NEWRENO: [u64; 2] = [1_437_605_257_298_358_492, 4_054_374_810_975_843_797];
@@ -51,7 +51,7 @@ fn the_figures_of_lttp_agree_with_the_paper_ns_2_and_ns_3() {
 /// All senders wait for the slowest before they begin again, so one timeout is paid by all.
 #[test]
 fn rounds_begin_when_the_last_block_of_the_one_before_is_there() {
-    let rounds = outcome("lttp-6", &[("workload.senders", "8"), ("workload.rounds", "3")]);
+    let rounds = outcome("lttp-6-tcp", &[("workload.senders", "8"), ("workload.rounds", "3")]);
     assert_eq!(rounds.foreground().count(), 24);
     let flows: Vec<_> = rounds.foreground().collect();
     for pair in flows.chunks(8).collect::<Vec<_>>().windows(2) {
@@ -59,7 +59,7 @@ fn rounds_begin_when_the_last_block_of_the_one_before_is_there() {
         let start = pair[1].iter().map(|flow| flow.start).fold(f64::INFINITY, f64::min);
         assert!((0.0..20e-6).contains(&(start - end)), "{start} {end}");
     }
-    let one = outcome("lttp-6", &[("workload.senders", "8")]);
+    let one = outcome("lttp-6-tcp", &[("workload.senders", "8")]);
     let ratio = last(&rounds) / last(&one);
     assert!((2.8..3.3).contains(&ratio), "{ratio}");
     for protocol in ["scdp", "ndp"] {
@@ -71,7 +71,7 @@ fn rounds_begin_when_the_last_block_of_the_one_before_is_there() {
 #[test]
 fn dctcp_is_marked_and_newreno_is_not() {
     let marked = |protocol| {
-        let outcome = outcome("lttp-7", &[("protocol.name", protocol)]);
+        let outcome = outcome("lttp-7-dctcp", &[("protocol.name", protocol)]);
         assert!(outcome.foreground().all(|flow| flow.end.is_some()));
         outcome.counters.marked
     };
@@ -81,13 +81,14 @@ fn dctcp_is_marked_and_newreno_is_not() {
 
 #[test]
 fn timeouts_are_told_with_what_senders_were_at() {
-    let collapsed = outcome("lttp-6", &[("workload.senders", "45"), ("protocol.packet", "1064")]);
+    let collapsed =
+        outcome("lttp-6-tcp", &[("workload.senders", "45"), ("protocol.packet", "1064")]);
     assert!(!collapsed.timeouts.is_empty());
     for timeout in &collapsed.timeouts {
         assert!(timeout.at > 0.2 && timeout.window >= 1_024 && timeout.in_flight > 0);
         assert!(timeout.session < 45);
     }
-    assert!(outcome("lttp-6", &[("workload.senders", "4")]).timeouts.is_empty());
+    assert!(outcome("lttp-6-tcp", &[("workload.senders", "4")]).timeouts.is_empty());
 }
 
 /// A switch that cuts packets drops TCP's, and does not disorder them unless told to.
@@ -116,7 +117,7 @@ fn tcp_runs_where_other_protocols_are_trimmed_and_sprayed() {
 fn delayed_acks_are_half_as_many_and_late_ones_wait() {
     let one = |delayed: &[(&str, &str)]| {
         let settings = [&[("workload.senders", "1")], delayed].concat();
-        let outcome = outcome("lttp-6", &settings);
+        let outcome = outcome("lttp-6-tcp", &settings);
         (outcome.counters.delivered, last(&outcome))
     };
     let (plain, plain_end) = one(&[]);

@@ -24,6 +24,23 @@ impl<C> Actions<C> {
         self.commands.push((host, command));
     }
 
+    /// Lets somebody ask who knows other commands, each of which is one of these by `into`: for
+    /// endpoints made of several.
+    pub fn translated<D, R>(
+        &mut self,
+        into: impl Fn(D) -> C,
+        ask: impl FnOnce(&mut Actions<D>) -> R,
+    ) -> R {
+        let mut asked = Actions::new();
+        let answer = ask(&mut asked);
+        let Actions { commands, groups, alarm, stop } = asked;
+        self.commands.extend(commands.into_iter().map(|(host, command)| (host, into(command))));
+        self.groups.extend(groups);
+        self.alarm = alarm.or(self.alarm);
+        self.stop |= stop;
+        answer
+    }
+
     /// Sets up a multicast group: packets of `source` to it travel along trees of shortest
     /// paths to the members.
     pub fn create_group(&mut self, group: GroupId, source: HostId, members: Vec<HostId>) {

@@ -34,8 +34,8 @@ impl Adapter for Lttp {
         lttp::Endpoint::new(config)
     }
 
-    fn header_len(&self) -> u8 {
-        24
+    fn overhead(&self) -> u8 {
+        self.protocol.header.saturating_sub(24)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
@@ -53,7 +53,8 @@ impl Adapter for Lttp {
         false
     }
 
-    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let Leg { session, from, .. } = leg;
         actions.command(HostId(from), lttp::Command::Cancel { session });
     }
 

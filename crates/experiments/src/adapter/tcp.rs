@@ -50,8 +50,8 @@ impl Adapter for Tcp {
         tcp::Endpoint::new(config)
     }
 
-    fn header_len(&self) -> u8 {
-        20
+    fn overhead(&self) -> u8 {
+        self.protocol.header.saturating_sub(20)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
@@ -72,7 +72,8 @@ impl Adapter for Tcp {
         false
     }
 
-    fn cancel(&self, session: SessionId, from: u32, actions: &mut ActionsOf<Self>) {
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        let Leg { session, from, .. } = leg;
         actions.command(HostId(from), tcp::Command::Cancel { session });
     }
 

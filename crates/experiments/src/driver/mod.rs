@@ -5,7 +5,7 @@ mod start;
 use crate::adapter::{ActionsOf, Adapter, Leg, News};
 use crate::code_needs::CodeNeeds;
 use crate::decode::DecodeModel;
-use crate::record::{FlowRecord, Reason, Timeout};
+use crate::record::{Arrival, FlowRecord, Reason, Timeout};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
 use std::collections::BTreeMap;
@@ -38,6 +38,8 @@ struct Operation {
     /// Rest of a daisy chain: hosts still to be reached.
     chain: Vec<u32>,
     endless: Endless,
+    /// Whether its protocol is the TCP beside the scenario's.
+    beside: bool,
 }
 
 impl Operation {
@@ -100,6 +102,8 @@ pub struct Driver<A: Adapter> {
     free: Vec<u32>,
     sessions: BTreeMap<SessionId, Session>,
     next_session: u32,
+    /// Requests of the foreground made so far, where there is a TCP beside the protocol.
+    made: u32,
     decode: DecodeModel,
     /// What LTTP's decoder is at, if that is the protocol.
     code_needs: Option<CodeNeeds>,
@@ -114,8 +118,8 @@ pub struct Driver<A: Adapter> {
     pub total: u32,
     /// Finished requests, in the order they finished.
     pub records: Vec<FlowRecord>,
-    /// (session, when \[s\], bytes) of endless timed flows.
-    pub timeline: Vec<(u32, f64, u64)>,
+    /// What arrived of timed flows.
+    pub timeline: Vec<Arrival>,
     /// Retransmission timeouts of the foreground, by time; no more than a million of them.
     pub timeouts: Vec<Timeout>,
     /// When a request last had news, the background not counted.
@@ -146,6 +150,7 @@ impl<A: Adapter> Driver<A> {
             free: Vec::new(),
             sessions: BTreeMap::new(),
             next_session: 0,
+            made: 0,
             decode: DecodeModel::new(&scenario.protocol),
             code_needs: CodeNeeds::new(&scenario.protocol, seed),
             random: seed.stream("driver"),
@@ -282,10 +287,14 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
-    fn open(&mut self, record: FlowRecord, pending: u32, endless: Endless) -> u32 {
+    fn open(&mut self, mut record: FlowRecord, pending: u32, endless: Endless) -> u32 {
         self.open_requests += u32::from(!endless.is_background());
+        let beside = !endless.is_background() && self.takes_tcp_beside();
+        if let (true, Some(tcp)) = (beside, &self.scenario.beside) {
+            record.protocol = tcp.protocol.name;
+        }
         let (receivers, arrived, chain) = (pending, 0, Vec::new());
-        let operation = Operation { record, pending, receivers, arrived, chain, endless };
+        let operation = Operation { record, pending, receivers, arrived, chain, endless, beside };
         match self.free.pop() {
             Some(place) => {
                 self.operations[place as usize] = Some(operation);
@@ -298,9 +307,18 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
+    /// Whether the request that is made now is one of those over the TCP beside the scenario's
+    /// protocol: they are spread evenly among all.
+    fn takes_tcp_beside(&mut self) -> bool {
+        let Some(beside) = &self.scenario.beside else { return false };
+        let before = (f64::from(self.made) * beside.share).floor();
+        self.made += 1;
+        (f64::from(self.made) * beside.share).floor() > before
+    }
+
     fn cancel(&mut self, now: Time, session: SessionId, actions: &mut ActionsOf<A>) {
         let Some(entry) = self.sessions.remove(&session) else { return };
-        self.adapter.cancel(session, entry.leg.from, actions);
+        self.adapter.cancel(entry.leg, actions);
         self.finish(now, entry.operation);
     }
 
@@ -348,7 +366,9 @@ impl<A: Adapter> Driver<A> {
                     _ => {}
                 }
                 if let Endless::Timed(_) = operation.endless {
-                    self.timeline.push((id.0, now.as_secs_f64(), bytes));
+                    let protocol = operation.record.protocol;
+                    let (session, at) = (id.0, now.as_secs_f64());
+                    self.timeline.push(Arrival { session, protocol, at, bytes });
                 }
             }
             News::TimedOut { window, in_flight } => {

@@ -13,7 +13,8 @@ impl<A: Adapter> Driver<A> {
         self.next_session += 1;
         let of = self.operations[operation as usize].as_ref();
         let background = of.is_some_and(|operation| operation.endless.is_background());
-        let leg = Leg { session, from, to, bytes, background };
+        let beside = of.is_some_and(|operation| operation.beside);
+        let leg = Leg { session, from, to, bytes, background, beside };
         let entry = Session { operation, leg, group: false, senders: 1, receivers: vec![to] };
         self.sessions.insert(session, entry);
         leg
@@ -37,8 +38,10 @@ impl<A: Adapter> Driver<A> {
         request: &Request,
         actions: &mut ActionsOf<A>,
     ) -> u32 {
+        let protocol = self.scenario.protocol.name;
         let record = |kind, host, peer, bytes| FlowRecord {
             kind,
+            protocol,
             host,
             peer,
             bytes,
@@ -154,6 +157,7 @@ impl<A: Adapter> Driver<A> {
             let to = hosts[(index + 1) % hosts.len()];
             let record = FlowRecord {
                 kind: "background",
+                protocol: self.scenario.protocol.name,
                 host: from,
                 peer: to,
                 bytes: 0,

@@ -66,7 +66,11 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "lttp-7", title: "incast, DCTCP", run: lttp::figure_7 },
     Figure { name: "lttp-8", title: "DCTCP's windows at timeouts", run: lttp::figure_8 },
     Figure { name: "lttp-9", title: "many to one in a Fat-Tree", run: lttp::figure_9 },
-    Figure { name: "lttp-10", title: "fairness among LTTP flows", run: lttp::figure_10 },
+    Figure {
+        name: "lttp-10",
+        title: "fairness among LTTP flows, and beside TCP",
+        run: lttp::figure_10,
+    },
     Figure { name: "lttp-ns2", title: "TFRC beside ns-2", run: lttp::beside_ns_2 },
     Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
     Figure { name: "maelstrom-9", title: "TCP over 100 Mbit/s", run: throughput::figure_9 },

@@ -2,6 +2,7 @@
 
 use super::lab::{EVERYBODY, Lab, Settings, over, shown};
 use super::tcp;
+use crate::record::Arrival;
 use crate::results::RunRow;
 use crate::run::Outcome;
 use crate::stats::mean;
@@ -483,8 +484,9 @@ impl Shares {
 
 /// What a timed flow delivered between two instants \[Gbit/s\].
 fn rate(outcome: &Outcome, flow: u32, from: f64, to: f64) -> f64 {
-    let its = outcome.timeline.iter().filter(|(of, at, _)| *of == flow && *at >= from && *at < to);
-    its.map(|entry| entry.2 as f64 * 8.0).sum::<f64>() / (to - from) / 1e9
+    let within = |arrival: &&Arrival| (from..to).contains(&arrival.at);
+    let its = outcome.timeline.iter().filter(|arrival| arrival.session == flow).filter(within);
+    its.map(|arrival| arrival.bytes as f64 * 8.0).sum::<f64>() / (to - from) / 1e9
 }
 
 pub fn figure_17(lab: &mut Lab) -> Result<()> {

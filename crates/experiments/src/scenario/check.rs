@@ -1,8 +1,12 @@
 //! What a scenario may not ask for.
 
-use super::{Background, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload};
+use super::{
+    Background, Beside, Protocol, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind,
+    Workload,
+};
 use crate::quantity::{Size, Span};
 use core::fmt;
+use std::borrow::Cow;
 use wellspring_codec::lt::RobustSoliton;
 use wellspring_core::Duration;
 use wellspring_sim::topology::Graph;
@@ -11,7 +15,7 @@ use wellspring_sim::topology::Graph;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
     /// The key.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value.
     pub got: String,
     /// What it can be.
@@ -41,7 +45,11 @@ const MAX_SIZE: u64 = 1 << 40;
 type Check = Result<(), ScenarioError>;
 
 fn must(holds: bool, key: &'static str, got: &dyn fmt::Display, expected: &'static str) -> Check {
-    if holds { Ok(()) } else { Err(ScenarioError { key, got: got.to_string(), expected }) }
+    if holds {
+        Ok(())
+    } else {
+        Err(ScenarioError { key: key.into(), got: got.to_string(), expected })
+    }
 }
 
 fn span(key: &'static str, span: Span) -> Check {
@@ -78,7 +86,8 @@ impl Scenario {
     pub fn check(&self) -> Check {
         self.topology.check()?;
         self.switch.check()?;
-        self.check_protocol()?;
+        self.protocol.check()?;
+        self.beside.as_ref().map_or(Ok(()), Beside::check)?;
         self.workload.check()?;
         self.background.check()?;
         for event in &self.events {
@@ -139,9 +148,27 @@ impl Scenario {
              a Fat-Tree without events needs no tables",
         )
     }
+}
 
-    fn check_protocol(&self) -> Check {
-        let protocol = &self.protocol;
+impl Beside {
+    fn check(&self) -> Check {
+        let Beside { share, protocol } = self;
+        let part = *share > 0.0 && *share < 1.0;
+        must(part, "beside.share", share, "above 0 and below 1")?;
+        let name = protocol.name;
+        let tcp = "tcp-newreno, dctcp or pias";
+        must(name.is_tcp(), "beside.protocol.name", &name.as_str(), tcp)?;
+        let within = |error: ScenarioError| ScenarioError {
+            key: format!("beside.{}", error.key).into(),
+            ..error
+        };
+        protocol.check().map_err(within)
+    }
+}
+
+impl Protocol {
+    fn check(&self) -> Check {
+        let protocol = self;
         for (key, window) in [
             ("protocol.window", protocol.window),
             ("protocol.window_per_sender", protocol.window_per_sender),

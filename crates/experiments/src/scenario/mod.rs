@@ -13,7 +13,7 @@ pub use network::{
     TopologyKind, VictimKind,
 };
 pub use plan::Plan;
-pub use protocol::{DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp};
+pub use protocol::{Beside, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp};
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
 use crate::quantity::Span;
@@ -36,9 +36,12 @@ pub struct Scenario {
     /// Every switch port.
     #[serde(default)]
     pub switch: Switch,
-    /// The protocol of all hosts.
+    /// The protocol.
     #[serde(default)]
     pub protocol: Protocol,
+    /// TCP for some of the requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Beside>,
     /// What is measured.
     pub workload: Workload,
     /// What else goes on.
@@ -81,21 +84,31 @@ impl Default for Run {
 }
 
 impl Scenario {
+    /// The protocols: one, or two.
+    fn protocols(&self) -> impl Iterator<Item = &Protocol> {
+        core::iter::once(&self.protocol).chain(self.beside.as_ref().map(|beside| &beside.protocol))
+    }
+
+    fn has_tcp(&self) -> bool {
+        self.protocols().any(|protocol| protocol.name.is_tcp())
+    }
+
     /// Whether packets may be lost, not only trimmed.
     pub fn loses_packets(&self) -> bool {
         let Switch { overflow, control_packets, .. } = &self.switch;
         self.topology.loss().is_some()
             || !self.events.is_empty()
             || *overflow == OverflowKind::Drop
-            || self.protocol.name.is_tcp()
+            || self.has_tcp()
             || control_packets.is_some()
             || self.protocol.fabric != FabricKind::Trimming
     }
 
     /// Every switch port. TCP's packets are dropped where others' would be cut.
     pub fn port(&self) -> PortConfig {
-        let mut port = self.switch.port(self.protocol.data_classes());
-        if self.protocol.name.is_tcp() {
+        let classes = self.protocols().map(Protocol::data_classes).max().unwrap_or(1);
+        let mut port = self.switch.port(classes);
+        if self.has_tcp() {
             port.overflow = Overflow::Drop;
         }
         port
@@ -103,7 +116,8 @@ impl Scenario {
 
     /// How packets choose among equal paths.
     pub fn spraying(&self) -> Spraying {
-        match self.protocol.name.is_tcp() && !self.protocol.tcp.sprayed {
+        let keeps_a_path = |protocol: &Protocol| protocol.name.is_tcp() && !protocol.tcp.sprayed;
+        match self.protocols().any(keeps_a_path) {
             true => Spraying::Flow,
             false => self.switch.spraying(),
         }

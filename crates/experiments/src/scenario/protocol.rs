@@ -54,6 +54,16 @@ pub struct Protocol {
     pub tcp: Tcp,
 }
 
+/// TCP for a part of the requests, beside the protocol of the others.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// Which part of the requests, spread evenly among all in the order in which they are made.
+    pub share: f64,
+    /// A protocol as in [`Protocol`], one of TCP's.
+    pub protocol: Protocol,
+}
+
 /// What is TCP's alone. Beside it, `packet` and `header` count.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -1,10 +1,9 @@
 //! LTTP's figures, as far as they are about LTTP itself, beside the paper and TFRC as it was run in
 //! ns-2.35.
 
-use super::{SIZE, curve, goodput, outage};
+use super::{SIZE, curve, goodput, least_of, most_of, outage};
 use crate::figures::lab::Lab;
 use crate::results::RunRow;
-use crate::run::Outcome;
 use crate::stats::mean;
 use anyhow::Result;
 
@@ -69,7 +68,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     for (size, overheads) in [("64KiB", true), ("128KiB", false), ("256KiB", false)] {
         for decoder in ["improved", "elimination"] {
             let settings = [(SIZE, size), (DECODER, decoder)];
-            let curve = curve(lab, "lttp-6-lttp", &settings, &many(lab, 6), goodput)?;
+            let curve = curve(lab, "lttp-6", &settings, &many(lab, 6), goodput)?;
             let what = format!("{size}, {decoder}: goodput by servers [Mbit/s]");
             lab.note(&what, "700 to 800, flat", points(&curve));
             let (least, average) = (least(&curve), average(&curve));
@@ -79,7 +78,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         if overheads {
             for (decoder, range) in [("improved", None), ("elimination", Some(693.0..=847.0))] {
                 let settings = [(SIZE, size), (DECODER, decoder)];
-                let ours = curve(lab, "lttp-6-lttp", &settings, &[36], goodput)?[0].1;
+                let ours = curve(lab, "lttp-6", &settings, &[36], goodput)?[0].1;
                 let what = format!("36 servers of {size}, {decoder} [Mbit/s]");
                 match range {
                     Some(range) => lab.number(&what, "770", ours, range),
@@ -88,11 +87,11 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             }
         }
         let settings = [(SIZE, size), (DECODER, "elimination")];
-        let few = curve(lab, "lttp-6-lttp", &settings, &[1, 2, 3, 4], goodput)?;
+        let few = curve(lab, "lttp-6", &settings, &[1, 2, 3, 4], goodput)?;
         lab.note(&format!("{size}, elimination: few servers [Mbit/s]"), "< 600", points(&few));
     }
     let settings = [(SIZE, "64KiB"), (DECODER, "improved")];
-    let few = curve(lab, "lttp-6-lttp", &settings, &[1, 2, 3, 4], goodput)?;
+    let few = curve(lab, "lttp-6", &settings, &[1, 2, 3, 4], goodput)?;
     let most = few.iter().map(|point| point.1).fold(0.0, f64::max);
     lab.number("64KiB, improved: most of 1 to 4 servers [Mbit/s]", "< 600", most, 0.0..=640.0);
     Ok(())
@@ -103,7 +102,7 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let mut means = Vec::new();
         for size in ["64KiB", "128KiB", "256KiB"] {
             let settings = [(SIZE, size), (DECODER, decoder)];
-            let curve = curve(lab, "lttp-9-lttp", &settings, &many(lab, 6), goodput)?;
+            let curve = curve(lab, "lttp-9", &settings, &many(lab, 6), goodput)?;
             let what = format!("{size}, {decoder}: goodput by servers [Mbit/s]");
             lab.note(&what, "~700", points(&curve));
             means.push(average(&curve));
@@ -115,61 +114,6 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Bins of the paper's Fig. 10 \[s\], and how many of them are left out at the start.
-const BIN: f64 = 0.2;
-const FIRST_BIN: usize = 1;
-
-/// Each flow's share of the mean, by bins: (all bins of all flows, each flow's mean).
-fn shares(outcome: &Outcome) -> (Vec<f64>, Vec<f64>) {
-    let mut flows = std::collections::BTreeMap::<u32, Vec<f64>>::new();
-    for (session, at, bytes) in &outcome.timeline {
-        let bins = flows.entry(*session).or_default();
-        let bin = (at / BIN) as usize;
-        if bin >= bins.len() {
-            bins.resize(bin + 1, 0.0);
-        }
-        bins[bin] += *bytes as f64;
-    }
-    let bins = flows.values().map(Vec::len).min().unwrap_or(0).saturating_sub(1);
-    let mut all = Vec::new();
-    for bin in FIRST_BIN..bins {
-        let fair = mean(&flows.values().map(|flow| flow[bin]).collect::<Vec<_>>());
-        all.push(flows.values().map(|flow| flow[bin] / fair).collect::<Vec<_>>());
-    }
-    let flow = |index| mean(&all.iter().map(|bin: &Vec<f64>| bin[index]).collect::<Vec<_>>());
-    let means = (0..flows.len()).map(flow).collect();
-    (all.concat(), means)
-}
-
-pub fn figure_10(lab: &mut Lab) -> Result<()> {
-    let quick = [("workload.duration", "1s")];
-    let seen = lab.watch("lttp-10", &quick, &[], |outcome| {
-        let bytes: u64 = outcome.timeline.iter().map(|entry| entry.2).sum();
-        let on_the_wire = bytes as f64 * 1_068.0 / 1_024.0 * 8.0 / outcome.simulated;
-        (shares(outcome), on_the_wire / 1e9)
-    })?;
-    let bins: Vec<f64> = seen.iter().flat_map(|((bins, _), _)| bins.clone()).collect();
-    let means: Vec<f64> = seen.iter().flat_map(|((_, means), _)| means.clone()).collect();
-    let (low, high) = (least_of(&bins), most_of(&bins));
-    let within = low >= 0.5 && high <= 1.5;
-    let what = "normalised throughput of 10 LTTP flows, each 200 ms, within 0.5 to 1.5 (paper ~1)";
-    lab.holds(what, format!("{low:.2} to {high:.2}"), within);
-    let (low, high) = (least_of(&means), most_of(&means));
-    let what = "each flow's mean within 0.9 to 1.1 (paper ~1)";
-    lab.holds(what, format!("{low:.2} to {high:.2}"), low >= 0.9 && high <= 1.1);
-    let used = mean(&seen.iter().map(|entry| entry.1).collect::<Vec<_>>());
-    lab.number("utilisation of the client's link", "> 0.99", used, 0.985..=1.0);
-    Ok(())
-}
-
-fn least_of(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn most_of(values: &[f64]) -> f64 {
-    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// ns-2 has no request: 40 bytes over two links of 25 us \[s\].

@@ -1,10 +1,13 @@
-//! LTTP's figures: itself ([`fountain`]), and TCP and DCTCP beside it ([`yardsticks`]).
+//! LTTP's figures: itself ([`fountain`]), what its flows leave each other and TCP ([`fairness`]), and
+//! TCP and DCTCP as yardsticks ([`yardsticks`]).
 
+mod fairness;
 mod fountain;
 mod outage;
 mod yardsticks;
 
-pub use fountain::{beside_ns_2, figure_5, figure_10};
+pub use fairness::figure_10;
+pub use fountain::{beside_ns_2, figure_5};
 pub use yardsticks::{figure_7, figure_8};
 
 use super::lab::{Lab, Settings, over};
@@ -36,6 +39,14 @@ fn curve(
     let cases: Vec<_> = all.iter().map(|(label, settings)| (*label, &settings[..])).collect();
     let measured = lab.measure(scenario, &[], &cases)?;
     Ok(numbers.iter().map(|(count, label)| (*count, over(&measured, label, column))).collect())
+}
+
+fn least_of(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most_of(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
 }
 
 pub fn figure_4(lab: &mut Lab) -> Result<()> {

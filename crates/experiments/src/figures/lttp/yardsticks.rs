@@ -32,7 +32,7 @@ fn senders(lab: &Lab, from: u32) -> Vec<u32> {
 }
 
 pub fn figure_4(lab: &mut Lab) -> Result<()> {
-    let seen = lab.watch("lttp-4", &[("run.limit", "600ms")], &[], |outcome| {
+    let seen = lab.watch("lttp-4-tcp", &[("run.limit", "600ms")], &[], |outcome| {
         outcome.timeouts.first().map(|timeout| (timeout.at, timeout.window / 1_024))
     })?;
     let Some((at, window)) = seen.into_iter().flatten().next() else {
@@ -71,7 +71,7 @@ const NS2_MORE: f64 = 151.92e-6;
 
 pub fn figure_6(lab: &mut Lab) -> Result<()> {
     for size in ["64KiB", "128KiB", "256KiB"] {
-        let curve = curve(lab, "lttp-6", &[(SIZE, size)], &senders(lab, 6), goodput)?;
+        let curve = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let what = format!("{size}: goodput, 6 to 11 senders [Mbit/s]");
         let (paper, few) = ("~950; ns-2 868 to 957 or a timeout", between(&curve, 6..=11));
         match size {
@@ -85,17 +85,17 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         let ours = shown(first);
         lab.holds(&format!("{what}: 12 to 26 (paper ~15; ns-2 12, 8 to 24 by size)"), ours, fits);
     }
-    let many = curve(lab, "lttp-6", &[(SIZE, "64KiB")], &[36], goodput)?;
+    let many = curve(lab, "lttp-6-tcp", &[(SIZE, "64KiB")], &[36], goodput)?;
     let what = "36 senders of 64 KiB: goodput [Mbit/s]";
     lab.number(what, "93; ns-2 89.2, ns-3 86.8", between(&many, 36..=36), 83.7..=102.3);
     for (count, size, expected) in NS2_COLLAPSED {
-        let ours = curve(lab, "lttp-6", &[(SIZE, size)], &[count], goodput)?[0].1;
+        let ours = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &[count], goodput)?[0].1;
         let what = format!("{count} senders of {size}: goodput over ns-2's, of {expected} Mbit/s");
         lab.number(&what, "-", ours / expected, 0.85..=1.15);
     }
     for (count, size, expected) in NS2_WHOLE {
         let settings = [(SIZE, size), ("workload.jitter", "1us")];
-        let ours = curve(lab, "lttp-6", &settings, &[count], goodput)?[0].1;
+        let ours = curve(lab, "lttp-6-tcp", &settings, &[count], goodput)?[0].1;
         let bits = f64::from(count) * if size == "64KiB" { 65_536.0 } else { 262_144.0 } * 8.0;
         let whole = bits / (bits / ours + NS2_MORE * 1e6);
         let what = format!("{count} senders of {size}, with ns-2's SYN and last ACK [Mbit/s]");
@@ -158,7 +158,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
     for EcnSwitch { name, settings, most, onset: range } in ECN_SWITCHES {
         for window in ["4", "5", "3", "2"] {
             let settings = [&settings[..], &[(INITIAL_WINDOW, window), (SIZE, "64KiB")]].concat();
-            let curve = curve(lab, "lttp-7", &settings, &senders(lab, 6), goodput)?;
+            let curve = curve(lab, "lttp-7-dctcp", &settings, &senders(lab, 6), goodput)?;
             let first = onset(&curve);
             let what = format!("{name}, initial window {window}: fewest senders that collapse");
             let paper = format!("> {most}");
@@ -175,7 +175,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
         }
     }
     for size in ["128KiB", "256KiB"] {
-        let curve = curve(lab, "lttp-7", &[(SIZE, size)], &senders(lab, 6), goodput)?;
+        let curve = curve(lab, "lttp-7-dctcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let what = format!("64 KB, threshold 4, {size} a sender: fewest senders that collapse");
         lab.note(&what, "> 25", shown(onset(&curve)));
     }
@@ -194,7 +194,7 @@ fn beside_ns_3(lab: &mut Lab) -> Result<()> {
     ];
     for (window, count, expected, part) in NS3_DCTCP {
         let settings = [&queue[..], &[(INITIAL_WINDOW, window)]].concat();
-        let ours = curve(lab, "lttp-7", &settings, &[count], goodput)?[0].1;
+        let ours = curve(lab, "lttp-7-dctcp", &settings, &[count], goodput)?[0].1;
         let what = format!("as ns-3 has it: initial window {window}, {count} senders [Mbit/s]");
         let range = expected * (1.0 - part)..=expected * (1.0 + part);
         lab.number(&what, &format!("-; ns-3 {expected}"), ours, range);
@@ -209,7 +209,8 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
     for window in ["2", "4", "5", "6", "10"] {
         for count in ["16", "24"] {
             let settings = [(INITIAL_WINDOW, window), (SENDERS, count)];
-            let seen = lab.watch("lttp-8", &[], &settings, |outcome| outcome.timeouts.clone())?;
+            let seen =
+                lab.watch("lttp-8-dctcp", &[], &settings, |outcome| outcome.timeouts.clone())?;
             let all: Vec<Timeout> = seen.into_iter().flatten().collect();
             let of = |bytes: fn(&Timeout) -> u64| {
                 mean(&all.iter().map(|timeout| segments(bytes(timeout))).collect::<Vec<_>>())
@@ -231,7 +232,7 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
 
 pub fn figure_9(lab: &mut Lab) -> Result<()> {
     for size in ["64KiB", "128KiB", "256KiB"] {
-        let tree = curve(lab, "lttp-9", &[(SIZE, size)], &senders(lab, 6), goodput)?;
+        let tree = curve(lab, "lttp-9-dctcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         let few = between(&tree, 18..=30);
         lab.number(
             &format!("{size}: goodput, 18 to 30 senders [Mbit/s]"),
@@ -248,7 +249,8 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
     // A byte to a host of the same rack, the same pod and another pod.
     for (to, links, paper) in [(1, 2.0, "100"), (4, 4.0, "200"), (16, 6.0, "300")] {
         let single = format!("{{ kind = \"single\", from = 0, to = {to}, size = \"1B\" }}");
-        let cases = lab.measure("lttp-9", &[], &[("one", &[("workload", single.as_str())])])?;
+        let cases =
+            lab.measure("lttp-9-dctcp", &[], &[("one", &[("workload", single.as_str())])])?;
         // Beside propagation, 41 bytes at 1 Gbit/s on every link.
         let there = over(&cases, "one", |row| row.fct_max) * 1e3 - links * 0.328;
         let (what, exact) = (format!("round trip over {links} links [us]"), links * 50.0);
