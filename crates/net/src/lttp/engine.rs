@@ -20,8 +20,11 @@ use crate::driver::faults::{Injector, Origin};
 use crate::driver::wait::Waiter;
 use crate::socket::{ReceiveBatch, UdpSocket};
 
-/// Inputs taken in, batches received and batches sent before the others have their turn.
+/// Inputs taken in, and batches sent, before the others have their turn.
 const TURN: usize = 64;
+/// Batches received at a time, of up to a thousand datagrams each: reports must not wait long, for
+/// senders take their waiting for a slow receiver.
+const RECEIVED_A_TURN: usize = 1;
 
 /// A running loop. Dropping it ends its sessions and waits for its thread.
 pub(super) struct Engine {
@@ -177,7 +180,7 @@ impl Loop {
     }
 
     fn receive(&mut self) {
-        for _ in 0..TURN {
+        for _ in 0..RECEIVED_A_TURN {
             if !self.readable {
                 return;
             }
