@@ -56,6 +56,7 @@ pub(super) struct Receiving {
     sbn: u32,
     code: Arc<Code>,
     decoder: Box<Decoder>,
+    #[expect(clippy::vec_box, reason = "they come and go as boxes: messages are to be small")]
     spare: Vec<Box<Decoder>>,
     neighbours: Vec<u32>,
     writing: usize,

@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(parse_message(9, b"\0"), Err(ParseError::BadField("code")));
         assert_eq!(parse_message(9, b""), Err(ParseError::TooShort { got: 0, needed: 1 }));
         assert_eq!(parse_message(3, &[0; 22]), Err(ParseError::BadField("part")));
-        assert_eq!(parse_message(3, &[1; 22]).is_ok(), true);
+        assert!(parse_message(3, &[1; 22]).is_ok());
         let mut request = [1; 22];
         request[18..].fill(0);
         assert_eq!(parse_message(3, &request), Err(ParseError::BadField("geometry")));
