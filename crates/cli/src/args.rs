@@ -54,6 +54,7 @@ pub enum Command {
     Put(PutArgs),
     Demo(DemoArgs),
     Bench(BenchArgs),
+    Lttp(crate::lttp::LttpArgs),
     Fec(crate::fec::FecArgs),
     Maelstrom(crate::maelstrom::MaelstromArgs),
     Lab(crate::lab::LabArgs),
@@ -420,14 +421,14 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
         .map_err(|why| format!("{why}; write a rate in bits a second such as 500M or 10Gbit/s"))
 }
 
-fn parse_loss(text: &str) -> Result<f64, String> {
+pub fn parse_loss(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(loss) if (0.0..=0.9).contains(&loss) => Ok(loss),
         _ => Err("write a part from 0 to 0.9, such as 0.05 for 5 %".to_owned()),
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.2..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err("write seconds from 0.2 to 86400".to_owned()),

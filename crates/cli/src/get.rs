@@ -5,7 +5,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use wellspring_net::driver::ReceivePath;
-use wellspring_net::store::Existing;
+use wellspring_net::store::{Existing, ObjectName};
 use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaState, Target};
 
 use crate::args::GetArgs;
@@ -18,7 +18,7 @@ use crate::progress::Display;
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let name = &args.from.name;
-    let (target, shown) = target(args)?;
+    let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let config = ClientConfig {
         driver: args.network.driver(any),
@@ -55,16 +55,20 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
 }
 
 /// Where the object goes, and what that is called.
-fn target(args: &GetArgs) -> Result<(Target, String), Failed> {
-    let own_name = args.from.name.file_name();
-    let path = match &args.output {
+pub fn target(
+    output: Option<&Path>,
+    name: &ObjectName,
+    force: bool,
+) -> Result<(Target, String), Failed> {
+    let own_name = name.file_name();
+    let path = match output {
         None if std::io::stdout().is_terminal() => PathBuf::from(own_name),
         None => return Ok((Target::Writer(Box::new(std::io::stdout())), "-".to_owned())),
         Some(path) if path == Path::new("-") => {
             return Ok((Target::Writer(Box::new(std::io::stdout())), "-".to_owned()));
         }
         Some(path) if path.is_dir() => path.join(own_name),
-        Some(path) => path.clone(),
+        Some(path) => path.to_owned(),
     };
     let shown = path.display().to_string();
     match std::fs::metadata(&path) {
@@ -75,9 +79,9 @@ fn target(args: &GetArgs) -> Result<(Target, String), Failed> {
             Ok((Target::Writer(Box::new(file)), shown))
         }
         // Said before a byte is moved; the final rename sees to it in any case.
-        Ok(_) if !args.force => Err(Failed::target_exists(shown)),
+        Ok(_) if !force => Err(Failed::target_exists(shown)),
         _ => {
-            let existing = if args.force { Existing::Replace } else { Existing::Keep };
+            let existing = if force { Existing::Replace } else { Existing::Keep };
             Ok((Target::File { path, existing }, shown))
         }
     }

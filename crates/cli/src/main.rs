@@ -9,6 +9,7 @@ mod fec;
 mod get;
 mod interrupt;
 mod lab;
+mod lttp;
 mod maelstrom;
 mod output;
 mod process;
@@ -74,6 +75,7 @@ fn run(cli: &Cli) -> Result<(), Failed> {
             runtime.block_on(with_children(move || bench::run(&args, quiet)))
         }
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
+        Command::Lttp(args) => runtime.block_on(lttp::run(args, quiet)),
         Command::Lab(args) => runtime.block_on(lab::run(args)),
         Command::Sim(args) => {
             let (args, verbose) = (args.clone(), cli.verbose > 0);

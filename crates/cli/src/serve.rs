@@ -1,6 +1,7 @@
 //! `wellspring serve`.
 
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -14,12 +15,7 @@ use crate::output::bytes;
 
 pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let cache = match &args.cache {
-        Some(directory) => DigestCache::open(directory).map_err(|error| {
-            Failed::other(format!("cannot keep digests in {}: {error}", directory.display()))
-        })?,
-        None => DigestCache::of_user(),
-    };
+    let cache = digest_cache(args.cache.as_deref())?;
     let json = args.json;
     let mut config = ServerConfig::new(args.bind, args.dir.clone());
     config.driver = args.network.driver(args.bind);
@@ -55,8 +51,18 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Where digests are kept: in that directory, or in the user's own.
+pub fn digest_cache(directory: Option<&Path>) -> Result<DigestCache, Failed> {
+    match directory {
+        Some(directory) => DigestCache::open(directory).map_err(|error| {
+            Failed::other(format!("cannot keep digests in {}: {error}", directory.display()))
+        }),
+        None => Ok(DigestCache::of_user()),
+    }
+}
+
 /// Prints a line at once. Whoever read our output may have gone: the server goes on serving.
-fn print_line(line: &str) {
+pub fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

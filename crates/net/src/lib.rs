@@ -3,11 +3,13 @@
 //! [`Server`] sends and takes the files of a directory; [`Client`] fetches an object from all its
 //! holders at once and puts an object to many hosts, by multicast where there is a group. Below
 //! them lies the [`driver`], which runs the protocol over sockets for whoever brings the bytes.
+//! [`LttpServer`] and [`LttpClient`] do the same by LTTP: a contiguous share from each server.
 #![deny(unsafe_code)]
 
 mod address;
 mod client;
 pub mod driver;
+mod lttp;
 pub mod payload;
 mod random;
 mod server;
@@ -20,5 +22,10 @@ pub use client::{
     DEFAULT_SYMBOLS_PER_BLOCK, FetchError, FetchOptions, FetchReport, HostError, PutError,
     PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState, Target,
     Update, Updates,
+};
+pub use lttp::{
+    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LttpClient, LttpClientConfig,
+    LttpOptions, LttpReport, LttpServer, LttpServerConfig, LttpServerEvent, LttpSettings,
+    LttpStatistics, Method, ShareReport,
 };
 pub use server::{BindError, Server, ServerConfig, ServerEvent};

@@ -13,6 +13,10 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8], ParseError> {
         let needed = self.at.saturating_add(len);
         let taken = self

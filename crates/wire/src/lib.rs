@@ -13,6 +13,7 @@ extern crate std;
 mod bytes;
 pub mod control;
 mod error;
+pub mod lttp;
 pub mod scdp;
 
 pub use error::ParseError;

@@ -56,13 +56,15 @@ impl Place {
     pub fn serve_at(&self, dir: &Path, bind: &str, extra: &[&str]) -> Server {
         let mut command = program();
         command.args(["serve", "--json", "--bind", bind, "--cache"]).arg(self.path("cache"));
-        command.args(extra).arg(dir).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("server starts");
-        let (events, _) = follow(child.stdout.take().expect("piped"));
-        let mut server = Server { child, events, address: ([0, 0, 0, 0], 0).into() };
-        let event = server.wait_for("listening");
-        server.address = event["address"].as_str().expect("text").parse().expect("address");
-        server
+        command.args(extra).arg(dir);
+        Server::start(command)
+    }
+
+    /// A server of LTTP, started by `command`: the program itself, or what runs it elsewhere.
+    pub fn serve_lttp(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
+        command.args(["lttp", "serve", "--json", "--bind", bind, "--cache"]);
+        command.arg(self.path("cache")).arg(dir);
+        Server::start(command)
     }
 }
 
@@ -123,6 +125,16 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts a server, and learns its address from what it prints.
+    pub fn start(mut command: Command) -> Server {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("server starts");
+        let (events, _) = follow(child.stdout.take().expect("piped"));
+        let mut server = Server { child, events, address: ([0, 0, 0, 0], 0).into() };
+        let event = server.wait_for("listening");
+        server.address = event["address"].as_str().expect("text").parse().expect("address");
+        server
+    }
+
     /// Waits for an event of that kind.
     pub fn wait_for(&self, kind: &str) -> Value {
         let until = Instant::now() + PATIENCE;
@@ -206,7 +218,11 @@ impl Ended {
 
 impl Transfer {
     pub fn start(arguments: &[&str]) -> Transfer {
-        let mut command = program();
+        Transfer::start_by(program(), arguments)
+    }
+
+    /// The same by `command`: the program itself, or what runs it elsewhere.
+    pub fn start_by(mut command: Command, arguments: &[&str]) -> Transfer {
         command.args(arguments).args(["--json", "--json-progress"]);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");

@@ -1,11 +1,10 @@
 //! Fetching an object from all its holders at once.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
@@ -15,12 +14,11 @@ use wellspring_wire::scdp::{CloseReason, Mode};
 use super::replicas::{Found, Order, Replica, Standing, find, resume_point};
 use super::report::{FetchReport, ReplicaReport, ReplicaState};
 use super::requester::AskError;
-use super::stream::copy_out;
+use super::sink::Sink;
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{DriverHandle, Failure, ReceiveObject, SessionEvent, SessionProgress};
-use crate::payload::ObjectSink;
-use crate::store::{Digest, PartFile, ScratchFile, StoreError};
+use crate::store::{Digest, PartFile, ScratchFile};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -82,79 +80,6 @@ impl Client {
             stats,
         })
     }
-}
-
-/// Where the bytes go.
-enum Sink {
-    File(Arc<PartFile>),
-    Stream {
-        scratch: Arc<ScratchFile>,
-        /// Absent once it has ended well.
-        copy: Option<JoinHandle<io::Result<()>>>,
-        _stop: oneshot::Sender<()>,
-    },
-}
-
-impl Sink {
-    async fn open(target: Target, size: u64, digest: Digest) -> Result<Sink, FetchError> {
-        let runtime = tokio::runtime::Handle::current();
-        let opened = tokio::task::spawn_blocking(move || match target {
-            Target::File { path, existing } => {
-                let part = PartFile::beside(&path, size, digest, existing)?;
-                Ok(Sink::File(Arc::new(part)))
-            }
-            Target::Writer(out) => {
-                let scratch = Arc::new(ScratchFile::new(size, digest)?);
-                let (stop, stopped) = oneshot::channel();
-                let from = Arc::clone(&scratch);
-                let inner = runtime.clone();
-                let copy = runtime.spawn_blocking(move || copy_out(&inner, &from, stopped, out));
-                Ok(Sink::Stream { scratch, copy: Some(copy), _stop: stop })
-            }
-        });
-        opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
-    }
-
-    fn as_object_sink(&self) -> Arc<dyn ObjectSink> {
-        match self {
-            Sink::File(part) => Arc::clone(part) as Arc<dyn ObjectSink>,
-            Sink::Stream { scratch, .. } => Arc::clone(scratch) as Arc<dyn ObjectSink>,
-        }
-    }
-
-    /// Ends with an error when the bytes find no taker any more; otherwise it does not end before
-    /// all are out.
-    async fn broken(&mut self) -> io::Error {
-        if let Sink::Stream { copy, .. } = self
-            && let Some(task) = copy
-        {
-            match copied(task.await) {
-                Ok(()) => *copy = None,
-                Err(error) => return error,
-            }
-        }
-        std::future::pending().await
-    }
-
-    async fn finish(self) -> Result<(), FetchError> {
-        let verified = match self {
-            Sink::File(part) => tokio::task::spawn_blocking(move || part.commit()).await,
-            Sink::Stream { scratch, copy, _stop } => {
-                if let Some(task) = copy {
-                    copied(task.await).map_err(FetchError::Write)?;
-                }
-                tokio::task::spawn_blocking(move || scratch.verify()).await
-            }
-        };
-        match verified {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(StoreError::Io(io::Error::other("verifying panicked")).into()),
-        }
-    }
-}
-
-fn copied(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
-    ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
 }
 
 /// What the tasks beside a transfer come to.

@@ -3,9 +3,10 @@
 mod error;
 mod fetch;
 mod put;
-mod replicas;
+pub(crate) mod replicas;
 mod report;
 pub(crate) mod requester;
+pub(crate) mod sink;
 mod stream;
 
 use std::io;

@@ -23,7 +23,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// Where a replica stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Asked, without an answer yet.
     Asked,
     /// Sends, for all we know.
@@ -35,7 +35,7 @@ pub(super) enum Standing {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Replica {
+pub(crate) struct Replica {
     pub host: String,
     pub address: Option<SocketAddr>,
     pub standing: Standing,
@@ -117,7 +117,7 @@ pub(super) async fn find(
     Ok(Found { replicas, size, digest })
 }
 
-pub(super) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
+pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
     let mut replicas: Vec<Replica> = Vec::with_capacity(hosts.len());
     let mut lookups = JoinSet::new();
     for (index, host) in hosts.iter().cloned().enumerate() {

@@ -7,18 +7,18 @@ use wellspring_core::{Duration, Time};
 /// A monotonic clock on the circle of [`Time`]: it comes round after 213 days, which nobody
 /// notices (see there).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     epoch: Instant,
     start: Time,
 }
 
 impl Clock {
     /// A clock that shows `start` now.
-    pub(super) fn starting_at(start: Time) -> Self {
+    pub(crate) fn starting_at(start: Time) -> Self {
         Clock { epoch: Instant::now(), start }
     }
 
-    pub(super) fn now(&self) -> Time {
+    pub(crate) fn now(&self) -> Time {
         // Nanoseconds last 584 years; their picoseconds go round the circle as they should.
         let nanos = self.epoch.elapsed().as_nanos() as u64;
         Time::from_picos(self.start.as_picos().wrapping_add(nanos.wrapping_mul(1_000)))
@@ -26,7 +26,7 @@ impl Clock {
 }
 
 /// How long an operating system is asked to sleep until then.
-pub(super) fn sleep_until(now: Time, deadline: Time) -> std::time::Duration {
+pub(crate) fn sleep_until(now: Time, deadline: Time) -> std::time::Duration {
     let left: Duration = deadline.since(now);
     std::time::Duration::from_nanos(left.as_nanos())
 }

@@ -15,14 +15,14 @@ const MAX_HELD: usize = 64 << 20;
 
 /// Where a datagram came from, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Origin {
+pub(crate) struct Origin {
     pub from: SocketAddr,
     pub local: Option<IpAddr>,
     pub ecn: u8,
 }
 
 /// Decides the fate of datagrams that have arrived.
-pub(super) struct Injector {
+pub(crate) struct Injector {
     faults: Faults,
     random: RandomStream,
     held: BinaryHeap<Reverse<Held>>,
@@ -30,7 +30,7 @@ pub(super) struct Injector {
     sequence: u64,
     /// When the bottleneck has passed all it holds.
     bottleneck_free: Option<Time>,
-    pub(super) counters: Injected,
+    pub(crate) counters: Injected,
 }
 
 struct Held {
@@ -59,7 +59,7 @@ impl Ord for Held {
 
 impl Injector {
     /// None if nothing is to be done to arriving datagrams.
-    pub(super) fn new(faults: Faults) -> Option<Self> {
+    pub(crate) fn new(faults: Faults) -> Option<Self> {
         faults.on_receive().then(|| Injector {
             faults,
             random: Seed(faults.seed).stream("receive faults"),
@@ -72,7 +72,7 @@ impl Injector {
     }
 
     /// Takes a datagram in; `pass` is called with what comes through at once.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         now: Time,
         origin: Origin,
@@ -140,7 +140,7 @@ impl Injector {
     }
 
     /// The next datagram held back whose time has come.
-    pub(super) fn release(&mut self, now: Time) -> Option<(Origin, Vec<u8>)> {
+    pub(crate) fn release(&mut self, now: Time) -> Option<(Origin, Vec<u8>)> {
         if self.held.peek().is_none_or(|Reverse(held)| held.due > now) {
             return None;
         }
@@ -150,7 +150,7 @@ impl Injector {
     }
 
     /// When the next datagram held back is due.
-    pub(super) fn deadline(&self) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         self.held.peek().map(|Reverse(held)| held.due)
     }
 

@@ -15,11 +15,11 @@
 //!
 //! [`Limits::open_blocks`]: wellspring_transport::scdp::Limits::open_blocks
 
-mod clock;
+pub(crate) mod clock;
 mod config;
 mod engine;
 mod event;
-mod faults;
+pub(crate) mod faults;
 mod groups;
 mod handle;
 mod inbound;
@@ -36,7 +36,7 @@ mod shared;
 mod statistics;
 mod strangers;
 mod taps;
-mod wait;
+pub(crate) mod wait;
 mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};

@@ -17,14 +17,14 @@ const FIRST_SOCKET: usize = 2;
 
 /// Wakes the loop from other threads; costs nothing while the loop is awake.
 #[derive(Debug)]
-pub(super) struct LoopWaker {
+pub(crate) struct LoopWaker {
     waker: mio::Waker,
     asleep: AtomicBool,
 }
 
 impl LoopWaker {
     /// Wakes the loop if it sleeps or is about to.
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // The loop says that it will sleep, then looks once more for work; we have left the work,
         // then look whether it sleeps: one of both sees the other.
         fence(SeqCst);
@@ -36,7 +36,7 @@ impl LoopWaker {
 }
 
 /// What woke the loop.
-pub(super) struct Ready {
+pub(crate) struct Ready {
     /// Number of the socket.
     pub socket: usize,
     pub readable: bool,
@@ -44,7 +44,7 @@ pub(super) struct Ready {
 }
 
 /// The poll of one loop: sockets by number, a waker and a timer finer than epoll's milliseconds.
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     poll: Poll,
     events: Events,
     timer: Timer,
@@ -52,7 +52,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    pub(super) fn new() -> io::Result<Waiter> {
+    pub(crate) fn new() -> io::Result<Waiter> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         let timer = Timer::new()?;
@@ -61,25 +61,25 @@ impl Waiter {
         Ok(Waiter { poll, events: Events::with_capacity(64), timer, waker })
     }
 
-    pub(super) fn waker(&self) -> Arc<LoopWaker> {
+    pub(crate) fn waker(&self) -> Arc<LoopWaker> {
         Arc::clone(&self.waker)
     }
 
     /// Watches a socket under a number.
-    pub(super) fn watch(&self, socket: RawFd, number: usize) -> io::Result<()> {
+    pub(crate) fn watch(&self, socket: RawFd, number: usize) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut SourceFd(&socket), Token(number + FIRST_SOCKET), both)
     }
 
     /// Stops watching a socket.
-    pub(super) fn forget(&self, socket: RawFd) -> io::Result<()> {
+    pub(crate) fn forget(&self, socket: RawFd) -> io::Result<()> {
         self.poll.registry().deregister(&mut SourceFd(&socket))
     }
 
     /// Sleeps until something happens, at most `span` (`None`: a day); does not sleep at all if
     /// `busy` says, after the loop has been declared asleep, that there is work. `ready` is told
     /// of sockets: readable and writable by edges, so use them until they would block.
-    pub(super) fn sleep(
+    pub(crate) fn sleep(
         &mut self,
         span: Option<std::time::Duration>,
         busy: impl FnOnce() -> bool,

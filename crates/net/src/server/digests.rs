@@ -14,7 +14,7 @@ const MAX_RUNNING: usize = 2;
 const MAX_FAILED: usize = 64;
 
 /// What is known of a file's digest.
-pub(super) enum Known {
+pub(crate) enum Known {
     Digest(Digest),
     /// It is being computed, or waits its turn: so many bytes are done.
     Pending(u64),
@@ -24,7 +24,7 @@ pub(super) enum Known {
     Unknown,
 }
 
-pub(super) struct Digests {
+pub(crate) struct Digests {
     cache: Arc<DigestCache>,
     jobs: Mutex<Jobs>,
 }
@@ -36,16 +36,16 @@ struct Jobs {
 }
 
 impl Digests {
-    pub(super) fn new(cache: Arc<DigestCache>) -> Arc<Self> {
+    pub(crate) fn new(cache: Arc<DigestCache>) -> Arc<Self> {
         Arc::new(Digests { cache, jobs: Mutex::default() })
     }
 
-    pub(super) fn cached(&self, fingerprint: &Fingerprint) -> Option<Digest> {
+    pub(crate) fn cached(&self, fingerprint: &Fingerprint) -> Option<Digest> {
         self.cache.get(fingerprint)
     }
 
     /// Keeps a digest that is known because the object was just verified.
-    pub(super) fn learn(&self, file: &File, digest: Digest) {
+    pub(crate) fn learn(&self, file: &File, digest: Digest) {
         if let Ok(fingerprint) = Fingerprint::of(file) {
             self.cache.insert_own(fingerprint, digest);
         }
@@ -53,7 +53,7 @@ impl Digests {
 
     /// The digest of a file, or how far it is; `begin` is told when the work begins now, and may
     /// be absent to forbid that.
-    pub(super) fn of(
+    pub(crate) fn of(
         self: &Arc<Self>,
         file: &File,
         fingerprint: Fingerprint,

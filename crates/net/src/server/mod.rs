@@ -6,7 +6,7 @@
 //! ever do.
 
 mod cookie;
-mod digests;
+pub(crate) mod digests;
 mod event;
 mod puts;
 mod requests;

@@ -20,6 +20,8 @@ pub struct Config {
     pub prevent_oscillation: bool,
     /// RFC 5348 §5.5.
     pub discounting: bool,
+    /// How late a sender may be woken, `t_gran` of RFC 5348 §4.6; zero in a simulation.
+    pub granularity: Duration,
     /// Time before a control message is repeated, first: TCP's least timeout (LTTP §II: 200 ms).
     pub control_timeout: Duration,
     /// A peer silent for that long is lost (LTTP §III-A).
@@ -45,6 +47,7 @@ impl Config {
             max_symbols: 1 << 20,
             prevent_oscillation: true,
             discounting: true,
+            granularity: Duration::ZERO,
             control_timeout: Duration::from_millis(200),
             peer_timeout: Duration::from_secs(300),
             max_sessions: 1 << 16,

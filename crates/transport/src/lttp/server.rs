@@ -67,6 +67,7 @@ impl Server {
             let rate = RateConfig {
                 segment_size: config.segment_size(),
                 prevent_oscillation: config.prevent_oscillation,
+                granularity: config.granularity,
             };
             RateSender::new(now, rate)
         });

@@ -22,8 +22,9 @@ pub struct RateReceiver {
     greatest_rate: f64,
     /// p of the last report, `p_prev`.
     reported: f64,
-    /// Packets since the last report.
-    unreported: bool,
+    /// Packets since the last report, and when that was.
+    unreported: u32,
+    reported_at: Option<Time>,
     /// The feedback timer; unset before the first packet and while nothing comes.
     timer: Option<Time>,
     due: bool,
@@ -39,7 +40,8 @@ impl RateReceiver {
             last: None,
             greatest_rate: 0.0,
             reported: 0.0,
-            unreported: false,
+            unreported: 0,
+            reported_at: None,
             timer: None,
             due: false,
         }
@@ -57,7 +59,7 @@ impl RateReceiver {
             self.arrivals.pop_front();
         }
         self.arrivals.push_back(now);
-        self.unreported = true;
+        self.unreported = self.unreported.saturating_add(1);
         let rtt = self.rtt();
         let target = self.greatest_rate.max(self.receive_rate(now));
         let (size, seconds) = (self.segment_size, rtt.as_secs_f64());
@@ -79,7 +81,7 @@ impl RateReceiver {
     /// The feedback timer has gone off, if it has (§6.2).
     pub fn on_timeout(&mut self, now: Time) {
         if self.timer.is_some_and(|at| at <= now) {
-            self.due |= self.unreported;
+            self.due |= self.unreported > 0;
             self.timer = None;
         }
     }
@@ -103,7 +105,7 @@ impl RateReceiver {
         let rate = self.receive_rate(now);
         self.greatest_rate = self.greatest_rate.max(rate);
         self.reported = self.history.loss_event_rate();
-        self.unreported = false;
+        (self.unreported, self.reported_at) = (0, Some(now));
         let rtt = self.rtt();
         self.timer = (rtt > Duration::ZERO).then(|| now + rtt);
         Some(Report {
@@ -137,11 +139,16 @@ impl RateReceiver {
         while self.arrivals.front().is_some_and(|at| is_old(now.since(*at))) {
             self.arrivals.pop_front();
         }
-        let over = match self.arrivals.front() {
-            Some(first) if self.arrivals.len() == MAX_ARRIVALS => now.since(*first),
-            _ => rtt,
+        let (packets, over) = match (self.arrivals.front(), self.reported_at) {
+            (Some(first), _) if self.arrivals.len() == MAX_ARRIVALS => {
+                (self.arrivals.len(), now.since(*first))
+            }
+            // A receiver that comes to its report late, all packets being older than a round trip,
+            // has not received nothing: the sender would all but stop.
+            (None, Some(at)) => (self.unreported as usize, now.since(at).max(rtt)),
+            _ => (self.arrivals.len(), rtt),
         };
-        self.arrivals.len() as f64 * self.segment_size / over.as_secs_f64().max(1e-12)
+        packets as f64 * self.segment_size / over.as_secs_f64().max(1e-12)
     }
 }
 
@@ -213,6 +220,20 @@ mod tests {
         // X_target: ten packets a round trip of 100 us.
         let rate = equation::throughput(1_000.0, 1e-4, p);
         assert!((rate / 1e8 - 1.0).abs() < 1e-3, "{rate}");
+    }
+
+    #[test]
+    fn a_report_that_comes_late_tells_the_rate_since_the_last_one() {
+        let mut receiver = RateReceiver::new(1_000, true);
+        receiver.on_packet(at(0), stamp(0, 0, 100));
+        receiver.poll_report(at(0)).unwrap();
+        for number in 1..=5_u32 {
+            let now = u64::from(number) * 20;
+            receiver.on_packet(at(now), stamp(number, now, 100));
+        }
+        receiver.on_timeout(at(1_000));
+        // Five packets of 1,000 bytes in a millisecond.
+        assert_eq!(receiver.poll_report(at(1_000)).unwrap().receive_rate, 5_000_000);
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub struct RateConfig {
     pub segment_size: u32,
     /// Whether packets are spaced by the momentary round trip, too (§4.5).
     pub prevent_oscillation: bool,
+    /// How late the sender may be woken, `t_gran` (§4.6): packets it did not send within such a span
+    /// it catches up, and silence of the receiver is not noticed within ten of them. Zero where the
+    /// clock is exact.
+    pub granularity: Duration,
 }
 
 /// The sending side of a flow's rate control.
@@ -97,7 +101,7 @@ impl RateSender {
     }
 
     /// Books the packet that goes now: its stamp, if one may (§4.6). What a busy link did not let
-    /// go is not caught up: there are no bursts.
+    /// go is not caught up beyond [`RateConfig::granularity`]: there are no bursts.
     pub fn poll_stamp(&mut self, now: Time) -> Option<Stamp> {
         if now < self.next_send {
             return None;
@@ -105,8 +109,9 @@ impl RateSender {
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         // The nominal time, which a waking up that comes late does not move; but there are no bursts.
-        self.last_send = self.next_send.max(now - self.interval());
-        self.next_send = (self.last_send + self.interval()).max(now);
+        let granularity = self.config.granularity;
+        self.last_send = self.next_send.max(now - self.interval().max(granularity));
+        self.next_send = (self.last_send + self.interval()).max(now - granularity);
         Some(Stamp { number, sent: now, rtt: self.rtt().unwrap_or(Duration::ZERO) })
     }
 
@@ -145,7 +150,7 @@ impl RateSender {
         if self.config.prevent_oscillation {
             self.x_inst = (self.x * self.rtt_root / sqrt(sample)).max(self.s / T_MBI);
         }
-        self.next_send = (self.last_send + self.interval()).max(now);
+        self.next_send = (self.last_send + self.interval()).max(now - self.config.granularity);
         self.restart_nofeedback(now);
         true
     }
@@ -184,7 +189,7 @@ impl RateSender {
         let two_packets = 2.0 * self.s / self.x;
         let lasts =
             self.rtt.map_or(two_packets.max(FIRST_NOFEEDBACK), |rtt| (4.0 * rtt).max(two_packets));
-        self.nofeedback = now + span(lasts);
+        self.nofeedback = now + span(lasts).max(self.config.granularity * 10);
     }
 
     /// The nofeedback timer has gone off, if it has (§4.4): the rate is halved.
@@ -213,7 +218,8 @@ impl RateSender {
 mod tests {
     use super::*;
 
-    const CONFIG: RateConfig = RateConfig { segment_size: 1_000, prevent_oscillation: false };
+    const CONFIG: RateConfig =
+        RateConfig { segment_size: 1_000, prevent_oscillation: false, granularity: Duration::ZERO };
 
     fn at(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
@@ -241,6 +247,22 @@ mod tests {
         assert_eq!(sender.next_send(), at(100));
         assert_eq!(sender.nofeedback_deadline(), at(500));
         assert_eq!(sender.rtt(), Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn a_sender_woken_late_catches_up_within_its_granularity_and_no_more() {
+        let config = RateConfig { granularity: Duration::from_millis(100), ..CONFIG };
+        let mut sender = RateSender::new(at(0), config);
+        sender.poll_stamp(at(0)).unwrap();
+        // 40,000 bytes/s: a packet every 25 ms.
+        assert!(sender.on_report(at(100), &report(0, 0, 0.0)));
+        let sent = |sender: &mut RateSender, now| {
+            core::iter::from_fn(|| sender.poll_stamp(now)).take(100).count()
+        };
+        assert_eq!(sent(&mut sender, at(100)), 4, "nominally at 25, 50, 75 and 100 ms");
+        assert_eq!(sent(&mut sender, at(150)), 2);
+        assert_eq!(sent(&mut sender, at(950)), 5, "no more than 100 ms ago");
+        assert_eq!(sender.nofeedback_deadline(), at(1_100), "ten times 100 ms and not 4 R");
     }
 
     /// §4.6: a rate that changes between two packets moves the second one.

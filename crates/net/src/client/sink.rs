@@ -1,0 +1,93 @@
+//! Where a fetched object goes: a part file, or a scratch file that a writer follows.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::stream::copy_out;
+use super::{FetchError, Target};
+use crate::driver::Failure;
+use crate::payload::ObjectSink;
+use crate::store::{Digest, PartFile, ScratchFile, StoreError};
+
+/// Where the bytes go.
+pub(crate) enum Sink {
+    File(Arc<PartFile>),
+    Stream {
+        scratch: Arc<ScratchFile>,
+        /// Absent once it has ended well.
+        copy: Option<JoinHandle<io::Result<()>>>,
+        _stop: oneshot::Sender<()>,
+    },
+}
+
+impl Sink {
+    /// Makes it ready for an object of that size and digest.
+    pub(crate) async fn open(
+        target: Target,
+        size: u64,
+        digest: Digest,
+    ) -> Result<Sink, FetchError> {
+        let runtime = tokio::runtime::Handle::current();
+        let opened = tokio::task::spawn_blocking(move || match target {
+            Target::File { path, existing } => {
+                let part = PartFile::beside(&path, size, digest, existing)?;
+                Ok(Sink::File(Arc::new(part)))
+            }
+            Target::Writer(out) => {
+                let scratch = Arc::new(ScratchFile::new(size, digest)?);
+                let (stop, stopped) = oneshot::channel();
+                let from = Arc::clone(&scratch);
+                let inner = runtime.clone();
+                let copy = runtime.spawn_blocking(move || copy_out(&inner, &from, stopped, out));
+                Ok(Sink::Stream { scratch, copy: Some(copy), _stop: stop })
+            }
+        });
+        opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
+    }
+
+    /// It as what blocks are written to.
+    pub(crate) fn as_object_sink(&self) -> Arc<dyn ObjectSink> {
+        match self {
+            Sink::File(part) => Arc::clone(part) as Arc<dyn ObjectSink>,
+            Sink::Stream { scratch, .. } => Arc::clone(scratch) as Arc<dyn ObjectSink>,
+        }
+    }
+
+    /// Ends with an error when the bytes find no taker any more; otherwise it does not end before
+    /// all are out.
+    pub(crate) async fn broken(&mut self) -> io::Error {
+        if let Sink::Stream { copy, .. } = self
+            && let Some(task) = copy
+        {
+            match copied(task.await) {
+                Ok(()) => *copy = None,
+                Err(error) => return error,
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// All bytes are written: verifies them, and gives a file its name.
+    pub(crate) async fn finish(self) -> Result<(), FetchError> {
+        let verified = match self {
+            Sink::File(part) => tokio::task::spawn_blocking(move || part.commit()).await,
+            Sink::Stream { scratch, copy, _stop } => {
+                if let Some(task) = copy {
+                    copied(task.await).map_err(FetchError::Write)?;
+                }
+                tokio::task::spawn_blocking(move || scratch.verify()).await
+            }
+        };
+        match verified {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(StoreError::Io(io::Error::other("verifying panicked")).into()),
+        }
+    }
+}
+
+fn copied(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
+    ended.unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+}

@@ -1,0 +1,102 @@
+//! The control channel of a session under way: between its TCP connection and the loop.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use wellspring_transport::lttp::{ReceiveStats, SendStats};
+use wellspring_wire::lttp::Cookie;
+
+use super::control::{ControlError, Reader, Writer};
+use super::frames::{control_of, message_of};
+use super::handle::{Ending, Handle, Input, Told};
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum Over {
+    /// Everything is received and written.
+    Received(ReceiveStats),
+    /// The peer has everything.
+    Sent(SendStats),
+    /// The protocol, or a disk, gave up.
+    Failed(Ending),
+    /// The control channel broke.
+    Broken(ControlError),
+}
+
+/// Ends a session whose connection's task is dropped.
+pub(super) struct SessionGuard<'a> {
+    pub handle: &'a Handle,
+    pub cookie: Cookie,
+}
+
+impl Drop for SessionGuard<'_> {
+    fn drop(&mut self) {
+        // If the loop has no room for this it notices the peer's silence.
+        let _ = self.handle.inputs.try_send(Input::Gone(self.cookie));
+        self.handle.waker.wake();
+    }
+}
+
+/// Carries messages both ways until the session ends. What the loop says goes out even after the
+/// peer has closed its side.
+pub(super) async fn carry(
+    guard: &SessionGuard<'_>,
+    reader: &mut Reader,
+    writer: &mut Writer,
+    told: mpsc::Receiver<Told>,
+    timeout: Duration,
+) -> Over {
+    let writing = write_on(writer, told, timeout);
+    tokio::pin!(writing);
+    let reading = read_on(guard, reader);
+    tokio::select! {
+        biased;
+        over = &mut writing => over.unwrap_or(Over::Broken(ControlError::Closed)),
+        error = reading => {
+            guard.handle.tell(Input::Gone(guard.cookie)).await;
+            // The loop drops the session, or lets it end well: either way its channel closes.
+            writing.await.unwrap_or(Over::Broken(error))
+        }
+    }
+}
+
+/// Says to the peer what the loop has to say, until the session is over; how it ended, if the loop
+/// knows.
+async fn write_on(
+    writer: &mut Writer,
+    mut told: mpsc::Receiver<Told>,
+    timeout: Duration,
+) -> Option<Over> {
+    let mut over = None;
+    while let Some(told) = told.recv().await {
+        match told {
+            Told::Say(header) => {
+                let Some(message) = message_of(&header) else { continue };
+                if let Err(error) = writer.say(&message, timeout).await {
+                    return over.or(Some(Over::Broken(error)));
+                }
+            }
+            Told::Received(stats) => over = Some(Over::Received(stats)),
+            Told::Sent(stats) => over = Some(Over::Sent(stats)),
+            Told::Failed(ending) => {
+                over.get_or_insert(Over::Failed(ending));
+            }
+        }
+    }
+    over
+}
+
+/// Hands the peer's messages to the loop, until there are no more.
+async fn read_on(guard: &SessionGuard<'_>, reader: &mut Reader) -> ControlError {
+    loop {
+        match reader.next().await {
+            Ok(message) => {
+                let Some(header) = control_of(&message) else { return ControlError::OutOfPlace };
+                if !guard.handle.tell(Input::Control(guard.cookie, header)).await {
+                    return ControlError::Closed;
+                }
+            }
+            Err(error) => return error,
+        }
+    }
+}

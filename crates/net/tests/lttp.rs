@@ -1,0 +1,286 @@
+//! LTTP over loopback: whole objects from one and many servers, through loss, and what happens when
+//! a server dies.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use wellspring_core::{Rate, Seed};
+use wellspring_net::store::{Digest, Existing, StoreError};
+use wellspring_net::{
+    FetchError, Host, LttpClient, LttpClientConfig, LttpOptions, LttpReport, LttpServer,
+    LttpServerConfig, LttpServerEvent, Method, Target,
+};
+
+/// What no transfer here should take: a guard, not a measure.
+const GUARD: Duration = Duration::from_secs(120);
+
+fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut stream = Seed(seed).stream("object");
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
+    }
+    bytes
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
+}
+
+/// A server of one object, in a folder of its own.
+struct Served {
+    server: LttpServer,
+    folder: tempfile::TempDir,
+    events: mpsc::UnboundedReceiver<LttpServerEvent>,
+}
+
+impl Served {
+    async fn new(bytes: &[u8]) -> Served {
+        Served::with(bytes, |_| {}).await
+    }
+
+    async fn with(bytes: &[u8], change: impl FnOnce(&mut LttpServerConfig)) -> Served {
+        let folder = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(folder.path().join("object"), bytes).expect("write");
+        let mut config = LttpServerConfig::new(loopback(), folder.path().to_owned());
+        let (told, events) = mpsc::unbounded_channel();
+        config.events = Arc::new(move |event| {
+            // A test that has seen enough does not listen any more.
+            let _ = told.send(event);
+        });
+        change(&mut config);
+        let server = LttpServer::bind(config).await.expect("a server");
+        Served { server, folder, events }
+    }
+
+    fn host(&self) -> Host {
+        self.server.local_addr().into()
+    }
+
+    /// Waits for an event that `wanted` says is the one.
+    async fn wait_for(&mut self, wanted: impl Fn(&LttpServerEvent) -> bool) -> LttpServerEvent {
+        let waiting = async {
+            loop {
+                let event = self.events.recv().await.expect("the server runs");
+                if wanted(&event) {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(GUARD, waiting).await.expect("the server tells")
+    }
+}
+
+fn options() -> LttpOptions {
+    LttpOptions::new("object".parse().expect("a name"))
+}
+
+fn client(change: impl FnOnce(&mut LttpClientConfig)) -> LttpClient {
+    let mut config = LttpClientConfig::default();
+    change(&mut config);
+    LttpClient::new(config).expect("a client")
+}
+
+fn to_file(path: &Path) -> Target {
+    Target::File { path: path.to_owned(), existing: Existing::Keep }
+}
+
+async fn fetch(
+    client: &LttpClient,
+    servers: &[&Served],
+    options: &LttpOptions,
+    path: &Path,
+) -> Result<LttpReport, FetchError> {
+    let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
+    let fetching = client.fetch(&hosts, options, to_file(path), Arc::new(|_| {}));
+    tokio::time::timeout(GUARD, fetching).await.expect("it ends")
+}
+
+/// Names of what is in a folder, hidden files too.
+fn listing(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("folder");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Fetches `bytes` from so many servers and compares.
+async fn goes_round(bytes: &[u8], servers: usize, options: &LttpOptions, loss: f64) -> LttpReport {
+    let mut served = Vec::new();
+    for _ in 0..servers {
+        served.push(Served::new(bytes).await);
+    }
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|config| config.settings.faults.loss = loss);
+    let served: Vec<&Served> = served.iter().collect();
+    let report = fetch(&client, &served, options, &path).await.expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+    assert_eq!(listing(folder.path()), ["copy"]);
+    assert_eq!(report.size, bytes.len() as u64);
+    assert_eq!(report.digest, Digest(*blake3::hash(bytes).as_bytes()));
+    report
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_gives_the_object() {
+    let bytes = random_bytes(3_000_001, 1);
+    let report = goes_round(&bytes, 1, &options(), 0.0).await;
+    assert_eq!(report.needed(), 3_000_001_u64.div_ceil(1_408));
+    assert!(report.used() >= report.needed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_servers_give_a_share_each() {
+    let bytes = random_bytes(2_500_007, 2);
+    let report = goes_round(&bytes, 5, &options(), 0.0).await;
+    assert_eq!(report.shares.len(), 5);
+    let ends: Vec<u64> = report.shares.iter().map(|share| share.offset + share.len).collect();
+    let begins: Vec<u64> = report.shares.iter().map(|share| share.offset).collect();
+    assert_eq!(begins[1..], ends[..4]);
+    assert_eq!((begins[0], ends[4]), (0, 2_500_007));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_no_byte_of_one_and_of_fewer_symbols_than_servers() {
+    for len in [0, 1, 1_408, 1_409] {
+        let bytes = random_bytes(len, 3);
+        let report = goes_round(&bytes, 3, &options(), 0.0).await;
+        assert_eq!(report.shares.len(), len.div_ceil(1_408).min(3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loss_is_made_good() {
+    let bytes = random_bytes(600_000, 4);
+    let options = LttpOptions { block_symbols: 128, ..options() };
+    let report = goes_round(&bytes, 3, &options, 0.1).await;
+    assert!(report.used() > report.needed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_decoder_gives_the_same_bytes() {
+    let bytes = random_bytes(200_000, 5);
+    for method in Method::ALL {
+        let options =
+            LttpOptions { method, block_symbols: 64, symbol_size: Some(512), ..options() };
+        goes_round(&bytes, 2, &options, 0.01).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
+    let bytes = random_bytes(400_000, 6);
+    let served = Served::with(&bytes, |config| {
+        config.settings.rate_limit = Some(Rate::from_mbps(50));
+    })
+    .await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|config| {
+        config.settings.faults.reorder = 0.2;
+        config.settings.faults.reorder_by = wellspring_core::Duration::from_millis(2);
+        config.settings.faults.duplicate = 0.05;
+    });
+    let report = fetch(&client, &[&served], &options(), &path).await.expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+    assert!(report.shares[0].stats.duplicates > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_on_the_way_is_named_and_nothing_is_left() {
+    let bytes = random_bytes(8_000_000, 7);
+    let slow = |config: &mut LttpServerConfig| {
+        config.settings.rate_limit = Some(Rate::from_mbps(5));
+    };
+    let alive = Served::with(&bytes, slow).await;
+    let mut dying = Served::with(&bytes, slow).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let hosts = [alive.host(), dying.host()];
+    let name = dying.host().to_string();
+    let options = options();
+    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let dies = async {
+        dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
+        dying.server.shut_down().await;
+    };
+    let (fetched, ()) =
+        tokio::time::timeout(GUARD, async { tokio::join!(fetching, dies) }).await.expect("it ends");
+    match fetched {
+        Err(FetchError::ShareLost { host, size, .. }) => {
+            assert_eq!((host.host, size), (name, 8_000_000));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(client);
+    // A block that was being written holds the part file for a moment more.
+    while !listing(folder.path()).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_exists_is_kept_and_what_is_not_there_is_said() {
+    let bytes = random_bytes(10_000, 8);
+    let served = Served::new(&bytes).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    std::fs::write(&path, b"mine").expect("write");
+    let client = client(|_| {});
+    let kept = fetch(&client, &[&served], &options(), &path).await;
+    assert!(matches!(kept, Err(FetchError::Store(StoreError::Exists(_)))), "{kept:?}");
+    assert_eq!(std::fs::read(&path).expect("read"), b"mine");
+
+    let missing = LttpOptions::new("nothing".parse().expect("a name"));
+    let missed = fetch(&client, &[&served], &missing, &folder.path().join("other")).await;
+    match missed {
+        Err(FetchError::NoReplica(hosts)) => {
+            assert!(hosts[0].reason.contains("no object named nothing"), "{hosts:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+
+    std::os::unix::fs::symlink("/etc/passwd", served.folder.path().join("link")).expect("link");
+    let link = LttpOptions::new("link".parse().expect("a name"));
+    let followed = fetch(&client, &[&served], &link, &folder.path().join("other")).await;
+    assert!(matches!(followed, Err(FetchError::NoReplica(_))), "{followed:?}");
+    assert_eq!(listing(folder.path()), ["copy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_with_other_bytes_are_refused_or_passed_over() {
+    let (bytes, others) = (random_bytes(10_000, 9), random_bytes(10_000, 10));
+    let (right, wrong) = (Served::new(&bytes).await, Served::new(&others).await);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let refused = fetch(&client, &[&right, &wrong], &options(), &path).await;
+    assert!(matches!(refused, Err(FetchError::Differ { .. })), "{refused:?}");
+    let digest = Some(Digest(*blake3::hash(&bytes).as_bytes()));
+    let options = LttpOptions { digest, ..options() };
+    let report = fetch(&client, &[&wrong, &right], &options, &path).await.expect("fetched");
+    assert_eq!((report.shares.len(), report.unused.len()), (1, 1));
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_server_says_so() {
+    let bytes = random_bytes(10_000, 11);
+    let served = Served::with(&bytes, |config| config.max_sessions = 0).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let refused = fetch(&client(|_| {}), &[&served], &options(), &folder.path().join("x")).await;
+    match refused {
+        Err(FetchError::ShareLost { host, .. }) => {
+            assert!(host.reason.contains("try again later"), "{host}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(listing(folder.path()), [""; 0]);
+}
