@@ -19,6 +19,7 @@ pub mod scdp;
 mod slots;
 pub mod tcp;
 pub mod tfrc;
+mod transfer;
 
 pub use cubic::Cubic;
 pub use priority::Priority;

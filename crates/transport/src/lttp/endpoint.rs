@@ -3,11 +3,12 @@
 use super::client::{Arrival, Client};
 use super::command::{Command, CommandError};
 use super::config::Config;
-use super::event::{Event, FailReason};
+use super::event::Event;
 use super::header::{LttpHeader, Parameters};
 use super::server::Server;
 use crate::slots::Slots;
 use crate::tfrc::{Report, Stamp};
+use crate::transfer::FailReason;
 use alloc::collections::{BTreeMap, VecDeque};
 use wellspring_core::{
     Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity, SessionId,

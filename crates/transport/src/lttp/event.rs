@@ -3,16 +3,8 @@
 use super::client::ReceiveStats;
 use super::header::Parameters;
 use super::server::SendStats;
+use crate::transfer::FailReason;
 use wellspring_core::{HostId, SessionId};
-
-/// Why a session failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailReason {
-    /// The peer was silent for [`Config::peer_timeout`](super::Config::peer_timeout).
-    PeerLost,
-    /// The other side ended it early.
-    Closed,
-}
 
 /// What the application is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,10 +29,11 @@ mod event;
 mod header;
 mod server;
 
+pub use crate::transfer::FailReason;
 pub use client::ReceiveStats;
 pub use command::{Command, CommandError};
 pub use config::Config;
 pub use endpoint::Endpoint;
-pub use event::{Event, FailReason};
+pub use event::Event;
 pub use header::{LttpHeader, Parameters};
 pub use server::SendStats;

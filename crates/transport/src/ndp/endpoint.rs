@@ -6,8 +6,8 @@ use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
 use crate::slots::Slots;
+use crate::transfer::{CommandError, FailReason};
 use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
 use wellspring_core::{
     Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
     SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
@@ -38,36 +38,6 @@ pub enum Command {
         /// The flow.
         session: SessionId,
     },
-}
-
-/// Why a command was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CommandError {
-    /// A flow of that number is being sent.
-    SessionInUse(SessionId),
-    /// No flow of that number is being sent.
-    NoSuchSession(SessionId),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::SessionInUse(session) => write!(f, "{session:?} is in use"),
-            CommandError::NoSuchSession(session) => write!(f, "{session:?} is not open"),
-        }
-    }
-}
-
-impl core::error::Error for CommandError {}
-
-/// Why a flow failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailReason {
-    /// The peer was silent for [`Config::peer_timeout`].
-    PeerLost,
-    /// The sender ended the flow early.
-    Closed,
 }
 
 /// What the application is told.

@@ -27,8 +27,9 @@ mod seen;
 mod sender;
 
 pub use crate::Priority;
+pub use crate::transfer::{CommandError, FailReason};
 pub use config::Config;
-pub use endpoint::{Command, CommandError, Endpoint, Event, FailReason, SendFlow};
+pub use endpoint::{Command, Endpoint, Event, SendFlow};
 pub use header::{Data, NdpHeader};
 pub use receiver::ReceiveStats;
 pub use sender::SendStats;

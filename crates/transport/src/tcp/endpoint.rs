@@ -5,8 +5,8 @@ use super::header::TcpHeader;
 use super::receiver::{Answer, ReceiveStats, Receiver};
 use super::sender::{Ack, Deadline, SendStats, Sender, TimeoutState};
 use crate::slots::Slots;
+use crate::transfer::{CommandError, FailReason};
 use alloc::collections::{BTreeMap, VecDeque};
-use core::fmt;
 use wellspring_core::{
     Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
     SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
@@ -35,36 +35,6 @@ pub enum Command {
         /// The transfer.
         session: SessionId,
     },
-}
-
-/// Why a command was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum CommandError {
-    /// A transfer of that number is being sent.
-    SessionInUse(SessionId),
-    /// No transfer of that number is being sent.
-    NoSuchSession(SessionId),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::SessionInUse(session) => write!(f, "{session:?} is in use"),
-            CommandError::NoSuchSession(session) => write!(f, "{session:?} is not open"),
-        }
-    }
-}
-
-impl core::error::Error for CommandError {}
-
-/// Why a transfer failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailReason {
-    /// The peer was silent for [`Config::peer_timeout`].
-    PeerLost,
-    /// The sender ended the transfer early.
-    Closed,
 }
 
 /// What the application is told.

@@ -32,8 +32,9 @@ mod sender;
 mod timer;
 mod window;
 
+pub use crate::transfer::{CommandError, FailReason};
 pub use config::{Config, Congestion};
-pub use endpoint::{Command, CommandError, Endpoint, Event, FailReason, SendTransfer};
+pub use endpoint::{Command, Endpoint, Event, SendTransfer};
 pub use header::TcpHeader;
 pub use receiver::ReceiveStats;
 pub use sender::{SendStats, TimeoutState};
