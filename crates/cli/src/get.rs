@@ -11,7 +11,7 @@ use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaSta
 use crate::args::GetArgs;
 use crate::exit::Failed;
 use crate::interrupt::Interrupt;
-use crate::output::{Stderr, Stdout, bit_rate, bytes, fetch_json, part, percent, seconds, table};
+use crate::output::{Stderr, Stdout, fetch_json, fetched, part, percent, table};
 use crate::process::{cpu_seconds, peak_memory};
 use crate::progress::Display;
 
@@ -88,14 +88,8 @@ pub fn target(
 }
 
 fn summary(name: &str, output: &str, report: &FetchReport) -> String {
-    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
-    let mut text = format!(
-        "{name}{to}: {} in {}, {}, digest {}\n",
-        bytes(report.size),
-        seconds(report.elapsed),
-        bit_rate(report.goodput()),
-        report.digest,
-    );
+    let mut text =
+        fetched((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
     if report.size == 0 {
         return text;
     }

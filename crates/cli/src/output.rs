@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wellspring_net::store::Digest;
 use wellspring_net::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
@@ -80,6 +81,17 @@ fn scaled(value: f64, unit: &str) -> String {
 
 pub fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
+}
+
+/// What has been fetched, in a line.
+pub fn fetched(
+    (name, output): (&str, &str),
+    (size, digest): (u64, &Digest),
+    (elapsed, goodput): (Duration, f64),
+) -> String {
+    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
+    let (time, rate) = (seconds(elapsed), bit_rate(goodput));
+    format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
 pub fn percent(part: f64) -> String {

@@ -16,7 +16,7 @@ use crate::args::{Location, ReportArgs};
 use crate::exit::Failed;
 use crate::get::target;
 use crate::interrupt::Interrupt;
-use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, seconds, table};
+use crate::output::{Stderr, Stdout, bytes, fetched, percent, table};
 use crate::process::{cpu_seconds, peak_memory};
 use crate::progress::Display;
 
@@ -168,14 +168,8 @@ fn account(name: &str, output: &str, report: &LttpReport) -> Value {
 }
 
 fn summary(name: &str, output: &str, report: &LttpReport) -> String {
-    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
-    let mut text = format!(
-        "{name}{to}: {} in {}, {}, digest {}\n",
-        bytes(report.size),
-        seconds(report.elapsed),
-        bit_rate(report.goodput()),
-        report.digest,
-    );
+    let mut text =
+        fetched((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
     if report.size == 0 {
         return text;
     }

@@ -4,9 +4,10 @@
 //!
 //! - *Dense*: each repair symbol is a combination of all source symbols, given by the code's
 //!   inverse. The missing symbols are solved for directly: work in proportion to their number.
-//! - *Syndrome*: for codes whose inverse is too large. The encoding program runs on the received
-//!   symbols with zeros for the missing ones; what repair symbols lack then is due to the missing
-//!   ones alone, and their coefficients come from running the same program on unit vectors.
+//! - *Syndrome*: for more losses, and for codes whose inverse is too large. The encoding program runs
+//!   on the received symbols with zeros for the missing ones; what repair symbols lack then is due to
+//!   the missing ones alone, whose coefficients come from the code's inverse, or, where it has none,
+//!   from running the same program on unit vectors.
 //! - *Inactivation*: a fresh solution for the symbols at hand, whose cost does not depend on how
 //!   many are missing.
 //!

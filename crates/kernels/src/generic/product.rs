@@ -298,7 +298,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
     // One output's only sum has nothing to join.
     let joins = const { V::JOINS && R > 1 };
     // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
-    // are `R * n` coefficients.
+    // are `n` coefficients at each of `R` multiples of `distance`.
     unsafe {
         let mut sums = [[V::zero(); C]; R];
         if !block.bases[0].is_null() {
