@@ -15,6 +15,7 @@ mod part_file;
 mod prefix;
 mod reserve;
 mod scratch;
+mod write_back;
 
 use std::fmt;
 use std::fs::File;

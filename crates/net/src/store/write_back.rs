@@ -1,0 +1,111 @@
+//! Brings a file to the disk while the rest of it arrives, so that the sync at its end has little left to wait for.
+//!
+//! The system would hold back what is written until memory fills, and a transfer would take the
+//! network's time and then the disk's; so it takes the longer of the two.
+
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Syncs a file from a thread of its own each time so many bytes more have been written.
+#[derive(Debug)]
+pub(super) struct WriteBack {
+    step: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes written since a sync was last asked for.
+    written: u64,
+    syncer: Option<Syncer>,
+}
+
+#[derive(Debug)]
+struct Syncer {
+    /// Holds one request: one that comes while another waits is the same request.
+    more: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl WriteBack {
+    /// Nothing happens before `step` bytes have been written \[bytes\].
+    pub(super) fn new(step: u64) -> Self {
+        WriteBack { step, state: Mutex::default() }
+    }
+
+    /// Takes note of `len` bytes written to `file`; never waits for the disk.
+    pub(super) fn wrote(&self, file: &File, len: u64) {
+        let mut state = self.lock();
+        state.written += len;
+        if state.written < self.step {
+            return;
+        }
+        state.written = 0;
+        if state.syncer.is_none() {
+            // Without a thread or another handle the sync at the end does it all.
+            state.syncer = Syncer::start(file).ok();
+        }
+        if let Some(syncer) = &state.syncer {
+            // Refused if one is waiting, or after an error, which `finish` tells.
+            let _ = syncer.more.try_send(());
+        }
+    }
+
+    /// Ends it, and waits for the sync under way. What was written since is for the caller to sync.
+    ///
+    /// # Errors
+    /// A sync failed: the system tells each failure once, so no later sync would.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        let Some(Syncer { more, thread }) = self.lock().syncer.take() else { return Ok(()) };
+        drop(more);
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing panicked")))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Syncer {
+    fn start(file: &File) -> io::Result<Syncer> {
+        let file = file.try_clone()?;
+        let (more, requests) = sync_channel(1);
+        let sync = move || requests.iter().try_for_each(|()| file.sync_data());
+        let thread = std::thread::Builder::new().name("wellspring-sync".to_owned()).spawn(sync)?;
+        Ok(Syncer { more, thread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_files_start_no_thread_and_large_ones_end_theirs() {
+        let file = tempfile::tempfile().expect("temporary file");
+        let back = WriteBack::new(1_000);
+        back.wrote(&file, 999);
+        assert!(back.lock().syncer.is_none());
+        for _ in 0..50 {
+            back.wrote(&file, 999);
+        }
+        assert!(back.lock().syncer.is_some());
+        back.finish().expect("synced");
+        assert!(back.lock().syncer.is_none());
+        back.finish().expect("nothing left to do");
+    }
+
+    #[test]
+    fn a_failed_sync_is_told_at_the_end_however_much_was_written_after_it() {
+        // The system cannot sync what is no file.
+        let file = File::options().write(true).open("/dev/null").expect("the null device");
+        let back = WriteBack::new(10);
+        for _ in 0..1_000 {
+            back.wrote(&file, 10);
+        }
+        assert!(back.finish().is_err());
+    }
+}
