@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
+use wellspring_net::store::WriteBack;
 
 use super::file_error;
 use crate::exit::Failed;
@@ -32,6 +33,7 @@ pub fn clean_up() {
 /// A hidden file beside `path`, until it is complete and takes that name in one step.
 pub(super) struct Target {
     file: BufWriter<NamedTempFile>,
+    write_back: WriteBack,
     path: PathBuf,
     force: bool,
     input: Metadata,
@@ -60,18 +62,22 @@ impl Target {
             })?;
         *unfinished = Some(file.path().to_owned());
         let file = BufWriter::with_capacity(1 << 18, file);
-        Ok(Self { file, path: path.to_owned(), force, input: input.clone() })
+        let write_back = WriteBack::default();
+        Ok(Self { file, write_back, path: path.to_owned(), force, input: input.clone() })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failed> {
-        self.file.write_all(bytes).map_err(|error| file_error(&self.path, &error))
+        self.file.write_all(bytes).map_err(|error| file_error(&self.path, &error))?;
+        self.write_back.wrote(self.file.get_ref().as_file(), bytes.len() as u64);
+        Ok(())
     }
 
     /// Writes what is buffered to the disk and gives the file its name.
     pub(super) fn finish(self) -> Result<(), Failed> {
-        let Self { file, path, force, input } = self;
+        let Self { file, write_back, path, force, input } = self;
         let file = file.into_inner().map_err(|error| file_error(&path, error.error()))?;
-        file.as_file().sync_all().map_err(|error| file_error(&path, &error))?;
+        let synced = write_back.finish().and_then(|()| file.as_file().sync_all());
+        synced.map_err(|error| file_error(&path, &error))?;
         let mut unfinished = unfinished();
         let named = if force {
             // Much may have happened since.

@@ -33,6 +33,7 @@ pub use name::{NameError, ObjectName};
 pub use part_file::{Existing, PartFile};
 pub use reserve::{Limits, Reservation, Reservations};
 pub use scratch::ScratchFile;
+pub use write_back::WriteBack;
 
 /// Why an object cannot be had, or cannot be taken.
 #[derive(Debug)]

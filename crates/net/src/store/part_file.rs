@@ -20,9 +20,6 @@ use crate::payload::ObjectSink;
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
 
-/// Bytes after which they are brought to the disk: a tenth of a second's writing at a common disk's pace.
-const WRITE_BACK: u64 = 32 << 20;
-
 /// What to do when an object of that name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
@@ -109,7 +106,7 @@ impl PartFile {
                         digest,
                         existing,
                         prefix: Prefix::new(),
-                        write_back: WriteBack::new(WRITE_BACK),
+                        write_back: WriteBack::default(),
                         in_place: AtomicBool::new(false),
                         _reservation: reservation,
                     };

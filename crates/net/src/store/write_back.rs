@@ -9,9 +9,12 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+/// Bytes after which [`WriteBack`] syncs: a tenth of a second's writing at a common disk's pace.
+const STEP: u64 = 32 << 20;
+
 /// Syncs a file from a thread of its own each time so many bytes more have been written.
 #[derive(Debug)]
-pub(super) struct WriteBack {
+pub struct WriteBack {
     step: u64,
     state: Mutex<State>,
 }
@@ -30,14 +33,21 @@ struct Syncer {
     thread: JoinHandle<io::Result<()>>,
 }
 
+impl Default for WriteBack {
+    /// Nothing happens before 32 MiB have been written.
+    fn default() -> Self {
+        WriteBack::every(STEP)
+    }
+}
+
 impl WriteBack {
     /// Nothing happens before `step` bytes have been written \[bytes\].
-    pub(super) fn new(step: u64) -> Self {
+    fn every(step: u64) -> Self {
         WriteBack { step, state: Mutex::default() }
     }
 
     /// Takes note of `len` bytes written to `file`; never waits for the disk.
-    pub(super) fn wrote(&self, file: &File, len: u64) {
+    pub fn wrote(&self, file: &File, len: u64) {
         let mut state = self.lock();
         state.written += len;
         if state.written < self.step {
@@ -58,7 +68,7 @@ impl WriteBack {
     ///
     /// # Errors
     /// A sync failed: the system tells each failure once, so no later sync would.
-    pub(super) fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self) -> io::Result<()> {
         let Some(Syncer { more, thread }) = self.lock().syncer.take() else { return Ok(()) };
         drop(more);
         thread.join().unwrap_or_else(|_| Err(io::Error::other("syncing panicked")))
@@ -86,7 +96,7 @@ mod tests {
     #[test]
     fn small_files_start_no_thread_and_large_ones_end_theirs() {
         let file = tempfile::tempfile().expect("temporary file");
-        let back = WriteBack::new(1_000);
+        let back = WriteBack::every(1_000);
         back.wrote(&file, 999);
         assert!(back.lock().syncer.is_none());
         for _ in 0..50 {
@@ -102,7 +112,7 @@ mod tests {
     fn a_failed_sync_is_told_at_the_end_however_much_was_written_after_it() {
         // The system cannot sync what is no file.
         let file = File::options().write(true).open("/dev/null").expect("the null device");
-        let back = WriteBack::new(10);
+        let back = WriteBack::every(10);
         for _ in 0..1_000 {
             back.wrote(&file, 10);
         }
