@@ -23,6 +23,8 @@ pub(crate) struct Seen<'a> {
     pub way: Way,
     /// EtherType.
     pub protocol: u16,
+    /// When it passed, in the time of day.
+    pub stamp: Duration,
     /// It does not look as on the wire: cut, or without its checksum.
     pub unlike: bool,
 }
@@ -92,6 +94,7 @@ impl Capture {
                 _ => Way::Elsewhere,
             },
             protocol: packet.protocol,
+            stamp: packet.stamp,
             unlike: packet.cut || packet.checksum_pending,
         })
     }

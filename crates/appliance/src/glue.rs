@@ -144,6 +144,8 @@ pub(crate) struct RingPacket<'a> {
     pub kind: u8,
     /// EtherType.
     pub protocol: u16,
+    /// When it passed, in the time of day.
+    pub stamp: Duration,
 }
 
 /// The receive ring of a packet socket: frames that the kernel fills and the program hands back.
@@ -230,6 +232,7 @@ impl Ring {
                 checksum_pending: status & libc::TP_STATUS_CSUMNOTREADY != 0,
                 kind: address.sll_pkttype,
                 protocol: u16::from_be(address.sll_protocol),
+                stamp: Duration::new(header.tp_sec.into(), header.tp_nsec.min(999_999_999)),
             })
         }
     }

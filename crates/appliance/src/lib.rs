@@ -7,7 +7,7 @@
 //! ([`SetupError`]).
 //!
 //! The protocol is `wellspring-maelstrom`; this crate knows interfaces and sockets. [`link`] is a
-//! long lossy link to try it on.
+//! long lossy link to try it on. [`switch`] is the switch that is simulated, run on real frames.
 #![deny(unsafe_code)]
 
 mod appliance;
@@ -30,6 +30,7 @@ mod setup;
 mod site;
 mod split;
 mod status;
+pub mod switch;
 mod system;
 
 pub use appliance::Appliance;

@@ -57,6 +57,7 @@ pub enum Command {
     Lttp(crate::lttp::LttpArgs),
     Fec(crate::fec::FecArgs),
     Maelstrom(crate::maelstrom::MaelstromArgs),
+    Switch(crate::switch::SwitchArgs),
     Lab(crate::lab::LabArgs),
     Sim(crate::sim::SimArgs),
     Reproduce(crate::sim::ReproduceArgs),

@@ -17,6 +17,7 @@ mod progress;
 mod put;
 mod serve;
 mod sim;
+mod switch;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -76,6 +77,7 @@ fn run(cli: &Cli) -> Result<(), Failed> {
         }
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
         Command::Lttp(args) => runtime.block_on(lttp::run(args, quiet)),
+        Command::Switch(args) => runtime.block_on(switch::run(args, quiet)),
         Command::Lab(args) => runtime.block_on(lab::run(args)),
         Command::Sim(args) => {
             let (args, verbose) = (args.clone(), cli.verbose > 0);

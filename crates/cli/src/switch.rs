@@ -1,0 +1,160 @@
+//! `wellspring switch`: the simulated switch on real frames.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use serde_json::json;
+use wellspring_appliance::switch::{Marking, PortCounters, Switch, SwitchConfig};
+
+use crate::exit::Failed;
+use crate::interrupt::Interrupt;
+use crate::output::{Stderr, Stdout, bit_rate};
+
+/// Join interfaces by a switch that trims packets instead of dropping them, until Ctrl-C.
+///
+/// Frames go where their addresses were heard, at each port's rate, through the queues that are simulated: what finds
+/// its queue full is cut down to its headers, which overtake all data (or, with --drop, is dropped). Then tells
+/// what each port did. For test networks of up to about 1 Gbit/s: needs root, and interfaces without
+/// addresses; offloads of what sends to them must be off (`wellspring lab plain`).
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+DSCPs are those of `--fabric trimming`: symbols in 10, 12 and 14 by priority, pulls in 48. What has none of
+them is dropped when there is no room. Trimmed packets get 11.
+
+Examples:
+  wellspring switch port1 port2 port3 port4
+  wellspring switch port1 port2 port3 --rate 200M --queue 12 --json
+  wellspring switch port1 port2 port3 --drop --queue 100 --mark-at 20    # for DCTCP")]
+pub struct SwitchArgs {
+    /// The interfaces.
+    #[arg(required = true, num_args = 2.., value_name = "INTERFACE")]
+    interfaces: Vec<String>,
+    /// What each port sends at.
+    #[arg(long, value_name = "RATE", default_value = "1G", value_parser = crate::args::parse_rate)]
+    rate: wellspring_core::Rate,
+    /// Data packets that wait at a port, at most.
+    #[arg(long, value_name = "PACKETS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    queue: u32,
+    /// Drop what finds no room, and have one queue a port.
+    #[arg(long)]
+    drop: bool,
+    /// Mark packets of transports that read marks when so many wait (ECN).
+    #[arg(long, value_name = "PACKETS")]
+    mark_at: Option<u32>,
+    /// What trimming leaves of an IP packet, in bytes; never less than IP's and UDP's headers and 16.
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    keep: usize,
+    /// DSCP of control packets.
+    #[arg(long, value_name = "DSCP", default_value_t = 48, value_parser = dscp())]
+    dscp_control: u8,
+    /// DSCPs of what may be trimmed, highest priority first, at most 8.
+    #[arg(long, value_name = "DSCP", value_delimiter = ',', default_value = "10,12,14", value_parser = dscp())]
+    dscp_symbols: Vec<u8>,
+    /// DSCP that trimmed packets get.
+    #[arg(long, value_name = "DSCP", default_value_t = 11, value_parser = dscp())]
+    dscp_trimmed: u8,
+    /// Do not run before other programs.
+    #[arg(long)]
+    no_priority: bool,
+    /// Print what each port did as one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+fn dscp() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..64)
+}
+
+impl SwitchArgs {
+    fn config(&self) -> Result<SwitchConfig, Failed> {
+        let symbols = &self.dscp_symbols;
+        if symbols.len() > 8 {
+            return Err(Failed::usage(format!("{} classes of symbols", symbols.len()))
+                .hint("A port has 8 at most: give fewer DSCPs."));
+        }
+        let others = [self.dscp_control, self.dscp_trimmed];
+        let twice = |(i, one): (usize, &u8)| others.contains(one) || symbols[..i].contains(one);
+        if symbols.iter().enumerate().any(twice) {
+            return Err(Failed::usage("a DSCP means two things")
+                .hint("Symbols' must differ from each other, from control's and from what trimmed packets get."));
+        }
+        Ok(SwitchConfig {
+            rate: Some(self.rate.as_bits_per_second()),
+            queue: self.queue,
+            trim: !self.drop,
+            mark_at: self.mark_at,
+            keep: self.keep,
+            marking: Marking {
+                control: self.dscp_control,
+                symbols: symbols.clone(),
+                trimmed: self.dscp_trimmed,
+            },
+            first: !self.no_priority,
+            ..SwitchConfig::default()
+        })
+    }
+}
+
+pub async fn run(args: &SwitchArgs, quiet: bool) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let switch = Switch::open(&args.interfaces, args.config()?)?;
+    if !quiet {
+        let ports = args.interfaces.join(", ");
+        let rate = bit_rate(args.rate.as_bits_per_second() as f64);
+        writeln!(Stderr, "{ports} joined, at {rate} each; Ctrl-C ends it");
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let mut work = tokio::task::spawn_blocking(move || switch.run(&flag));
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = interrupt.wait() => {
+            stop.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    let ports = ended.map_err(|error| Failed::other(error.to_string()))??;
+    for (name, port) in args.interfaces.iter().zip(&ports) {
+        if args.json {
+            writeln!(Stdout, "{}", to_json(name, port))?;
+        } else {
+            writeln!(Stdout, "{}", to_text(name, port))?;
+        }
+    }
+    let unlike: u64 = ports.iter().map(|port| port.unlike).sum();
+    if unlike > 0 && !quiet {
+        writeln!(
+            Stderr,
+            "{unlike} frames were lost because they were not as on the wire.\n\
+             Switch off offloads of what sends to these interfaces: wellspring lab plain INTERFACE"
+        );
+    }
+    Ok(())
+}
+
+fn to_json(name: &str, port: &PortCounters) -> serde_json::Value {
+    json!({
+        "interface": name, "received": port.received, "received_bytes": port.received_bytes,
+        "unwanted": port.unwanted, "unlike": port.unlike, "sent": port.sent,
+        "sent_bytes": port.sent_bytes, "refused": port.refused, "trimmed": port.trimmed,
+        "marked": port.marked, "dropped": port.dropped,
+        "dropped_control": port.dropped_control, "longest_queue": port.longest,
+    })
+}
+
+fn to_text(name: &str, port: &PortCounters) -> String {
+    format!(
+        "{name}: {} in ({} lost on the way), {} out ({} refused); of what was to leave {} trimmed, \
+         {} marked, {} dropped, {} of control; {} waited at most",
+        port.received,
+        port.unwanted,
+        port.sent,
+        port.refused,
+        port.trimmed,
+        port.marked,
+        port.dropped,
+        port.dropped_control,
+        port.longest,
+    )
+}
