@@ -521,8 +521,6 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         error: <A::Endpoint as Endpoint>::CommandError,
     ) {
         // A cancelled session may have ended by itself at that moment; others must open.
-        self.refused.get_or_insert_with(|| {
-            format!("an endpoint refused a command: {}", A::describe(&error))
-        });
+        self.refused.get_or_insert_with(|| format!("an endpoint refused a command: {error}"));
     }
 }

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::header::Data;
 use super::seen::Seen;
-use wellspring_core::{Duration, HostId, SessionId, Time};
+use wellspring_core::{Duration, Time};
 
 /// The account of a flow at its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,14 +25,13 @@ pub struct ReceiveStats {
 pub(super) struct Answer {
     pub ack: bool,
     pub complete: bool,
-    pub progress: bool,
+    /// Bytes to be told of as progress.
+    pub progress: Option<u64>,
 }
 
 /// A flow at its receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub session: SessionId,
-    pub sender: HostId,
     total: u32,
     window: u32,
     seen: Seen,
@@ -51,16 +50,17 @@ pub(super) struct Receiver {
     backoff: u32,
     /// The round trip, as the sender says.
     rtt: Duration,
-    /// When the flow was complete.
-    pub done: Option<Time>,
+    /// Payload that progress has told of \[bytes\].
+    told: u64,
+    /// Whether everything is here.
+    pub done: bool,
     pub stats: ReceiveStats,
 }
 
 impl Receiver {
-    pub fn new(now: Time, session: SessionId, sender: HostId, data: &Data) -> Self {
-        Receiver {
-            session,
-            sender,
+    /// A receiver opened by a packet, and when it is first due.
+    pub fn new(now: Time, data: &Data, config: &Config) -> (Receiver, Time) {
+        let receiver = Receiver {
             total: data.total.max(1),
             window: u32::from(data.window).min(data.total.max(1)),
             seen: Seen::default(),
@@ -73,9 +73,12 @@ impl Receiver {
             last_pull: now,
             backoff: 0,
             rtt: data.rtt,
-            done: None,
+            told: 0,
+            done: false,
             stats: ReceiveStats::default(),
-        }
+        };
+        let due = receiver.deadline(config);
+        (receiver, due)
     }
 
     /// Takes in a data packet or its header; `None` if it contradicts the flow.
@@ -93,7 +96,7 @@ impl Receiver {
         self.last_arrival = now;
         self.backoff = 0;
         self.rtt = data.rtt;
-        let mut answer = Answer { ack: true, complete: false, progress: false };
+        let mut answer = Answer { ack: true, complete: false, progress: None };
         let is_new = if trimmed {
             self.stats.trimmed += 1;
             answer.ack = self.seen.contains(data.number);
@@ -105,20 +108,25 @@ impl Receiver {
             self.stats.bytes += u64::from(payload_len);
             self.stats.packets += 1;
             answer.complete = self.seen.count() == self.total;
-            let every = config.progress_every;
-            answer.progress = every > 0 && self.stats.packets.is_multiple_of(u64::from(every));
+            answer.progress = self.progress(config);
         } else if !trimmed {
             self.stats.duplicates += 1;
         }
         if answer.complete {
-            self.done = Some(now);
+            self.done = true;
             self.queued = 0;
             self.repeat = false;
         }
-        if self.done.is_none() {
+        if !self.done {
             self.grant(is_new, trimmed, data.vanished);
         }
         Some(answer)
+    }
+
+    fn progress(&mut self, config: &Config) -> Option<u64> {
+        let every = u64::from(config.progress_every);
+        let due = every > 0 && self.stats.packets.is_multiple_of(every);
+        due.then(|| self.stats.bytes - core::mem::replace(&mut self.told, self.stats.bytes))
     }
 
     /// One pull for a new packet as long as pulls are short of what is still to be sent, one for
@@ -158,8 +166,8 @@ impl Receiver {
     /// When to repeat a pull, or to give up, or to forget.
     pub fn deadline(&self, config: &Config) -> Time {
         match self.done {
-            Some(_) => self.last_arrival + config.peer_timeout * 2,
-            None => {
+            true => self.last_arrival + config.peer_timeout * 2,
+            false => {
                 let quiet_since = self.last_arrival.max(self.last_pull);
                 quiet_since + self.timeout(config)
             }
@@ -170,7 +178,7 @@ impl Receiver {
     /// longer.
     pub fn is_abandoned(&self, now: Time, config: &Config) -> bool {
         let patience = if self.has_pull() { 4 } else { 1 };
-        self.done.is_none() && now >= self.last_arrival + config.peer_timeout * patience
+        !self.done && now >= self.last_arrival + config.peer_timeout * patience
     }
 
     /// Silence: asks for the last pull to be sent again unless others wait; true if it does.
