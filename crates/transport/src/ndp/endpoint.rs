@@ -5,7 +5,7 @@ use super::header::{Data, NdpHeader};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
-use crate::transfer::{self, Command, CommandError, Due, FailReason, Key, Table};
+use crate::transfer::{self, Command, CommandError, Due, FailReason, Key, MOST_WAITING, Table};
 use alloc::collections::VecDeque;
 use core::convert::Infallible;
 use wellspring_core::{
@@ -75,7 +75,9 @@ impl Endpoint {
             (false, true) => NdpHeader::Ack { number, sent: data.sent },
             (false, false) => NdpHeader::Nack { number },
         };
-        self.control.push_back((key, reply));
+        if self.control.len() < MOST_WAITING {
+            self.control.push_back((key, reply));
+        }
         if receiver.has_pull() {
             self.pulls.enqueue(now, place);
         }

@@ -90,7 +90,9 @@ impl Receiver {
         payload_len: u16,
         config: &Config,
     ) -> Option<Answer> {
-        if data.total != self.total || data.number >= self.total {
+        // Nobody sends what was not asked for; memory grows with what was.
+        let asked_for = self.window.saturating_add(self.granted - self.queued);
+        if data.total != self.total || data.number >= self.total.min(asked_for) {
             return None;
         }
         self.last_arrival = now;
@@ -137,8 +139,9 @@ impl Receiver {
         self.repeats_wanted += u64::from(is_new && trimmed) + u64::from(newly_vanished);
         let sendable = u64::from(self.window) + u64::from(self.granted);
         let short = (u64::from(self.total) + self.repeats_wanted).saturating_sub(sendable);
-        let pulls = short.min(u64::from(is_new) + u64::from(newly_vanished)) as u32;
-        self.granted = self.granted.saturating_add(pulls);
+        let due = u64::from(is_new) + u64::from(newly_vanished);
+        let pulls = short.min(due).min((u32::MAX - self.granted).into()) as u32;
+        self.granted += pulls;
         self.queued += pulls;
     }
 
@@ -190,5 +193,45 @@ impl Receiver {
         self.backoff += u32::from(self.backoff < 10);
         self.repeat = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_core::{HostId, Rate, Seed};
+
+    fn data(number: u32, total: u32, vanished: u32) -> Data {
+        let (sent, rtt) = (Time::ZERO, Duration::ZERO);
+        Data { number, total, window: 12, vanished, sent, rtt }
+    }
+
+    fn config() -> Config {
+        Config::new(HostId(0), Rate::from_mbps(1_000), Seed(1))
+    }
+
+    /// One such packet took half a gigabyte to note.
+    #[test]
+    fn what_was_not_asked_for_is_not_taken() {
+        let (config, first) = (config(), data(0, u32::MAX, 0));
+        let (mut receiver, _) = Receiver::new(Time::ZERO, &first, &config);
+        let mut take = |data| receiver.on_data(Time::ZERO, &data, false, 100, &config);
+        assert!(take(first).is_some());
+        assert_eq!(take(data(u32::MAX - 1, u32::MAX, 0)), None);
+        assert_eq!(take(data(12, u32::MAX, 0)), None);
+        assert!(take(data(11, u32::MAX, 0)).is_some());
+        assert_eq!(receiver.pull(Time::ZERO), 1);
+        assert!(
+            receiver.on_data(Time::ZERO, &data(12, u32::MAX, 0), false, 100, &config).is_some()
+        );
+    }
+
+    #[test]
+    fn grants_end_with_their_counter() {
+        let (config, first) = (config(), data(0, u32::MAX, 0));
+        let (mut receiver, _) = Receiver::new(Time::ZERO, &first, &config);
+        (receiver.granted, receiver.repeats_wanted) = (u32::MAX - 5, u64::from(u32::MAX));
+        receiver.on_data(Time::ZERO, &data(0, u32::MAX, 100), false, 100, &config);
+        assert_eq!((receiver.granted, receiver.queued), (u32::MAX, 5));
     }
 }

@@ -161,7 +161,11 @@ impl Sender {
     pub fn on_nack(&mut self, now: Time, number: u32) {
         if number < self.next_new && !self.acked.contains(number) {
             self.answered(now, number);
-            self.nacked.push_back(number);
+            // A receiver may say so as often as it likes: twice all packets hold every honest answer.
+            let is_full = self.nacked.len() >= 2 * self.next_new as usize;
+            if !(is_full && self.nacked.contains(&number)) {
+                self.nacked.push_back(number);
+            }
         }
     }
 
@@ -271,7 +275,21 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::vec::Vec;
-    use wellspring_core::Seed;
+    use wellspring_core::{HostId, Rate, Seed, SessionId};
+
+    #[test]
+    fn nacks_repeated_for_ever_fill_no_queue() {
+        let config = Config::new(HostId(0), Rate::from_mbps(1_000), Seed(1));
+        let key = (HostId(1), SessionId(1));
+        let transfer =
+            SendTransfer { session: key.1, receiver: key.0, transfer_len: 100_000, class: None };
+        let mut sender = Sender::new(Time::ZERO, &config, &transfer);
+        while sender.transmit(Time::ZERO, key, &config).is_some() {}
+        for number in (0..12).cycle().take(1_000) {
+            sender.on_nack(Time::ZERO, number);
+        }
+        assert_eq!(sender.nacked.len(), 24);
+    }
 
     #[test]
     fn labels_visit_every_path_in_turn() {
