@@ -11,6 +11,7 @@ use crate::decode::DecodeModel;
 use crate::record::{Arrival, FlowRecord, Timeout};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
+use anyhow::Result;
 use operation::{Endless, Operation, Session};
 use std::collections::BTreeMap;
 use wellspring_core::{
@@ -77,11 +78,14 @@ pub struct Driver<A: Adapter> {
 
 impl<A: Adapter> Driver<A> {
     /// For one run.
-    pub fn new(adapter: A, scenario: &Scenario, hosts: u32, seed: Seed) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`Requests::new`].
+    pub fn new(adapter: A, scenario: &Scenario, hosts: u32, seed: Seed) -> Result<Self> {
         let population = Population::new(scenario, hosts, seed);
-        let requests = Requests::new(&scenario.workload, population.clone(), seed);
+        let requests = Requests::new(&scenario.workload, population.clone(), seed)?;
         let idle = population.background.is_empty();
-        Driver {
+        Ok(Driver {
             adapter,
             scenario: scenario.clone(),
             outstanding: requests.total(),
@@ -107,7 +111,7 @@ impl<A: Adapter> Driver<A> {
             news_at: Time::ZERO,
             open_requests: 0,
             refused: None,
-        }
+        })
     }
 
     fn schedule(&mut self, at: Time, due: Due) {
