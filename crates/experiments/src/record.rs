@@ -75,6 +75,8 @@ pub struct FlowRecord {
     pub kind: &'static str,
     /// Its protocol.
     pub protocol: ProtocolName,
+    /// Whether that is the TCP beside the scenario's protocol, which may have the same name.
+    pub beside: bool,
     /// A host at the single end: the sender, or the reading client.
     pub host: u32,
     /// The other end, or the first of several.

@@ -172,12 +172,12 @@ impl<A: Adapter> Driver<A> {
 
     fn open(&mut self, mut record: FlowRecord, pending: u32, endless: Endless) -> u32 {
         self.open_requests += u32::from(!endless.is_background());
-        let beside = !endless.is_background() && self.takes_tcp_beside();
-        if let (true, Some(tcp)) = (beside, &self.scenario.beside) {
+        record.beside = !endless.is_background() && self.takes_tcp_beside();
+        if let (true, Some(tcp)) = (record.beside, &self.scenario.beside) {
             record.protocol = tcp.protocol.name;
         }
         let (receivers, arrived, chain) = (pending, 0, Vec::new());
-        let operation = Operation { record, pending, receivers, arrived, chain, endless, beside };
+        let operation = Operation { record, pending, receivers, arrived, chain, endless };
         match self.free.pop() {
             Some(place) => {
                 self.operations[place as usize] = Some(operation);

@@ -17,8 +17,6 @@ pub(super) struct Operation {
     /// Rest of a daisy chain: hosts still to be reached.
     pub(super) chain: Vec<u32>,
     pub(super) endless: Endless,
-    /// Whether its protocol is the TCP beside the scenario's.
-    pub(super) beside: bool,
 }
 
 impl Operation {

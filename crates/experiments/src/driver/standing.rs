@@ -31,10 +31,11 @@ impl<A: Adapter> Driver<A> {
         let mut open: Vec<_> = self.under_way().collect();
         open.sort_by(|(_, a), (_, b)| a.record.start.total_cmp(&b.record.start));
         let line = |(session, operation): &(SessionId, &Operation)| {
-            let FlowRecord { kind, host, peer, start, .. } = &operation.record;
+            let FlowRecord { kind, protocol, host, peer, start, .. } = &operation.record;
+            let protocol = protocol.as_str();
             let (all, arrived) = (operation.expected(), operation.arrived);
             format!(
-                "{kind} {host} - {peer}, session {}, since {start:.6} s: {} of {all} bytes left, at {} \
+                "{kind} {host} - {peer} over {protocol}, session {}, since {start:.6} s: {} of {all} bytes left, at {} \
                  of {} receivers",
                 session.0,
                 all.saturating_sub(arrived),

@@ -1,8 +1,8 @@
 //! What a scenario may not ask for.
 
 use super::{
-    Background, Beside, Protocol, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind,
-    Workload,
+    Background, Beside, FabricKind, Protocol, ProtocolName, Run, Scenario, Sizes, Switch, Tcp,
+    Topology, TopologyKind, Workload,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
@@ -92,7 +92,10 @@ impl Scenario {
         self.topology.check()?;
         self.switch.check()?;
         self.protocol.check()?;
-        self.beside.as_ref().map_or(Ok(()), Beside::check)?;
+        if let Some(beside) = &self.beside {
+            beside.check()?;
+            self.protocol.check_beside_tcp()?;
+        }
         self.workload.check()?;
         self.background.check()?;
         for event in &self.events {
@@ -245,6 +248,18 @@ impl Protocol {
         )?;
         span("protocol.min_timeout", protocol.min_timeout)?;
         protocol.tcp.check()
+    }
+
+    /// Whether it can share its switches with TCP, for which they drop.
+    fn check_beside_tcp(&self) -> Check {
+        let is_scdp = matches!(self.name, ProtocolName::Scdp | ProtocolName::Polyraptor);
+        let (fits, got) = match self.fabric {
+            FabricKind::Shared => (true, "shared"),
+            FabricKind::Trimming => (!is_scdp, "trimming"),
+            FabricKind::Dedicated => (!is_scdp, "dedicated"),
+        };
+        let expected = "shared with a TCP beside it: switches drop then, and are not SCDP's alone";
+        must(fits, "protocol.fabric", &got, expected)
     }
 }
 
