@@ -55,6 +55,27 @@ fn requests_that_fail_are_told_of_and_are_a_failure() {
 }
 
 #[test]
+fn the_tcp_beside_a_protocol_has_a_line_of_its_own() {
+    let (_place, scenario) = small();
+    let settings = [
+        "--set=workload={kind=\"permutation\",size=\"100KB\"}",
+        "--set=protocol.name=\"lttp\"",
+        "--set=beside={share=0.34,protocol={name=\"dctcp\"}}",
+        "--seeds=1,2",
+    ];
+    let table = run(&[&["sim", "run", &scenario][..], &settings].concat());
+    assert_eq!(status(&table), Some(0), "{}", words(&table.stderr));
+    let said = words(&table.stdout);
+    let lines = |start: &str| said.lines().filter(|line| line.starts_with(start)).count();
+    // Two runs and their mean.
+    assert_eq!((lines("lttp "), lines("+ dctcp ")), (3, 3), "{said}");
+    let of = |start: &str, done: &str| {
+        said.lines().any(|line| line.starts_with(start) && line.contains(done))
+    };
+    assert!(of("lttp ", " 2/2 ") && of("+ dctcp ", " 1/1 "), "{said}");
+}
+
+#[test]
 fn a_stuck_run_is_summed_up_and_its_state_is_kept() {
     let (place, scenario) = small();
     let folder = place.path("out");

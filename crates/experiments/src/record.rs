@@ -2,6 +2,7 @@
 
 use crate::adapter::Account;
 use crate::scenario::ProtocolName;
+use wellspring_transport::FailReason;
 
 /// Why a request did not complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -28,6 +29,15 @@ impl Reason {
             Reason::Exhausted => "used up the symbols of a block",
             Reason::Stuck => "stuck: nothing arrived for run.patience",
             Reason::Limit => "still under way at run.limit",
+        }
+    }
+}
+
+impl From<FailReason> for Reason {
+    fn from(reason: FailReason) -> Self {
+        match reason {
+            FailReason::PeerLost => Reason::PeerLost,
+            FailReason::Closed => Reason::Closed,
         }
     }
 }
@@ -65,6 +75,8 @@ pub struct FlowRecord {
     pub kind: &'static str,
     /// Its protocol.
     pub protocol: ProtocolName,
+    /// Whether that is the TCP beside the scenario's protocol, which may have the same name.
+    pub beside: bool,
     /// A host at the single end: the sender, or the reading client.
     pub host: u32,
     /// The other end, or the first of several.

@@ -13,7 +13,8 @@ use std::path::Path;
 /// One run in a row. `requests` are all that were announced; those that did not complete are in
 /// `missing`, in words by their reasons, and `failed` counts those of them that were not merely cut
 /// off by the end of the run. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
-/// `run.sample` is set).
+/// `run.sample` is set). Of two protocols in one run, what requests attained, from `goodput_mean` to
+/// `trimmed_per_request`, is of those over `protocol`; of those over the TCP beside it `beside_...`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "column names")]
 pub struct RunRow {
@@ -22,6 +23,7 @@ pub struct RunRow {
     pub hash: String,
     pub seed: u64,
     pub protocol: String,
+    pub beside: String,
     pub window: u16,
     pub delay_us: f64,
     pub lambda: f64,
@@ -53,6 +55,12 @@ pub struct RunRow {
     pub decoded_share: f64,
     pub needless: u64,
     pub trimmed_per_request: f64,
+    pub beside_requests: usize,
+    pub beside_completed: usize,
+    pub beside_failed: usize,
+    pub beside_goodput_mean: f64,
+    pub beside_fct_mean: f64,
+    pub beside_fct_p99: f64,
     pub downlink_utilisation: f64,
     pub queue_mean: f64,
     pub queue_max: u32,
@@ -73,7 +81,8 @@ impl RunRow {
     /// Sums a run up.
     pub fn new(scenario: &Scenario, outcome: &Outcome) -> RunRow {
         let is_done = |f: &&FlowRecord| f.completion().is_some() && f.reason.is_none();
-        let done: Vec<_> = outcome.foreground().filter(is_done).collect();
+        let (tcp, done): (Vec<_>, Vec<_>) =
+            outcome.foreground().filter(is_done).partition(|f| f.beside);
         let goodputs: Vec<f64> = done.iter().map(|f| f.goodput() / 1e9).collect();
         let times = |least: u64, most: u64| -> Vec<f64> {
             let within = done.iter().filter(|f| f.bytes > least && f.bytes <= most);
@@ -95,7 +104,15 @@ impl RunRow {
             | Workload::Outcast { size, .. } => (0.0, size.0),
             Workload::Convergence { .. } => (0.0, 0),
         };
-        let reasons = outcome.incomplete();
+        let tcp_times: Vec<f64> =
+            tcp.iter().filter_map(|f| f.completion()).map(|t| t * 1e3).collect();
+        let tcp_goodputs: Vec<f64> = tcp.iter().map(|f| f.goodput() / 1e9).collect();
+        let beside = scenario.beside.as_ref().map_or("", |beside| beside.protocol.name.as_str());
+        let reasons = reasons(outcome);
+        let failed = |counts: fn(bool) -> bool| {
+            let those = reasons.iter().filter(|((of, why), _)| counts(*of) && has_failed(*why));
+            those.map(|(_, count)| count).sum()
+        };
         let trims: Vec<f64> = done.iter().map(|f| f.account.trimmed as f64).collect();
         RunRow {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -103,15 +120,16 @@ impl RunRow {
             hash: scenario.hash(),
             seed: outcome.seed,
             protocol: scenario.protocol.name.as_str().to_owned(),
+            beside: beside.to_owned(),
             window: scenario.protocol.initial_window(),
             delay_us: scenario.topology.delay.0.as_picos() as f64 / 1e6,
             lambda,
             size,
             background: scenario.background.fraction,
             requests: outcome.foreground().count() + outcome.not_made as usize,
-            completed: done.len(),
-            failed: reasons.iter().filter(|(reason, _)| has_failed(**reason)).map(|r| r.1).sum(),
-            missing: missing(&reasons, outcome.not_made),
+            completed: done.len() + tcp.len(),
+            failed: failed(|_| true),
+            missing: missing(&reasons, beside, outcome.not_made),
             stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
             goodput_mean: mean(&goodputs),
@@ -134,6 +152,12 @@ impl RunRow {
             decoded_share: decoded as f64 / done.len().max(1) as f64,
             needless: done.iter().map(|f| f.account.needless).sum(),
             trimmed_per_request: mean(&trims),
+            beside_requests: outcome.foreground().filter(|f| f.beside).count(),
+            beside_completed: tcp.len(),
+            beside_failed: failed(|is_beside| is_beside),
+            beside_goodput_mean: mean(&tcp_goodputs),
+            beside_fct_mean: mean(&tcp_times),
+            beside_fct_p99: quantile(&tcp_times, 0.99),
             downlink_utilisation: outcome.downlink_utilisation,
             queue_mean: outcome.series.queue_packets().0,
             queue_max: outcome.series.queue_packets().1,
@@ -149,6 +173,14 @@ impl RunRow {
         }
     }
 
+    /// The protocol, and the one beside it if there is one, for people.
+    pub fn protocols(&self) -> String {
+        match self.beside.as_str() {
+            "" => self.protocol.clone(),
+            beside => format!("{} with {beside} beside it", self.protocol),
+        }
+    }
+
     /// Requests that neither completed nor failed.
     pub fn unfinished(&self) -> usize {
         self.requests.saturating_sub(self.completed + self.failed)
@@ -160,10 +192,24 @@ fn has_failed(reason: Reason) -> bool {
     !matches!(reason, Reason::Stuck | Reason::Limit)
 }
 
-/// Requests that did not complete, in words.
-fn missing(reasons: &BTreeMap<Reason, usize>, not_made: u32) -> String {
-    let mut words: Vec<String> =
-        reasons.iter().map(|(reason, count)| format!("{count} {}", reason.as_str())).collect();
+/// How many requests did not complete, those of the protocol before those of the TCP beside it.
+fn reasons(outcome: &Outcome) -> BTreeMap<(bool, Reason), usize> {
+    let mut counts = BTreeMap::new();
+    for flow in outcome.foreground() {
+        if let Some(reason) = flow.reason {
+            *counts.entry((flow.beside, reason)).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Requests that did not complete, in words: those over the TCP `beside` the protocol say so.
+fn missing(reasons: &BTreeMap<(bool, Reason), usize>, beside: &str, not_made: u32) -> String {
+    let line = |((is_beside, reason), count): (&(bool, Reason), &usize)| match is_beside {
+        false => format!("{count} {}", reason.as_str()),
+        true => format!("{count} beside, over {beside}, {}", reason.as_str()),
+    };
+    let mut words: Vec<String> = reasons.iter().map(line).collect();
     if not_made > 0 {
         words.push(format!("{not_made} not made before the run ended"));
     }
@@ -178,11 +224,12 @@ fn parameters(scenario: &Scenario, seed: u64) -> String {
 }
 
 /// Columns of a table of flows.
-pub const FLOW_COLUMNS: [&str; 16] = [
+pub const FLOW_COLUMNS: [&str; 17] = [
     "version",
     "hash",
     "seed",
     "protocol",
+    "beside",
     "kind",
     "host",
     "peer",
@@ -211,6 +258,7 @@ pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Resul
             &hash,
             &seed,
             flow.protocol.as_str(),
+            &flow.beside.to_string(),
             flow.kind,
             &flow.host.to_string(),
             &flow.peer.to_string(),

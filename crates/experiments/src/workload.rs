@@ -1,6 +1,7 @@
 //! Requests: who sends what to whom, and when. Made one at a time, as the run goes.
 
 use crate::scenario::{Background, Placement, Scenario, Sizes, Workload};
+use anyhow::{Result, ensure};
 use wellspring_core::{Duration, RandomStream, Seed};
 
 /// What an application asks of the network.
@@ -153,7 +154,7 @@ pub(crate) fn shuffle(items: &mut [u32], random: &mut RandomStream) {
 #[derive(Debug)]
 pub struct Requests {
     /// Requests known from the start, last first.
-    listed: Vec<(Duration, Request)>,
+    listed: Listed,
     rounds: Option<Rounds>,
     stream: Option<Stream>,
     population: Population,
@@ -193,7 +194,10 @@ struct Stream {
 
 impl Requests {
     /// The requests of a workload among that population.
-    pub fn new(workload: &Workload, population: Population, seed: Seed) -> Requests {
+    ///
+    /// # Errors
+    /// Its hosts are too few, or not where they have to be.
+    pub fn new(workload: &Workload, population: Population, seed: Seed) -> Result<Requests> {
         let mut requests = Requests { listed: Vec::new(), rounds: None, stream: None, population };
         let mut random = seed.stream("workload");
         match workload {
@@ -210,12 +214,12 @@ impl Requests {
                 });
             }
             _ => {
-                requests.listed = list(workload, &requests.population, &mut random);
+                requests.listed = list(workload, &requests.population, &mut random)?;
                 requests.rounds = Rounds::new(workload, &requests.listed, random);
                 requests.listed.sort_by_key(|entry| core::cmp::Reverse(entry.0));
             }
         }
-        requests
+        Ok(requests)
     }
 
     /// How many there are, at the start.
@@ -292,14 +296,16 @@ pub(crate) fn storage(
     Request::Read { to: client, from: hosts, single, bytes }
 }
 
-fn list(
-    workload: &Workload,
-    population: &Population,
-    random: &mut RandomStream,
-) -> Vec<(Duration, Request)> {
+/// What is asked for at the start of a run.
+type Listed = Vec<(Duration, Request)>;
+
+fn transfer(from: u32, to: u32, bytes: u64) -> (Duration, Request) {
+    (Duration::ZERO, Request::Transfer { from, to, bytes })
+}
+
+fn list(workload: &Workload, population: &Population, random: &mut RandomStream) -> Result<Listed> {
     let mut hosts = population.foreground.clone();
-    let transfer = |from, to, bytes| (Duration::ZERO, Request::Transfer { from, to, bytes });
-    match workload {
+    Ok(match workload {
         Workload::Permutation { size } => {
             // A random ring: nobody sends to itself.
             shuffle(&mut hosts, random);
@@ -309,7 +315,7 @@ fn list(
         Workload::Single { from, to, size } => vec![transfer(*from, *to, size.0)],
         Workload::Incast { senders, size, jitter, .. } => {
             shuffle(&mut hosts, random);
-            let Some((&to, others)) = hosts.split_first() else { return Vec::new() };
+            let Some((&to, others)) = hosts.split_first() else { return Ok(Vec::new()) };
             let span = jitter.0.as_picos();
             (0..*senders as usize)
                 .map(|number| {
@@ -319,22 +325,7 @@ fn list(
                 })
                 .collect()
         }
-        Workload::Outcast { near, far, size } => {
-            let rack_mates = |pair: &&[u32]| population.rack(pair[0]) == population.rack(pair[1]);
-            let Some(&[first, second]) = hosts.windows(2).find(rack_mates) else {
-                return Vec::new();
-            };
-            let same_pod = |h: &&u32| {
-                population.pod(**h) == population.pod(first)
-                    && population.rack(**h) != population.rack(first)
-            };
-            let other_pod = |h: &&u32| population.pod(**h) != population.pod(first);
-            let near = hosts.iter().filter(same_pod).take(*near as usize);
-            let far = hosts.iter().filter(other_pod).step_by(3).take(*far as usize);
-            let near: Vec<_> = near.map(|from| transfer(*from, first, size.0)).collect();
-            let far: Vec<_> = far.map(|from| transfer(*from, second, size.0)).collect();
-            if near.is_empty() || far.is_empty() { Vec::new() } else { [near, far].concat() }
-        }
+        Workload::Outcast { near, far, size } => outcast(population, (*near, *far), size.0)?,
         Workload::Convergence { flows, interval, duration } => {
             let (to, senders) = (hosts[0], &hosts[1..]);
             (0..*flows)
@@ -346,5 +337,33 @@ fn list(
                 .collect()
         }
         Workload::Flows { .. } | Workload::Storage { .. } => Vec::new(),
-    }
+    })
+}
+
+/// Near senders to one receiver, and every third far host to another in its rack.
+fn outcast(population: &Population, (near, far): (u32, u32), bytes: u64) -> Result<Listed> {
+    let hosts = &population.foreground;
+    let rack_mates = |pair: &&[u32]| population.rack(pair[0]) == population.rack(pair[1]);
+    let mates = hosts.windows(2).find(rack_mates).map(|pair| [pair[0], pair[1]]);
+    let [first, second] = mates.unwrap_or([hosts[0]; 2]);
+    let same_pod = |host: &u32| population.pod(*host) == population.pod(first);
+    let nearby = |host: &&u32| same_pod(host) && population.rack(**host) != population.rack(first);
+    let nearby: Vec<u32> = hosts.iter().filter(nearby).copied().collect();
+    let elsewhere: Vec<u32> = hosts.iter().filter(|host| !same_pod(host)).copied().collect();
+    let needed = [near, far.saturating_mul(3).saturating_sub(2)];
+    let there = [nearby.len(), elsewhere.len()];
+    ensure!(
+        mates.is_some() && there[0] >= needed[0] as usize && there[1] >= needed[1] as usize,
+        "workload.kind = \"outcast\" needs a Fat-Tree with two hosts in a rack, {} in other racks of \
+         its pod (workload.near) and {} in other pods (every third sends, workload.far), outside the \
+         background: there are {}, {} and {}. Take a larger Fat-Tree, fewer senders or less background",
+        needed[0],
+        needed[1],
+        if mates.is_some() { "two" } else { "no two" },
+        there[0],
+        there[1],
+    );
+    let near = nearby.into_iter().take(near as usize).map(|from| transfer(from, first, bytes));
+    let far = elsewhere.into_iter().step_by(3).take(far as usize);
+    Ok(near.chain(far.map(|from| transfer(from, second, bytes))).collect())
 }

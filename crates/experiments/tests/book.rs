@@ -24,6 +24,7 @@ const FULL: &str = r#"
     mark_packets = 1
     control_packets = 1
     [protocol]
+    fabric = "shared"
     decode_curve = [[1.0, 1.0]]
     pull_rate = "1Gbps"
     tcp = { initial_window = 2, delayed_ack = "40ms" }

@@ -75,6 +75,36 @@ fn what_no_machine_holds_is_refused_by_name_and_bound() {
             "workload.far is 100000000",
         ),
         (
+            workload("kind = \"outcast\"\nnear = 2\nfar = 5\nsize = \"1KB\"\n"),
+            "hosts outside the background is 16, but must be at least 17: two receivers, workload.near",
+        ),
+        (
+            workload("kind = \"outcast\"\nnear = 3\nfar = 4\nsize = \"1KB\"\n"),
+            "two hosts in a rack, 3 in other racks of its pod (workload.near) and 10 in other pods \
+             (every third sends, workload.far), outside the background: there are two, 2 and 12",
+        ),
+        (
+            workload("kind = \"outcast\"\nnear = 1\nfar = 1\nsize = \"1KB\"\n")
+                .replace("k = 4", "k = 2"),
+            "hosts outside the background is 2, but must be at least 4",
+        ),
+        (
+            workload(
+                "kind = \"storage\"\nsessions = 1\nlambda = 1.0\nsize = \"1KB\"\nreplicas = 16\n\
+                 writes = 0.5\n",
+            ),
+            "hosts outside the background is 16, but must be at least 17: a client, and",
+        ),
+        (
+            workload("kind = \"permutation\"\nsize = \"1KB\"\n[background]\nfraction = 0.9\n")
+                .replace("k = 4", "kind = \"single-switch\"\nhosts = 10"),
+            "hosts outside the background is 1, but must be at least 2",
+        ),
+        (
+            workload("kind = \"permutation\"\nsize = \"1KB\"\n[background]\nfraction = 0.1\n"),
+            "background.fraction is 0.1, but must be 0, or such that 2 hosts or more run it",
+        ),
+        (
             workload(
                 "kind = \"convergence\"\nflows = 100000000\ninterval = \"1ms\"\nduration = \"1s\"\n",
             ),

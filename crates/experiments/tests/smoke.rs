@@ -8,7 +8,7 @@ fn every_protocol_completes_every_workload() {
     let workloads = [
         "kind = \"permutation\"\nsize = \"300KB\"",
         "kind = \"incast\"\nsenders = 12\nsize = \"70KB\"\njitter = \"10us\"",
-        "kind = \"outcast\"\nnear = 1\nfar = 4\nsize = \"200KB\"",
+        "kind = \"outcast\"\nnear = 1\nfar = 3\nsize = \"200KB\"",
         "kind = \"flows\"\nsessions = 60\nlambda = 2000.0\nsizes = { fixed = \"100KB\" }",
         "kind = \"storage\"\nsessions = 40\nlambda = 500.0\nsize = \"400KB\"\nreplicas = 3\n\
          writes = 0.5\nwrite_by = \"daisy-chain\"\nread_by = \"multi-block\"",

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+mod config;
 mod counters;
 mod event_list;
 mod faults;
@@ -36,9 +37,10 @@ pub mod topology;
 pub mod units;
 
 pub use application::{Actions, Application};
+pub use config::{Config, Multicast};
 pub use counters::{Counters, Imbalance, PortCounters};
 pub use faults::Fault;
 pub use network::LossRule;
 pub use parcel::WireModel;
 pub use pcapng::PcapWriter;
-pub use simulator::{Config, Multicast, Simulator, Status, TapPoint};
+pub use simulator::{Simulator, Status, TapPoint};

@@ -25,3 +25,4 @@ pub use cubic::Cubic;
 pub use priority::Priority;
 pub use pull_queue::PullQueue;
 pub use rtt::RttEstimator;
+pub use transfer::{Command, Event as TransferEvent, FailReason, SendTransfer};

@@ -6,7 +6,7 @@ use wellspring_fabric::{ControlQueue, Limit, PortConfig, Spraying};
 use wellspring_sim::topology::{FatTree, Graph, single_switch};
 use wellspring_sim::{Actions, Application, Config, LossRule, Simulator, Status};
 use wellspring_transport::ndp::{
-    Command, CommandError, Config as NdpConfig, Endpoint, Event, SendFlow,
+    Command, CommandError, Config as NdpConfig, Endpoint, Event, SendTransfer,
 };
 
 /// Starts all flows at once and keeps what ends.
@@ -20,11 +20,10 @@ struct Flows {
 impl Application<Endpoint> for Flows {
     fn on_start(&mut self, actions: &mut Actions<Command>) {
         for (number, &(from, to, transfer_len)) in self.flows.iter().enumerate() {
-            let flow = SendFlow {
+            let flow = SendTransfer {
                 session: SessionId(number as u32),
                 receiver: HostId(to),
                 transfer_len,
-                initial_window: None,
                 class: None,
             };
             actions.command(HostId(from), Command::Send(flow));

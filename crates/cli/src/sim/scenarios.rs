@@ -69,10 +69,11 @@ fn scenarios(args: &RunArgs) -> Result<Vec<Scenario>, Failed> {
 fn tell_missing(rows: &[RunRow], args: &RunArgs, verbose: bool) -> Result<(), Failed> {
     let (mut failed, mut unfinished) = (0, 0);
     for row in rows.iter().filter(|row| !row.missing.is_empty()) {
-        let RunRow { scenario, protocol, seed, requests, completed, missing, .. } = row;
+        let RunRow { scenario, seed, requests, completed, missing, .. } = row;
+        let protocols = row.protocols();
         writeln!(
             Stderr,
-            "{scenario}, {protocol}, seed {seed}: {completed} of {requests} requests completed: {missing}"
+            "{scenario}, {protocols}, seed {seed}: {completed} of {requests} requests completed: {missing}"
         );
         failed += row.failed;
         unfinished += row.unfinished();
@@ -127,8 +128,12 @@ fn print_rows(rows: &[RunRow]) -> Result<()> {
             row.lambda.to_string(),
             row.size.to_string(),
             row.background.to_string(),
-            format!("{}/{}", row.completed, row.requests),
-            row.failed.to_string(),
+            format!(
+                "{}/{}",
+                row.completed - row.beside_completed,
+                row.requests - row.beside_requests
+            ),
+            (row.failed - row.beside_failed).to_string(),
             format!("{:.3}", row.goodput_mean),
             format!("{:.3}", row.goodput_p5),
             format!("{:.3}", row.goodput_p50),
@@ -141,30 +146,59 @@ fn print_rows(rows: &[RunRow]) -> Result<()> {
             row.trimmed.to_string(),
             format!("{:.1}", row.packet_hops as f64 / 1e6),
         ]);
+        if !row.beside.is_empty() {
+            table.push(beside_cells(row, &head));
+        }
     }
     print_table(&table)
+}
+
+/// The line below a run's: its requests over the TCP beside the protocol.
+fn beside_cells(row: &RunRow, head: &[&str]) -> Vec<String> {
+    let mut cells = vec!["-".to_owned(); head.len()];
+    let known = [
+        ("protocol", format!("+ {}", row.beside)),
+        ("seed", row.seed.to_string()),
+        ("done", format!("{}/{}", row.beside_completed, row.beside_requests)),
+        ("failed", row.beside_failed.to_string()),
+        ("goodput Gb/s", format!("{:.3}", row.beside_goodput_mean)),
+        ("FCT ms", format!("{:.3}", row.beside_fct_mean)),
+        // The first of that name: of all sizes.
+        ("p99", format!("{:.3}", row.beside_fct_p99)),
+    ];
+    for (name, text) in known {
+        if let Some(at) = head.iter().position(|column| *column == name) {
+            cells[at] = text;
+        }
+    }
+    cells
 }
 
 /// Means over seeds, with 95 % confidence, where a scenario was run with several.
 fn print_means(rows: &[RunRow]) -> Result<()> {
     let columns: [Column; 8] = [
-        ("goodput Gb/s", |row| row.goodput_mean),
-        ("p5", |row| row.goodput_p5),
-        ("FCT ms", |row| row.fct_mean),
-        ("p99", |row| row.fct_p99),
-        ("FCT <100KB", |row| row.fct_mean_100kb),
-        ("p99", |row| row.fct_p99_100kb),
-        ("FCT <1MB", |row| row.fct_mean_1mb),
-        ("background", |row| row.background_goodput),
+        ("goodput Gb/s", |row| row.goodput_mean, Some(|row| row.beside_goodput_mean)),
+        ("p5", |row| row.goodput_p5, None),
+        ("FCT ms", |row| row.fct_mean, Some(|row| row.beside_fct_mean)),
+        ("p99", |row| row.fct_p99, Some(|row| row.beside_fct_p99)),
+        ("FCT <100KB", |row| row.fct_mean_100kb, None),
+        ("p99", |row| row.fct_p99_100kb, None),
+        ("FCT <1MB", |row| row.fct_mean_1mb, None),
+        ("background", |row| row.background_goodput, None),
     ];
     let mut table = Vec::new();
     for same in rows.chunk_by(|a, b| a.hash == b.hash).filter(|same| same.len() > 1) {
-        let first = [&same[0].protocol, &same[0].hash].map(|name| name.clone());
-        let means = columns.iter().map(|(_, column)| {
+        let RunRow { protocol, beside, hash, .. } = &same[0];
+        let of = |column: fn(&RunRow) -> f64| {
             let values: Vec<f64> = same.iter().map(column).collect();
             format!("{:.3} +-{:.3}", mean(&values), half_interval(&values))
-        });
-        table.push(first.into_iter().chain(means).collect());
+        };
+        let means = columns.iter().map(|(_, column, _)| of(*column));
+        table.push([protocol.clone(), hash.clone()].into_iter().chain(means).collect());
+        if !beside.is_empty() {
+            let means = columns.iter().map(|(.., column)| column.map_or("-".to_owned(), of));
+            table.push([format!("+ {beside}"), hash.clone()].into_iter().chain(means).collect());
+        }
     }
     if table.is_empty() {
         return Ok(());
@@ -175,8 +209,8 @@ fn print_means(rows: &[RunRow]) -> Result<()> {
     print_table(&table)
 }
 
-/// A column's name, and how it is got.
-type Column = (&'static str, fn(&RunRow) -> f64);
+/// A column's name, and how it is got: of the protocol's requests, and of those over the TCP beside it.
+type Column = (&'static str, fn(&RunRow) -> f64, Option<fn(&RunRow) -> f64>);
 
 pub fn list(args: &ListArgs) -> Result<(), Failed> {
     let mut table = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::{ActionsOf, Adapter, FrameOf, Leg, News, Tcp};
 use crate::scenario::Scenario;
+use core::fmt::{self, Display};
 use wellspring_core::{
     Endpoint, Frame, Header, HostId, Rate, Seed, SessionId, Time, Verdict, Work, WorkDone,
 };
@@ -14,6 +15,15 @@ pub enum Of<P, T> {
     Protocol(P),
     /// The TCP beside it.
     Tcp(T),
+}
+
+impl<P: Display, T: Display> Display for Of<P, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Of::Protocol(of) => of.fmt(f),
+            Of::Tcp(of) => of.fmt(f),
+        }
+    }
 }
 
 /// A header of either protocol.
@@ -190,13 +200,6 @@ impl<A: Adapter> Adapter for BesideTcp<A> {
         match event {
             Of::Protocol(event) => self.protocol.news(event),
             Of::Tcp(event) => self.tcp.news(event),
-        }
-    }
-
-    fn describe(error: &<Self::Endpoint as Endpoint>::CommandError) -> String {
-        match error {
-            Of::Protocol(error) => A::describe(error),
-            Of::Tcp(error) => Tcp::describe(error),
         }
     }
 

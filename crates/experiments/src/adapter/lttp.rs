@@ -1,7 +1,6 @@
 //! LTTP as experiments use it.
 
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
-use crate::record::Reason;
 use crate::scenario::{Protocol, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_transport::lttp;
@@ -45,14 +44,6 @@ impl Adapter for Lttp {
         actions.command(HostId(to), lttp::Command::Request { session, server: HostId(from) });
     }
 
-    fn one_to_many(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
-        false
-    }
-
-    fn many_to_one(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
-        false
-    }
-
     fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
         let Leg { session, from, .. } = leg;
         actions.command(HostId(from), lttp::Command::Cancel { session });
@@ -88,19 +79,9 @@ impl Adapter for Lttp {
                 };
                 Some((session, News::Received(account)))
             }
-            lttp::Event::Failed { session, reason } => {
-                let reason = match reason {
-                    lttp::FailReason::PeerLost => Reason::PeerLost,
-                    lttp::FailReason::Closed => Reason::Closed,
-                };
-                Some((session, News::Failed(reason)))
-            }
+            lttp::Event::Failed { session, reason } => Some((session, News::Failed(reason.into()))),
             _ => None,
         }
-    }
-
-    fn describe(error: &lttp::CommandError) -> String {
-        error.to_string()
     }
 
     fn brief(endpoint: &lttp::Endpoint, _session: SessionId) -> String {

@@ -1,10 +1,9 @@
 //! TCP as experiments use it.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
-use crate::record::Reason;
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News, transfer};
 use crate::scenario::{Protocol, ProtocolName, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
-use wellspring_transport::{Priority, tcp};
+use wellspring_transport::tcp;
 
 /// Bytes between two [`News::Progress`].
 const PROGRESS: u64 = 100_000;
@@ -41,12 +40,7 @@ impl Adapter for Tcp {
         config.delayed_ack = settings.delayed_ack.map(|delay| delay.0);
         config.limited_transmit = settings.limited_transmit;
         config.progress_every = PROGRESS;
-        let thresholds = || self.protocol.thresholds.iter().map(|size| size.0).collect();
-        config.priority = match (self.protocol.name, self.protocol.by_final_size) {
-            (ProtocolName::Pias, false) => Priority::BytesSent(thresholds()),
-            (ProtocolName::Pias, true) => Priority::FinalSize(thresholds()),
-            _ => Priority::One,
-        };
+        config.priority = transfer::priority(&self.protocol);
         tcp::Endpoint::new(config)
     }
 
@@ -55,26 +49,11 @@ impl Adapter for Tcp {
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
-        let transfer = tcp::SendTransfer {
-            session: leg.session,
-            receiver: HostId(leg.to),
-            transfer_len: leg.bytes,
-            class: leg.background.then_some(self.protocol.data_classes()),
-        };
-        actions.command(HostId(leg.from), tcp::Command::Send(transfer));
-    }
-
-    fn one_to_many(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
-        false
-    }
-
-    fn many_to_one(&self, _: Leg, _: &[u32], _: &mut ActionsOf<Self>) -> bool {
-        false
+        transfer::send(leg, &self.protocol, actions);
     }
 
     fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
-        let Leg { session, from, .. } = leg;
-        actions.command(HostId(from), tcp::Command::Cancel { session });
+        transfer::cancel(leg, actions);
     }
 
     /// Not TCP's own layout, which captures put behind UDP: a letter for the kind, ECN-echo, then
@@ -93,36 +72,18 @@ impl Adapter for Tcp {
 
     fn news(&self, event: tcp::Event) -> Option<(SessionId, News)> {
         match event {
-            tcp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
-            tcp::Event::Progress { session, bytes } => Some((session, News::Progress(bytes))),
-            tcp::Event::Received { session, stats, .. } => {
-                let account = Account { needless: stats.duplicates, ..Account::default() };
-                Some((session, News::Received(account)))
-            }
-            tcp::Event::Failed { session, reason } => {
-                let reason = match reason {
-                    tcp::FailReason::PeerLost => Reason::PeerLost,
-                    tcp::FailReason::Closed => Reason::Closed,
-                };
-                Some((session, News::Failed(reason)))
-            }
             tcp::Event::TimedOut { session, state } => {
                 let tcp::TimeoutState { window, in_flight } = state;
                 Some((session, News::TimedOut { window, in_flight }))
             }
-            tcp::Event::Sent { .. } => None,
+            event => transfer::news(event, |stats| Account {
+                needless: stats.duplicates,
+                ..Account::default()
+            }),
         }
-    }
-
-    fn describe(error: &tcp::CommandError) -> String {
-        error.to_string()
     }
 
     fn brief(endpoint: &tcp::Endpoint, _session: SessionId) -> String {
         format!("{} transfers open", endpoint.open_transfers())
-    }
-
-    fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {
-        0
     }
 }

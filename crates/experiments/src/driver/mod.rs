@@ -1,16 +1,21 @@
 //! The application behind all hosts: opens sessions as requests come, keeps account of them.
 
+mod news;
+mod operation;
+mod standing;
 mod start;
 
-use crate::adapter::{ActionsOf, Adapter, Leg, News};
+use crate::adapter::{ActionsOf, Adapter};
 use crate::code_needs::CodeNeeds;
 use crate::decode::DecodeModel;
-use crate::record::{Arrival, FlowRecord, Reason, Timeout};
+use crate::record::{Arrival, FlowRecord, Timeout};
 use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
+use anyhow::Result;
+use operation::{Endless, Operation, Session};
 use std::collections::BTreeMap;
 use wellspring_core::{
-    Duration, Endpoint, GroupId, HostId, RandomStream, Seed, SessionId, Time, Work, WorkDone,
+    Duration, Endpoint, HostId, RandomStream, Seed, SessionId, Time, Work, WorkDone,
 };
 use wellspring_sim::Application;
 
@@ -20,68 +25,8 @@ const ENDLESS: u64 = 2_000_000_000;
 
 /// The most requests under way at once: as many as a network may have hosts.
 const MAX_OPEN: u32 = 1 << 20;
-/// The most timeouts that are kept.
-const MAX_TIMEOUTS: usize = 1 << 20;
 /// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
 const NEWS_IN_PATIENCE: u64 = 1_024;
-
-/// A request under way.
-#[derive(Debug)]
-struct Operation {
-    record: FlowRecord,
-    /// Receivers that do not have everything yet.
-    pending: u32,
-    /// All receivers.
-    receivers: u32,
-    /// What has arrived of it, as far as is told before its end \[bytes\].
-    arrived: u64,
-    /// Rest of a daisy chain: hosts still to be reached.
-    chain: Vec<u32>,
-    endless: Endless,
-    /// Whether its protocol is the TCP beside the scenario's.
-    beside: bool,
-}
-
-impl Operation {
-    /// What is to arrive, at all receivers \[bytes\].
-    fn expected(&self) -> u64 {
-        self.record.bytes.saturating_mul(self.receivers.into())
-    }
-
-    fn fail(&mut self, reason: Reason) {
-        self.record.failed = true;
-        self.record.reason.get_or_insert(reason);
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Endless {
-    No,
-    /// Renewed when complete; ends with the run.
-    Flow,
-    /// Storage requests one after another.
-    Storage,
-    /// Renewed when complete, and cancelled at that time.
-    Timed(Time),
-}
-
-impl Endless {
-    fn is_background(self) -> bool {
-        matches!(self, Endless::Flow | Endless::Storage)
-    }
-}
-
-/// A session of the protocol.
-#[derive(Debug)]
-struct Session {
-    operation: u32,
-    leg: Leg,
-    group: bool,
-    /// Senders that have not given up.
-    senders: u32,
-    /// Receivers that have neither everything nor failed.
-    receivers: Vec<u32>,
-}
 
 #[derive(Debug)]
 enum Due {
@@ -133,11 +78,14 @@ pub struct Driver<A: Adapter> {
 
 impl<A: Adapter> Driver<A> {
     /// For one run.
-    pub fn new(adapter: A, scenario: &Scenario, hosts: u32, seed: Seed) -> Self {
+    ///
+    /// # Errors
+    /// Those of [`Requests::new`].
+    pub fn new(adapter: A, scenario: &Scenario, hosts: u32, seed: Seed) -> Result<Self> {
         let population = Population::new(scenario, hosts, seed);
-        let requests = Requests::new(&scenario.workload, population.clone(), seed);
+        let requests = Requests::new(&scenario.workload, population.clone(), seed)?;
         let idle = population.background.is_empty();
-        Driver {
+        Ok(Driver {
             adapter,
             scenario: scenario.clone(),
             outstanding: requests.total(),
@@ -163,72 +111,7 @@ impl<A: Adapter> Driver<A> {
             news_at: Time::ZERO,
             open_requests: 0,
             refused: None,
-        }
-    }
-
-    /// Requests of the foreground under way that are to end, and the first of their sessions.
-    fn under_way(&self) -> impl Iterator<Item = (SessionId, &Operation)> {
-        let mut sessions: BTreeMap<u32, SessionId> = BTreeMap::new();
-        for (session, entry) in &self.sessions {
-            sessions.entry(entry.operation).or_insert(*session);
-        }
-        sessions.into_iter().filter_map(|(place, session)| {
-            let operation = self.operations[place as usize].as_ref()?;
-            (operation.endless == Endless::No).then_some((session, operation))
         })
-    }
-
-    /// How much of the requests under way has arrived, in requests.
-    pub fn parts(&self) -> f64 {
-        let open = self.operations.iter().flatten().filter(|o| o.endless == Endless::No);
-        open.map(|o| (o.arrived as f64 / o.expected().max(1) as f64).min(1.0)).sum()
-    }
-
-    /// Requests under way, oldest first and a line each, for whoever finds the run stuck; and the
-    /// session and both ends of the oldest.
-    pub fn stuck(&self) -> (Vec<String>, Option<(SessionId, [u32; 2])>) {
-        let mut open: Vec<_> = self.under_way().collect();
-        open.sort_by(|(_, a), (_, b)| a.record.start.total_cmp(&b.record.start));
-        let line = |(session, operation): &(SessionId, &Operation)| {
-            let FlowRecord { kind, host, peer, start, .. } = &operation.record;
-            let (all, arrived) = (operation.expected(), operation.arrived);
-            format!(
-                "{kind} {host} - {peer}, session {}, since {start:.6} s: {} of {all} bytes left, at {} \
-                 of {} receivers",
-                session.0,
-                all.saturating_sub(arrived),
-                operation.pending,
-                operation.receivers,
-            )
-        };
-        let ends = open.first().map(|(session, o)| (*session, [o.record.host, o.record.peer]));
-        (open.iter().map(line).collect(), ends)
-    }
-
-    /// Until when the requests under way, or the next where there are none, may be silent before
-    /// they count as stuck; `None` if there is no next.
-    pub fn patient_until(&self) -> Option<Time> {
-        let patience = self.scenario.run.patience.0;
-        let waits = || self.agenda.keys().next().map(|due| due.0);
-        let since = if self.open_requests > 0 { Some(self.news_at) } else { waits() };
-        since.map(|since| since + patience + patience / NEWS_IN_PATIENCE)
-    }
-
-    /// Requests not made yet.
-    pub fn not_made(&self) -> u32 {
-        self.outstanding - self.open_requests
-    }
-
-    /// Moves what still runs into the records: endless flows end now, requests for `reason`.
-    pub fn close(&mut self, now: Time, reason: Reason) {
-        for operation in self.operations.iter_mut().filter_map(Option::take) {
-            let mut record = operation.record;
-            match operation.endless {
-                Endless::No => record.reason = record.reason.or(Some(reason)),
-                _ => record.end = Some(now.as_secs_f64()),
-            }
-            self.records.push(record);
-        }
     }
 
     fn schedule(&mut self, at: Time, due: Due) {
@@ -289,12 +172,12 @@ impl<A: Adapter> Driver<A> {
 
     fn open(&mut self, mut record: FlowRecord, pending: u32, endless: Endless) -> u32 {
         self.open_requests += u32::from(!endless.is_background());
-        let beside = !endless.is_background() && self.takes_tcp_beside();
-        if let (true, Some(tcp)) = (beside, &self.scenario.beside) {
+        record.beside = !endless.is_background() && self.takes_tcp_beside();
+        if let (true, Some(tcp)) = (record.beside, &self.scenario.beside) {
             record.protocol = tcp.protocol.name;
         }
         let (receivers, arrived, chain) = (pending, 0, Vec::new());
-        let operation = Operation { record, pending, receivers, arrived, chain, endless, beside };
+        let operation = Operation { record, pending, receivers, arrived, chain, endless };
         match self.free.pop() {
             Some(place) => {
                 self.operations[place as usize] = Some(operation);
@@ -332,119 +215,6 @@ impl<A: Adapter> Driver<A> {
             self.free.push(place);
             self.outstanding -= 1;
             self.open_requests -= 1;
-        }
-    }
-
-    fn on_news(
-        &mut self,
-        now: Time,
-        host: u32,
-        (id, news): (SessionId, News),
-        actions: &mut ActionsOf<A>,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (place, to) = (session.operation, session.leg.to);
-        let Some(operation) = &mut self.operations[place as usize] else { return };
-        if !operation.endless.is_background() {
-            self.news_at = now;
-        }
-        match news {
-            News::Accepted => {
-                if !operation.chain.is_empty() {
-                    let next = operation.chain.remove(0);
-                    let bytes = operation.record.bytes;
-                    self.unicast(place, (to, next), bytes, actions);
-                }
-            }
-            News::Progress(bytes) => {
-                operation.arrived = operation.arrived.saturating_add(bytes);
-                let measured = now.as_secs_f64() >= operation.record.start;
-                match operation.endless {
-                    Endless::Flow | Endless::Timed(_) if measured => {
-                        operation.record.bytes += bytes
-                    }
-                    _ => {}
-                }
-                if let Endless::Timed(_) = operation.endless {
-                    let protocol = operation.record.protocol;
-                    let (session, at) = (id.0, now.as_secs_f64());
-                    self.timeline.push(Arrival { session, protocol, at, bytes });
-                }
-            }
-            News::TimedOut { window, in_flight } => {
-                let at = now.as_secs_f64();
-                if self.timeouts.len() < MAX_TIMEOUTS {
-                    self.timeouts.push(Timeout { at, session: id.0, window, in_flight });
-                }
-            }
-            News::Received(account) => {
-                let sum = &mut operation.record.account;
-                sum.trimmed += account.trimmed;
-                sum.needless += account.needless;
-                sum.decoded_blocks += account.decoded_blocks;
-                self.settle(now, id, &[host], actions);
-            }
-            News::Failed(reason) if session.receivers.contains(&host) => {
-                operation.fail(reason);
-                self.settle(now, id, &[host], actions);
-            }
-            News::Failed(reason) => {
-                // A receiver goes on with the other senders.
-                session.senders = session.senders.saturating_sub(1);
-                if session.senders == 0 {
-                    operation.fail(reason);
-                    let receivers = session.receivers.clone();
-                    self.settle(now, id, &receivers, actions);
-                }
-            }
-            News::Lost(receiver, reason) => {
-                // A sender alone tells the same of itself.
-                if session.group && session.receivers.contains(&receiver.0) {
-                    operation.fail(reason);
-                    self.settle(now, id, &[receiver.0], actions);
-                }
-            }
-        }
-    }
-
-    /// Receivers of a session are done (or lost).
-    fn settle(&mut self, now: Time, id: SessionId, receivers: &[u32], actions: &mut ActionsOf<A>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let before = session.receivers.len();
-        session.receivers.retain(|receiver| !receivers.contains(receiver));
-        let settled = (before - session.receivers.len()) as u32;
-        let (place, group) = (session.operation, session.group);
-        if session.receivers.is_empty() {
-            self.sessions.remove(&id);
-            if group {
-                actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
-            }
-        }
-        let Some(operation) = &mut self.operations[place as usize] else { return };
-        operation.pending = operation.pending.saturating_sub(settled);
-        if operation.pending > 0 {
-            return;
-        }
-        match operation.endless {
-            Endless::No => self.finish(now, place),
-            Endless::Timed(_) if operation.record.failed => self.finish(now, place),
-            Endless::Timed(end) => {
-                let (from, to) = (operation.record.host, operation.record.peer);
-                operation.pending = 1;
-                let session = self.unicast(place, (from, to), ENDLESS, actions);
-                self.schedule(end, Due::Cancel(session));
-            }
-            Endless::Storage => {
-                if now.as_secs_f64() >= operation.record.start {
-                    operation.record.bytes += self.scenario.background.storage.map_or(0, |s| s.0);
-                }
-                self.storage_turn(place, actions);
-            }
-            Endless::Flow => {
-                let (from, to) = (operation.record.host, operation.record.peer);
-                operation.pending = 1;
-                self.unicast(place, (from, to), ENDLESS, actions);
-            }
         }
     }
 }
@@ -521,8 +291,6 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         error: <A::Endpoint as Endpoint>::CommandError,
     ) {
         // A cancelled session may have ended by itself at that moment; others must open.
-        self.refused.get_or_insert_with(|| {
-            format!("an endpoint refused a command: {}", A::describe(&error))
-        });
+        self.refused.get_or_insert_with(|| format!("an endpoint refused a command: {error}"));
     }
 }

@@ -13,7 +13,7 @@ impl<A: Adapter> Driver<A> {
         self.next_session += 1;
         let of = self.operations[operation as usize].as_ref();
         let background = of.is_some_and(|operation| operation.endless.is_background());
-        let beside = of.is_some_and(|operation| operation.beside);
+        let beside = of.is_some_and(|operation| operation.record.beside);
         let leg = Leg { session, from, to, bytes, background, beside };
         let entry = Session { operation, leg, group: false, senders: 1, receivers: vec![to] };
         self.sessions.insert(session, entry);
@@ -42,6 +42,7 @@ impl<A: Adapter> Driver<A> {
         let record = |kind, host, peer, bytes| FlowRecord {
             kind,
             protocol,
+            beside: false,
             host,
             peer,
             bytes,
@@ -158,6 +159,7 @@ impl<A: Adapter> Driver<A> {
             let record = FlowRecord {
                 kind: "background",
                 protocol: self.scenario.protocol.name,
+                beside: false,
                 host: from,
                 peer: to,
                 bytes: 0,

@@ -1,8 +1,8 @@
 //! What a scenario may not ask for.
 
 use super::{
-    Background, Beside, Protocol, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind,
-    Workload,
+    Background, Beside, FabricKind, Protocol, ProtocolName, Run, Scenario, Sizes, Switch, Tcp,
+    Topology, TopologyKind, Workload,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
@@ -19,7 +19,7 @@ pub struct ScenarioError {
     /// Its value.
     pub got: String,
     /// What it can be.
-    pub expected: &'static str,
+    pub expected: Cow<'static, str>,
 }
 
 impl fmt::Display for ScenarioError {
@@ -44,11 +44,16 @@ const MAX_SIZE: u64 = 1 << 40;
 
 type Check = Result<(), ScenarioError>;
 
-fn must(holds: bool, key: &'static str, got: &dyn fmt::Display, expected: &'static str) -> Check {
+fn must(
+    holds: bool,
+    key: &'static str,
+    got: &dyn fmt::Display,
+    expected: impl Into<Cow<'static, str>>,
+) -> Check {
     if holds {
         Ok(())
     } else {
-        Err(ScenarioError { key: key.into(), got: got.to_string(), expected })
+        Err(ScenarioError { key: key.into(), got: got.to_string(), expected: expected.into() })
     }
 }
 
@@ -87,7 +92,10 @@ impl Scenario {
         self.topology.check()?;
         self.switch.check()?;
         self.protocol.check()?;
-        self.beside.as_ref().map_or(Ok(()), Beside::check)?;
+        if let Some(beside) = &self.beside {
+            beside.check()?;
+            self.protocol.check_beside_tcp()?;
+        }
         self.workload.check()?;
         self.background.check()?;
         for event in &self.events {
@@ -113,8 +121,11 @@ impl Scenario {
             let (key, expected) = ("background.fraction", "4 hosts or more for background.storage");
             must(enough, key, &fraction, expected)?;
         }
+        let (key, expected) = ("background.fraction", "0, or such that 2 hosts or more run it");
+        must(fraction == 0.0 || background >= 2, key, &fraction, expected)?;
         let free = if exclusive { all - background } else { all };
-        let enough = |needed: u64, expected| {
+        let enough = |needed: u64, of: &str| {
+            let expected = format!("at least {needed}{of}");
             must(free >= needed, "the number of hosts outside the background", &free, expected)
         };
         match &self.workload {
@@ -124,10 +135,13 @@ impl Scenario {
                 must(from != to, "workload.to", to, "another host than workload.from")
             }
             Workload::Storage { replicas, .. } => {
-                enough(u64::from(*replicas) + 1, "more than workload.replicas")
+                enough(u64::from(*replicas) + 1, ": a client, and workload.replicas others")
             }
-            Workload::Outcast { .. } => enough(4, "at least 4"),
-            _ => enough(2, "at least 2"),
+            Workload::Outcast { near, far, .. } => {
+                let of = ": two receivers, workload.near, and every third of others workload.far";
+                enough(u64::from(*near) + 3 * u64::from(*far), of)
+            }
+            _ => enough(2, ""),
         }
     }
 
@@ -234,6 +248,18 @@ impl Protocol {
         )?;
         span("protocol.min_timeout", protocol.min_timeout)?;
         protocol.tcp.check()
+    }
+
+    /// Whether it can share its switches with TCP, for which they drop.
+    fn check_beside_tcp(&self) -> Check {
+        let is_scdp = matches!(self.name, ProtocolName::Scdp | ProtocolName::Polyraptor);
+        let (fits, got) = match self.fabric {
+            FabricKind::Shared => (true, "shared"),
+            FabricKind::Trimming => (!is_scdp, "trimming"),
+            FabricKind::Dedicated => (!is_scdp, "dedicated"),
+        };
+        let expected = "shared with a TCP beside it: switches drop then, and are not SCDP's alone";
+        must(fits, "protocol.fabric", &got, expected)
     }
 }
 

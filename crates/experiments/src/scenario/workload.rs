@@ -37,16 +37,16 @@ pub enum Workload {
     },
     /// Near and far senders to two receivers in one rack (SCDP Fig. 12c).
     Outcast {
-        /// Senders in the same pod, to the first receiver: fewer if there are not so many hosts.
+        /// Senders in the same pod, to the first receiver.
         near: u32,
-        /// Senders in other pods, every third host, to the second: ditto.
+        /// Senders in other pods, every third host, to the second.
         far: u32,
         /// Size of each transfer.
         size: Size,
     },
     /// Flows to one receiver that start one after another and then stop.
     Convergence {
-        /// Number of flows.
+        /// Number of flows, from hosts in turn: where these are fewer, some send several.
         flows: u32,
         /// Time between starts.
         interval: Span,

@@ -29,6 +29,8 @@ pub struct Config {
     /// A peer silent for that long is lost. A finished receiver answers what comes again until
     /// nothing has come for twice as long, so that no sender outlives its memory.
     pub peer_timeout: Duration,
+    /// Flows received at once, finished ones that are remembered included; more are refused.
+    pub max_receivers: u32,
     /// An [`Event::Progress`](super::Event::Progress) every so many packets; 0 for none.
     pub progress_every: u32,
     /// Seed of the order of paths.
@@ -56,6 +58,7 @@ impl Config {
             initial_rtt: Duration::from_millis(1),
             min_timeout: Duration::from_millis(2),
             peer_timeout: Duration::from_secs(5),
+            max_receivers: 1 << 16,
             progress_every: 0,
             seed,
         }

@@ -5,98 +5,25 @@ use super::header::{Data, NdpHeader};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
-use crate::slots::Slots;
-use crate::transfer::{CommandError, FailReason};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::transfer::{self, Command, CommandError, Due, FailReason, Key, MOST_WAITING, Table};
+use alloc::collections::VecDeque;
+use core::convert::Infallible;
 use wellspring_core::{
-    Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
-    SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
+    Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, Identity, SessionId, Time,
+    Verdict, Work, WorkDone,
 };
 
-/// Opens a flow at its sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SendFlow {
-    /// The flow, not in use between these two hosts.
-    pub session: SessionId,
-    /// To whom.
-    pub receiver: HostId,
-    /// Length \[bytes\], at least 1.
-    pub transfer_len: u64,
-    /// Initial window \[packets\]; the configuration's if `None`.
-    pub initial_window: Option<u16>,
-    /// A fixed class for its data packets instead of the configuration's rule.
-    pub class: Option<Class>,
-}
-
-/// What the application asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Send a flow.
-    Send(SendFlow),
-    /// End a flow early, telling the receiver.
-    Cancel {
-        /// The flow.
-        session: SessionId,
-    },
-}
-
 /// What the application is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The first packet, or header, of a flow came.
-    Accepted {
-        /// The flow.
-        session: SessionId,
-        /// Who sends.
-        sender: HostId,
-    },
-    /// Another [`Config::progress_every`] packets came.
-    Progress {
-        /// The flow.
-        session: SessionId,
-        /// Payload so far \[bytes\].
-        bytes: u64,
-    },
-    /// A flow is complete at its receiver.
-    Received {
-        /// The flow.
-        session: SessionId,
-        /// Who sent.
-        sender: HostId,
-        /// Its account.
-        stats: ReceiveStats,
-    },
-    /// A flow is complete, and known to be, at its sender.
-    Sent {
-        /// The flow.
-        session: SessionId,
-        /// Its account.
-        stats: SendStats,
-    },
-    /// A flow ended without success.
-    Failed {
-        /// The flow.
-        session: SessionId,
-        /// Why.
-        reason: FailReason,
-    },
-}
+pub type Event = transfer::Event<ReceiveStats, SendStats, Infallible>;
 
 /// One host for NDP.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    senders: Slots<Sender>,
-    receivers: Slots<Receiver>,
-    by_session: BTreeMap<SessionId, u32>,
-    by_peer: BTreeMap<(HostId, SessionId), u32>,
-    /// Senders that can send, taking turns. May name places that are empty by now.
-    ready: VecDeque<u32>,
+    transfers: Table<Sender, Receiver>,
     /// Receivers with pulls to send, taking turns.
     pulls: PullQueue,
-    control: VecDeque<(HostId, SessionId, NdpHeader)>,
-    /// Deadlines: owner 2n is sender n, 2n + 1 receiver n.
-    timers: TimerQueue,
+    control: VecDeque<(Key, NdpHeader)>,
     events: VecDeque<Event>,
     label: u16,
 }
@@ -110,13 +37,8 @@ impl Endpoint {
         Endpoint {
             pulls: PullQueue::new(config.link_rate, slack),
             config,
-            senders: Slots::new(),
-            receivers: Slots::new(),
-            by_session: BTreeMap::new(),
-            by_peer: BTreeMap::new(),
-            ready: VecDeque::new(),
+            transfers: Table::new(),
             control: VecDeque::new(),
-            timers: TimerQueue::new(),
             events: VecDeque::new(),
             label: label as u16,
         }
@@ -124,53 +46,44 @@ impl Endpoint {
 
     /// Flows being sent and received, finished ones that are remembered included.
     pub fn open_flows(&self) -> usize {
-        self.by_session.len() + self.by_peer.len()
+        self.transfers.len()
     }
 
+    /// Gives a sender a turn, if it can use one.
     fn make_ready(&mut self, place: u32) {
-        if let Some(sender) = self.senders.get(place)
-            && !sender.ready
-            && sender.can_send()
-        {
-            sender.ready = true;
-            self.ready.push_back(place);
+        if self.transfers.sender(place).is_some_and(|(_, sender)| sender.can_send()) {
+            self.transfers.give_turn(place);
         }
     }
 
     fn on_data(&mut self, now: Time, frame: &Frame<NdpHeader>, data: &Data) -> Verdict {
         let key = (frame.source, frame.session);
-        let place = match self.by_peer.get(&key) {
-            Some(place) => *place,
-            None => {
-                let receiver = Receiver::new(now, frame.session, frame.source, data);
-                let deadline = receiver.deadline(&self.config);
-                let place = self.receivers.insert(receiver);
-                self.by_peer.insert(key, place);
-                self.timers.set(place * 2 + 1, Some(deadline));
-                self.events
-                    .push_back(Event::Accepted { session: frame.session, sender: frame.source });
-                place
-            }
+        let open = || Receiver::new(now, data, &self.config);
+        let found = self.transfers.receiver_or_open(key, self.config.max_receivers, open);
+        let Some((place, is_new, receiver)) = found else {
+            return Verdict::Drop(DropReason::OverLimit);
         };
-        let Some(receiver) = self.receivers.get(place) else {
-            return Verdict::Drop(DropReason::UnknownSession);
-        };
+        if is_new {
+            self.events.push_back(Event::Accepted { session: key.1, sender: key.0 });
+        }
         let duplicates = receiver.stats.duplicates;
         let answer = receiver.on_data(now, data, frame.trimmed, frame.payload_len, &self.config);
         let Some(answer) = answer else { return Verdict::Drop(DropReason::Malformed) };
         let number = data.number;
         let reply = match (receiver.done, answer.ack) {
-            (Some(_), _) => NdpHeader::Done,
-            (None, true) => NdpHeader::Ack { number, sent: data.sent },
-            (None, false) => NdpHeader::Nack { number },
+            (true, _) => NdpHeader::Done,
+            (false, true) => NdpHeader::Ack { number, sent: data.sent },
+            (false, false) => NdpHeader::Nack { number },
         };
-        self.control.push_back((frame.source, frame.session, reply));
+        if self.control.len() < MOST_WAITING {
+            self.control.push_back((key, reply));
+        }
         if receiver.has_pull() {
             self.pulls.enqueue(now, place);
         }
         let (session, stats) = (frame.session, receiver.stats);
-        if answer.progress {
-            self.events.push_back(Event::Progress { session, bytes: stats.bytes });
+        if let Some(bytes) = answer.progress {
+            self.events.push_back(Event::Progress { session, bytes });
         }
         if answer.complete {
             self.events.push_back(Event::Received { session, sender: frame.source, stats });
@@ -186,11 +99,9 @@ impl Endpoint {
     }
 
     fn on_answer(&mut self, now: Time, frame: &Frame<NdpHeader>) -> Verdict {
-        let Some(&place) = self.by_session.get(&frame.session) else {
-            return Verdict::Drop(DropReason::UnknownSession);
-        };
-        let Some(sender) = self.senders.get(place).filter(|s| s.receiver == frame.source) else {
-            return Verdict::Drop(DropReason::UnknownPeer);
+        let (place, sender) = match self.transfers.sender_to((frame.source, frame.session)) {
+            Ok(found) => found,
+            Err(reason) => return Verdict::Drop(reason),
         };
         match frame.header {
             NdpHeader::Ack { number, sent } => sender.on_ack(now, number, sent, &self.config),
@@ -199,7 +110,7 @@ impl Endpoint {
             NdpHeader::Done => {
                 let event = Event::Sent { session: frame.session, stats: sender.stats };
                 self.events.push_back(event);
-                self.close_sender(place);
+                self.transfers.close_sender(place);
                 return Verdict::Consumed;
             }
             NdpHeader::Data(_) | NdpHeader::Close => {}
@@ -209,79 +120,64 @@ impl Endpoint {
     }
 
     fn on_close(&mut self, frame: &Frame<NdpHeader>) -> Verdict {
-        let Some(&place) = self.by_peer.get(&(frame.source, frame.session)) else {
+        let Some(place) = self.transfers.receiver_from((frame.source, frame.session)) else {
             return Verdict::Drop(DropReason::UnknownSession);
         };
-        let open = self.receivers.get(place).is_some_and(|receiver| receiver.done.is_none());
-        self.forget_receiver(place);
-        if open {
-            let (session, reason) = (frame.session, FailReason::Closed);
-            self.events.push_back(Event::Failed { session, reason });
+        if self.forget_receiver(place).is_some_and(|receiver| !receiver.done) {
+            self.fail(frame.session, FailReason::Closed);
         }
         Verdict::Consumed
     }
 
-    fn close_sender(&mut self, place: u32) {
-        self.timers.set(place * 2, None);
-        if let Some(sender) = self.senders.remove(place) {
-            self.by_session.remove(&sender.session);
-        }
+    fn fail(&mut self, session: SessionId, reason: FailReason) {
+        self.events.push_back(Event::Failed { session, reason });
     }
 
-    fn forget_receiver(&mut self, place: u32) {
-        self.timers.set(place * 2 + 1, None);
+    fn forget_receiver(&mut self, place: u32) -> Option<Receiver> {
         self.pulls.forget(place);
-        if let Some(receiver) = self.receivers.remove(place) {
-            self.by_peer.remove(&(receiver.sender, receiver.session));
-        }
+        self.transfers.close_receiver(place)
     }
 
     fn on_sender_deadline(&mut self, now: Time, place: u32) {
-        let Some(sender) = self.senders.get(place) else { return };
+        let Some(((_, session), sender)) = self.transfers.sender(place) else { return };
         if sender.on_timeout(now, &self.config) {
             let deadline = sender.deadline(&self.config);
-            self.timers.set(place * 2, Some(deadline));
+            self.transfers.set_sender_due(place, deadline);
             self.make_ready(place);
         } else {
-            let (session, reason) = (sender.session, FailReason::PeerLost);
-            self.events.push_back(Event::Failed { session, reason });
-            self.close_sender(place);
+            self.fail(session, FailReason::PeerLost);
+            self.transfers.close_sender(place);
         }
     }
 
     fn on_receiver_deadline(&mut self, now: Time, place: u32) {
-        let Some(receiver) = self.receivers.get(place) else { return };
+        let Some(((_, session), receiver)) = self.transfers.receiver(place) else { return };
         // Timers are not moved on every packet: look whether this one is still meant.
         let due = receiver.deadline(&self.config);
         if due > now {
-            return self.timers.set(place * 2 + 1, Some(due));
+            return self.transfers.set_receiver_due(place, due);
         }
         let abandoned = receiver.is_abandoned(now, &self.config);
-        if receiver.done.is_some() || abandoned {
+        if receiver.done || abandoned {
             if abandoned {
-                let (session, reason) = (receiver.session, FailReason::PeerLost);
-                self.events.push_back(Event::Failed { session, reason });
+                self.fail(session, FailReason::PeerLost);
             }
-            return self.forget_receiver(place);
+            self.forget_receiver(place);
+            return;
         }
         if receiver.repeat_pull(now) {
             self.pulls.enqueue(now, place);
         }
         let due = receiver.deadline(&self.config);
-        self.timers.set(place * 2 + 1, Some(due));
+        self.transfers.set_receiver_due(place, due);
     }
 
-    fn control_frame(
-        &mut self,
-        peer: HostId,
-        session: SessionId,
-        header: NdpHeader,
-    ) -> Frame<NdpHeader> {
+    fn control_frame(&mut self, to: Key, header: NdpHeader) -> Frame<NdpHeader> {
         self.label = self.label.wrapping_add(1);
         Frame {
             source: self.config.host,
-            destination: Destination::Host(peer),
-            session,
+            destination: Destination::Host(to.0),
+            session: to.1,
             payload_len: 0,
             path: self.label % self.config.paths.max(1),
             class: 0,
@@ -294,33 +190,28 @@ impl Endpoint {
     fn transmit_pull(&mut self, now: Time) -> Option<Frame<NdpHeader>> {
         let answer = u64::from(self.config.payload) + u64::from(self.config.overhead_per_packet);
         while let Some(place) = self.pulls.next(now) {
-            let receiver = self.receivers.get(place).filter(|receiver| receiver.has_pull());
-            let Some(receiver) = receiver else { continue };
-            let granted = receiver.pull(now);
-            let (peer, session, more) = (receiver.sender, receiver.session, receiver.has_pull());
+            let receiver = self.transfers.receiver(place).filter(|(_, end)| end.has_pull());
+            let Some((key, receiver)) = receiver else { continue };
+            let (granted, more) = (receiver.pull(now), receiver.has_pull());
             self.pulls.book(now, answer);
             if more {
                 self.pulls.enqueue(now, place);
             }
-            return Some(self.control_frame(peer, session, NdpHeader::Pull { granted }));
+            return Some(self.control_frame(key, NdpHeader::Pull { granted }));
         }
         None
     }
 
     fn transmit_data(&mut self, now: Time) -> Option<Frame<NdpHeader>> {
-        while let Some(place) = self.ready.pop_front() {
-            let Some(sender) = self.senders.get(place) else { continue };
-            sender.ready = false;
+        while let Some(place) = self.transfers.next_turn() {
+            let Some((key, sender)) = self.transfers.sender(place) else { continue };
             let idle = sender.is_idle();
-            let Some(frame) = sender.transmit(now, &self.config) else { continue };
-            if sender.can_send() {
-                sender.ready = true;
-                self.ready.push_back(place);
-            }
+            let Some(frame) = sender.transmit(now, key, &self.config) else { continue };
             if idle {
                 let deadline = sender.deadline(&self.config);
-                self.timers.set(place * 2, Some(deadline));
+                self.transfers.set_sender_due(place, deadline);
             }
+            self.make_ready(place);
             return Some(frame);
         }
         None
@@ -335,30 +226,20 @@ impl EndpointContract for Endpoint {
 
     fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         match command {
-            Command::Send(flow) => {
-                if self.by_session.contains_key(&flow.session) {
-                    return Err(CommandError::SessionInUse(flow.session));
-                }
-                let number = (u64::from(self.config.host.0) << 32) | u64::from(flow.session.0);
-                let random = self.config.seed.numbered_stream("paths", number);
-                let sender = Sender::new(now, &self.config, &flow, random);
+            Command::Send(transfer) => {
+                let sender = Sender::new(now, &self.config, &transfer);
                 let deadline = sender.deadline(&self.config);
-                let place = self.senders.insert(sender);
-                self.by_session.insert(flow.session, place);
-                self.timers.set(place * 2, Some(deadline));
+                let key = (transfer.receiver, transfer.session);
+                let place = self.transfers.open_sender(key, sender)?;
+                self.transfers.set_sender_due(place, deadline);
                 self.make_ready(place);
-                Ok(())
             }
             Command::Cancel { session } => {
-                let place =
-                    *self.by_session.get(&session).ok_or(CommandError::NoSuchSession(session))?;
-                if let Some(sender) = self.senders.get(place) {
-                    self.control.push_back((sender.receiver, session, NdpHeader::Close));
-                }
-                self.close_sender(place);
-                Ok(())
+                let key = (self.transfers.cancel(session)?, session);
+                self.control.push_back((key, NdpHeader::Close));
             }
         }
+        Ok(())
     }
 
     fn handle_frame(&mut self, now: Time, frame: &Frame<NdpHeader>) -> Verdict {
@@ -377,11 +258,10 @@ impl EndpointContract for Endpoint {
 
     fn handle_timeout(&mut self, now: Time) {
         self.pulls.forget_past(now);
-        while let Some(owner) = self.timers.pop_due(now) {
-            if owner.is_multiple_of(2) {
-                self.on_sender_deadline(now, owner / 2);
-            } else {
-                self.on_receiver_deadline(now, owner / 2);
+        while let Some(due) = self.transfers.pop_due(now) {
+            match due {
+                Due::Sender(place) => self.on_sender_deadline(now, place),
+                Due::Receiver(place) => self.on_receiver_deadline(now, place),
             }
         }
     }
@@ -397,13 +277,13 @@ impl EndpointContract for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Frame<NdpHeader>> {
-        if let Some((peer, session, header)) = self.control.pop_front() {
-            return Some(self.control_frame(peer, session, header));
+        if let Some((key, header)) = self.control.pop_front() {
+            return Some(self.control_frame(key, header));
         }
         self.transmit_pull(now).or_else(|| self.transmit_data(now))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.timers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
+        [self.transfers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
     }
 }

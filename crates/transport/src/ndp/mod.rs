@@ -27,9 +27,9 @@ mod seen;
 mod sender;
 
 pub use crate::Priority;
-pub use crate::transfer::{CommandError, FailReason};
+pub use crate::transfer::{Command, CommandError, FailReason, SendTransfer};
 pub use config::Config;
-pub use endpoint::{Command, Endpoint, Event, SendFlow};
+pub use endpoint::{Endpoint, Event};
 pub use header::{Data, NdpHeader};
 pub use receiver::ReceiveStats;
 pub use sender::SendStats;

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::header::Data;
 use super::seen::Seen;
-use wellspring_core::{Duration, HostId, SessionId, Time};
+use wellspring_core::{Duration, Time};
 
 /// The account of a flow at its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,14 +25,13 @@ pub struct ReceiveStats {
 pub(super) struct Answer {
     pub ack: bool,
     pub complete: bool,
-    pub progress: bool,
+    /// Bytes to be told of as progress.
+    pub progress: Option<u64>,
 }
 
 /// A flow at its receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub session: SessionId,
-    pub sender: HostId,
     total: u32,
     window: u32,
     seen: Seen,
@@ -51,16 +50,17 @@ pub(super) struct Receiver {
     backoff: u32,
     /// The round trip, as the sender says.
     rtt: Duration,
-    /// When the flow was complete.
-    pub done: Option<Time>,
+    /// Payload that progress has told of \[bytes\].
+    told: u64,
+    /// Whether everything is here.
+    pub done: bool,
     pub stats: ReceiveStats,
 }
 
 impl Receiver {
-    pub fn new(now: Time, session: SessionId, sender: HostId, data: &Data) -> Self {
-        Receiver {
-            session,
-            sender,
+    /// A receiver opened by a packet, and when it is first due.
+    pub fn new(now: Time, data: &Data, config: &Config) -> (Receiver, Time) {
+        let receiver = Receiver {
             total: data.total.max(1),
             window: u32::from(data.window).min(data.total.max(1)),
             seen: Seen::default(),
@@ -73,9 +73,12 @@ impl Receiver {
             last_pull: now,
             backoff: 0,
             rtt: data.rtt,
-            done: None,
+            told: 0,
+            done: false,
             stats: ReceiveStats::default(),
-        }
+        };
+        let due = receiver.deadline(config);
+        (receiver, due)
     }
 
     /// Takes in a data packet or its header; `None` if it contradicts the flow.
@@ -87,13 +90,15 @@ impl Receiver {
         payload_len: u16,
         config: &Config,
     ) -> Option<Answer> {
-        if data.total != self.total || data.number >= self.total {
+        // Nobody sends what was not asked for; memory grows with what was.
+        let asked_for = self.window.saturating_add(self.granted - self.queued);
+        if data.total != self.total || data.number >= self.total.min(asked_for) {
             return None;
         }
         self.last_arrival = now;
         self.backoff = 0;
         self.rtt = data.rtt;
-        let mut answer = Answer { ack: true, complete: false, progress: false };
+        let mut answer = Answer { ack: true, complete: false, progress: None };
         let is_new = if trimmed {
             self.stats.trimmed += 1;
             answer.ack = self.seen.contains(data.number);
@@ -105,20 +110,25 @@ impl Receiver {
             self.stats.bytes += u64::from(payload_len);
             self.stats.packets += 1;
             answer.complete = self.seen.count() == self.total;
-            let every = config.progress_every;
-            answer.progress = every > 0 && self.stats.packets.is_multiple_of(u64::from(every));
+            answer.progress = self.progress(config);
         } else if !trimmed {
             self.stats.duplicates += 1;
         }
         if answer.complete {
-            self.done = Some(now);
+            self.done = true;
             self.queued = 0;
             self.repeat = false;
         }
-        if self.done.is_none() {
+        if !self.done {
             self.grant(is_new, trimmed, data.vanished);
         }
         Some(answer)
+    }
+
+    fn progress(&mut self, config: &Config) -> Option<u64> {
+        let every = u64::from(config.progress_every);
+        let due = every > 0 && self.stats.packets.is_multiple_of(every);
+        due.then(|| self.stats.bytes - core::mem::replace(&mut self.told, self.stats.bytes))
     }
 
     /// One pull for a new packet as long as pulls are short of what is still to be sent, one for
@@ -129,8 +139,9 @@ impl Receiver {
         self.repeats_wanted += u64::from(is_new && trimmed) + u64::from(newly_vanished);
         let sendable = u64::from(self.window) + u64::from(self.granted);
         let short = (u64::from(self.total) + self.repeats_wanted).saturating_sub(sendable);
-        let pulls = short.min(u64::from(is_new) + u64::from(newly_vanished)) as u32;
-        self.granted = self.granted.saturating_add(pulls);
+        let due = u64::from(is_new) + u64::from(newly_vanished);
+        let pulls = short.min(due).min((u32::MAX - self.granted).into()) as u32;
+        self.granted += pulls;
         self.queued += pulls;
     }
 
@@ -158,8 +169,8 @@ impl Receiver {
     /// When to repeat a pull, or to give up, or to forget.
     pub fn deadline(&self, config: &Config) -> Time {
         match self.done {
-            Some(_) => self.last_arrival + config.peer_timeout * 2,
-            None => {
+            true => self.last_arrival + config.peer_timeout * 2,
+            false => {
                 let quiet_since = self.last_arrival.max(self.last_pull);
                 quiet_since + self.timeout(config)
             }
@@ -170,7 +181,7 @@ impl Receiver {
     /// longer.
     pub fn is_abandoned(&self, now: Time, config: &Config) -> bool {
         let patience = if self.has_pull() { 4 } else { 1 };
-        self.done.is_none() && now >= self.last_arrival + config.peer_timeout * patience
+        !self.done && now >= self.last_arrival + config.peer_timeout * patience
     }
 
     /// Silence: asks for the last pull to be sent again unless others wait; true if it does.
@@ -182,5 +193,45 @@ impl Receiver {
         self.backoff += u32::from(self.backoff < 10);
         self.repeat = true;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_core::{HostId, Rate, Seed};
+
+    fn data(number: u32, total: u32, vanished: u32) -> Data {
+        let (sent, rtt) = (Time::ZERO, Duration::ZERO);
+        Data { number, total, window: 12, vanished, sent, rtt }
+    }
+
+    fn config() -> Config {
+        Config::new(HostId(0), Rate::from_mbps(1_000), Seed(1))
+    }
+
+    /// One such packet took half a gigabyte to note.
+    #[test]
+    fn what_was_not_asked_for_is_not_taken() {
+        let (config, first) = (config(), data(0, u32::MAX, 0));
+        let (mut receiver, _) = Receiver::new(Time::ZERO, &first, &config);
+        let mut take = |data| receiver.on_data(Time::ZERO, &data, false, 100, &config);
+        assert!(take(first).is_some());
+        assert_eq!(take(data(u32::MAX - 1, u32::MAX, 0)), None);
+        assert_eq!(take(data(12, u32::MAX, 0)), None);
+        assert!(take(data(11, u32::MAX, 0)).is_some());
+        assert_eq!(receiver.pull(Time::ZERO), 1);
+        assert!(
+            receiver.on_data(Time::ZERO, &data(12, u32::MAX, 0), false, 100, &config).is_some()
+        );
+    }
+
+    #[test]
+    fn grants_end_with_their_counter() {
+        let (config, first) = (config(), data(0, u32::MAX, 0));
+        let (mut receiver, _) = Receiver::new(Time::ZERO, &first, &config);
+        (receiver.granted, receiver.repeats_wanted) = (u32::MAX - 5, u64::from(u32::MAX));
+        receiver.on_data(Time::ZERO, &data(0, u32::MAX, 100), false, 100, &config);
+        assert_eq!((receiver.granted, receiver.queued), (u32::MAX, 5));
     }
 }

@@ -3,10 +3,9 @@
 use super::config::Config;
 use super::header::{Data, NdpHeader};
 use super::seen::Seen;
+use crate::transfer::{Key, SendTransfer};
 use alloc::collections::VecDeque;
-use wellspring_core::{
-    Class, Destination, Duration, Ecn, Frame, HostId, RandomStream, SessionId, Time,
-};
+use wellspring_core::{Class, Destination, Duration, Ecn, Frame, RandomStream, Time};
 
 /// The account of a flow at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,8 +21,6 @@ pub struct SendStats {
 /// A flow at its sender.
 #[derive(Debug)]
 pub(super) struct Sender {
-    pub session: SessionId,
-    pub receiver: HostId,
     transfer_len: u64,
     total: u32,
     window: u16,
@@ -42,7 +39,6 @@ pub(super) struct Sender {
     probe: Option<u32>,
     vanished: u32,
     labels: Labels,
-    pub ready: bool,
     last_heard: Time,
     smoothed_rtt: Duration,
     backoff: u32,
@@ -50,17 +46,16 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub fn new(now: Time, config: &Config, flow: &super::SendFlow, random: RandomStream) -> Sender {
-        let transfer_len = flow.transfer_len.max(1);
+    pub fn new(now: Time, config: &Config, transfer: &SendTransfer) -> Sender {
+        let number = (u64::from(config.host.0) << 32) | u64::from(transfer.session.0);
+        let random = config.seed.numbered_stream("paths", number);
+        let transfer_len = transfer.transfer_len.max(1);
         let packets = transfer_len.div_ceil(u64::from(config.payload.max(1)));
-        let window = flow.initial_window.unwrap_or(config.initial_window).max(1);
         Sender {
-            session: flow.session,
-            receiver: flow.receiver,
             transfer_len,
             total: u32::try_from(packets).unwrap_or(u32::MAX),
-            window,
-            fixed_class: flow.class,
+            window: config.initial_window.max(1),
+            fixed_class: transfer.class,
             next_new: 0,
             pushed: 0,
             granted: 0,
@@ -71,7 +66,6 @@ impl Sender {
             probe: None,
             vanished: 0,
             labels: Labels::new(config.paths, random),
-            ready: false,
             last_heard: now,
             smoothed_rtt: config.initial_rtt,
             backoff: 0,
@@ -93,7 +87,7 @@ impl Sender {
     }
 
     /// The next packet, if one may be sent.
-    pub fn transmit(&mut self, now: Time, config: &Config) -> Option<Frame<NdpHeader>> {
+    pub fn transmit(&mut self, now: Time, to: Key, config: &Config) -> Option<Frame<NdpHeader>> {
         let number = self.next_number()?;
         self.stats.sent += 1;
         self.in_flight.push_back((Some(number), now));
@@ -103,8 +97,8 @@ impl Sender {
             self.fixed_class.unwrap_or_else(|| config.priority.class(sent, self.transfer_len));
         Some(Frame {
             source: config.host,
-            destination: Destination::Host(self.receiver),
-            session: self.session,
+            destination: Destination::Host(to.0),
+            session: to.1,
             payload_len: self.transfer_len.saturating_sub(sent).min(payload) as u16,
             path: self.labels.next(),
             class,
@@ -167,7 +161,11 @@ impl Sender {
     pub fn on_nack(&mut self, now: Time, number: u32) {
         if number < self.next_new && !self.acked.contains(number) {
             self.answered(now, number);
-            self.nacked.push_back(number);
+            // A receiver may say so as often as it likes: twice all packets hold every honest answer.
+            let is_full = self.nacked.len() >= 2 * self.next_new as usize;
+            if !(is_full && self.nacked.contains(&number)) {
+                self.nacked.push_back(number);
+            }
         }
     }
 
@@ -277,7 +275,21 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::vec::Vec;
-    use wellspring_core::Seed;
+    use wellspring_core::{HostId, Rate, Seed, SessionId};
+
+    #[test]
+    fn nacks_repeated_for_ever_fill_no_queue() {
+        let config = Config::new(HostId(0), Rate::from_mbps(1_000), Seed(1));
+        let key = (HostId(1), SessionId(1));
+        let transfer =
+            SendTransfer { session: key.1, receiver: key.0, transfer_len: 100_000, class: None };
+        let mut sender = Sender::new(Time::ZERO, &config, &transfer);
+        while sender.transmit(Time::ZERO, key, &config).is_some() {}
+        for number in (0..12).cycle().take(1_000) {
+            sender.on_nack(Time::ZERO, number);
+        }
+        assert_eq!(sender.nacked.len(), 24);
+    }
 
     #[test]
     fn labels_visit_every_path_in_turn() {

@@ -4,105 +4,22 @@ use super::config::Config;
 use super::header::TcpHeader;
 use super::receiver::{Answer, ReceiveStats, Receiver};
 use super::sender::{Ack, Deadline, SendStats, Sender, TimeoutState};
-use crate::slots::Slots;
-use crate::transfer::{CommandError, FailReason};
-use alloc::collections::{BTreeMap, VecDeque};
+use crate::transfer::{self, Command, CommandError, Due, FailReason, Key, MOST_WAITING, Table};
+use alloc::collections::VecDeque;
 use wellspring_core::{
-    Class, Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
-    SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
+    Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, Identity, SessionId, Time,
+    Verdict, Work, WorkDone,
 };
 
-/// Opens a transfer at its sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SendTransfer {
-    /// The transfer, not in use between these two hosts.
-    pub session: SessionId,
-    /// To whom.
-    pub receiver: HostId,
-    /// Length \[bytes\], at least 1.
-    pub transfer_len: u64,
-    /// A fixed class for its segments instead of the configuration's rule.
-    pub class: Option<Class>,
-}
-
-/// What the application asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Send a transfer.
-    Send(SendTransfer),
-    /// End a transfer early, telling the receiver.
-    Cancel {
-        /// The transfer.
-        session: SessionId,
-    },
-}
-
 /// What the application is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The first segment of a transfer came.
-    Accepted {
-        /// The transfer.
-        session: SessionId,
-        /// Who sends.
-        sender: HostId,
-    },
-    /// Another [`Config::progress_every`] bytes came.
-    Progress {
-        /// The transfer.
-        session: SessionId,
-        /// Bytes since the last such event.
-        bytes: u64,
-    },
-    /// A transfer is complete at its receiver.
-    Received {
-        /// The transfer.
-        session: SessionId,
-        /// Who sent.
-        sender: HostId,
-        /// Its account.
-        stats: ReceiveStats,
-    },
-    /// A transfer is complete, and known to be, at its sender.
-    Sent {
-        /// The transfer.
-        session: SessionId,
-        /// Its account.
-        stats: SendStats,
-    },
-    /// A sender's retransmission timer went off.
-    TimedOut {
-        /// The transfer.
-        session: SessionId,
-        /// What it was at.
-        state: TimeoutState,
-    },
-    /// A transfer ended without success.
-    Failed {
-        /// The transfer.
-        session: SessionId,
-        /// Why.
-        reason: FailReason,
-    },
-}
-
-/// ACKs that wait for the interface at most: more than any window has segments, and then new ones
-/// are lost, as on a real host's full interface.
-const MOST_WAITING: usize = 1 << 16;
+pub type Event = transfer::Event<ReceiveStats, SendStats, TimeoutState>;
 
 /// One host for TCP.
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    senders: Slots<Sender>,
-    receivers: Slots<Receiver>,
-    by_session: BTreeMap<SessionId, u32>,
-    by_peer: BTreeMap<(HostId, SessionId), u32>,
-    /// Senders that can send, taking turns. May name places that are empty by now.
-    ready: VecDeque<u32>,
-    control: VecDeque<(HostId, SessionId, TcpHeader)>,
-    /// Deadlines: owner 2n is sender n, 2n + 1 receiver n.
-    timers: TimerQueue,
+    transfers: Table<Sender, Receiver>,
+    control: VecDeque<(Key, TcpHeader)>,
     events: VecDeque<Event>,
 }
 
@@ -111,54 +28,31 @@ impl Endpoint {
     pub fn new(config: Config) -> Self {
         Endpoint {
             config,
-            senders: Slots::new(),
-            receivers: Slots::new(),
-            by_session: BTreeMap::new(),
-            by_peer: BTreeMap::new(),
-            ready: VecDeque::new(),
+            transfers: Table::new(),
             control: VecDeque::new(),
-            timers: TimerQueue::new(),
             events: VecDeque::new(),
         }
     }
 
     /// Transfers being sent and received, finished ones that are remembered included.
     pub fn open_transfers(&self) -> usize {
-        self.by_session.len() + self.by_peer.len()
+        self.transfers.len()
     }
 
-    fn answer(&mut self, peer: HostId, session: SessionId, header: TcpHeader) {
+    fn answer(&mut self, key: Key, header: TcpHeader) {
         if self.control.len() < MOST_WAITING {
-            self.control.push_back((peer, session, header));
+            self.control.push_back((key, header));
         }
     }
 
     /// Sets a sender's timer and gives it a turn, if it can use one.
     fn settle_sender(&mut self, place: u32) {
-        let Some(sender) = self.senders.get(place) else { return };
-        let can_send = sender.can_send(&self.config);
-        let deadline = sender.deadline(&self.config);
-        if can_send && !sender.ready {
-            sender.ready = true;
-            self.ready.push_back(place);
+        let Some((_, sender)) = self.transfers.sender(place) else { return };
+        let (can_send, deadline) = (sender.can_send(&self.config), sender.deadline(&self.config));
+        self.transfers.set_sender_due(place, deadline);
+        if can_send {
+            self.transfers.give_turn(place);
         }
-        self.timers.set(place * 2, Some(deadline));
-    }
-
-    /// The receiver of a segment: known, or opened by it.
-    fn receiver_of(&mut self, now: Time, frame: &Frame<TcpHeader>, total: u64) -> Option<u32> {
-        let key = (frame.source, frame.session);
-        if let Some(place) = self.by_peer.get(&key) {
-            return Some(*place);
-        }
-        if self.by_peer.len() >= self.config.max_receivers as usize {
-            return None;
-        }
-        let receiver = Receiver::new(now, frame.session, frame.source, total);
-        let place = self.receivers.insert(receiver);
-        self.by_peer.insert(key, place);
-        self.events.push_back(Event::Accepted { session: frame.session, sender: frame.source });
-        Some(place)
     }
 
     fn on_data(&mut self, now: Time, frame: &Frame<TcpHeader>, offset: u64, total: u64) -> Verdict {
@@ -168,17 +62,20 @@ impl Endpoint {
         if impossible || frame.trimmed || len == 0 {
             return Verdict::Drop(DropReason::Malformed);
         }
-        let Some(place) = self.receiver_of(now, frame, total) else {
+        let key = (frame.source, frame.session);
+        let open = || Receiver::new(now, total, &self.config);
+        let found = self.transfers.receiver_or_open(key, self.config.max_receivers, open);
+        let Some((place, is_new, receiver)) = found else {
             return Verdict::Drop(DropReason::OverLimit);
         };
-        let Some(receiver) = self.receivers.get(place) else {
-            return Verdict::Drop(DropReason::UnknownSession);
-        };
+        if is_new {
+            self.events.push_back(Event::Accepted { session: key.1, sender: key.0 });
+        }
         let marked = frame.ecn == Ecn::Marked && self.config.congestion.reads_marks();
         let answer = receiver.on_segment(now, (offset, len, total), marked, &self.config);
         let Some(answer) = answer else { return Verdict::Drop(DropReason::Malformed) };
         let (stats, deadline) = (receiver.stats, receiver.deadline(&self.config));
-        self.timers.set(place * 2 + 1, Some(deadline));
+        self.transfers.set_receiver_due(place, deadline);
         self.tell(frame, &answer, stats);
         match answer.drop {
             Some(reason) => Verdict::Drop(reason),
@@ -190,7 +87,7 @@ impl Endpoint {
     fn tell(&mut self, frame: &Frame<TcpHeader>, answer: &Answer, stats: ReceiveStats) {
         let (session, sender) = (frame.session, frame.source);
         for header in [answer.before, answer.ack].into_iter().flatten() {
-            self.answer(sender, session, header);
+            self.answer((sender, session), header);
         }
         if let Some(bytes) = answer.progress {
             self.events.push_back(Event::Progress { session, bytes });
@@ -201,11 +98,9 @@ impl Endpoint {
     }
 
     fn on_ack(&mut self, now: Time, frame: &Frame<TcpHeader>, next: u64, echo: bool) -> Verdict {
-        let Some(&place) = self.by_session.get(&frame.session) else {
-            return Verdict::Drop(DropReason::UnknownSession);
-        };
-        let Some(sender) = self.senders.get(place).filter(|s| s.receiver == frame.source) else {
-            return Verdict::Drop(DropReason::UnknownPeer);
+        let (place, sender) = match self.transfers.sender_to((frame.source, frame.session)) {
+            Ok(found) => found,
+            Err(reason) => return Verdict::Drop(reason),
         };
         match sender.on_ack(now, next, echo, &self.config) {
             Ack::Impossible => return Verdict::Drop(DropReason::Malformed),
@@ -214,77 +109,60 @@ impl Endpoint {
             Ack::Complete => {
                 let event = Event::Sent { session: frame.session, stats: sender.stats };
                 self.events.push_back(event);
-                self.close_sender(place);
+                self.transfers.close_sender(place);
             }
         }
         Verdict::Consumed
     }
 
     fn on_reset(&mut self, frame: &Frame<TcpHeader>) -> Verdict {
-        let Some(&place) = self.by_peer.get(&(frame.source, frame.session)) else {
+        let Some(place) = self.transfers.receiver_from((frame.source, frame.session)) else {
             return Verdict::Drop(DropReason::UnknownSession);
         };
-        let open = self.receivers.get(place).is_some_and(|receiver| !receiver.done);
-        self.forget_receiver(place);
-        if open {
-            let (session, reason) = (frame.session, FailReason::Closed);
-            self.events.push_back(Event::Failed { session, reason });
+        if self.transfers.close_receiver(place).is_some_and(|receiver| !receiver.done) {
+            self.fail(frame.session, FailReason::Closed);
         }
         Verdict::Consumed
     }
 
-    fn close_sender(&mut self, place: u32) {
-        self.timers.set(place * 2, None);
-        if let Some(sender) = self.senders.remove(place) {
-            self.by_session.remove(&sender.session);
-        }
-    }
-
-    fn forget_receiver(&mut self, place: u32) {
-        self.timers.set(place * 2 + 1, None);
-        if let Some(receiver) = self.receivers.remove(place) {
-            self.by_peer.remove(&(receiver.sender, receiver.session));
-        }
+    fn fail(&mut self, session: SessionId, reason: FailReason) {
+        self.events.push_back(Event::Failed { session, reason });
     }
 
     fn on_sender_deadline(&mut self, now: Time, place: u32) {
-        let Some(sender) = self.senders.get(place) else { return };
-        let session = sender.session;
+        let Some(((_, session), sender)) = self.transfers.sender(place) else { return };
         match sender.on_deadline(now, &self.config) {
             Deadline::Early => {}
             Deadline::TimedOut(state) => self.events.push_back(Event::TimedOut { session, state }),
             Deadline::PeerLost => {
-                let reason = FailReason::PeerLost;
-                self.events.push_back(Event::Failed { session, reason });
-                return self.close_sender(place);
+                self.fail(session, FailReason::PeerLost);
+                return self.transfers.close_sender(place);
             }
         }
         self.settle_sender(place);
     }
 
     fn on_receiver_deadline(&mut self, now: Time, place: u32) {
-        let Some(receiver) = self.receivers.get(place) else { return };
-        let (peer, session) = (receiver.sender, receiver.session);
+        let Some((key, receiver)) = self.transfers.receiver(place) else { return };
         if now >= receiver.forgotten_at(&self.config) {
             if !receiver.done {
-                let reason = FailReason::PeerLost;
-                self.events.push_back(Event::Failed { session, reason });
+                self.fail(key.1, FailReason::PeerLost);
             }
-            return self.forget_receiver(place);
+            self.transfers.close_receiver(place);
+            return;
         }
         let overdue = receiver.overdue(now);
         let deadline = receiver.deadline(&self.config);
-        self.timers.set(place * 2 + 1, Some(deadline));
+        self.transfers.set_receiver_due(place, deadline);
         if let Some(header) = overdue {
-            self.answer(peer, session, header);
+            self.answer(key, header);
         }
     }
 
     fn transmit_data(&mut self, now: Time) -> Option<Frame<TcpHeader>> {
-        while let Some(place) = self.ready.pop_front() {
-            let Some(sender) = self.senders.get(place) else { continue };
-            sender.ready = false;
-            let frame = sender.transmit(now, &self.config);
+        while let Some(place) = self.transfers.next_turn() {
+            let Some((key, sender)) = self.transfers.sender(place) else { continue };
+            let frame = sender.transmit(now, key, &self.config);
             self.settle_sender(place);
             if frame.is_some() {
                 return frame;
@@ -303,20 +181,14 @@ impl EndpointContract for Endpoint {
     fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Send(transfer) => {
-                if self.by_session.contains_key(&transfer.session) {
-                    return Err(CommandError::SessionInUse(transfer.session));
-                }
-                let place = self.senders.insert(Sender::new(now, &self.config, &transfer));
-                self.by_session.insert(transfer.session, place);
+                let sender = Sender::new(now, &self.config, &transfer);
+                let key = (transfer.receiver, transfer.session);
+                let place = self.transfers.open_sender(key, sender)?;
                 self.settle_sender(place);
             }
             Command::Cancel { session } => {
-                let place =
-                    *self.by_session.get(&session).ok_or(CommandError::NoSuchSession(session))?;
-                if let Some(receiver) = self.senders.get(place).map(|sender| sender.receiver) {
-                    self.answer(receiver, session, TcpHeader::Reset);
-                }
-                self.close_sender(place);
+                let key = (self.transfers.cancel(session)?, session);
+                self.answer(key, TcpHeader::Reset);
             }
         }
         Ok(())
@@ -334,11 +206,10 @@ impl EndpointContract for Endpoint {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some(owner) = self.timers.pop_due(now) {
-            if owner.is_multiple_of(2) {
-                self.on_sender_deadline(now, owner / 2);
-            } else {
-                self.on_receiver_deadline(now, owner / 2);
+        while let Some(due) = self.transfers.pop_due(now) {
+            match due {
+                Due::Sender(place) => self.on_sender_deadline(now, place),
+                Due::Receiver(place) => self.on_receiver_deadline(now, place),
             }
         }
     }
@@ -354,13 +225,13 @@ impl EndpointContract for Endpoint {
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Frame<TcpHeader>> {
-        let Some((peer, session, header)) = self.control.pop_front() else {
+        let Some((to, header)) = self.control.pop_front() else {
             return self.transmit_data(now);
         };
         Some(Frame {
             source: self.config.host,
-            destination: Destination::Host(peer),
-            session,
+            destination: Destination::Host(to.0),
+            session: to.1,
             payload_len: 0,
             path: 0,
             class: 1,
@@ -371,6 +242,6 @@ impl EndpointContract for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next_deadline()
+        self.transfers.next_deadline()
     }
 }

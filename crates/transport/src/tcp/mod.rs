@@ -32,9 +32,9 @@ mod sender;
 mod timer;
 mod window;
 
-pub use crate::transfer::{CommandError, FailReason};
+pub use crate::transfer::{Command, CommandError, FailReason, SendTransfer};
 pub use config::{Config, Congestion};
-pub use endpoint::{Command, Endpoint, Event, SendTransfer};
+pub use endpoint::{Endpoint, Event};
 pub use header::TcpHeader;
 pub use receiver::ReceiveStats;
 pub use sender::{SendStats, TimeoutState};

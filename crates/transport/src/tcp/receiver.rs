@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::header::TcpHeader;
 use super::ranges::{Inserted, Ranges};
-use wellspring_core::{DropReason, HostId, SessionId, Time};
+use wellspring_core::{DropReason, Time};
 
 /// The account of a transfer at its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,8 +34,6 @@ pub(super) struct Answer {
 /// A transfer at its receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    pub session: SessionId,
-    pub sender: HostId,
     total: u64,
     ranges: Ranges,
     /// DCTCP.CE: whether the last segment came marked.
@@ -51,10 +49,9 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(now: Time, session: SessionId, sender: HostId, total: u64) -> Receiver {
-        Receiver {
-            session,
-            sender,
+    /// A receiver opened by a segment, and when it is first due.
+    pub fn new(now: Time, total: u64, config: &Config) -> (Receiver, Time) {
+        let receiver = Receiver {
             total,
             ranges: Ranges::default(),
             congested: false,
@@ -64,7 +61,9 @@ impl Receiver {
             done: false,
             last_arrival: now,
             stats: ReceiveStats::default(),
-        }
+        };
+        let due = receiver.deadline(config);
+        (receiver, due)
     }
 
     /// The most ranges kept beyond a hole: as if every other segment of the window were lost.
@@ -173,7 +172,7 @@ impl Receiver {
 mod tests {
     use super::*;
     use crate::tcp::Congestion;
-    use wellspring_core::{Duration, Seed};
+    use wellspring_core::{Duration, HostId, Seed};
 
     const TOTAL: u64 = 10_000;
 
@@ -189,7 +188,7 @@ mod tests {
     }
 
     fn receiver() -> Receiver {
-        Receiver::new(Time::ZERO, SessionId(1), HostId(0), TOTAL)
+        Receiver::new(Time::ZERO, TOTAL, &config(None)).0
     }
 
     fn ack(segments: u64, echo: bool) -> Option<TcpHeader> {

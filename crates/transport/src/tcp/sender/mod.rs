@@ -8,11 +8,11 @@ pub(super) use acknowledged::Ack;
 
 use super::alpha::Alpha;
 use super::config::{Config, Congestion};
-use super::endpoint::SendTransfer;
 use super::header::TcpHeader;
 use super::timer::RetransmissionTimer;
 use super::window::CongestionWindow;
-use wellspring_core::{Class, Destination, Ecn, Frame, HostId, SessionId, Time};
+use crate::transfer::{Key, SendTransfer};
+use wellspring_core::{Class, Destination, Ecn, Frame, Time};
 
 /// The account of a transfer at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,8 +51,6 @@ pub(super) enum Deadline {
 /// A transfer at its sender.
 #[derive(Debug)]
 pub(super) struct Sender {
-    pub session: SessionId,
-    pub receiver: HostId,
     total: u64,
     path: u16,
     fixed_class: Option<Class>,
@@ -79,8 +77,6 @@ pub(super) struct Sender {
     /// SND.UNA at the last timeout.
     timed_out_at: Option<u64>,
     last_heard: Time,
-    /// Whether it waits for its turn to send.
-    pub ready: bool,
     pub stats: SendStats,
 }
 
@@ -92,8 +88,6 @@ impl Sender {
             Congestion::Dctcp { gain, .. } => Some(Alpha::new(gain)),
         };
         Sender {
-            session: transfer.session,
-            receiver: transfer.receiver,
             total: transfer.transfer_len.max(1),
             path: config.seed.numbered_stream("tcp path", number).below(1 << 16) as u16,
             unacknowledged: 0,
@@ -111,7 +105,6 @@ impl Sender {
             repeat: false,
             timed_out_at: None,
             last_heard: now,
-            ready: false,
             stats: SendStats::default(),
         }
     }
@@ -151,7 +144,7 @@ impl Sender {
     }
 
     /// The next segment, if one may be sent.
-    pub fn transmit(&mut self, now: Time, config: &Config) -> Option<Frame<TcpHeader>> {
+    pub fn transmit(&mut self, now: Time, to: Key, config: &Config) -> Option<Frame<TcpHeader>> {
         let (offset, end) = if self.repeat {
             self.repeat = false;
             (self.unacknowledged, self.segment_end(self.unacknowledged, config))
@@ -173,8 +166,8 @@ impl Sender {
         self.timer.on_sent(now, end, is_new, config);
         Some(Frame {
             source: config.host,
-            destination: Destination::Host(self.receiver),
-            session: self.session,
+            destination: Destination::Host(to.0),
+            session: to.1,
             payload_len: (end - offset) as u16,
             path: self.path,
             class: self.fixed_class.unwrap_or_else(|| config.priority.class(offset, self.total)),

@@ -1,11 +1,11 @@
 //! The rules of the RFCs, one by one, on a sender by itself.
 
 use super::*;
-use crate::tcp::endpoint::SendTransfer;
 use std::vec::Vec;
-use wellspring_core::{Duration, Seed};
+use wellspring_core::{Duration, HostId, Seed, SessionId};
 
 const MSS: u64 = 1_000;
+const KEY: Key = (HostId(1), SessionId(1));
 
 /// A sender of `segments` segments with an initial window of `window`, and a clock.
 struct Bench {
@@ -22,8 +22,8 @@ impl Bench {
         config.min_timeout = Duration::from_millis(200);
         adapt(&mut config);
         let transfer = SendTransfer {
-            session: SessionId(1),
-            receiver: HostId(1),
+            session: KEY.1,
+            receiver: KEY.0,
             transfer_len: segments * MSS,
             class: None,
         };
@@ -34,7 +34,7 @@ impl Bench {
     /// Everything that may be sent now, as numbers of segments.
     fn sent(&mut self) -> Vec<u64> {
         let mut segments = Vec::new();
-        while let Some(frame) = self.sender.transmit(self.now, &self.config) {
+        while let Some(frame) = self.sender.transmit(self.now, KEY, &self.config) {
             let TcpHeader::Data { offset, .. } = frame.header else { panic!("{frame:?}") };
             segments.push(offset / MSS);
         }
@@ -244,11 +244,11 @@ fn segments_sink_with_the_bytes_before_them() {
         let mut bench = Bench::new(6, 10, |config| config.priority = priority.clone());
         bench.sender.fixed_class = class;
         let first: Vec<u8> =
-            core::iter::from_fn(|| bench.sender.transmit(bench.now, &bench.config))
+            core::iter::from_fn(|| bench.sender.transmit(bench.now, KEY, &bench.config))
                 .map(|frame| frame.class)
                 .collect();
         bench.time_out();
-        let again = bench.sender.transmit(bench.now, &bench.config).map(|frame| frame.class);
+        let again = bench.sender.transmit(bench.now, KEY, &bench.config).map(|frame| frame.class);
         (first, again)
     };
     let sinking = crate::Priority::BytesSent(std::vec![2_000, 5_000]);

@@ -1,112 +1,19 @@
-//! Ports, links and the switches between them.
+//! Ports, links and the switches between them: how a packet gets from host to host.
 
+mod egress;
+mod multicast;
+
+use crate::config::{Config, Multicast};
 use crate::counters::{Counters, PortCounters};
 use crate::event_list::EventList;
 use crate::parcel::{Frames, Parcel};
 use crate::routing::{NextHops, Routing};
-use crate::simulator::{Config, Multicast};
-use crate::topology::{Directed, Graph};
+use crate::topology::Graph;
+use egress::Egress;
+use multicast::Group;
 use std::collections::BTreeMap;
-use wellspring_core::{Destination, Header, RandomStream, Rate};
-use wellspring_fabric::{
-    Fifo, FlowKey, Handle, Packet, Pool, Port, PortConfig, Replication, Spraying,
-};
-
-/// A port and the link behind it. What every packet touches lies in the first cache line; the
-/// queues follow, the shorter a queue's number the nearer.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Egress {
-    /// When the last packet started has left \[ps\].
-    busy_until: u64,
-    /// Picoseconds a byte, times 2^32, rounded up.
-    scale: u64,
-    delay: u64,
-    sent_packets: u64,
-    sent_bytes: u64,
-    pub to: u32,
-    /// Packets on the link by time of arrival. While this is not empty, an event is pending for
-    /// the first; while packets are queued, it is not empty.
-    in_flight: Fifo,
-    /// Reasons why it is down; 0 is up.
-    down: u32,
-    port: Port,
-}
-
-// A port's first word tells whether anything waits.
-const _: () = assert!(core::mem::offset_of!(Egress, port) == 60);
-
-impl Egress {
-    fn new(directed: &Directed, seed: u32) -> Self {
-        Egress {
-            busy_until: 0,
-            scale: scale(directed.rate),
-            delay: directed.delay.as_picos(),
-            sent_packets: 0,
-            sent_bytes: 0,
-            to: directed.to.0,
-            in_flight: Fifo::EMPTY,
-            down: 0,
-            port: Port::new(seed),
-        }
-    }
-
-    pub fn is_up(&self) -> bool {
-        self.down == 0
-    }
-
-    pub fn busy_until(&self) -> u64 {
-        self.busy_until
-    }
-
-    /// Starts to send a packet at `at`; true if an event must be scheduled for it.
-    #[inline]
-    fn start(&mut self, pool: &mut Pool<Parcel>, at: u64, handle: Handle) -> bool {
-        let parcel = &mut pool[handle];
-        let len = parcel.wire_len();
-        let time = (u128::from(len) * u128::from(self.scale) + 0xffff_ffff) >> 32;
-        self.busy_until = at + time as u64;
-        self.sent_packets += 1;
-        self.sent_bytes += u64::from(len);
-        parcel.arrives = self.busy_until + self.delay;
-        let first = self.in_flight.is_empty();
-        self.in_flight.push_back(pool, handle);
-        first
-    }
-
-    /// Works out, in arrears, which packets left the queue up to now: how many.
-    #[inline]
-    fn catch_up(&mut self, pool: &mut Pool<Parcel>, now: u64, config: &PortConfig) -> u64 {
-        let mut started = 0;
-        while self.busy_until <= now && !self.port.is_empty() {
-            let Some(handle) = self.port.dequeue(config, pool) else { break };
-            self.start(pool, self.busy_until, handle);
-            started += 1;
-        }
-        started
-    }
-}
-
-/// A multicast group.
-#[derive(Clone, Debug)]
-struct Group {
-    source: u32,
-    members: Vec<u32>,
-    /// Switches that hold branches of its trees.
-    switches: Vec<u32>,
-    /// Links of the source from which most members are reached.
-    nics: Vec<u32>,
-}
-
-/// One of a group's trees, as switches know it.
-fn tree_id(group: u32, tree: u16) -> u64 {
-    (u64::from(group) << 16) | u64::from(tree)
-}
-
-fn scale(rate: Rate) -> u64 {
-    let picos_per_byte = (8_000_000_000_000_u128 << 32).div_ceil(rate.as_bits_per_second().into());
-    picos_per_byte.min(u64::MAX.into()) as u64
-}
+use wellspring_core::{Destination, Header, RandomStream};
+use wellspring_fabric::{FlowKey, Handle, Packet, Pool, PortConfig, Replication, Spraying};
 
 /// Loses packets at random on every link, for tests of endpoints.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -300,28 +207,6 @@ impl<H: Header> Network<H> {
         }
     }
 
-    fn replicate(&mut self, now: u64, switch: u32, handle: Handle, events: &mut EventList) {
-        let parcel = &self.pool[handle];
-        let Destination::Group(group) = parcel.destination() else { return };
-        let tree = tree_id(group.0, parcel.key.label);
-        let branches = self.replication[(switch - self.hosts) as usize].branches(tree);
-        let Some((&last, others)) = branches.split_last() else {
-            self.counters.dropped_unroutable += 1;
-            return self.release(handle);
-        };
-        let others = others.to_vec();
-        if !others.is_empty() {
-            self.pool[handle] = Frames::<H>::shared(self.pool[handle]);
-        }
-        for egress in others {
-            let copy = self.frames.replicate(self.pool[handle]);
-            let copy = self.pool.insert(copy);
-            self.counters.replicated += 1;
-            self.enqueue(now, egress, copy, events);
-        }
-        self.enqueue(now, last, handle, events);
-    }
-
     #[inline]
     fn enqueue(&mut self, now: u64, egress: u32, handle: Handle, events: &mut EventList) {
         let this = &mut self.egresses[egress as usize];
@@ -393,99 +278,9 @@ impl<H: Header> Network<H> {
         }
     }
 
-    pub fn create_group(&mut self, group: u32, source: u32, members: Vec<u32>) {
-        let (switches, nics) = (Vec::new(), Vec::new());
-        self.groups.insert(group, Group { source, members, switches, nics });
-        self.plant_trees(group);
-    }
-
-    pub fn remove_group(&mut self, group: u32) {
-        self.cut_trees(group);
-        self.groups.remove(&group);
-    }
-
     /// The links of a node.
     fn links(&self, node: u32) -> core::ops::Range<u32> {
         self.first[node as usize]..self.first[node as usize + 1]
-    }
-
-    /// What switches know a tree by: every link of its source has its own, because one tree
-    /// planted from two ends would lead packets twice to the same place, or round in circles.
-    fn tree_label(&self, tree: u16, source: u32, egress: u32) -> u16 {
-        let links = self.links(source);
-        tree.wrapping_mul(links.len() as u16).wrapping_add((egress - links.start) as u16)
-    }
-
-    fn cut_trees(&mut self, group: u32) {
-        let Some(Group { source, switches, .. }) = self.groups.get_mut(&group) else { return };
-        let (source, switches) = (*source, core::mem::take(switches));
-        let labels = self.trees.saturating_mul(self.links(source).len() as u16);
-        for switch in switches {
-            for label in 0..labels {
-                self.replication[switch as usize].remove(tree_id(group, label));
-            }
-        }
-    }
-
-    fn plant_trees(&mut self, group: u32) {
-        self.cut_trees(group);
-        let Some(Group { source, members, .. }) = self.groups.get(&group).cloned() else { return };
-        let (mut switches, mut nics, mut most) = (Vec::new(), Vec::new(), 1);
-        for nic in self.links(source) {
-            if !self.egresses[nic as usize].is_up() {
-                continue;
-            }
-            let mut reached = 0;
-            for tree in 0..self.trees {
-                let label = tree_id(group, self.tree_label(tree, source, nic));
-                let (branches, members) = self.tree_branches((group, tree), source, nic, &members);
-                for (switch, egress) in branches {
-                    let switch = switch - self.hosts;
-                    self.replication[switch as usize].add_branch(label, egress);
-                    switches.push(switch);
-                }
-                reached = members;
-            }
-            if reached > most {
-                (most, nics) = (reached, Vec::new());
-            }
-            if reached == most {
-                nics.push(nic);
-            }
-        }
-        switches.sort_unstable();
-        switches.dedup();
-        if let Some(entry) = self.groups.get_mut(&group) {
-            (entry.switches, entry.nics) = (switches, nics);
-        }
-    }
-
-    /// Shortest paths from one link of the source to all members that choose alike at every
-    /// switch, so that they part late; and how many members they reach.
-    fn tree_branches(
-        &mut self,
-        (group, tree): (u32, u16),
-        source: u32,
-        nic: u32,
-        members: &[u32],
-    ) -> (Vec<(u32, u32)>, usize) {
-        // The only tree is by chance another for each group; several take the paths in turn.
-        let flow = FlowKey::hash_flow(source, group, 0);
-        let rule = if self.trees == 1 { Spraying::Flow } else { Spraying::Label };
-        let key = FlowKey { flow, label: tree };
-        let (mut branches, mut reached) = (Vec::new(), 0);
-        let spraying = core::mem::replace(&mut self.spraying, rule);
-        for &member in members.iter().filter(|member| **member != source) {
-            let mut node = self.egresses[nic as usize].to;
-            while node >= self.hosts {
-                let Some(egress) = self.next_egress(node, member, key) else { break };
-                branches.push((node, egress));
-                node = self.egresses[egress as usize].to;
-            }
-            reached += usize::from(node == member);
-        }
-        self.spraying = spraying;
-        (branches, reached)
     }
 
     /// Data packets and bytes, and control packets, that wait at a port now.

@@ -1,0 +1,86 @@
+//! NDP and NDP+ as experiments use them.
+
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News, transfer};
+use crate::scenario::{Protocol, Scenario};
+use wellspring_core::{HostId, Rate, Seed, SessionId};
+use wellspring_transport::ndp;
+
+/// Path labels where the number of equal paths is not known: few remain unused at any switch.
+const PATHS: u16 = 64;
+/// Packets between two [`News::Progress`].
+const PROGRESS: u32 = 64;
+
+/// NDP and NDP+.
+#[derive(Debug)]
+pub struct Ndp {
+    protocol: Protocol,
+    paths: u16,
+    seed: Seed,
+}
+
+impl Adapter for Ndp {
+    type Endpoint = ndp::Endpoint;
+
+    fn new(scenario: &Scenario, seed: Seed) -> Self {
+        Ndp {
+            protocol: scenario.protocol.clone(),
+            paths: scenario
+                .topology
+                .fat_tree()
+                .map_or(PATHS, |tree| tree.paths().min(u16::MAX.into()) as u16),
+            seed,
+        }
+    }
+
+    fn endpoint(&self, host: HostId, link: Rate) -> ndp::Endpoint {
+        let mut config = ndp::Config::new(host, self.protocol.pace(link), self.seed);
+        config.payload = self.protocol.payload();
+        config.overhead_per_packet = self.protocol.header.into();
+        config.initial_window = self.protocol.window;
+        config.min_timeout = self.protocol.min_timeout.0;
+        config.paths = self.paths;
+        config.progress_every = PROGRESS;
+        config.priority = transfer::priority(&self.protocol);
+        ndp::Endpoint::new(config)
+    }
+
+    fn overhead(&self) -> u8 {
+        self.protocol.header.saturating_sub(28)
+    }
+
+    fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        transfer::send(leg, &self.protocol, actions);
+    }
+
+    fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
+        transfer::cancel(leg, actions);
+    }
+
+    /// NDP has no byte layout: a letter for the kind, the trimmed flag, then session and number.
+    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+        let (kind, number) = match frame.header {
+            ndp::NdpHeader::Data(data) => (b'D', data.number),
+            ndp::NdpHeader::Ack { number, .. } => (b'A', number),
+            ndp::NdpHeader::Nack { number } => (b'N', number),
+            ndp::NdpHeader::Pull { granted } => (b'P', granted),
+            ndp::NdpHeader::Done => (b'F', 0),
+            ndp::NdpHeader::Close => (b'C', 0),
+        };
+        let mut bytes = vec![kind, u8::from(frame.trimmed), 0, 0];
+        bytes.extend_from_slice(&frame.session.0.to_be_bytes());
+        bytes.extend_from_slice(&number.to_be_bytes());
+        bytes
+    }
+
+    fn news(&self, event: ndp::Event) -> Option<(SessionId, News)> {
+        transfer::news(event, |stats| Account {
+            trimmed: stats.trimmed,
+            needless: stats.duplicates,
+            decoded_blocks: 0,
+        })
+    }
+
+    fn brief(endpoint: &ndp::Endpoint, _session: SessionId) -> String {
+        format!("{} flows open", endpoint.open_flows())
+    }
+}

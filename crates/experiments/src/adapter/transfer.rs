@@ -1,0 +1,49 @@
+//! What NDP and TCP share: a transfer is a session from one sender to one receiver.
+
+use super::{Account, Leg, News};
+use crate::scenario::{Protocol, ProtocolName};
+use wellspring_core::{HostId, SessionId};
+use wellspring_sim::Actions;
+use wellspring_transport::{Command, Priority, SendTransfer, TransferEvent};
+
+/// The class of data packets.
+pub(super) fn priority(protocol: &Protocol) -> Priority {
+    let thresholds = || protocol.thresholds.iter().map(|size| size.0).collect();
+    match (protocol.name, protocol.by_final_size) {
+        (ProtocolName::NdpPlus | ProtocolName::Pias, false) => Priority::BytesSent(thresholds()),
+        (ProtocolName::NdpPlus | ProtocolName::Pias, true) => Priority::FinalSize(thresholds()),
+        _ => Priority::One,
+    }
+}
+
+/// Opens a transfer.
+pub(super) fn send(leg: Leg, protocol: &Protocol, actions: &mut Actions<Command>) {
+    let transfer = SendTransfer {
+        session: leg.session,
+        receiver: HostId(leg.to),
+        transfer_len: leg.bytes,
+        class: leg.background.then_some(protocol.data_classes()),
+    };
+    actions.command(HostId(leg.from), Command::Send(transfer));
+}
+
+/// Ends one early.
+pub(super) fn cancel(leg: Leg, actions: &mut Actions<Command>) {
+    actions.command(HostId(leg.from), Command::Cancel { session: leg.session });
+}
+
+/// What is told of one, but for timeouts.
+pub(super) fn news<R, S, T>(
+    event: TransferEvent<R, S, T>,
+    account: impl FnOnce(R) -> Account,
+) -> Option<(SessionId, News)> {
+    match event {
+        TransferEvent::Accepted { session, .. } => Some((session, News::Accepted)),
+        TransferEvent::Progress { session, bytes } => Some((session, News::Progress(bytes))),
+        TransferEvent::Received { session, stats, .. } => {
+            Some((session, News::Received(account(stats))))
+        }
+        TransferEvent::Failed { session, reason } => Some((session, News::Failed(reason.into()))),
+        TransferEvent::Sent { .. } | TransferEvent::TimedOut { .. } => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! What endpoints tell of sessions, and what follows for their requests.
+
+use super::{Driver, Due, ENDLESS, Endless};
+use crate::adapter::{ActionsOf, Adapter, News};
+use crate::record::{Arrival, Timeout};
+use wellspring_core::{GroupId, SessionId, Time};
+
+/// The most timeouts that are kept.
+const MAX_TIMEOUTS: usize = 1 << 20;
+
+impl<A: Adapter> Driver<A> {
+    /// Takes in what an endpoint tells of a session.
+    pub(super) fn on_news(
+        &mut self,
+        now: Time,
+        host: u32,
+        (id, news): (SessionId, News),
+        actions: &mut ActionsOf<A>,
+    ) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (place, to) = (session.operation, session.leg.to);
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        if !operation.endless.is_background() {
+            self.news_at = now;
+        }
+        match news {
+            News::Accepted => {
+                if !operation.chain.is_empty() {
+                    let next = operation.chain.remove(0);
+                    let bytes = operation.record.bytes;
+                    self.unicast(place, (to, next), bytes, actions);
+                }
+            }
+            News::Progress(bytes) => {
+                operation.arrived = operation.arrived.saturating_add(bytes);
+                let measured = now.as_secs_f64() >= operation.record.start;
+                match operation.endless {
+                    Endless::Flow | Endless::Timed(_) if measured => {
+                        operation.record.bytes += bytes
+                    }
+                    _ => {}
+                }
+                if let Endless::Timed(_) = operation.endless {
+                    let protocol = operation.record.protocol;
+                    let (session, at) = (id.0, now.as_secs_f64());
+                    self.timeline.push(Arrival { session, protocol, at, bytes });
+                }
+            }
+            News::TimedOut { window, in_flight } => {
+                let at = now.as_secs_f64();
+                if self.timeouts.len() < MAX_TIMEOUTS {
+                    self.timeouts.push(Timeout { at, session: id.0, window, in_flight });
+                }
+            }
+            News::Received(account) => {
+                let sum = &mut operation.record.account;
+                sum.trimmed += account.trimmed;
+                sum.needless += account.needless;
+                sum.decoded_blocks += account.decoded_blocks;
+                self.settle(now, id, &[host], actions);
+            }
+            News::Failed(reason) if session.receivers.contains(&host) => {
+                operation.fail(reason);
+                self.settle(now, id, &[host], actions);
+            }
+            News::Failed(reason) => {
+                // A receiver goes on with the other senders.
+                session.senders = session.senders.saturating_sub(1);
+                if session.senders == 0 {
+                    operation.fail(reason);
+                    let receivers = session.receivers.clone();
+                    self.settle(now, id, &receivers, actions);
+                }
+            }
+            News::Lost(receiver, reason) => {
+                // A sender alone tells the same of itself.
+                if session.group && session.receivers.contains(&receiver.0) {
+                    operation.fail(reason);
+                    self.settle(now, id, &[receiver.0], actions);
+                }
+            }
+        }
+    }
+
+    /// Receivers of a session are done (or lost).
+    fn settle(&mut self, now: Time, id: SessionId, receivers: &[u32], actions: &mut ActionsOf<A>) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = session.receivers.len();
+        session.receivers.retain(|receiver| !receivers.contains(receiver));
+        let settled = (before - session.receivers.len()) as u32;
+        let (place, group) = (session.operation, session.group);
+        if session.receivers.is_empty() {
+            self.sessions.remove(&id);
+            if group {
+                actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
+            }
+        }
+        let Some(operation) = &mut self.operations[place as usize] else { return };
+        operation.pending = operation.pending.saturating_sub(settled);
+        if operation.pending > 0 {
+            return;
+        }
+        match operation.endless {
+            Endless::No => self.finish(now, place),
+            Endless::Timed(_) if operation.record.failed => self.finish(now, place),
+            Endless::Timed(end) => {
+                let (from, to) = (operation.record.host, operation.record.peer);
+                operation.pending = 1;
+                let session = self.unicast(place, (from, to), ENDLESS, actions);
+                self.schedule(end, Due::Cancel(session));
+            }
+            Endless::Storage => {
+                if now.as_secs_f64() >= operation.record.start {
+                    operation.record.bytes += self.scenario.background.storage.map_or(0, |s| s.0);
+                }
+                self.storage_turn(place, actions);
+            }
+            Endless::Flow => {
+                let (from, to) = (operation.record.host, operation.record.peer);
+                operation.pending = 1;
+                self.unicast(place, (from, to), ENDLESS, actions);
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A request under way, and the sessions it is made of.
+
+use crate::adapter::Leg;
+use crate::record::{FlowRecord, Reason};
+use wellspring_core::Time;
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) record: FlowRecord,
+    /// Receivers that do not have everything yet.
+    pub(super) pending: u32,
+    /// All receivers.
+    pub(super) receivers: u32,
+    /// What has arrived of it, as far as is told before its end \[bytes\].
+    pub(super) arrived: u64,
+    /// Rest of a daisy chain: hosts still to be reached.
+    pub(super) chain: Vec<u32>,
+    pub(super) endless: Endless,
+}
+
+impl Operation {
+    /// What is to arrive, at all receivers \[bytes\].
+    pub(super) fn expected(&self) -> u64 {
+        self.record.bytes.saturating_mul(self.receivers.into())
+    }
+
+    /// Its first failure is why it did not complete.
+    pub(super) fn fail(&mut self, reason: Reason) {
+        self.record.failed = true;
+        self.record.reason.get_or_insert(reason);
+    }
+}
+
+/// Whether a request goes on when it is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Endless {
+    No,
+    /// Renewed when complete; ends with the run.
+    Flow,
+    /// Storage requests one after another.
+    Storage,
+    /// Renewed when complete, and cancelled at that time.
+    Timed(Time),
+}
+
+impl Endless {
+    pub(super) fn is_background(self) -> bool {
+        matches!(self, Endless::Flow | Endless::Storage)
+    }
+}
+
+/// A session of the protocol.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) operation: u32,
+    pub(super) leg: Leg,
+    pub(super) group: bool,
+    /// Senders that have not given up.
+    pub(super) senders: u32,
+    /// Receivers that have neither everything nor failed.
+    pub(super) receivers: Vec<u32>,
+}

@@ -1,0 +1,87 @@
+//! Flows that come and go share a link: SCDP Fig. 17.
+
+use super::{SCDP, wire_share};
+use crate::figures::lab::Lab;
+use crate::record::Arrival;
+use crate::run::Outcome;
+use anyhow::Result;
+
+/// How far the shares of Fig. 17's flows are from 1/n, over bins of half a second behind the first
+/// 50 ms in which no flow starts or ends.
+struct Shares {
+    /// The largest distance, relative to 1/n.
+    worst: f64,
+    /// The start of that bin \[s\].
+    worst_at: f64,
+    /// The least sum of rates \[Gbit/s\].
+    least_sum: f64,
+}
+
+impl Shares {
+    /// Of a run in which all is so many times as long as in the paper.
+    fn of(outcome: &Outcome, scale: f64) -> Shares {
+        let mut shares = Shares { worst: 0.0, worst_at: 0.0, least_sum: f64::MAX };
+        let bin = 0.5 * scale;
+        for index in 0..(26.0 * scale / bin) as usize {
+            let (from, to) = (index as f64 * bin + 0.05 * scale, (index + 1) as f64 * bin);
+            let start = |flow: u32| f64::from(flow) * 2.0 * scale;
+            let edges = (0..5).flat_map(|flow| [start(flow), start(flow) + 18.0 * scale]);
+            let changing = edges.into_iter().any(|edge| edge > from && edge < to);
+            let lasts = |flow: &u32| {
+                start(*flow) <= from - 0.04 * scale && to <= start(*flow) + 18.0 * scale
+            };
+            let active: Vec<u32> = (0..5).filter(lasts).collect();
+            if !active.is_empty() && !changing {
+                let rates = active.iter().map(|flow| rate(outcome, *flow, from, to)).collect();
+                shares.add(rates, from);
+            }
+        }
+        shares
+    }
+
+    /// Takes in a bin: the rates of all flows that last.
+    fn add(&mut self, rates: Vec<f64>, from: f64) {
+        let sum: f64 = rates.iter().sum();
+        self.least_sum = self.least_sum.min(sum);
+        for rate in &rates {
+            let distance = (rate / sum * rates.len() as f64 - 1.0).abs();
+            if distance > self.worst {
+                (self.worst, self.worst_at) = (distance, from);
+            }
+        }
+    }
+
+    /// Both runs' worst.
+    fn and(self, other: Shares) -> Shares {
+        let least_sum = self.least_sum.min(other.least_sum);
+        let worse = if other.worst > self.worst { other } else { self };
+        Shares { least_sum, ..worse }
+    }
+}
+
+/// What a timed flow delivered between two instants \[Gbit/s\].
+fn rate(outcome: &Outcome, flow: u32, from: f64, to: f64) -> f64 {
+    let within = |arrival: &&Arrival| (from..to).contains(&arrival.at);
+    let its = outcome.timeline.iter().filter(|arrival| arrival.session == flow).filter(within);
+    its.map(|arrival| arrival.bytes as f64 * 8.0).sum::<f64>() / (to - from) / 1e9
+}
+
+pub fn figure_17(lab: &mut Lab) -> Result<()> {
+    let quick = [("workload.interval", "200ms"), ("workload.duration", "1800ms")];
+    let scale = if lab.scale.quick { 0.1 } else { 1.0 };
+    // A flow that starts is served before the others until it has sent 10 MB.
+    for (what, settings) in [
+        ("SCDP", &[SCDP][..]),
+        ("SCDP, all in one class", &[SCDP, ("protocol.thresholds", "[\"1TB\"]")]),
+    ] {
+        let runs = lab.watch("scdp-17", &quick, settings, |run| Shares::of(run, scale))?;
+        let Some(shares) = runs.into_iter().reduce(Shares::and) else { continue };
+        let at = shares.worst_at;
+        let distance =
+            format!("{what}: largest distance from 1/n in any bin (that from {at:.3} s on)");
+        lab.number(&distance, "1/n each", shares.worst, 0.0..=0.05);
+        let sum = format!("{what}: least sum in any bin [Gbit/s]");
+        lab.number(&sum, "~1", shares.least_sum, 0.93 * wire_share()..=f64::MAX);
+    }
+    Ok(())
+}

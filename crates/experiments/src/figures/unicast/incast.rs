@@ -1,0 +1,75 @@
+//! Many senders at once: SCDP Fig. 12, incast and outcast.
+
+use super::{NDP, SCDP, incast_share, wire_share};
+use crate::figures::lab::{Lab, Settings, over};
+use crate::figures::tcp;
+use crate::stats::mean;
+use anyhow::Result;
+
+pub fn figure_12a(lab: &mut Lab) -> Result<()> {
+    for size in ["70KB", "256KB"] {
+        let senders: &[&str] = &["4", "16", "32", "70"];
+        for count in senders {
+            let settings =
+                |protocol| [protocol, ("workload.size", size), ("workload.senders", count)];
+            let (scdp, ndp) = (settings(SCDP), settings(NDP));
+            let own = [scdp[0], scdp[1], scdp[2], ("protocol.decode", "measured")];
+            let cases = [("scdp", &scdp[..]), ("scdp, own codec", &own), ("ndp", &ndp)];
+            let cases = lab.measure("scdp-12a", &[("background.warmup", "5ms")], &cases)?;
+            for name in ["scdp", "scdp, own codec", "ndp"] {
+                let share = over(&cases, name, |row| incast_share(row) / wire_share());
+                let what = format!("{name}, {count} senders of {size}: goodput over the wire's");
+                lab.number(&what, "flat, no collapse", share, 0.9..=f64::MAX);
+            }
+            if *count == "70" {
+                let median = |name| over(&cases, name, |row| row.fct_p50);
+                let (scdp, ndp) = (median("scdp"), median("ndp"));
+                let what = format!("70 of {size}: median FCT, SCDP less than NDP [ms]");
+                lab.holds(&what, format!("{scdp:.2} / {ndp:.2}"), scdp < ndp);
+            }
+        }
+    }
+    tcp::collapse(lab, "scdp-12a", "32")
+}
+
+/// Rates of the near and the far group while both last \[Mbit/s\], means over seeds.
+fn outcast(lab: &Lab, settings: Settings<'_>) -> Result<[f64; 2]> {
+    let rates = lab.watch("scdp-12d", &[], settings, |outcome| {
+        // The near flows go to one receiver, the far ones, of which there are more, to another.
+        let peers: Vec<u32> = outcome.foreground().map(|flow| flow.peer).collect();
+        let flows_to = |peer: u32| peers.iter().filter(|other| **other == peer).count();
+        let near = peers.iter().copied().min_by_key(|peer| flows_to(*peer)).unwrap_or(0);
+        let far = peers.iter().copied().max_by_key(|peer| flows_to(*peer)).unwrap_or(0);
+        let last = |peer: u32| {
+            let group = outcome.foreground().filter(move |flow| flow.peer == peer);
+            group.filter_map(|flow| flow.end).fold(0.0, f64::max)
+        };
+        // Behind the initial windows.
+        let (from, until) = (0.5e-3, last(near).min(last(far)));
+        [near, far].map(|host| outcome.series.rate(host, from, until) / 1e6)
+    })?;
+    Ok([0, 1].map(|group| mean(&rates.iter().map(|both| both[group]).collect::<Vec<_>>())))
+}
+
+pub fn figure_12d(lab: &mut Lab) -> Result<()> {
+    let coin = ("switch.victim", "arriving-or-last");
+    let flat = ("protocol.thresholds", "[\"10MB\"]");
+    let [near, far] = outcast(lab, &[SCDP, coin, flat])?;
+    lab.number("SCDP, all in one class, near group [Mbit/s]", "460", near, 414.0..=506.0);
+    lab.number("... far group [Mbit/s]", "435", far, 391.5..=478.5);
+    lab.number("... both [Mbit/s]", "~900", near + far, 810.0..=990.0);
+    // While one of the two near flows decodes, half of that group stands still.
+    let at_once = ("protocol.decode", "none");
+    for (what, settings) in [
+        ("SCDP, all in one class, decoding takes no time", &[SCDP, coin, flat, at_once][..]),
+        ("SCDP, demoted by bytes sent", &[SCDP, coin]),
+        ("the same, and the arriving packet is always cut", &[SCDP]),
+        ("NDP", &[NDP, coin]),
+        ("NDP, and the arriving packet is always cut", &[NDP]),
+    ] {
+        let [near, far] = outcast(lab, settings)?;
+        let ours = format!("{near:.0} / {far:.0} / {:.0}", near + far);
+        lab.note(&format!("{what}: near / far / both [Mbit/s]"), "-", ours);
+    }
+    tcp::unfairness(lab)
+}

@@ -1,0 +1,93 @@
+//! What happens rarely: alarms of the application, work that is done, failures and repairs.
+
+use super::{NEVER, Simulator};
+use crate::application::Application;
+use crate::faults::Fault;
+use crate::network::Network;
+use crate::topology::NodeId;
+use wellspring_core::{Duration, Endpoint, HostId, Time, WorkDone};
+
+/// Something rare that is to happen.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Special {
+    Alarm,
+    Work(HostId, WorkDone),
+    Fault(Fault),
+    Reroute,
+}
+
+impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
+    pub(super) fn after(&self, span: Duration) -> u64 {
+        self.now.saturating_add(span.as_picos())
+    }
+
+    pub(super) fn schedule(&mut self, at: u64, special: Special) {
+        let slot = match self.free_specials.pop() {
+            Some(slot) => {
+                self.specials[slot as usize] = special;
+                slot
+            }
+            None => {
+                self.specials.push(special);
+                (self.specials.len() - 1) as u32
+            }
+        };
+        let base = (self.network.egresses.len() + self.hosts.len()) as u32;
+        self.events.push(at, base + slot);
+    }
+
+    /// The rare thing in that place happens now.
+    pub(super) fn special(&mut self, slot: u32) {
+        self.free_specials.push(slot);
+        let now = Time::from_picos(self.now);
+        match self.specials[slot as usize] {
+            Special::Alarm => {
+                if self.alarm_at == self.now {
+                    self.alarm_at = NEVER;
+                    self.application.on_alarm(now, &mut self.actions);
+                    self.act();
+                }
+            }
+            Special::Work(host, done) => {
+                self.hosts[host.0 as usize].endpoint.handle_work_done(now, done);
+                self.drain(host.0, false);
+                self.act();
+            }
+            Special::Fault(fault) => {
+                self.fail(fault);
+                self.schedule(self.after(self.convergence), Special::Reroute);
+            }
+            Special::Reroute => {
+                self.network.reroute();
+                // Hosts whose link came back may have something to send.
+                for host in 0..self.hosts.len() as u32 {
+                    self.drain(host, false);
+                }
+                self.act();
+            }
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        let between = |network: &Network<E::Header>, a: NodeId, b: NodeId| {
+            let mut links = network.egresses_between(a.0, b.0);
+            links.extend(network.egresses_between(b.0, a.0));
+            links
+        };
+        let around = |network: &Network<E::Header>, node: NodeId| -> Vec<u32> {
+            let own = network.first[node.0 as usize]..network.first[node.0 as usize + 1];
+            let towards = (0..network.egresses.len() as u32)
+                .filter(|egress| network.egresses[*egress as usize].to == node.0);
+            own.chain(towards).collect()
+        };
+        let (links, down) = match fault {
+            Fault::LinkDown(a, b) => (between(&self.network, a, b), true),
+            Fault::LinkUp(a, b) => (between(&self.network, a, b), false),
+            Fault::NodeDown(node) => (around(&self.network, node), true),
+            Fault::NodeUp(node) => (around(&self.network, node), false),
+        };
+        for egress in links {
+            self.network.set_down(egress, down);
+        }
+    }
+}
