@@ -42,7 +42,7 @@ pub(super) struct Session {
     finishing: Option<u32>,
     /// All is decoded, and perhaps not all written.
     received: Option<ReceiveStats>,
-    /// It ended early; nothing more is done.
+    /// It ended early; nothing more is done, but what is being written is waited for.
     failed: bool,
     /// It stands in line for the socket.
     pub in_line: bool,
@@ -101,6 +101,9 @@ impl Session {
         counters: &Counters,
     ) {
         let is_hello = matches!(datagram, Datagram::Hello);
+        if self.failed {
+            return counters.unknown_cookie.add(1);
+        }
         let expected = match self.route {
             Some(route) => from.to == route.to,
             None => is_hello && from.to.ip() == self.peer,
@@ -210,7 +213,9 @@ impl Session {
     }
 
     fn finish(&mut self, now: Time, jobs: &mut Vec<Job>) {
-        let (Side::Receiving(receiving), Some(sbn)) = (&mut self.side, self.finishing) else {
+        let (Side::Receiving(receiving), Some(sbn), false) =
+            (&mut self.side, self.finishing, self.failed)
+        else {
             return;
         };
         let done = match receiving.finish() {
@@ -312,7 +317,7 @@ impl Session {
 
     /// When [`on_timeout`](Self::on_timeout) is due.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.endpoint.poll_timeout()
+        if self.failed { None } else { self.endpoint.poll_timeout() }
     }
 
     /// Whether nothing is left to do, once it is settled and has transmitted.
@@ -321,7 +326,7 @@ impl Session {
             Side::Sending(_) => true,
             Side::Receiving(receiving) => receiving.is_idle(),
         };
-        self.failed || idle && self.endpoint.open_sessions() == 0
+        idle && (self.failed || self.endpoint.open_sessions() == 0)
     }
 }
 
