@@ -72,6 +72,23 @@ async fn every_decoder_gives_the_same_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_or_without_overlap_the_bytes_are_the_same() {
+    let bytes = random_bytes(400_000, 12);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let options = LttpOptions { block_symbols: 32, ..options() };
+    for (server, receiver) in [(true, true), (true, false), (false, true), (false, false)] {
+        let served = Served::with(&bytes, |config| config.settings.overlap = server).await;
+        let client = client(|config| {
+            config.settings.overlap = receiver;
+            config.settings.faults.loss = 0.02;
+        });
+        let path = folder.path().join(format!("{server}-{receiver}"));
+        fetch(&client, &[&served], &options, &path).await.expect("fetched");
+        assert!(std::fs::read(&path).expect("read") == bytes, "{server} {receiver}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     let bytes = random_bytes(400_000, 6);
     let served = Served::with(&bytes, |config| {

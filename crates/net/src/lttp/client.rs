@@ -136,6 +136,7 @@ impl LttpClient {
             digest,
             geometry,
             method: options.method,
+            overlap: self.config.settings.overlap,
             timeout,
             sink: sink.as_object_sink(),
             written: AtomicU64::new(0),

@@ -76,7 +76,7 @@ pub(super) async fn receive(
         return Err(ControlError::OutOfPlace.into());
     };
     let sink = Arc::new(Counted { common: Arc::clone(common), part: Arc::clone(written) });
-    let receiving = Receiving::new(sink, layout, seed, common.method)
+    let receiving = Receiving::new(sink, layout, seed, common.method, common.overlap)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
     let (told, telling) = mpsc::channel(MAX_TOLD);
     let address = canonical(asked.server.address);

@@ -60,6 +60,7 @@ impl Session {
             symbol_size: parameters.symbol_size,
             block_symbols: parameters.block_symbols,
             overhead_per_packet: OVERHEAD_PER_PACKET,
+            overlap: settings.overlap,
             granularity: span(settings.granularity),
             peer_timeout: span(settings.timeout),
             max_sessions: 1,
@@ -126,9 +127,9 @@ impl Session {
         let frame = arrived(header_of(datagram), payload.len() as u16);
         match self.endpoint.handle_frame(now, &frame) {
             Verdict::Keep(_) => {
-                if let (Datagram::Symbol { esi, .. }, Side::Receiving(receiving)) =
+                if let (Datagram::Symbol { sbn, esi, .. }, Side::Receiving(receiving)) =
                     (datagram, &mut self.side)
-                    && let Err(ending) = receiving.add(*esi, payload)
+                    && let Err(ending) = receiving.add(*sbn, *esi, payload)
                 {
                     self.fail(ending);
                 }
@@ -147,7 +148,10 @@ impl Session {
             return self.fail(Ending::OtherParameters);
         }
         if let Verdict::Drop(_) = self.endpoint.handle_frame(now, &arrived(header, 0)) {
-            counters.unwanted.add(1);
+            return counters.unwanted.add(1);
+        }
+        if let (LttpHeader::Stop { next }, Side::Sending(sending)) = (header, &mut self.side) {
+            sending.on_stop(next);
         }
     }
 
@@ -159,7 +163,11 @@ impl Session {
     /// A block has been read.
     pub(super) fn on_loaded(&mut self, sbn: u32, outcome: std::io::Result<Vec<u8>>) {
         match (&mut self.side, outcome) {
-            (Side::Sending(sending), Ok(block)) => sending.on_loaded(sbn, block),
+            (Side::Sending(sending), Ok(block)) => {
+                if let Err(error) = sending.on_loaded(sbn, block) {
+                    self.fail(Ending::Read(std::io::Error::other(error)));
+                }
+            }
             (_, Err(error)) => self.fail(Ending::Read(error)),
             (Side::Receiving(_), Ok(_)) => {}
         }

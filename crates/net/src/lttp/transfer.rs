@@ -39,6 +39,7 @@ pub(super) struct Common {
     pub digest: Digest,
     pub geometry: Geometry,
     pub method: Method,
+    pub overlap: bool,
     pub timeout: Duration,
     pub sink: Arc<dyn ObjectSink>,
     /// Bytes written, over all parts.
