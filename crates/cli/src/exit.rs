@@ -107,9 +107,6 @@ impl From<FetchError> for Failed {
             ),
             FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST)
                 .hint("Start one of them again and repeat the command; --timeout waits longer."),
-            FetchError::ShareLost { .. } => failed(REPLICAS_LOST).hint(
-                "Nothing was written. Repeat the command without that server, or once it runs again.",
-            ),
             FetchError::Geometry => failed(USAGE)
                 .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),
             FetchError::Store(StoreError::BadDigest { .. }) => failed(BAD_DIGEST).hint(

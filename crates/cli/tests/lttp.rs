@@ -7,7 +7,8 @@ mod support;
 use std::process::Command;
 
 use support::{
-    Place, Transfer, hosts, listing, object_at, program, random_bytes, run, text, wait_until_empty,
+    Place, Server, Transfer, hosts, listing, object_at, program, random_bytes, run, text,
+    wait_until_empty,
 };
 
 const LOOPBACK: &str = "127.0.0.1:0";
@@ -65,18 +66,40 @@ fn each_failure_has_its_exit_status_and_leaves_nothing() {
     assert_eq!(server.interrupt().code(), Some(0));
 }
 
+/// A server of these bytes, and no faster than `rate`.
+fn limited(place: &Place, name: &str, bytes: &[u8], rate: &str) -> Server {
+    let dir = place.replica(name, bytes);
+    let mut command = program();
+    command.args(["lttp", "serve", "--json", "--bind", LOOPBACK, "--rate", rate, "--cache"]);
+    command.arg(place.path("cache")).arg(dir);
+    Server::start(command)
+}
+
 #[test]
-fn a_killed_server_and_ctrl_c_end_a_fetch_without_traces() {
+fn what_a_killed_server_had_not_sent_comes_from_the_others() {
+    let place = Place::new();
+    let bytes = random_bytes(20_000_000, 6);
+    let (mut a, b) = (limited(&place, "a", &bytes, "10M"), limited(&place, "b", &bytes, "10G"));
+    let out = place.dir("out");
+    let from = object_at(&[&a, &b]);
+    let fetch = Transfer::start(&["lttp", "get", &from, "-o", text(&out), "--block-symbols", "64"]);
+    fetch.wait_for_part(0.001);
+    a.kill();
+    let ended = fetch.end().success();
+    assert!(std::fs::read(out.join("object")).expect("read") == bytes);
+    assert!(ended.has_step("lost"), "{:?}", ended.steps);
+    assert_eq!(ended.summary["lost"][0]["host"], a.address.to_string());
+    let part = |part: &serde_json::Value| part["length"].as_u64().expect("a number");
+    let parts = ended.summary["shares"].as_array().expect("a list").iter().map(part).sum::<u64>();
+    let before = ended.summary["lost"][0]["bytes"].as_u64().expect("a number");
+    assert_eq!(parts + before, 20_000_000);
+}
+
+#[test]
+fn killed_servers_and_ctrl_c_end_a_fetch_without_traces() {
     let place = Place::new();
     let bytes = random_bytes(20_000_000, 4);
-    let start = |name: &str| {
-        let dir = place.replica(name, &bytes);
-        let mut command = program();
-        command.args(["lttp", "serve", "--json", "--bind", LOOPBACK, "--rate", "10M", "--cache"]);
-        command.arg(place.path("cache")).arg(dir);
-        support::Server::start(command)
-    };
-    let (mut a, b) = (start("a"), start("b"));
+    let (mut a, mut b) = (limited(&place, "a", &bytes, "10M"), limited(&place, "b", &bytes, "10M"));
     let out = place.dir("out");
     let from = object_at(&[&a, &b]);
     let arguments = ["lttp", "get", &from, "-o", text(&out), "--block-symbols", "64"];
@@ -89,9 +112,13 @@ fn a_killed_server_and_ctrl_c_end_a_fetch_without_traces() {
     let fetch = Transfer::start(&arguments);
     fetch.wait_for_part(0.001);
     a.kill();
+    fetch.wait_for_event("lost");
+    b.kill();
     let ended = fetch.end();
     assert_eq!(ended.code, Some(6), "{ended:?}");
-    assert!(ended.text.contains(&a.address.to_string()), "{}", ended.text);
+    for server in [&a, &b] {
+        assert!(ended.text.contains(&server.address.to_string()), "{}", ended.text);
+    }
     wait_until_empty(&out);
 }
 
@@ -169,7 +196,7 @@ fn an_incast_through_one_queue_and_more_loss_arrives_whole() {
     let servers = ["a", "b", "c", "d", "e", "f"]
         .map(|name| place.serve_lttp(link.program_in("s"), &place.replica(name, &bytes), &bind));
     let out = place.path("out");
-    let servers: Vec<&support::Server> = servers.iter().collect();
+    let servers: Vec<&Server> = servers.iter().collect();
     let from = object_at(&servers);
     let loss = ["--timeout", "50", "--inject-loss", "0.01"];
     let arguments = [&["lttp", "get", &from, "-o", text(&out)][..], &loss].concat();

@@ -24,7 +24,7 @@ pub use client::{
     Update, Updates,
 };
 pub use lttp::{
-    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LttpClient, LttpClientConfig,
+    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpClient, LttpClientConfig,
     LttpOptions, LttpReport, LttpServer, LttpServerConfig, LttpServerEvent, LttpSettings,
     LttpStatistics, Method, ShareReport,
 };

@@ -1,113 +1,11 @@
-//! LTTP over loopback: whole objects from one and many servers, through loss, and what happens when
-//! a server dies.
+//! LTTP over loopback: whole objects from one and many servers, and through loss.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+mod lttp_support;
 
-use tokio::sync::mpsc;
-use wellspring_core::{Rate, Seed};
-use wellspring_net::store::{Digest, Existing, StoreError};
-use wellspring_net::{
-    FetchError, Host, LttpClient, LttpClientConfig, LttpOptions, LttpReport, LttpServer,
-    LttpServerConfig, LttpServerEvent, Method, Target,
-};
-
-/// What no transfer here should take: a guard, not a measure.
-const GUARD: Duration = Duration::from_secs(120);
-
-fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
-}
-
-fn loopback() -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
-}
-
-/// A server of one object, in a folder of its own.
-struct Served {
-    server: LttpServer,
-    folder: tempfile::TempDir,
-    events: mpsc::UnboundedReceiver<LttpServerEvent>,
-}
-
-impl Served {
-    async fn new(bytes: &[u8]) -> Served {
-        Served::with(bytes, |_| {}).await
-    }
-
-    async fn with(bytes: &[u8], change: impl FnOnce(&mut LttpServerConfig)) -> Served {
-        let folder = tempfile::tempdir().expect("temporary directory");
-        std::fs::write(folder.path().join("object"), bytes).expect("write");
-        let mut config = LttpServerConfig::new(loopback(), folder.path().to_owned());
-        let (told, events) = mpsc::unbounded_channel();
-        config.events = Arc::new(move |event| {
-            // A test that has seen enough does not listen any more.
-            let _ = told.send(event);
-        });
-        change(&mut config);
-        let server = LttpServer::bind(config).await.expect("a server");
-        Served { server, folder, events }
-    }
-
-    fn host(&self) -> Host {
-        self.server.local_addr().into()
-    }
-
-    /// Waits for an event that `wanted` says is the one.
-    async fn wait_for(&mut self, wanted: impl Fn(&LttpServerEvent) -> bool) -> LttpServerEvent {
-        let waiting = async {
-            loop {
-                let event = self.events.recv().await.expect("the server runs");
-                if wanted(&event) {
-                    return event;
-                }
-            }
-        };
-        tokio::time::timeout(GUARD, waiting).await.expect("the server tells")
-    }
-}
-
-fn options() -> LttpOptions {
-    LttpOptions::new("object".parse().expect("a name"))
-}
-
-fn client(change: impl FnOnce(&mut LttpClientConfig)) -> LttpClient {
-    let mut config = LttpClientConfig::default();
-    change(&mut config);
-    LttpClient::new(config).expect("a client")
-}
-
-fn to_file(path: &Path) -> Target {
-    Target::File { path: path.to_owned(), existing: Existing::Keep }
-}
-
-async fn fetch(
-    client: &LttpClient,
-    servers: &[&Served],
-    options: &LttpOptions,
-    path: &Path,
-) -> Result<LttpReport, FetchError> {
-    let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
-    let fetching = client.fetch(&hosts, options, to_file(path), Arc::new(|_| {}));
-    tokio::time::timeout(GUARD, fetching).await.expect("it ends")
-}
-
-/// Names of what is in a folder, hidden files too.
-fn listing(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("folder");
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
-}
+use lttp_support::{Served, client, fetch, listing, options, random_bytes};
+use wellspring_core::Rate;
+use wellspring_net::store::{Digest, StoreError};
+use wellspring_net::{FetchError, LttpOptions, LttpReport, Method};
 
 /// Fetches `bytes` from so many servers and compares.
 async fn goes_round(bytes: &[u8], servers: usize, options: &LttpOptions, loss: f64) -> LttpReport {
@@ -174,6 +72,23 @@ async fn every_decoder_gives_the_same_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_or_without_overlap_the_bytes_are_the_same() {
+    let bytes = random_bytes(400_000, 12);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let options = LttpOptions { block_symbols: 32, ..options() };
+    for (server, receiver) in [(true, true), (true, false), (false, true), (false, false)] {
+        let served = Served::with(&bytes, |config| config.settings.overlap = server).await;
+        let client = client(|config| {
+            config.settings.overlap = receiver;
+            config.settings.faults.loss = 0.02;
+        });
+        let path = folder.path().join(format!("{server}-{receiver}"));
+        fetch(&client, &[&served], &options, &path).await.expect("fetched");
+        assert!(std::fs::read(&path).expect("read") == bytes, "{server} {receiver}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     let bytes = random_bytes(400_000, 6);
     let served = Served::with(&bytes, |config| {
@@ -190,40 +105,6 @@ async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     let report = fetch(&client, &[&served], &options(), &path).await.expect("fetched");
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
     assert!(report.shares[0].stats.duplicates > 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_dies_on_the_way_is_named_and_nothing_is_left() {
-    let bytes = random_bytes(8_000_000, 7);
-    let slow = |config: &mut LttpServerConfig| {
-        config.settings.rate_limit = Some(Rate::from_mbps(5));
-    };
-    let alive = Served::with(&bytes, slow).await;
-    let mut dying = Served::with(&bytes, slow).await;
-    let folder = tempfile::tempdir().expect("temporary directory");
-    let path = folder.path().join("copy");
-    let client = client(|_| {});
-    let hosts = [alive.host(), dying.host()];
-    let name = dying.host().to_string();
-    let options = options();
-    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
-    let dies = async {
-        dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
-        dying.server.shut_down().await;
-    };
-    let (fetched, ()) =
-        tokio::time::timeout(GUARD, async { tokio::join!(fetching, dies) }).await.expect("it ends");
-    match fetched {
-        Err(FetchError::ShareLost { host, size, .. }) => {
-            assert_eq!((host.host, size), (name, 8_000_000));
-        }
-        other => panic!("{other:?}"),
-    }
-    drop(client);
-    // A block that was being written holds the part file for a moment more.
-    while !listing(folder.path()).is_empty() {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -277,8 +158,8 @@ async fn a_busy_server_says_so() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let refused = fetch(&client(|_| {}), &[&served], &options(), &folder.path().join("x")).await;
     match refused {
-        Err(FetchError::ShareLost { host, .. }) => {
-            assert!(host.reason.contains("try again later"), "{host}");
+        Err(FetchError::NoReplicaLeft { hosts, .. }) => {
+            assert!(hosts[0].reason.contains("try again later"), "{hosts:?}");
         }
         other => panic!("{other:?}"),
     }

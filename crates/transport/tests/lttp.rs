@@ -281,8 +281,9 @@ proptest! {
     #[test]
     fn no_frame_breaks_the_contract(
         steps in prop::collection::vec((any_header(), 1_u32..3, 0_u64..5_000, any::<bool>()), 1..120),
+        overlap in any::<bool>(),
     ) {
-        let mut endpoint = Checked::new(Endpoint::new(config(0)));
+        let mut endpoint = Checked::new(Endpoint::new(Config { overlap, ..config(0) }));
         let offer = Command::Offer { session: SessionId(1), client: HostId(1), transfer_len: BLOCK };
         endpoint.handle_command(Time::ZERO, offer).unwrap();
         let request = Command::Request { session: SessionId(1), server: HostId(2) };

@@ -22,10 +22,10 @@ use crate::progress::Display;
 
 /// Fetch an object by LTTP: a contiguous share from each host, all at once.
 ///
-/// A single host gives the whole object. Hosts that do not answer are done without; one that is
-/// lost on the way is lost with its share, and the fetch fails. The file appears under its name
-/// complete, verified and synced, or not at all. Without -o the object goes to standard output,
-/// or, if that is a terminal, to a file of the object's name in the current directory.
+/// A single host gives the whole object. Hosts that do not answer are done without; what one that is
+/// lost on the way had not sent comes from the others. The file appears under its name complete,
+/// verified and synced, or not at all. Without -o the object goes to standard output, or, if that
+/// is a terminal, to a file of the object's name in the current directory.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -139,6 +139,7 @@ fn account(name: &str, output: &str, report: &LttpReport) -> Value {
     };
     let unused =
         |host: &wellspring_net::HostError| json!({"host": host.host, "reason": host.reason});
+    let lost = |lost: &wellspring_net::LostServer| json!({"host": lost.host.host, "reason": lost.host.reason, "bytes": lost.bytes});
     json!({
         "object": name,
         "output": output,
@@ -163,6 +164,7 @@ fn account(name: &str, output: &str, report: &LttpReport) -> Value {
         "cpu_seconds": cpu_seconds(None),
         "peak_memory_bytes": peak_memory(),
         "shares": report.shares.iter().map(share).collect::<Vec<_>>(),
+        "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
         "unused": report.unused.iter().map(unused).collect::<Vec<_>>(),
     })
 }

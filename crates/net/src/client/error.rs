@@ -56,15 +56,6 @@ pub enum FetchError {
         /// Of how much \[bytes\].
         size: u64,
     },
-    /// A server was lost on the way, and its share of the object with it.
-    ShareLost {
-        /// Which, and what happened to it.
-        host: HostError,
-        /// How much had arrived, over all shares \[bytes\].
-        done: u64,
-        /// Of how much \[bytes\].
-        size: u64,
-    },
     /// Symbols or blocks as large, or as many of them, are not possible.
     Geometry,
     /// The object cannot be kept here, or its digest is wrong.
@@ -95,13 +86,6 @@ impl fmt::Display for FetchError {
             FetchError::NoReplicaLeft { hosts, done, size } => {
                 write!(f, "no replica is left, {done} of {size} bytes had arrived:")?;
                 list(f, hosts)
-            }
-            FetchError::ShareLost { host, done, size } => {
-                write!(
-                    f,
-                    "a server was lost, and its share with it; {done} of {size} bytes had \
-                     arrived:\n  {host}"
-                )
             }
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),

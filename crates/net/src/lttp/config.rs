@@ -19,6 +19,9 @@ pub struct LttpSettings {
     pub socket: SocketConfig,
     /// How long a peer may be silent before it counts as gone, at each step.
     pub timeout: Duration,
+    /// A server begins the next block while the stop of the one before is under way; a client takes
+    /// in symbols of both ([`overlap`](wellspring_transport::lttp::Config::overlap)).
+    pub overlap: bool,
     /// How late the loop may wake up without its senders losing pace (RFC 5348 §4.6: `t_gran`).
     pub granularity: Duration,
     /// All symbols together are sent no faster than this; the rate of the own link, say.
@@ -28,11 +31,12 @@ pub struct LttpSettings {
 }
 
 impl LttpSettings {
-    /// At that address: ten seconds, no limit, no trouble.
+    /// At that address: ten seconds, overlap, no limit, no trouble.
     pub fn new(bind: SocketAddr) -> Self {
         LttpSettings {
             socket: SocketConfig::new(bind),
             timeout: Duration::from_secs(10),
+            overlap: true,
             granularity: Duration::from_millis(1),
             rate_limit: None,
             faults: Faults::default(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use wellspring_transport::lttp::{ReceiveStats, SendStats};
+use wellspring_transport::lttp::{LttpHeader, ReceiveStats, SendStats};
 use wellspring_wire::lttp::Cookie;
 
 use super::control::{ControlError, Reader, Writer};
@@ -37,53 +37,71 @@ impl Drop for SessionGuard<'_> {
     }
 }
 
-/// Carries messages both ways until the session ends. What the loop says goes out even after the
-/// peer has closed its side.
+/// Carries messages both ways until the session ends, whether by itself or because the connection
+/// breaks. What the loop says goes out even after the peer has closed its side.
 pub(super) async fn carry(
     guard: &SessionGuard<'_>,
     reader: &mut Reader,
     writer: &mut Writer,
-    told: mpsc::Receiver<Told>,
-    timeout: Duration,
-) -> Over {
-    let writing = write_on(writer, told, timeout);
-    tokio::pin!(writing);
-    let reading = read_on(guard, reader);
-    tokio::select! {
-        biased;
-        over = &mut writing => over.unwrap_or(Over::Broken(ControlError::Closed)),
-        error = reading => {
-            guard.handle.tell(Input::Gone(guard.cookie)).await;
-            // The loop drops the session, or lets it end well: either way its channel closes.
-            writing.await.unwrap_or(Over::Broken(error))
-        }
-    }
-}
-
-/// Says to the peer what the loop has to say, until the session is over; how it ended, if the loop
-/// knows.
-async fn write_on(
-    writer: &mut Writer,
     mut told: mpsc::Receiver<Told>,
     timeout: Duration,
-) -> Option<Over> {
+) -> Over {
     let mut over = None;
-    while let Some(told) = told.recv().await {
-        match told {
-            Told::Say(header) => {
-                let Some(message) = message_of(&header) else { continue };
-                if let Err(error) = writer.say(&message, timeout).await {
-                    return over.or(Some(Over::Broken(error)));
-                }
-            }
-            Told::Received(stats) => over = Some(Over::Received(stats)),
-            Told::Sent(stats) => over = Some(Over::Sent(stats)),
-            Told::Failed(ending) => {
-                over.get_or_insert(Over::Failed(ending));
+    let ended = {
+        let writing = write_on(writer, &mut told, &mut over, timeout);
+        tokio::pin!(writing);
+        let reading = read_on(guard, reader);
+        tokio::select! {
+            biased;
+            ended = &mut writing => ended,
+            error = reading => {
+                guard.handle.tell(Input::Gone(guard.cookie)).await;
+                // The loop drops the session, or lets it end well: either way its channel closes.
+                writing.await.and(Err(error))
             }
         }
+    };
+    if ended.is_err() {
+        guard.handle.tell(Input::Gone(guard.cookie)).await;
+        while let Some(told) = told.recv().await {
+            note(told, &mut over);
+        }
     }
-    over
+    over.unwrap_or(Over::Broken(ended.err().unwrap_or(ControlError::Closed)))
+}
+
+/// Says to the peer what the loop has to say, until the session is over, and keeps in `over` how it
+/// ended, if the loop knows.
+///
+/// # Errors
+/// The peer does not take what is said.
+async fn write_on(
+    writer: &mut Writer,
+    told: &mut mpsc::Receiver<Told>,
+    over: &mut Option<Over>,
+    timeout: Duration,
+) -> Result<(), ControlError> {
+    while let Some(told) = told.recv().await {
+        if let Some(header) = note(told, over)
+            && let Some(message) = message_of(&header)
+        {
+            writer.say(&message, timeout).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps how the session ended, or gives back what is to be said.
+fn note(told: Told, over: &mut Option<Over>) -> Option<LttpHeader> {
+    match told {
+        Told::Say(header) => return Some(header),
+        Told::Received(stats) => *over = Some(Over::Received(stats)),
+        Told::Sent(stats) => *over = Some(Over::Sent(stats)),
+        Told::Failed(ending) => {
+            over.get_or_insert(Over::Failed(ending));
+        }
+    }
+    None
 }
 
 /// Hands the peer's messages to the loop, until there are no more.

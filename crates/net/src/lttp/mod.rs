@@ -16,10 +16,12 @@
 //! - A session is named by a cookie that its server sends by TCP. Symbols go to the address from
 //!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection: so
 //!   nobody has a server flood a third party.
-//! - The end of the TCP connection is the end of the session.
+//! - The end of the TCP connection is the end of the session. What a server that is lost had not
+//!   sent is fetched from those that live, by further sessions.
 //! - Which symbols a block needs is followed on the loop, for that takes indices alone; its bytes
 //!   are added up and written on a thread that may wait.
 
+mod asking;
 mod client;
 mod config;
 mod connection;
@@ -29,6 +31,7 @@ mod engine;
 mod frames;
 mod handle;
 mod outbox;
+mod part;
 mod receiving;
 mod report;
 mod sending;
@@ -36,11 +39,12 @@ mod server;
 mod session;
 mod shares;
 mod table;
+mod transfer;
 
 pub use client::{LttpClient, LttpOptions};
 pub use config::{LttpClientConfig, LttpServerConfig, LttpSettings};
 pub use counters::LttpStatistics;
-pub use report::{LttpReport, ShareReport};
+pub use report::{LostServer, LttpReport, ShareReport};
 pub use server::{LttpServer, LttpServerEvent};
 pub use wellspring_codec::lt::Method;
 

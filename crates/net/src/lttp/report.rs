@@ -7,21 +7,31 @@ use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::ReceiveStats;
 
 use super::counters::LttpStatistics;
+use crate::client::HostError;
 use crate::store::Digest;
 
-/// What one server did.
+/// A part that a server sent to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShareReport {
     /// The server, as the caller named it.
     pub host: String,
     /// Its address.
     pub address: SocketAddr,
-    /// Where its share begins \[bytes\].
+    /// Where the part begins \[bytes\].
     pub offset: u64,
-    /// How long the share is \[bytes\].
+    /// How long the part is \[bytes\].
     pub len: u64,
     /// The protocol's account.
     pub stats: ReceiveStats,
+}
+
+/// A server that was lost on the way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostServer {
+    /// Which, and what happened to it.
+    pub host: HostError,
+    /// How much of the part it was sending had come; its account is lost with it \[bytes\].
+    pub bytes: u64,
 }
 
 /// The account of a fetch.
@@ -43,10 +53,13 @@ pub struct LttpReport {
     pub block_symbols: u32,
     /// How blocks were decoded.
     pub method: Method,
-    /// One entry a server that had a share.
+    /// The parts in the object's order: a share from each server, and what servers that were lost
+    /// left to others.
     pub shares: Vec<ShareReport>,
+    /// Servers that were lost on the way.
+    pub lost: Vec<LostServer>,
     /// Servers that were named and had none, and why.
-    pub unused: Vec<crate::client::HostError>,
+    pub unused: Vec<HostError>,
     /// What the client's socket counted during its life.
     pub socket: LttpStatistics,
 }
@@ -62,7 +75,7 @@ impl LttpReport {
         rate(self.size, self.elapsed.saturating_sub(self.preparing + self.finishing))
     }
 
-    /// Source symbols of all blocks.
+    /// Source symbols of the blocks of all parts that came to their end.
     pub fn needed(&self) -> u64 {
         self.shares.iter().map(|share| share.stats.source).sum()
     }

@@ -62,15 +62,21 @@ impl Load {
     }
 }
 
+/// A block that is there, and what makes symbols of it.
+struct Block {
+    sbn: u32,
+    bytes: Vec<u8>,
+    encoder: Encoder,
+}
+
 /// The sending side.
 pub(super) struct Sending {
     source: Arc<dyn ObjectSource>,
     pub layout: Layout,
     seed: u64,
-    encoder: Encoder,
     symbol: Vec<u8>,
-    /// The block under way and the next one, as they are read.
-    blocks: VecDeque<(u32, Vec<u8>)>,
+    /// The first block that is not stopped and the next one, as they are read.
+    blocks: VecDeque<Block>,
     /// The next block to be read.
     next: u32,
     loading: bool,
@@ -87,21 +93,20 @@ impl Sending {
         seed: u64,
         first: Vec<u8>,
     ) -> Result<Self, LtError> {
-        let size = usize::from(layout.parameters.symbol_size);
-        let encoder = Encoder::new(code(layout.parameters.symbols_in_block(0), seed)?, size)?;
-        Ok(Sending {
+        let mut sending = Sending {
             source,
             layout,
             seed,
-            encoder,
-            symbol: vec![0; size],
-            blocks: VecDeque::from([(0, first)]),
-            next: 1,
+            symbol: vec![0; usize::from(layout.parameters.symbol_size)],
+            blocks: VecDeque::new(),
+            next: 0,
             loading: false,
-        })
+        };
+        sending.on_loaded(0, first)?;
+        Ok(sending)
     }
 
-    /// A block to be read now, if one is: the one behind the block under way.
+    /// A block to be read now, if one is: the one behind the first that is not stopped.
     pub(super) fn poll_load(&mut self) -> Option<Load> {
         let (offset, len) = self.layout.block(self.next);
         if self.loading || self.blocks.len() >= 2 || len == 0 {
@@ -112,34 +117,45 @@ impl Sending {
     }
 
     /// A block has been read.
-    pub(super) fn on_loaded(&mut self, sbn: u32, block: Vec<u8>) {
+    ///
+    /// # Errors
+    /// The codec's, which a possible layout has none of.
+    pub(super) fn on_loaded(&mut self, sbn: u32, bytes: Vec<u8>) -> Result<(), LtError> {
         self.loading = false;
         if sbn == self.next {
-            self.blocks.push_back((sbn, block));
+            let k = self.layout.parameters.symbols_in_block(sbn);
+            let before = self.blocks.back().map(|block| block.encoder.code());
+            let code = match before.filter(|code| code.source_symbols() == k) {
+                Some(code) => Arc::clone(code),
+                None => code(k, self.seed)?,
+            };
+            let encoder = Encoder::new(code, self.symbol.len())?;
+            self.blocks.push_back(Block { sbn, bytes, encoder });
             self.next += 1;
+        }
+        Ok(())
+    }
+
+    /// The client has the blocks below `next`: they are let go.
+    pub(super) fn on_stop(&mut self, next: u32) {
+        while self.blocks.front().is_some_and(|block| block.sbn < next) {
+            self.blocks.pop_front();
+        }
+        if self.blocks.is_empty() && self.next < next {
+            // A client that skips blocks: what is being read for it is not wanted any more.
+            self.next = next;
         }
     }
 
-    /// The bytes of a symbol; none if its block is not there yet. Blocks before it are let go.
+    /// The bytes of a symbol; none if its block is not there yet.
     ///
     /// # Errors
     /// The codec's, which a possible layout has none of.
     pub(super) fn symbol(&mut self, sbn: u32, esi: u32) -> Result<Option<&[u8]>, LtError> {
-        while self.blocks.front().is_some_and(|(first, _)| *first < sbn) {
-            self.blocks.pop_front();
-        }
-        if self.blocks.is_empty() && self.next < sbn {
-            // A client that skips blocks: what is being read for it is not wanted any more.
-            self.next = sbn;
-        }
-        let Some((_, block)) = self.blocks.front().filter(|(first, _)| *first == sbn) else {
+        let Some(block) = self.blocks.iter_mut().find(|block| block.sbn == sbn) else {
             return Ok(None);
         };
-        let k = self.layout.parameters.symbols_in_block(sbn);
-        if self.encoder.code().source_symbols() != k {
-            self.encoder = Encoder::new(code(k, self.seed)?, self.symbol.len())?;
-        }
-        self.encoder.encode(block, esi, &mut self.symbol)?;
+        block.encoder.encode(&block.bytes, esi, &mut self.symbol)?;
         Ok(Some(&self.symbol))
     }
 }
@@ -179,13 +195,18 @@ mod tests {
         assert!(sending.poll_load().is_none(), "one at a time");
         assert!(sending.symbol(0, 5).expect("possible").is_some());
         assert!(sending.symbol(1, 0).expect("possible").is_none(), "not read yet");
-        sending.on_loaded(1, load.run().expect("read"));
+        sending.on_loaded(1, load.run().expect("read")).expect("possible");
         assert!(sending.symbol(1, 0).expect("possible").is_some());
+        assert!(sending.symbol(0, 6).expect("possible").is_some(), "not stopped yet");
+        assert!(sending.poll_load().is_none(), "two are there");
+        sending.on_stop(1);
+        assert!(sending.symbol(0, 7).expect("possible").is_none(), "let go");
         let load = sending.poll_load().expect("the last block");
         assert_eq!((load.sbn, load.len), (2, 15));
-        sending.on_loaded(2, load.run().expect("read"));
-        assert!(sending.poll_load().is_none(), "two are there");
+        sending.on_loaded(2, load.run().expect("read")).expect("possible");
+        assert!(sending.symbol(1, 1).expect("possible").is_some());
         assert_eq!(sending.symbol(2, 9).expect("possible").map(<[u8]>::len), Some(10));
+        sending.on_stop(2);
         assert!(sending.poll_load().is_none(), "there are no more");
     }
 
@@ -194,11 +215,12 @@ mod tests {
         let mut sending =
             Sending::new(Arc::new(Counting), layout(), 1, vec![0; 40]).expect("possible");
         let load = sending.poll_load().expect("the second block");
+        sending.on_stop(2);
         assert!(sending.symbol(2, 0).expect("possible").is_none());
-        sending.on_loaded(1, load.run().expect("read"));
+        sending.on_loaded(1, load.run().expect("read")).expect("possible");
         let load = sending.poll_load().expect("the block that is wanted");
         assert_eq!(load.sbn, 2);
-        sending.on_loaded(2, load.run().expect("read"));
+        sending.on_loaded(2, load.run().expect("read")).expect("possible");
         assert!(sending.symbol(2, 0).expect("possible").is_some());
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct Session {
     finishing: Option<u32>,
     /// All is decoded, and perhaps not all written.
     received: Option<ReceiveStats>,
-    /// It ended early; nothing more is done.
+    /// It ended early; nothing more is done, but what is being written is waited for.
     failed: bool,
     /// It stands in line for the socket.
     pub in_line: bool,
@@ -60,6 +60,7 @@ impl Session {
             symbol_size: parameters.symbol_size,
             block_symbols: parameters.block_symbols,
             overhead_per_packet: OVERHEAD_PER_PACKET,
+            overlap: settings.overlap,
             granularity: span(settings.granularity),
             peer_timeout: span(settings.timeout),
             max_sessions: 1,
@@ -101,6 +102,9 @@ impl Session {
         counters: &Counters,
     ) {
         let is_hello = matches!(datagram, Datagram::Hello);
+        if self.failed {
+            return counters.unknown_cookie.add(1);
+        }
         let expected = match self.route {
             Some(route) => from.to == route.to,
             None => is_hello && from.to.ip() == self.peer,
@@ -123,9 +127,9 @@ impl Session {
         let frame = arrived(header_of(datagram), payload.len() as u16);
         match self.endpoint.handle_frame(now, &frame) {
             Verdict::Keep(_) => {
-                if let (Datagram::Symbol { esi, .. }, Side::Receiving(receiving)) =
+                if let (Datagram::Symbol { sbn, esi, .. }, Side::Receiving(receiving)) =
                     (datagram, &mut self.side)
-                    && let Err(ending) = receiving.add(*esi, payload)
+                    && let Err(ending) = receiving.add(*sbn, *esi, payload)
                 {
                     self.fail(ending);
                 }
@@ -144,7 +148,10 @@ impl Session {
             return self.fail(Ending::OtherParameters);
         }
         if let Verdict::Drop(_) = self.endpoint.handle_frame(now, &arrived(header, 0)) {
-            counters.unwanted.add(1);
+            return counters.unwanted.add(1);
+        }
+        if let (LttpHeader::Stop { next }, Side::Sending(sending)) = (header, &mut self.side) {
+            sending.on_stop(next);
         }
     }
 
@@ -156,7 +163,11 @@ impl Session {
     /// A block has been read.
     pub(super) fn on_loaded(&mut self, sbn: u32, outcome: std::io::Result<Vec<u8>>) {
         match (&mut self.side, outcome) {
-            (Side::Sending(sending), Ok(block)) => sending.on_loaded(sbn, block),
+            (Side::Sending(sending), Ok(block)) => {
+                if let Err(error) = sending.on_loaded(sbn, block) {
+                    self.fail(Ending::Read(std::io::Error::other(error)));
+                }
+            }
             (_, Err(error)) => self.fail(Ending::Read(error)),
             (Side::Receiving(_), Ok(_)) => {}
         }
@@ -210,7 +221,9 @@ impl Session {
     }
 
     fn finish(&mut self, now: Time, jobs: &mut Vec<Job>) {
-        let (Side::Receiving(receiving), Some(sbn)) = (&mut self.side, self.finishing) else {
+        let (Side::Receiving(receiving), Some(sbn), false) =
+            (&mut self.side, self.finishing, self.failed)
+        else {
             return;
         };
         let done = match receiving.finish() {
@@ -312,7 +325,7 @@ impl Session {
 
     /// When [`on_timeout`](Self::on_timeout) is due.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.endpoint.poll_timeout()
+        if self.failed { None } else { self.endpoint.poll_timeout() }
     }
 
     /// Whether nothing is left to do, once it is settled and has transmitted.
@@ -321,7 +334,7 @@ impl Session {
             Side::Sending(_) => true,
             Side::Receiving(receiving) => receiving.is_idle(),
         };
-        self.failed || idle && self.endpoint.open_sessions() == 0
+        idle && (self.failed || self.endpoint.open_sessions() == 0)
     }
 }
 

@@ -36,8 +36,34 @@ pub(super) enum Arrival {
     Duplicate,
     /// Of a block that is complete or being decoded.
     Needless,
-    /// Of a block to come, or beyond the limits.
+    /// Of a block too far ahead, or beyond the limits.
     Malformed,
+}
+
+/// The symbols that came of a block.
+#[derive(Debug, Default)]
+struct Gathered {
+    seen: Vec<u64>,
+    count: u32,
+}
+
+impl Gathered {
+    /// Notes a symbol; false if it came before.
+    fn note(&mut self, esi: u32) -> bool {
+        let (word, bit) = (esi as usize / 64, 1_u64 << (esi % 64));
+        if word >= self.seen.len() {
+            self.seen.resize(word + 1, 0);
+        }
+        let new = self.seen[word] & bit == 0;
+        self.seen[word] |= bit;
+        self.count += u32::from(new);
+        new
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.seen.fill(0);
+    }
 }
 
 /// A session at its client.
@@ -50,10 +76,11 @@ pub(super) struct Client {
     pub talking: bool,
     parameters: Option<Parameters>,
     pub rate: RateReceiver,
-    /// The block under way, and which of its symbols came.
+    /// The block under way, and what came of it.
     sbn: u32,
-    seen: Vec<u64>,
-    count: u32,
+    gathered: Gathered,
+    /// What came of the block behind it.
+    ahead: Gathered,
     /// Symbols that came, needless ones too.
     arrived: u64,
     /// Whether the block is being finished.
@@ -79,8 +106,8 @@ impl Client {
             parameters: None,
             rate: RateReceiver::new(config.segment_size(), config.discounting),
             sbn: 0,
-            seen: Vec::new(),
-            count: 0,
+            gathered: Gathered::default(),
+            ahead: Gathered::default(),
             arrived: 0,
             working: false,
             stopping: false,
@@ -125,8 +152,10 @@ impl Client {
         (self.sbn, self.parameters.map_or(0, |parameters| parameters.blocks()))
     }
 
-    fn is_ready(&self) -> bool {
-        !self.working && self.source_symbols().is_some_and(|k| self.count >= k)
+    /// Whether the block under way is to be finished now.
+    pub fn is_ready(&self) -> bool {
+        let enough = |k| k > 0 && self.gathered.count >= k;
+        !self.working && self.source_symbols().is_some_and(enough)
     }
 
     /// Takes in a symbol.
@@ -137,7 +166,8 @@ impl Client {
         (sbn, esi): (u32, u32),
         config: &Config,
     ) -> Arrival {
-        if sbn > self.sbn || esi >= config.max_symbols {
+        let ahead = sbn > self.sbn;
+        if ahead && !(config.overlap && self.is_next(sbn)) || esi >= config.max_symbols {
             return Arrival::Malformed;
         }
         self.last_heard = now;
@@ -148,25 +178,27 @@ impl Client {
             self.on_needless(now);
             return Arrival::Needless;
         }
-        if self.stopping {
-            // The server streams what the stop made it begin.
+        if self.stopping && (ahead || !config.overlap) {
+            // The server streams what the stop made it begin. With overlap, symbols of the block
+            // under way do not tell that.
             self.stopping = false;
         }
-        if self.working {
+        if self.working && !ahead {
             self.stats.needless += 1;
             return Arrival::Needless;
         }
-        let (word, bit) = (esi as usize / 64, 1_u64 << (esi % 64));
-        if word >= self.seen.len() {
-            self.seen.resize(word + 1, 0);
-        }
-        if self.seen[word] & bit != 0 {
+        let gathered = if ahead { &mut self.ahead } else { &mut self.gathered };
+        if !gathered.note(esi) {
             self.stats.duplicates += 1;
             return Arrival::Duplicate;
         }
-        self.seen[word] |= bit;
-        self.count += 1;
-        Arrival::Useful { finish: self.is_ready() }
+        Arrival::Useful { finish: !ahead && self.is_ready() }
+    }
+
+    /// Whether it is the block behind the one under way, and may exist.
+    fn is_next(&self, sbn: u32) -> bool {
+        let may_exist = self.parameters.is_none_or(|parameters| sbn < parameters.blocks());
+        may_exist && sbn.checked_sub(1) == Some(self.sbn)
     }
 
     /// The server has not stopped: either the stop is under way, or it was lost and is due again.
@@ -203,11 +235,11 @@ impl Client {
         // Its own decoder may have been what was silent.
         self.last_heard = now;
         self.stats.source += u64::from(self.source_symbols().unwrap_or(0));
-        self.stats.symbols += u64::from(self.count);
+        self.stats.symbols += u64::from(self.gathered.count);
         self.working = false;
         self.sbn += 1;
-        self.count = 0;
-        self.seen.fill(0);
+        core::mem::swap(&mut self.gathered, &mut self.ahead);
+        self.ahead.clear();
         (self.stopping, self.control_due, self.repeats) = (true, true, 0);
         self.is_complete()
     }

@@ -14,8 +14,13 @@ pub struct Config {
     /// Source symbols of a block. The paper's data are one block of 64, 128 or 256.
     pub block_symbols: u32,
     /// Most encoding symbols of one block: a sender begins anew behind them, a receiver holds no
-    /// more. A bit each is kept.
+    /// more. A bit each is kept, of one block or, with overlap, of two.
     pub max_symbols: u32,
+    /// Past the paper: a server sends symbols of the next block while the stop of the one before is
+    /// under way, and a client takes them in. The paper's way, one block at a time, without. Where
+    /// stops can be lost, a server may have it only if its clients do: these then take nothing but
+    /// an answer, or the block behind, for a sign that their stop has come.
+    pub overlap: bool,
     /// RFC 5348 §4.5.
     pub prevent_oscillation: bool,
     /// RFC 5348 §5.5.
@@ -45,6 +50,7 @@ impl Config {
             overhead_per_packet: 44,
             block_symbols: 256,
             max_symbols: 1 << 20,
+            overlap: false,
             prevent_oscillation: true,
             discounting: true,
             granularity: Duration::ZERO,

@@ -456,10 +456,13 @@ impl EndpointContract for Endpoint {
             return client.on_need_more();
         }
         let complete = client.on_finished(now);
-        let (server, stats) = (client.server, client.stats);
+        let (server, stats, ready) = (client.server, client.stats, client.is_ready());
         self.events.push_back(Event::BlockComplete { session, sbn });
         if complete {
             self.events.push_back(Event::Received { session, server, stats });
+        }
+        if ready {
+            self.ask_to_finish(place);
         }
         self.schedule_client(place);
     }

@@ -14,6 +14,8 @@
 //!   and is asked again with every further symbol (algorithm 2).
 //! - A finished block is stopped, and the server goes on with the next one. What arrives of a
 //!   block that is finished is counted as needless: the price of stopping a stream from afar.
+//!   [`Config::overlap`] goes past the paper and saves most of it: the server begins with the next
+//!   block while it waits for the stop, and the client takes in symbols of both.
 //!
 //! # What is never lost
 //! Every session ends under any loss, duplication and reordering: symbols do not end, requests and
@@ -27,6 +29,7 @@ mod config;
 mod endpoint;
 mod event;
 mod header;
+mod order;
 mod server;
 
 pub use crate::transfer::FailReason;

@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::header::{LttpHeader, Parameters};
+use super::order::Order;
 use crate::tfrc::{RateConfig, RateSender, Report, Stamp};
 use wellspring_core::{HostId, SessionId, Time};
 
@@ -29,10 +30,7 @@ pub(super) struct Server {
     pub ready: bool,
     /// Unset until the request comes.
     rate: Option<RateSender>,
-    /// The block being streamed.
-    sbn: u32,
-    /// The next symbol of it.
-    esi: u32,
+    order: Order,
     last_heard: Time,
     pub stats: SendStats,
 }
@@ -53,8 +51,7 @@ impl Server {
             path,
             ready: false,
             rate: None,
-            sbn: 0,
-            esi: 0,
+            order: Order::default(),
             last_heard: now,
             stats: SendStats { source, ..SendStats::default() },
         }
@@ -87,10 +84,9 @@ impl Server {
     /// The client has the blocks below `next`; true if these are all.
     pub fn on_stop(&mut self, now: Time, next: u32) -> bool {
         self.last_heard = now;
-        if next > self.sbn {
-            (self.sbn, self.esi) = (next, 0);
-        }
-        self.sbn >= self.parameters.blocks()
+        let round_trip = self.rate.as_ref().and_then(RateSender::rtt);
+        self.order.on_stop(now, next, round_trip, &self.parameters);
+        self.order.sbn() >= self.parameters.blocks()
     }
 
     /// When a symbol may go, if any is to.
@@ -101,11 +97,9 @@ impl Server {
     /// The next symbol, if one may go now.
     pub fn poll_symbol(&mut self, now: Time, config: &Config) -> Option<LttpHeader> {
         let stamp: Stamp = self.rate.as_mut()?.poll_stamp(now)?;
-        let esi = self.esi;
-        // Who has not decoded by then has lost nearly all of them: the first ones will do again.
-        self.esi = (esi + 1) % config.max_symbols.max(1);
+        let (sbn, esi) = self.order.next(now, &self.parameters, config);
         self.stats.sent += 1;
-        Some(LttpHeader::Symbol { stamp, sbn: self.sbn, esi })
+        Some(LttpHeader::Symbol { stamp, sbn, esi })
     }
 
     /// When [`on_timeout`](Self::on_timeout) is due, sending aside.

@@ -1,0 +1,256 @@
+//! LTTP when servers are lost on the way: what they had not sent comes from the others.
+
+mod lttp_support;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use lttp_support::{GUARD, Served, client, fetch, listing, options, random_bytes, to_file};
+use tokio::sync::watch;
+use wellspring_core::Rate;
+use wellspring_net::{
+    FetchError, Host, LttpOptions, LttpReport, LttpServerConfig, LttpServerEvent, Update, Updates,
+};
+use wellspring_wire::lttp::{
+    Cookie, MESSAGE_HEADER_LEN, Message, emit_message, message_kind, parse_message,
+};
+
+/// A pace at which a server's share outlasts what a test does meanwhile.
+fn slow(config: &mut LttpServerConfig) {
+    config.settings.rate_limit = Some(Rate::from_mbps(4));
+}
+
+fn small_blocks() -> LttpOptions {
+    LttpOptions { block_symbols: 32, ..options() }
+}
+
+/// Told how much has arrived.
+fn followed() -> (Updates, watch::Receiver<u64>) {
+    let (told, arrived) = watch::channel(0);
+    let updates: Updates = Arc::new(move |update| {
+        if let Update::Moving { done, .. } = update {
+            told.send_replace(done);
+        }
+    });
+    (updates, arrived)
+}
+
+async fn until(arrived: &mut watch::Receiver<u64>, bytes: u64) {
+    let waiting = arrived.wait_for(|done| *done > bytes);
+    tokio::time::timeout(GUARD, waiting).await.expect("bytes arrive").expect("the fetch goes on");
+}
+
+/// Every byte has come, once, and who lost what is said.
+fn is_whole(report: &LttpReport, lost: &[&Host]) {
+    let names: Vec<String> = lost.iter().map(|host| host.to_string()).collect();
+    let mut told: Vec<&str> = report.lost.iter().map(|lost| &*lost.host.host).collect();
+    let mut named: Vec<&str> = names.iter().map(String::as_str).collect();
+    told.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(told, named);
+    let whole: u64 = report.shares.iter().map(|share| share.len).sum();
+    let before: u64 = report.lost.iter().map(|lost| lost.bytes).sum();
+    assert_eq!(whole + before, report.size);
+    for pair in report.shares.windows(2) {
+        assert!(pair[0].offset + pair[0].len <= pair[1].offset, "{pair:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_that_dies_had_not_sent_comes_from_the_others() {
+    let bytes = random_bytes(3_000_000, 1);
+    let (a, dying, c) =
+        (Served::new(&bytes).await, Served::with(&bytes, slow).await, Served::new(&bytes).await);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|config| config.settings.faults.loss = 0.01);
+    let (hosts, options) = ([a.host(), dying.host(), c.host()], small_blocks());
+    let (updates, mut arrived) = followed();
+    let fetching = client.fetch(&hosts, &options, to_file(&path), updates);
+    let dies = async {
+        // The other two have a third each: what is more is of the one that dies.
+        until(&mut arrived, 2_000_000 + 2_000).await;
+        dying.server.shut_down().await;
+    };
+    let (report, ()) =
+        tokio::time::timeout(GUARD, async { tokio::join!(fetching, dies) }).await.expect("it ends");
+    let report = report.expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+    is_whole(&report, &[&hosts[1]]);
+    assert!(report.lost[0].bytes > 0, "what had come is kept: {:?}", report.lost);
+    assert_eq!(report.shares.len(), 4, "its rest is divided between two");
+    assert_eq!(listing(folder.path()), ["copy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_server_of_three_is_enough() {
+    let bytes = random_bytes(2_000_000, 2);
+    let (mut a, b, mut c) = (
+        Served::with(&bytes, slow).await,
+        Served::new(&bytes).await,
+        Served::with(&bytes, slow).await,
+    );
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let (hosts, options) = ([a.host(), b.host(), c.host()], small_blocks());
+    let (updates, mut arrived) = followed();
+    let fetching = client.fetch(&hosts, &options, to_file(&path), updates);
+    let die = async {
+        for dying in [&mut a, &mut c] {
+            dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
+        }
+        until(&mut arrived, 0).await;
+        tokio::join!(a.server.shut_down(), c.server.shut_down());
+    };
+    let (report, ()) =
+        tokio::time::timeout(GUARD, async { tokio::join!(fetching, die) }).await.expect("it ends");
+    is_whole(&report.expect("fetched"), &[&hosts[0], &hosts[2]]);
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_all_die_are_named_and_nothing_is_left() {
+    let bytes = random_bytes(8_000_000, 3);
+    let (mut a, mut b) = (Served::with(&bytes, slow).await, Served::with(&bytes, slow).await);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let (hosts, options) = ([a.host(), b.host()], options());
+    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let die = async {
+        for dying in [&mut a, &mut b] {
+            dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
+        }
+        a.server.shut_down().await;
+        b.server.shut_down().await;
+    };
+    let (fetched, ()) =
+        tokio::time::timeout(GUARD, async { tokio::join!(fetching, die) }).await.expect("it ends");
+    match fetched {
+        Err(FetchError::NoReplicaLeft { hosts: lost, size, .. }) => {
+            let mut lost: Vec<String> = lost.into_iter().map(|lost| lost.host).collect();
+            let mut named = hosts.map(|host| host.to_string());
+            lost.sort();
+            named.sort();
+            assert_eq!((&lost[..], size), (&named[..], 8_000_000));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(client);
+    // A block that was being written holds the part file for a moment more.
+    while !listing(folder.path()).is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_object_has_changed_does_not_stand_in_for_another() {
+    let bytes = random_bytes(1_000_000, 4);
+    let (changing, dying) = (Served::new(&bytes).await, Served::with(&bytes, slow).await);
+    let mut changing = changing;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let (hosts, options) = ([changing.host(), dying.host()], small_blocks());
+    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let changes = async {
+        changing.wait_for(|event| matches!(event, LttpServerEvent::Sent { .. })).await;
+        let object = changing.folder.path().join("object");
+        std::fs::write(object, random_bytes(1_000_000, 5)).expect("write");
+        dying.server.shut_down().await;
+    };
+    let (fetched, ()) = tokio::time::timeout(GUARD, async { tokio::join!(fetching, changes) })
+        .await
+        .expect("it ends");
+    match fetched {
+        Err(FetchError::NoReplicaLeft { hosts, .. }) => {
+            assert!(hosts[1].reason.contains("holds other bytes"), "{hosts:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server that grants what it is asked for and then closes the connection, every time; how often
+/// it was asked for a part.
+fn closing_server(bytes: &[u8]) -> (Host, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let host = listener.local_addr().expect("an address").into();
+    let asked = Arc::new(AtomicU32::new(0));
+    let (count, size) = (Arc::clone(&asked), bytes.len() as u64);
+    let digest = *blake3::hash(bytes).as_bytes();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let say = |stream: &mut std::net::TcpStream, message: &Message<'_>| {
+                let mut bytes = Vec::new();
+                emit_message(message, &mut bytes);
+                // A client that is gone does not want to know.
+                let _ = stream.write_all(&bytes);
+            };
+            loop {
+                let mut header = [0; MESSAGE_HEADER_LEN];
+                if stream.read_exact(&mut header).is_err() {
+                    break;
+                }
+                let (kind, len) = message_kind(header).expect("a message");
+                let mut body = vec![0; len];
+                stream.read_exact(&mut body).expect("a body");
+                match parse_message(kind, &body).expect("a message") {
+                    Message::Ask { .. } => say(&mut stream, &Message::Object { size, digest }),
+                    Message::Request { .. } => {
+                        count.fetch_add(1, SeqCst);
+                        say(&mut stream, &Message::Granted { cookie: Cookie(7), seed: 7 });
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+        }
+    });
+    (host, asked)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_always_closes_is_asked_once_and_holds_nobody_up() {
+    let bytes = random_bytes(500_000, 6);
+    let served = Served::new(&bytes).await;
+    let closing: Vec<_> = (0..3).map(|_| closing_server(&bytes)).collect();
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let mut hosts: Vec<Host> = closing.iter().map(|(host, _)| host.clone()).collect();
+    let options = options();
+    let alone = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let alone = tokio::time::timeout(GUARD, alone).await.expect("it ends");
+    assert!(matches!(&alone, Err(FetchError::NoReplicaLeft { hosts, .. }) if hosts.len() == 3));
+    assert_eq!(listing(folder.path()), [""; 0]);
+    hosts.push(served.host());
+    let beside = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let report = tokio::time::timeout(GUARD, beside).await.expect("it ends").expect("fetched");
+    is_whole(&report, &hosts.iter().take(3).collect::<Vec<_>>());
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+    for (host, asked) in &closing {
+        assert_eq!(asked.load(SeqCst), 2, "{host}: once a fetch");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_fewer_symbols_than_servers_keeps_the_others_in_reserve() {
+    let bytes = random_bytes(100, 7);
+    let (host, _) = closing_server(&bytes);
+    let served = Served::new(&bytes).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|_| {});
+    let hosts = [host, served.host()];
+    let options = options();
+    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let report = tokio::time::timeout(GUARD, fetching).await.expect("it ends").expect("fetched");
+    is_whole(&report, &[&hosts[0]]);
+    let alone = fetch(&client, &[&served], &options, &folder.path().join("other")).await;
+    assert!(alone.is_ok(), "{alone:?}");
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+}

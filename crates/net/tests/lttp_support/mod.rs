@@ -1,0 +1,110 @@
+//! Servers of one object and clients, over loopback.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use wellspring_core::Seed;
+use wellspring_net::store::Existing;
+use wellspring_net::{
+    FetchError, Host, LttpClient, LttpClientConfig, LttpOptions, LttpReport, LttpServer,
+    LttpServerConfig, LttpServerEvent, Target,
+};
+
+/// What no transfer here should take: a guard, not a measure.
+pub const GUARD: Duration = Duration::from_secs(120);
+
+pub fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut stream = Seed(seed).stream("object");
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
+    }
+    bytes
+}
+
+pub fn loopback() -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)
+}
+
+/// A server of one object, in a folder of its own.
+pub struct Served {
+    pub server: LttpServer,
+    pub folder: tempfile::TempDir,
+    pub events: mpsc::UnboundedReceiver<LttpServerEvent>,
+}
+
+impl Served {
+    pub async fn new(bytes: &[u8]) -> Served {
+        Served::with(bytes, |_| {}).await
+    }
+
+    pub async fn with(bytes: &[u8], change: impl FnOnce(&mut LttpServerConfig)) -> Served {
+        let folder = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(folder.path().join("object"), bytes).expect("write");
+        let mut config = LttpServerConfig::new(loopback(), folder.path().to_owned());
+        let (told, events) = mpsc::unbounded_channel();
+        config.events = Arc::new(move |event| {
+            // A test that has seen enough does not listen any more.
+            let _ = told.send(event);
+        });
+        change(&mut config);
+        let server = LttpServer::bind(config).await.expect("a server");
+        Served { server, folder, events }
+    }
+
+    pub fn host(&self) -> Host {
+        self.server.local_addr().into()
+    }
+
+    /// Waits for an event that `wanted` says is the one.
+    pub async fn wait_for(&mut self, wanted: impl Fn(&LttpServerEvent) -> bool) -> LttpServerEvent {
+        let waiting = async {
+            loop {
+                let event = self.events.recv().await.expect("the server runs");
+                if wanted(&event) {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(GUARD, waiting).await.expect("the server tells")
+    }
+}
+
+pub fn options() -> LttpOptions {
+    LttpOptions::new("object".parse().expect("a name"))
+}
+
+pub fn client(change: impl FnOnce(&mut LttpClientConfig)) -> LttpClient {
+    let mut config = LttpClientConfig::default();
+    change(&mut config);
+    LttpClient::new(config).expect("a client")
+}
+
+pub fn to_file(path: &Path) -> Target {
+    Target::File { path: path.to_owned(), existing: Existing::Keep }
+}
+
+pub async fn fetch(
+    client: &LttpClient,
+    servers: &[&Served],
+    options: &LttpOptions,
+    path: &Path,
+) -> Result<LttpReport, FetchError> {
+    let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
+    let fetching = client.fetch(&hosts, options, to_file(path), Arc::new(|_| {}));
+    tokio::time::timeout(GUARD, fetching).await.expect("it ends")
+}
+
+/// Names of what is in a folder, hidden files too.
+pub fn listing(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("folder");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
