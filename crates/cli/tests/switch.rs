@@ -183,6 +183,15 @@ fn a_switch_that_drops_is_survived_too() {
 }
 
 #[test]
+fn a_switch_that_marks_is_heard_before_it_drops() {
+    let Some(mut star) = Star::new(3) else { return };
+    let (_, port) = star.fetch("--queue 1000 --mark-at 5 --drop", "shared");
+    let (marked, dropped) = (number(&port, "marked"), number(&port, "dropped"));
+    assert!(marked > 0, "{port}");
+    assert_eq!(dropped, 0, "{port}");
+}
+
+#[test]
 fn what_is_for_many_reaches_all() {
     let Some(mut star) = Star::new(4) else { return };
     // Receivers pull, so they are told what the ports carry.
