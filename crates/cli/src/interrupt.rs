@@ -1,6 +1,8 @@
 //! Ctrl-C, termination, and a terminal that is closed.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -49,6 +51,24 @@ impl Interrupt {
             result = work => result.map_err(Into::into),
         }
     }
+}
+
+/// Runs work that goes on until the flag it is given is set, on a thread of its own; a signal sets it.
+pub async fn until_signal<T: Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> io::Result<T> + Send + 'static,
+) -> Result<T, Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let mut work = tokio::task::spawn_blocking(move || work(&flag));
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = interrupt.wait() => {
+            stop.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    Ok(ended.map_err(|error| Failed::other(error.to_string()))??)
 }
 
 /// Whether a closed terminal ends the program: not beneath `nohup`, which has the signal ignored and

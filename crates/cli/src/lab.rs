@@ -1,7 +1,5 @@
 //! `wellspring lab`: parts of a test network.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -9,7 +7,7 @@ use serde_json::json;
 use wellspring_appliance::link::{self, LinkConfig, LinkCounters, Loss};
 
 use crate::exit::{self, Failed};
-use crate::interrupt::Interrupt;
+use crate::interrupt::until_signal;
 use crate::output::Stdout;
 
 /// Parts of a test network: a long lossy link, interfaces without offloads.
@@ -130,19 +128,9 @@ impl LinkArgs {
 }
 
 async fn run_link(args: &LinkArgs) -> Result<(), Failed> {
-    let mut interrupt = Interrupt::new()?;
     let config = args.config()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let (first, second, flag) = (args.first.clone(), args.second.clone(), Arc::clone(&stop));
-    let mut work = tokio::task::spawn_blocking(move || link::run(&first, &second, &config, &flag));
-    let ended = tokio::select! {
-        ended = &mut work => ended,
-        () = interrupt.wait() => {
-            stop.store(true, Ordering::Relaxed);
-            work.await
-        }
-    };
-    let directions = ended.map_err(|error| Failed::other(error.to_string()))??;
+    let (first, second) = (args.first.clone(), args.second.clone());
+    let directions = until_signal(move |stop| link::run(&first, &second, &config, stop)).await?;
     let names = [(&args.first, &args.second), (&args.second, &args.first)];
     for ((from, to), counters) in names.into_iter().zip(&directions) {
         if args.json {

@@ -1,14 +1,13 @@
 //! `wellspring switch`: the simulated switch on real frames.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
 
 use clap::Args;
 use serde_json::json;
 use wellspring_appliance::switch::{Marking, PortCounters, Switch, SwitchConfig};
 
 use crate::exit::Failed;
-use crate::interrupt::Interrupt;
+use crate::interrupt::until_signal;
 use crate::output::{Stderr, Stdout, bit_rate};
 
 /// Join interfaces by a switch that trims packets instead of dropping them, until Ctrl-C.
@@ -34,7 +33,7 @@ pub struct SwitchArgs {
     #[arg(long, value_name = "RATE", default_value = "1G", value_parser = crate::args::parse_rate)]
     rate: wellspring_core::Rate,
     /// Data packets that wait at a port, at most.
-    #[arg(long, value_name = "PACKETS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "PACKETS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     queue: u32,
     /// Drop what finds no room, and have one queue a port.
     #[arg(long)]
@@ -97,24 +96,17 @@ impl SwitchArgs {
 }
 
 pub async fn run(args: &SwitchArgs, quiet: bool) -> Result<(), Failed> {
-    let mut interrupt = Interrupt::new()?;
-    let switch = Switch::open(&args.interfaces, args.config()?)?;
+    let switch = Switch::open(&args.interfaces, args.config()?).map_err(|error| {
+        let not_allowed = error.kind() == io::ErrorKind::PermissionDenied;
+        let failed = Failed::from(error);
+        if not_allowed { failed.hint("Packet sockets need root, or CAP_NET_RAW.") } else { failed }
+    })?;
     if !quiet {
         let ports = args.interfaces.join(", ");
         let rate = bit_rate(args.rate.as_bits_per_second() as f64);
         writeln!(Stderr, "{ports} joined, at {rate} each; Ctrl-C ends it");
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    let mut work = tokio::task::spawn_blocking(move || switch.run(&flag));
-    let ended = tokio::select! {
-        ended = &mut work => ended,
-        () = interrupt.wait() => {
-            stop.store(true, Ordering::Relaxed);
-            work.await
-        }
-    };
-    let ports = ended.map_err(|error| Failed::other(error.to_string()))??;
+    let ports = until_signal(move |stop| switch.run(stop)).await?;
     for (name, port) in args.interfaces.iter().zip(&ports) {
         if args.json {
             writeln!(Stdout, "{}", to_json(name, port))?;

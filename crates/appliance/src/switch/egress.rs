@@ -73,7 +73,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     pub(super) fn new(slot: u32, len: usize, treatment: Treatment) -> Self {
-        // A frame's length is below 2^18 (`RING` of the switch).
+        // No interface's MTU comes near the bound.
         let bytes = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         Waiting {
             slot,

@@ -64,11 +64,12 @@ pub struct SwitchConfig {
 }
 
 impl Default for SwitchConfig {
-    /// The switch of the SCDP paper's simulations (§V): 1 Gbit/s, 8 packets a port, trimmed.
+    /// 1 Gbit/s and 20 packets a port, as in the SCDP paper's simulations (§V), trimmed. Data classes are as many as
+    /// [`Marking`] has DSCPs for symbols.
     fn default() -> Self {
         SwitchConfig {
             rate: Some(1_000_000_000),
-            queue: 8,
+            queue: 20,
             trim: true,
             mark_at: None,
             control_queue: 256 << 10,
