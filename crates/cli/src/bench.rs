@@ -1,12 +1,13 @@
 //! `wellspring bench`: transfers on loopback, measured beside TCP in the same run.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use wellspring_net::store::WriteBack;
 
 use crate::args::{BenchArgs, BenchKind, FabricArg};
 use crate::demo::{digest_of, write_random};
@@ -15,6 +16,8 @@ use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, seconds, table};
 use crate::process::{ServerProcess, cpu_seconds, transfer};
 
 const NAME: &str = "object";
+/// Bytes after which a copy by TCP takes note of what is written.
+const COPY_STEP: u64 = 8 << 20;
 
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
     let home = tempfile::Builder::new().prefix("wellspring-bench-").tempdir()?;
@@ -252,7 +255,16 @@ fn tcp_copy(source: &Path, target: &Path) -> io::Result<Duration> {
         io::copy(&mut file, &mut stream)
     });
     let mut out = File::create(target)?;
-    io::copy(&mut TcpStream::connect(address)?, &mut out)?;
+    let stream = TcpStream::connect(address)?;
+    // Brought to the disk meanwhile, as what is fetched is.
+    let write_back = WriteBack::default();
+    loop {
+        match io::copy(&mut (&stream).take(COPY_STEP), &mut out)? {
+            0 => break,
+            len => write_back.wrote(&out, len),
+        }
+    }
+    write_back.finish()?;
     out.sync_all()?;
     let elapsed = began.elapsed();
     sender.join().map_err(|_| io::Error::other("the sender panicked"))??;
