@@ -138,7 +138,11 @@ struct Hand {
 
 impl Hand {
     fn new(blocks: u64) -> Hand {
-        let mut endpoint = Checked::new(Endpoint::new(config(0, true)));
+        Hand::that_overlaps(blocks, true)
+    }
+
+    fn that_overlaps(blocks: u64, overlap: bool) -> Hand {
+        let mut endpoint = Checked::new(Endpoint::new(config(0, overlap)));
         let (session, server) = (SessionId(1), HostId(2));
         endpoint.handle_command(Time::ZERO, Command::Request { session, server }).unwrap();
         let transfer_len = blocks * BLOCK;
@@ -214,24 +218,47 @@ fn what_is_too_far_ahead_is_dropped() {
     assert_eq!(hand.symbol(1, 0), Verdict::Drop(DropReason::Malformed), "there is none");
 }
 
-/// Symbols of the block under way come whether the stop has come or not: only the answer tells.
+/// Symbols of the block under way come whether the stop has come or not, for the server may overlap:
+/// only the answer tells. One that comes before the stop is said does not keep it from being said.
 #[test]
-fn a_stop_is_repeated_until_it_is_answered() {
-    let mut hand = Hand::new(3);
-    for esi in 0..K {
-        hand.symbol(0, esi);
+fn a_stop_is_said_and_repeated_until_it_is_answered() {
+    for overlap in [true, false] {
+        let mut hand = Hand::that_overlaps(3, overlap);
+        for esi in 0..K {
+            hand.symbol(0, esi);
+        }
+        assert_eq!(hand.work(), Some(0));
+        hand.finished(0);
+        hand.symbol(1, 0);
+        assert_eq!(hand.stops(), [1], "{overlap}");
+        hand.symbol(1, 1);
+        hand.now = hand.now + Duration::from_millis(250);
+        hand.endpoint.handle_timeout(hand.now);
+        assert_eq!(hand.stops(), [1], "{overlap}");
+        hand.endpoint.handle_frame(hand.now, &frame(LttpHeader::Stopped { next: 1 }));
+        hand.now = hand.now + Duration::from_millis(900);
+        hand.endpoint.handle_timeout(hand.now);
+        assert_eq!(hand.stops(), [0; 0], "{overlap}");
     }
-    assert_eq!(hand.work(), Some(0));
-    hand.finished(0);
-    assert_eq!(hand.stops(), [1]);
-    hand.symbol(1, 0);
-    hand.now = hand.now + Duration::from_millis(250);
+}
+
+/// To its congestion control they have come, or the rate would fall as if seven of eight were lost.
+#[test]
+fn who_does_not_overlap_takes_symbols_of_the_next_block_for_needless_and_not_for_lost() {
+    let mut hand = Hand::that_overlaps(3, false);
+    for esi in 0..8 {
+        assert_eq!(hand.symbol(1, esi), Verdict::Drop(DropReason::Stale));
+    }
+    hand.now = hand.now + Duration::from_millis(1);
     hand.endpoint.handle_timeout(hand.now);
-    assert_eq!(hand.stops(), [1]);
-    hand.endpoint.handle_frame(hand.now, &frame(LttpHeader::Stopped { next: 1 }));
-    hand.now = hand.now + Duration::from_millis(900);
-    hand.endpoint.handle_timeout(hand.now);
-    assert_eq!(hand.stops(), [0; 0]);
+    let reports = core::iter::from_fn(|| hand.endpoint.poll_transmit(hand.now));
+    let lost: Vec<u32> = reports
+        .filter_map(|frame| match frame.header {
+            LttpHeader::Report(report) => Some(report.loss_event_rate),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lost, [0]);
 }
 
 proptest! {
@@ -240,7 +267,7 @@ proptest! {
     fn every_session_ends(
         seed in any::<u64>(),
         (servers, blocks) in (1_u32..4, 1_u64..5),
-        server in any::<bool>(),
+        overlap in any::<(bool, bool)>(),
         (loss, duplicate, reorder) in (0.0..0.3_f64, 0.0..0.2_f64, 0.0..0.3_f64),
         (delay, work) in (0_u64..500, 0_u64..2_000),
     ) {
@@ -250,6 +277,6 @@ proptest! {
         case.link.faults = faults;
         case.link.delay = Duration::from_micros(delay);
         case.link.work = Duration::from_micros(work);
-        Case { servers, overlap: (server, true), seed, ..case }.run();
+        Case { servers, overlap, seed, ..case }.run();
     }
 }

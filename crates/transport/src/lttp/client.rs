@@ -167,7 +167,7 @@ impl Client {
         config: &Config,
     ) -> Arrival {
         let ahead = sbn > self.sbn;
-        if ahead && !(config.overlap && self.is_next(sbn)) || esi >= config.max_symbols {
+        if ahead && !self.is_next(sbn) || esi >= config.max_symbols {
             return Arrival::Malformed;
         }
         self.last_heard = now;
@@ -178,12 +178,10 @@ impl Client {
             self.on_needless(now);
             return Arrival::Needless;
         }
-        if self.stopping && (ahead || !config.overlap) {
-            // The server streams what the stop made it begin. With overlap, symbols of the block
-            // under way do not tell that.
-            self.stopping = false;
-        }
-        if self.working && !ahead {
+        // Whether the stop has come is not told by symbols of the block under way, which a server
+        // that overlaps sends before it: by those of the block behind, or an answer.
+        self.stopping &= !ahead;
+        if ahead && !config.overlap || !ahead && self.working {
             self.stats.needless += 1;
             return Arrival::Needless;
         }

@@ -17,9 +17,8 @@ pub struct Config {
     /// more. A bit each is kept, of one block or, with overlap, of two.
     pub max_symbols: u32,
     /// Past the paper: a server sends symbols of the next block while the stop of the one before is
-    /// under way, and a client takes them in. The paper's way, one block at a time, without. Where
-    /// stops can be lost, a server may have it only if its clients do: these then take nothing but
-    /// an answer, or the block behind, for a sign that their stop has come.
+    /// under way, and a client takes them in. The paper's way, one block at a time, without. One
+    /// side may have it without the other: such symbols are needless, then.
     pub overlap: bool,
     /// RFC 5348 §4.5.
     pub prevent_oscillation: bool,
