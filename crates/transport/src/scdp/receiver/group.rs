@@ -47,8 +47,8 @@ impl Receiver {
 
     pub(super) fn next_group_pull(&mut self, now: Time, config: &Config) -> Option<Grant> {
         let index = self.flows.iter().position(|f| f.group && self.group_wants(f))?;
-        let most = u32::from(config.burst.max(1));
-        let symbols = self.group_spare(&self.flows[index]).min(most);
+        let flow = &self.flows[index];
+        let symbols = self.group_spare(flow).min(flow.run_limit());
         Some(self.group_pull(now, index, symbols, config))
     }
 

@@ -222,6 +222,7 @@ impl Receiver {
             flow.skip_to(number);
             answer = Answer::Late;
         }
+        flow.note_run(number, arrival.trimmed);
         if arrival.trimmed || arrival.marked {
             flow.on_congestion(number);
         }

@@ -28,7 +28,7 @@ impl Receiver {
     }
 
     /// The next pull: the next sender with room in its window is granted symbols of the lowest
-    /// block that wants some of it, at most `burst`.
+    /// block that wants some of it, at most what the switches hold of a run.
     pub(in crate::scdp) fn next_pull(&mut self, now: Time, config: &Config) -> Option<Grant> {
         if self.over {
             return None;
@@ -55,7 +55,7 @@ impl Receiver {
         };
         self.turn = (index + 1) % flows;
         let flow = &mut self.flows[index];
-        let symbols = wanted.min(flow.spare()).min(u32::from(config.burst.max(1)));
+        let symbols = wanted.min(flow.spare()).min(flow.run_limit());
         let counted = flow.is_trusted();
         flow.grant(now, sbn, symbols, counted);
         flow.set_window_limited(flow.spare() == 0);

@@ -1,5 +1,6 @@
 //! One sender of a session as its receiver sees it: credits in flight, losses, pace.
 
+mod run;
 mod silence;
 
 use alloc::collections::VecDeque;
@@ -7,6 +8,7 @@ use wellspring_core::{Duration, HostId, Time};
 
 use crate::scdp::{Config, Fabric, SenderStats};
 use crate::{Cubic, RttEstimator};
+use run::Run;
 
 /// How far the reordering threshold adapts \[packets\]; beyond, only time tells.
 const MAX_REORDERING: u32 = 256;
@@ -90,6 +92,7 @@ pub(super) struct Flow {
     /// Highest number answered.
     highest: u32,
     window: Window,
+    run: Run,
     /// The window, and nothing else, kept further credits from being granted last time: only
     /// then does it grow.
     window_limited: bool,
@@ -147,6 +150,7 @@ impl Flow {
             in_flight: 0,
             highest: 0,
             window,
+            run: Run::new(config),
             window_limited: true,
             reordering_threshold,
             patience: 0,
@@ -174,6 +178,19 @@ impl Flow {
         };
         let probe = u32::from(self.probe == Probe::Due && self.liveness == Liveness::Live);
         window.saturating_sub(self.in_flight).max(probe)
+    }
+
+    /// Credits that one pull may carry.
+    pub(super) fn run_limit(&self) -> u32 {
+        self.run.limit()
+    }
+
+    /// A symbol of that number, which was asked for, has come whole or trimmed.
+    pub(super) fn note_run(&mut self, number: u32, trimmed: bool) {
+        // What is pushed comes from many senders at once: it says nothing of runs.
+        if number > self.pushed {
+            self.run.on_answer(number, self.granted(), trimmed);
+        }
     }
 
     /// Tells whether it was the window that kept further credits from being granted.
@@ -355,6 +372,7 @@ impl Flow {
         self.highest = 0;
         self.pushed = 0;
         self.recovery_point = 0;
+        self.run.restart();
         self.last_heard = now;
         self.timeouts = 0;
         self.probe = Probe::Unused;
