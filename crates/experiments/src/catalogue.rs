@@ -41,6 +41,7 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
     "lttp-7-dctcp",
     "lttp-8-dctcp",
     "lttp-9-dctcp",
+    "switch-trim",
 ];
 
 /// The text of a scenario that comes with Wellspring.

@@ -172,6 +172,27 @@ fn pulls_that_reckon_with_control_packets_are_trimmed_less() {
     assert!(less * 3 < link * 2, "{less} and {link}");
 }
 
+/// Runs of 32 credits are answered in runs, of which a queue of eight packets in front of a slow link holds
+/// a quarter: the receiver's link would be idle for the rest of the time that was booked for them.
+#[test]
+fn runs_that_a_queue_does_not_hold_become_shorter() {
+    let host = |name| format!("link {name} s 10Gbit/s 10us 1Gbit/s\n");
+    let links: String = ["a", "b", "c", "d"].map(host).concat();
+    let read = |burst: u16| {
+        let outcome = outcome(&format!(
+            "[topology]\nkind = \"graph\"\ngraph = \"\"\"\nswitch s\nhost a b c d\n{links}\"\"\"\n\
+             [switch]\nbuffer_packets = 8\n[protocol]\nwindow_per_sender = 32\nburst = {burst}\n\
+             [workload]\nkind = \"storage\"\nsessions = 1\nlambda = 1.0\nsize = \"20MB\"\n\
+             replicas = 3\nwrites = 0.0\nplacement = \"random\"\n"
+        ));
+        assert!(outcome.foreground().all(|flow| flow.end.is_some()));
+        (outcome.simulated, outcome.counters)
+    };
+    let ((single, one), (runs, many)) = (read(1), read(32));
+    assert!(runs < 1.1 * single, "{runs} s, with single credits {single} s");
+    assert!(many.packet_hops * 4 < one.packet_hops * 3, "pulls are saved: {many:?} {one:?}");
+}
+
 /// Four senders fill a buffer of 100 packets with their windows; where packets are marked beyond ten,
 /// the queue that stands is a fraction of that, nothing is lost, and nobody waits longer.
 #[test]

@@ -64,6 +64,7 @@ impl Adapter for Scdp {
         config.overhead_per_symbol = self.protocol.header.into();
         config.overhead = self.protocol.overhead;
         config.reckon_control = self.protocol.reckon_control;
+        config.burst = self.protocol.burst;
         config.fabric = match self.protocol.fabric {
             FabricKind::Trimming => scdp::Fabric::Trimming,
             FabricKind::Shared => scdp::Fabric::Shared { reordering_threshold: REORDERING },

@@ -209,6 +209,7 @@ impl Protocol {
             "between 1 and 56,403",
         )?;
         must(protocol.overhead <= 64, "protocol.overhead", &protocol.overhead, "at most 64")?;
+        must(protocol.burst > 0, "protocol.burst", &protocol.burst, "1 or more")?;
         must(
             protocol.thresholds.is_sorted() && protocol.thresholds.len() <= 7,
             "protocol.thresholds",
@@ -464,6 +465,7 @@ mod tests {
             ),
             ("[protocol]\nwindow = 0\n", "protocol.window"),
             ("[protocol]\npacket = 60\n", "protocol.packet"),
+            ("[protocol]\nburst = 0\n", "protocol.burst"),
             ("[protocol]\nthresholds = [\"1MB\", \"1KB\"]\n", "protocol.thresholds"),
             ("[protocol]\ntcp = { initial_window = 0 }\n", "protocol.tcp.initial_window"),
             ("[protocol]\ntcp = { receive_window = \"1B\" }\n", "protocol.tcp.receive_window"),

@@ -47,11 +47,19 @@ pub struct Protocol {
     /// SCDP only: whether pulls leave room on the link for what comes beside their answers (the paper's
     /// do not).
     pub reckon_control: bool,
+    /// SCDP only: symbols of a session sent in a row, and credits that one pull may carry, as over UDP
+    /// (the paper's: 1).
+    #[serde(skip_serializing_if = "is_one")]
+    pub burst: u16,
     /// Shortest timeout.
     pub min_timeout: Span,
     /// TCP only.
     #[serde(skip_serializing_if = "Tcp::is_default")]
     pub tcp: Tcp,
+}
+
+fn is_one(burst: &u16) -> bool {
+    *burst == 1
 }
 
 /// TCP for a part of the requests, beside the protocol of the others.
@@ -269,6 +277,7 @@ impl Default for Protocol {
             decode_curve: Vec::new(),
             pull_rate: None,
             reckon_control: false,
+            burst: 1,
             min_timeout: Span(Duration::from_millis(2)),
             tcp: Tcp::default(),
         }
