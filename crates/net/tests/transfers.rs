@@ -94,6 +94,29 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
 }
 
 #[test]
+fn a_sender_keeps_no_blocks_that_its_receiver_has() {
+    let mut few = config();
+    few.scdp.limits.open_bytes = 0;
+    let open = u64::from(few.scdp.limits.open_blocks);
+    let (from, to) = (start(config()), start(few));
+    let object = Bytes::random(50_000_000, 12);
+    let (half, sink) = HalfWay::new(object.0.len());
+    let senders = [from.local_addr()];
+    let mut receiving = expect_into(&to, 9, &object, Mode::Unicast, &senders, sink);
+    let mut sending = send(&from, 9, &object, to_one(to.local_addr(), 0, 1));
+    half.wait();
+    let statistics = from.handle().statistics().expect("running");
+    let (_, block) = object.info().byte_range_of_block(0);
+    // Those that may be open, those read ahead, and those that pulls under way tell of.
+    let most = (open + 8 + 32) * block;
+    assert!(statistics.send_memory as u64 <= most, "{} of {most}", statistics.send_memory);
+    let gather = half.go_on();
+    receiving.received();
+    gather.assert_is(&object);
+    sending.sent();
+}
+
+#[test]
 fn a_receiver_whose_only_sender_stops_is_told_and_fails() {
     let mut small = config();
     // The whole object must not be there already when half of it is written.

@@ -173,7 +173,7 @@ impl Run {
             handle,
             order,
             object,
-            open_blocks: client.config.driver.scdp.limits.open_blocks,
+            open_blocks: client.config.driver.scdp.limits.open_blocks_of(&object),
             replicas,
             shares,
             sink,

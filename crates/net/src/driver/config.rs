@@ -46,6 +46,8 @@ impl DriverConfig {
         let mut scdp = scdp::Config::new(HostId(0), Rate::from_mbps(10_000));
         scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 3 };
         scdp.burst = 32;
+        // Senders that the system runs by turns get apart by milliseconds of the link.
+        scdp.limits.open_bytes = 64 << 20;
         // Threads are scheduled late at times: what is no loss must not count as one.
         scdp.initial_rtt = Duration::from_millis(20);
         scdp.min_timeout = Duration::from_millis(50);

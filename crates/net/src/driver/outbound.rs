@@ -157,6 +157,12 @@ impl Engine {
         }
         if self.last_sent_block != Some((session.key, symbol.sbn)) {
             self.last_sent_block = Some((session.key, symbol.sbn));
+            if let Some(floor) = self.endpoint.floor(frame.session) {
+                // Symbols that wait for their blocks are sent even if nobody wants them any more: each
+                // is the answer to a credit.
+                let waiting = session.held.iter().filter_map(|frame| block_of(&frame.header));
+                self.to_send.release_below(session.key, waiting.fold(floor, u32::min));
+            }
             self.to_send.read_ahead(&of, symbol.sbn, self.config.read_ahead);
         }
         if matches!(fill, Fill::Written) {
@@ -222,5 +228,13 @@ impl Engine {
         if self.send_close(parsed.session, close, peer) {
             self.statistics.sent.closes_to_strangers += 1;
         }
+    }
+}
+
+/// The block that a symbol is of.
+fn block_of(header: &ScdpHeader) -> Option<u32> {
+    match header {
+        ScdpHeader::Symbol(symbol) => Some(symbol.sbn),
+        ScdpHeader::Pull(_) | ScdpHeader::Close(_) => None,
     }
 }

@@ -6,8 +6,8 @@ use wellspring_transport::scdp::ObjectInfo;
 
 use super::sessions::SessionKey;
 
-/// Blocks kept for reuse, at most, so that a warm driver does not allocate.
-const MAX_FREE: usize = 64;
+/// The part of the bound that may be kept for reuse beside what is held.
+const FREE_PART: usize = 8;
 
 /// A block and what has come of it: source symbols in their places, repair symbols beside.
 #[derive(Debug, Default)]
@@ -80,7 +80,9 @@ pub(super) struct ReceiveStore {
     index: BTreeMap<(SessionKey, u32), usize>,
     /// The block used last: symbols come in runs.
     last: Option<((SessionKey, u32), usize)>,
+    /// Blocks for reuse, so that a warm driver does not allocate, and their bytes.
     free: Vec<ReceivedBlock>,
+    free_bytes: usize,
     held: usize,
     limit: usize,
 }
@@ -101,6 +103,7 @@ impl ReceiveStore {
             index: BTreeMap::new(),
             last: None,
             free: Vec::new(),
+            free_bytes: 0,
             held: 0,
             limit,
         }
@@ -157,6 +160,7 @@ impl ReceiveStore {
 
     fn open(&mut self, key: (SessionKey, u32), object: &ObjectInfo) -> usize {
         let mut block = self.free.pop().unwrap_or_default();
+        self.free_bytes -= block.memory();
         let (_, len) = object.byte_range_of_block(key.1);
         // A buffer much too large for what it is used for would escape the bound.
         if block.memory() as u64 > 4 * len + 65_536 {
@@ -197,7 +201,8 @@ impl ReceiveStore {
 
     /// Takes back the memory of a block that is done with.
     pub(super) fn recycle(&mut self, block: ReceivedBlock) {
-        if self.free.len() < MAX_FREE {
+        if self.free_bytes + block.memory() <= self.limit / FREE_PART {
+            self.free_bytes += block.memory();
             self.free.push(block);
         }
     }

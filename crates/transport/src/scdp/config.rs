@@ -3,6 +3,8 @@
 use alloc::vec::Vec;
 use wellspring_core::{Duration, HostId, Rate};
 
+use super::ObjectInfo;
+
 /// What the network does with packets it cannot hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fabric {
@@ -51,8 +53,12 @@ pub struct Limits {
     pub transfer_len: u64,
     /// Source symbols in a block, at most (RFC 6330 allows 56,403).
     pub symbols_per_block: u32,
-    /// Blocks of one session a receiver keeps open at once.
+    /// Blocks of one session a receiver keeps open at once, or as many as `open_bytes` hold if these
+    /// are more: see [`Limits::open_blocks_of`].
     pub open_blocks: u32,
+    /// What further blocks may be open for \[bytes\]. Senders whose pace varies get apart by what they
+    /// send in so much time, not by blocks: who may run further ahead need not repair for the others.
+    pub open_bytes: u64,
     /// Repair symbols of one block a receiver keeps beyond K.
     pub extra_symbols: u32,
 }
@@ -103,6 +109,19 @@ pub struct Config {
     pub limits: Limits,
 }
 
+/// Blocks of one session kept open at once, at most, however short they are: each takes some memory
+/// beside its bytes.
+const MAX_OPEN_BLOCKS: u64 = 1_024;
+
+impl Limits {
+    /// Blocks of such an object that a receiver keeps open at once.
+    pub fn open_blocks_of(&self, object: &ObjectInfo) -> u32 {
+        let (_, block) = object.byte_range_of_block(0);
+        let held = (self.open_bytes / block.max(1)).min(MAX_OPEN_BLOCKS);
+        self.open_blocks.max(held as u32)
+    }
+}
+
 impl Config {
     /// The paper's configuration on a trimming fabric (SCDP §V).
     pub fn new(host: HostId, link_rate: Rate) -> Self {
@@ -131,8 +150,27 @@ impl Config {
                 transfer_len: 1 << 42,
                 symbols_per_block: 1_024,
                 open_blocks: 64,
+                open_bytes: 0,
                 extra_symbols: 64,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_blocks_are_open_where_they_are_short() {
+        let mut limits = Config::new(HostId(0), Rate::from_mbps(1_000)).limits;
+        let of = |limits: &Limits, symbol_size, k| {
+            limits.open_blocks_of(&ObjectInfo::new(1 << 40, symbol_size, k, 0))
+        };
+        assert_eq!(of(&limits, 1_000, 100), 64);
+        limits.open_bytes = 20_000_000;
+        assert_eq!(of(&limits, 1_000, 100), 200);
+        assert_eq!(of(&limits, 8_000, 100), 64, "no less than without");
+        assert_eq!(of(&limits, 1, 1), 1_024, "and no more than that");
     }
 }

@@ -108,6 +108,16 @@ impl Endpoint {
         }
     }
 
+    /// Of a send session: the lowest block of which a receiver may still want symbols. Those below need
+    /// not be kept.
+    pub fn floor(&self, session: SessionId) -> Option<u32> {
+        let &place = self.places.get(&session)?;
+        match &self.sessions[place as usize] {
+            Some((_, Session::Sending(sender))) => sender.floor(),
+            _ => None,
+        }
+    }
+
     fn insert(&mut self, id: SessionId, session: Session) -> u32 {
         let place = match self.free.pop() {
             Some(place) => place,

@@ -7,9 +7,9 @@ use super::block::{Block, Intake, Phase};
 use super::stream::Streaming;
 use crate::scdp::{ObjectInfo, Share};
 
-/// How many blocks a sender may be ahead of the lowest incomplete one before it is asked for repair
-/// symbols in place of slower senders' source symbols.
-const BLOCKS_AHEAD: u32 = 16;
+/// A sender may be ahead of the lowest incomplete block by this part of the blocks that may be open, before
+/// it is asked for repair symbols in place of slower senders' source symbols.
+const AHEAD: u32 = 4;
 
 /// The blocks from the lowest incomplete one to the highest opened.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ impl BlockWindow {
     }
 
     /// The block to ask a sender for and how many symbols of it. With several senders, each is
-    /// asked for the source symbols of its own share first, up to [`BLOCKS_AHEAD`] blocks beyond
-    /// the lowest incomplete one, so that blocks need no decoding while senders keep about the
+    /// asked for the source symbols of its own share first, up to a part of the open blocks, [`AHEAD`],
+    /// beyond the lowest incomplete one, so that blocks need no decoding while senders keep about the
     /// same pace; whoever is further ahead than that helps the slower ones with repair symbols.
     pub(super) fn next_wanting(
         &mut self,
@@ -88,7 +88,7 @@ impl BlockWindow {
     }
 
     fn next_of_share(&mut self, share: Share, may_come: impl Fn(u8) -> bool) -> Option<(u32, u32)> {
-        let limit = self.floor.saturating_add(BLOCKS_AHEAD);
+        let limit = self.floor.saturating_add(self.open_limit.div_ceil(AHEAD));
         let mut sbn = self.wanting_from;
         while sbn < limit && (sbn < self.horizon() || self.open_next()) {
             let wanted = self.open(sbn).wanted_from(share, &may_come);
@@ -386,7 +386,7 @@ mod tests {
         window.ask(1, 0, 2, true);
         assert_eq!(window.next_wanting(share(1), |_| true), Some((0, 2)));
         assert_eq!(window.next_wanting(share(0), |i| i == 0), Some((0, 2)), "the other is gone");
-        for sbn in 2..BLOCKS_AHEAD {
+        for sbn in 2..64 / AHEAD {
             assert_eq!(window.next_wanting(share(0), |_| true), Some((sbn, 2)));
             window.ask(sbn, 0, 2, true);
         }

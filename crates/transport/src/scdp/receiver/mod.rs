@@ -81,7 +81,7 @@ impl Receiver {
                 object,
                 config.overhead,
                 limits.extra_symbols,
-                limits.open_blocks,
+                limits.open_blocks_of(&object),
             ),
             flows: Vec::new(),
             shares: 1,

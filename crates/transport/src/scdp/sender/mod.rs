@@ -310,6 +310,11 @@ impl Sender {
         self.last_activity = now;
     }
 
+    /// The lowest block that is still served.
+    pub(super) fn floor(&self) -> Option<u32> {
+        self.streams.iter().map(|stream| stream.symbols.floor()).min()
+    }
+
     /// Whether a symbol may go out.
     pub(super) fn can_send(&self) -> bool {
         !self.over && self.streams.iter().any(|s| s.sendable() > 0)
