@@ -46,13 +46,13 @@ docs: ## Build the book into docs/book
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
 
-fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."] [SANITIZER=none]
+fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."] [SANITIZER=none] [SEED=N]
 	@$(SETUP) cargo-fuzz
 	@fuzz/run $(SECONDS) $(TARGETS)
 
 .PHONY: fuzz-brief
 fuzz-brief:
-	@SANITIZER=none $(MAKE) --no-print-directory fuzz SECONDS=20
+	@SANITIZER=none SEED=1 $(MAKE) --no-print-directory fuzz SECONDS=20
 
 neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on other machines
 	@$(SETUP) aarch64

@@ -184,7 +184,8 @@ impl Meter {
         }
     }
 
-    /// What was counted since the last report.
+    /// What was counted since the last report. Packets of a burst that has not ended go with the burst
+    /// into a later one: no report has more lost than sent.
     pub(crate) fn report(&mut self, recovered: u32) -> LossReport {
         let bursts = self.bursts.iter().sum();
         let in_bursts = |(length, &count): (usize, &u32)| length as u64 * u64::from(count);
@@ -195,14 +196,14 @@ impl Meter {
             covered * 20 >= all * 19
         });
         let report = LossReport {
-            packets: self.packets,
+            packets: self.packets.saturating_sub(self.run),
             lost: self.lost,
             bursts,
             recovered,
             usual_burst: usual.unwrap_or(0) as u16,
             longest_burst: self.longest.min(u32::from(u16::MAX)) as u16,
         };
-        (self.packets, self.lost, self.longest) = (0, 0, 0);
+        (self.packets, self.lost, self.longest) = (self.run, 0, 0);
         self.bursts.fill(0);
         report
     }
@@ -256,6 +257,25 @@ mod tests {
         assert!(report.bursts.abs_diff(2 * expected) <= 2, "{report:?}");
         assert_eq!((report.usual_burst, report.longest_burst, report.recovered), (20, 20, 7));
         assert_eq!(meter.report(0), LossReport::default());
+    }
+
+    #[test]
+    fn a_burst_counts_where_it_ends_with_all_its_packets() {
+        let mut meter = Meter::new();
+        let mut number = 0;
+        let mut tell = |meter: &mut Meter, count: u32, lost: bool| {
+            for _ in 0..count {
+                meter.tell(number, (!lost).then_some(Time::ZERO));
+                number += 1;
+            }
+        };
+        let account = |report: LossReport| (report.packets, report.lost, report.bursts);
+        let lag = *LAG.start();
+        tell(&mut meter, 100, false);
+        tell(&mut meter, 50 + lag, true);
+        assert_eq!(account(meter.report(0)), (100, 0, 0), "fifty more are of a burst under way");
+        tell(&mut meter, 10 + lag, false);
+        assert_eq!(account(meter.report(0)), (50 + lag + 10, 50 + lag, 1));
     }
 
     #[test]
