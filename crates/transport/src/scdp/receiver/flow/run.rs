@@ -43,7 +43,7 @@ impl Run {
             (self.limit, self.calm, self.judged) = ((self.limit / 2).max(1), 0, granted);
             return;
         }
-        self.calm += 1;
+        self.calm = self.calm.saturating_add(1);
         if self.calm >= CALM * self.limit && self.limit < self.most {
             (self.limit, self.calm) = (self.limit + 1, 0);
         }
