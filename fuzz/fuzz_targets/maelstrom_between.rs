@@ -1,4 +1,4 @@
-//! What appliances say to each other beside repairs (trunks, bundles, hellos), bent on the way, and what
+//! Datagrams and streams of appliances beside repairs (trunks, bundles, hellos), altered on the way, and what
 //! hosts send and ask a packet cache: no panic, bounded memory, and what comes out is what went in.
 #![no_main]
 
@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 use std::net::SocketAddr;
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
-    Batch, Bundler, KEY_LEN, MAX_TRUNK_DATA, PacketCache, PresharedKey, SessionId, Share,
-    ShareConfig, TrunkFrame, Unbundler, Wanted, trunk, trunk_greeting,
+    Batch, Bundler, Failover, FailoverConfig, KEY_LEN, MAX_TRUNK_DATA, PacketCache, PresharedKey,
+    SessionId, TrunkFrame, Unbundler, Wanted, trunk, trunk_greeting,
 };
 
 #[derive(Arbitrary, Debug)]
@@ -27,7 +27,7 @@ enum Input<'a> {
     Bundle { packets: Vec<&'a [u8]>, bend: Option<(u16, u8)> },
     /// A datagram, as it stands.
     Raw(&'a [u8]),
-    /// A hello of the mate, perhaps bent, some time later.
+    /// A hello of the other, perhaps bent, some time later.
     Hello { after_ms: u8, bend: Option<(u16, u8)> },
     /// A packet that a cache may keep.
     Kept(&'a [u8]),
@@ -89,9 +89,9 @@ fuzz_target!(|bytes: &[u8]| {
     let mut bundler = Bundler::new(&key, one, 512, Duration::from_millis(1));
     let mut unbundler = Unbundler::new(&key, two);
     let silence = Duration::from_millis(50);
-    let config = |first| ShareConfig { partitions: 4, first, silence };
-    let mut mate = Share::new(&key, b"here", one, config(true), now);
-    let mut share = Share::new(&key, b"here", two, config(false), now);
+    let config = |first| FailoverConfig { partitions: 4, first, silence };
+    let mut other = Failover::new(&key, b"here", one, config(true), now);
+    let mut failover = Failover::new(&key, b"here", two, config(false), now);
     let mut cache = PacketCache::new(4_096, Duration::from_millis(100));
     let mut data = Unstructured::new(bytes);
     while let Ok(input) = Input::arbitrary(&mut data) {
@@ -117,7 +117,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
             Input::Raw(datagram) => {
                 assert!(unbundler.handle_datagram(datagram, |_| ()).is_err());
-                assert!(share.handle_datagram(now, datagram).is_err());
+                assert!(failover.handle_datagram(now, datagram).is_err());
                 let (ours, mut theirs) = (trunk_greeting([1; 16]), trunk_greeting([2; 16]));
                 let len = datagram.len().min(theirs.len());
                 theirs[..len].copy_from_slice(&datagram[..len]);
@@ -128,15 +128,15 @@ fuzz_target!(|bytes: &[u8]| {
             Input::Hello { after_ms, bend: at } => {
                 now = now + Duration::from_millis(after_ms.into());
                 let mut hello = Vec::new();
-                mate.handle_timeout(now, &mut hello);
+                other.handle_timeout(now, &mut hello);
                 let bent = bend(&mut hello, at);
                 if !hello.is_empty() {
-                    assert_eq!(share.handle_datagram(now, &hello).is_err(), bent);
+                    assert_eq!(failover.handle_datagram(now, &hello).is_err(), bent);
                 }
-                share.handle_timeout(now, &mut Vec::new());
+                failover.handle_timeout(now, &mut Vec::new());
                 // Between them they leave no partition out.
-                let owned = |share: &Share, p| share.owned().has(p);
-                assert!((0..4).all(|p| owned(&share, p) || owned(&mate, p)));
+                let owned = |failover: &Failover, p| failover.owned().has(p);
+                assert!((0..4).all(|p| owned(&failover, p) || owned(&other, p)));
             }
             Input::Kept(packet) => cache.keep(now, packet),
             Input::Wanted { from, to, at, bytes } => {

@@ -1,4 +1,4 @@
-//! An appliance: the partitions that it protects, and who asks about them.
+//! Appliance: its partitions, services and status.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use wellspring_maelstrom::SessionId;
 
-use crate::carrier::Carrier;
+use crate::aggregation::Aggregation;
+use crate::cache_service::{CacheService, SharedCache};
 use crate::control::{ControlSocket, Controls};
+use crate::failover::FailoverService;
 use crate::inject::{LocalSocket, PeerSocket};
 use crate::offload::Offloads;
 use crate::partition::{Partition, Plan, Worker};
-use crate::recall::{Hook, Recall};
 use crate::setup::{Config, SetupError, check};
-use crate::site::Site;
 use crate::split::{Split, SplitCounters};
 use crate::status::{PartitionStatus, Status};
 
@@ -32,15 +32,15 @@ const LONG_PAST: u64 = 1_704_067_200_000_000_000;
 pub struct Appliance {
     plan: Plan,
     controls: Controls,
-    site: Site,
+    failover: FailoverService,
     ready: BTreeMap<u8, Partition>,
     workers: BTreeMap<u8, Worker>,
     /// The account of partitions that are no longer protected here.
     past: Option<PartitionStatus>,
     sessions: Sessions,
     split: Option<Split>,
-    _hook: Option<Hook>,
-    carrier: Option<Carrier>,
+    _cache_service: Option<CacheService>,
+    aggregation: Option<Aggregation>,
     begin: Instant,
     try_at: Instant,
     _control: ControlSocket,
@@ -67,22 +67,23 @@ impl Appliance {
         }
         let mut addresses = vec![own];
         addresses.extend(config.site.filter(|&site| site != own));
-        let site = Site::new(&config, sessions.next())?;
+        let failover = FailoverService::new(&config, sessions.next())?;
         let offloads = Offloads::switch_off(&config.lan, &config.wan, &config.run_dir);
-        let recall = config.cache.map(|cache| Recall::new(cache.bytes, cache.age));
+        let cache = config.cache.map(|cache| SharedCache::new(cache.bytes, cache.age));
         let (wan_index, wan_mtu) = (ground.wan.index, ground.wan.mtu);
-        let plan = Plan { config, wan_index, wan_mtu, own: addresses, recall };
+        let plan = Plan { config, wan_index, wan_mtu, own: addresses, cache };
         let mut ready = BTreeMap::new();
-        for number in site.owned().iter() {
+        for number in failover.owned().iter() {
             ready.insert(number, Partition::open(&plan, number, sessions.next())?);
         }
         let config = &plan.config;
-        let hook = plan.recall.as_ref().zip(config.cache).map(|(recall, cache)| {
+        let cache_service = plan.cache.as_ref().zip(config.cache).map(|(shared, cache)| {
             let local = LocalSocket::new(&config.lan, own)?;
-            recall.serve(cache.at, local)
+            shared.serve(cache.at, local)
         });
-        let hook = hook.transpose().map_err(|e| SetupError::System("the cache's socket", e))?;
-        let carrier = Carrier::start(config, sessions.next(), own, ground.longest)?;
+        let cache_service =
+            cache_service.transpose().map_err(|e| SetupError::System("the cache's socket", e))?;
+        let aggregation = Aggregation::start(config, sessions.next(), own, ground.longest)?;
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
@@ -91,14 +92,14 @@ impl Appliance {
         Ok(Appliance {
             plan,
             controls,
-            site,
+            failover,
             ready,
             workers: BTreeMap::new(),
             past: None,
             sessions,
             split,
-            _hook: hook,
-            carrier,
+            _cache_service: cache_service,
+            aggregation,
             begin: now,
             try_at: now,
             _control: control,
@@ -118,7 +119,7 @@ impl Appliance {
     pub fn run(mut self) -> Status {
         let mut status_at = self.begin;
         while !self.controls.stop.load(Ordering::Relaxed) {
-            self.site.turn();
+            self.failover.turn();
             self.follow();
             let now = Instant::now();
             if now >= status_at {
@@ -126,14 +127,14 @@ impl Appliance {
                 let split = self.split.as_ref().map(|split| Arc::clone(&split.counters));
                 self.publish(split);
             }
-            self.site.wait(WAIT);
+            self.failover.wait(WAIT);
         }
         // What is relayed ends, and no more comes.
         let split = self.split.take().map(|split| Arc::clone(&split.counters));
         for number in 0..self.plan.config.partitions {
             self.end(number);
         }
-        self.site.farewell();
+        self.failover.farewell();
         self.publish(split);
         self.controls.status().expect("just published")
     }
@@ -141,7 +142,7 @@ impl Appliance {
     /// Begins and ends partitions, so that those run that are to be protected here.
     fn follow(&mut self) {
         for number in 0..self.plan.config.partitions {
-            let wanted = self.site.tenure(number);
+            let wanted = self.failover.tenure(number);
             let running = self.workers.get(&number);
             if running.is_some_and(|worker| Some(worker.tenure) != wanted || worker.failed()) {
                 tracing::info!("partition {number} is no longer protected here");
@@ -204,10 +205,10 @@ impl Appliance {
             adaptive: config.send.adaptive.is_some(),
             partitions: config.partitions,
             protected: self.workers.keys().copied().collect(),
-            mate: self.site.mate(),
+            failover: self.failover.status(),
             split,
-            carrier: self.carrier.as_ref().map(Carrier::status),
-            cache: self.plan.recall.as_ref().map(Recall::counters),
+            aggregation: self.aggregation.as_ref().map(Aggregation::status),
+            cache: self.plan.cache.as_ref().map(SharedCache::counters),
             sum,
         };
         let mut shared = self.controls.status.lock().unwrap_or_else(PoisonError::into_inner);

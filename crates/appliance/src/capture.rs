@@ -1,10 +1,10 @@
-//! Watching an interface through a packet socket's ring.
+//! Packet capture on an interface through a packet socket's ring.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::glue::{self, Ring, See};
+use crate::sys::{self, Ring, See};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,16 +60,16 @@ impl Capture {
         memory: usize,
         filter: Option<&[libc::sock_filter]>,
     ) -> io::Result<Self> {
-        let socket = glue::packet_socket(see)?;
+        let socket = sys::packet_socket(see)?;
         if see == See::Frames {
-            glue::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+            sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
         }
         // Before anything can be seen.
         if let Some(filter) = filter {
-            glue::attach_filter(socket.as_fd(), filter)?;
+            sys::attach_filter(socket.as_fd(), filter)?;
         }
         let ring = Ring::new(socket.as_fd(), longest, memory)?;
-        glue::bind_packet(socket.as_fd(), index, true)?;
+        sys::bind_packet(socket.as_fd(), index, true)?;
         if see == See::Frames {
             let promiscuous = libc::packet_mreq {
                 mr_ifindex: index as libc::c_int,
@@ -78,7 +78,7 @@ impl Capture {
                 mr_address: [0; 8],
             };
             let name = libc::PACKET_ADD_MEMBERSHIP;
-            glue::set_option(socket.as_fd(), libc::SOL_PACKET, name, &promiscuous)?;
+            sys::set_option(socket.as_fd(), libc::SOL_PACKET, name, &promiscuous)?;
         }
         Ok(Capture { ring, socket, drops: 0 })
     }
@@ -101,12 +101,12 @@ impl Capture {
 
     /// Waits for a packet, but not longer than that.
     pub(crate) fn wait(&self, at_most: Duration) {
-        glue::wait_readable(self.socket.as_fd(), at_most);
+        sys::wait_readable(self.socket.as_fd(), at_most);
     }
 
     /// Packets that passed unseen because the ring was full.
     pub(crate) fn drops(&mut self) -> u64 {
-        self.drops += glue::ring_drops(self.socket.as_fd());
+        self.drops += sys::ring_drops(self.socket.as_fd());
         self.drops
     }
 

@@ -1,4 +1,4 @@
-//! Asking a running appliance, by a socket in the file system and by HTTP.
+//! Control socket and metrics server of a running appliance.
 
 use std::fs;
 use std::io::{self, Read, Write};

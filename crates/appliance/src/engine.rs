@@ -1,15 +1,14 @@
-//! The two sides of a partition between their sockets: what is done with each packet.
+//! Packet engine of a partition: send side and receive side between their sockets.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use wellspring_core::Time;
 use wellspring_maelstrom::{Arrival, Batch, LossReport, ReceiveSide, SendSide};
 
+use crate::addresses::Addresses;
+use crate::cache_service::SharedCache;
 use crate::capture::Way;
 use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload};
-use crate::prefix::Prefix;
-use crate::recall::Recall;
 use crate::status::{LateHistogram, Losses, PartitionStatus};
 
 /// The two sides and their sockets.
@@ -21,7 +20,7 @@ pub(crate) struct Engine {
     pub addresses: Addresses,
     pub repairs: Batch,
     /// Where packets to local hosts are kept, if they are.
-    pub recall: Option<Recall>,
+    pub cache: Option<SharedCache>,
     recovered: Batch,
     late: LateHistogram,
     heard: Option<Instant>,
@@ -29,30 +28,6 @@ pub(crate) struct Engine {
     leaving: Option<LossReport>,
     unlike: u64,
     passed_over: u64,
-}
-
-/// Who is who.
-#[derive(Clone, Debug)]
-pub(crate) struct Addresses {
-    /// Behind the other appliance; everybody if there are none.
-    pub remote: Vec<Prefix>,
-    /// The other appliance.
-    pub peer: IpAddr,
-    /// Where this site's appliances are sent datagrams, and the port of this partition's.
-    pub own: Vec<IpAddr>,
-    pub port: u16,
-}
-
-impl Addresses {
-    /// Whether an address is on the other side of the link.
-    pub(crate) fn is_theirs(&self, address: IpAddr) -> bool {
-        let local = match address {
-            IpAddr::V4(a) => a.is_multicast() || a.is_broadcast() || a.is_link_local(),
-            IpAddr::V6(a) => a.is_multicast() || a.is_unicast_link_local(),
-        };
-        let remote = || self.remote.is_empty() || self.remote.iter().any(|p| p.contains(address));
-        !local && (address == self.peer || remote())
-    }
 }
 
 impl Engine {
@@ -70,7 +45,7 @@ impl Engine {
             local,
             addresses,
             repairs: Batch::new(),
-            recall: None,
+            cache: None,
             recovered: Batch::new(),
             late: LateHistogram::default(),
             heard: None,
@@ -109,8 +84,8 @@ impl Engine {
                         self.arrived(now, arrival);
                     }
                     None if self.addresses.is_theirs(from) => {
-                        if let Some(recall) = &self.recall {
-                            recall.keep(bytes);
+                        if let Some(cache) = &self.cache {
+                            cache.keep(bytes);
                         }
                         let _ = self.receive.observe(time, bytes, &mut self.recovered);
                     }
@@ -143,8 +118,8 @@ impl Engine {
         for late in self.receive.latest().iter().filter_map(|recovered| recovered.late) {
             self.late.add(Duration::from_nanos(late.as_nanos()));
         }
-        if let Some(recall) = &self.recall {
-            self.recovered.iter().for_each(|packet| recall.keep(packet));
+        if let Some(cache) = &self.cache {
+            self.recovered.iter().for_each(|packet| cache.keep(packet));
         }
         self.local.send(&mut self.recovered);
     }

@@ -1,4 +1,4 @@
-//! Which packets a partition sees: a program of the kernel's classic packet filter for each.
+//! Socket filters: programs for the kernel's classic packet filter that select a partition's packets.
 //!
 //! A packet belongs to a partition by its two addresses, whichever way it goes; so both ends of the
 //! link cut alike without a word, and both directions of a conversation are seen by one engine.
@@ -245,7 +245,7 @@ mod tests {
     /// coming.
     fn takes(filter: &PartitionFilter, packet: &[u8]) -> bool {
         let (from, to) = UnixDatagram::pair().expect("sockets");
-        crate::glue::attach_filter(to.as_fd(), &filter.program()).expect("a program it accepts");
+        crate::sys::attach_filter(to.as_fd(), &filter.program()).expect("a program it accepts");
         to.set_nonblocking(true).expect("set");
         from.send(packet).expect("sent");
         to.recv(&mut [0; 2_048]).is_ok_and(|len| len == packet.len())

@@ -1,5 +1,4 @@
-//! Putting packets beside the traffic: repairs towards the peer, recovered packets into the local
-//! network.
+//! Packet injection: repairs towards the peer, recovered packets into the local network.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +8,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use wellspring_maelstrom::Batch;
 
 use crate::filter;
-use crate::glue::{self, SEND_BATCH};
+use crate::sys::{self, SEND_BATCH};
 
 /// What was put beside the traffic.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -40,7 +39,7 @@ impl PeerSocket {
     pub(crate) fn new(peer: SocketAddr, interface: &str) -> io::Result<Self> {
         let domain = Domain::for_address(peer);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-        glue::attach_filter(socket.as_fd(), &filter::nothing())?;
+        sys::attach_filter(socket.as_fd(), &filter::nothing())?;
         socket.bind_device(Some(interface.as_bytes()))?;
         // Another appliance of this machine may have the partition for a moment too.
         socket.set_reuse_port(true)?;
@@ -51,7 +50,7 @@ impl PeerSocket {
                 (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
             }
         };
-        glue::set_option(socket.as_fd(), level, name, &always)?;
+        sys::set_option(socket.as_fd(), level, name, &always)?;
         socket.set_send_buffer_size(4 << 20)?;
         let any: IpAddr = match peer {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -94,7 +93,7 @@ impl LocalSocket {
         let open = |domain, interface: Option<&str>| -> io::Result<Socket> {
             // IPPROTO_RAW: packets come with their headers.
             let socket = Socket::new(domain, Type::RAW, Some(Protocol::from(libc::IPPROTO_RAW)))?;
-            glue::attach_filter(socket.as_fd(), &filter::nothing())?;
+            sys::attach_filter(socket.as_fd(), &filter::nothing())?;
             socket.bind_device(interface.map(str::as_bytes))?;
             socket.set_send_buffer_size(4 << 20)?;
             socket.set_nonblocking(true)?;
@@ -139,7 +138,7 @@ pub(crate) fn send<'a>(
         chunk.extend(messages.by_ref().take(SEND_BATCH));
         let mut rest = chunk.as_slice();
         while !rest.is_empty() {
-            match glue::send_many(fd, rest) {
+            match sys::send_many(fd, rest) {
                 Ok(sent) => {
                     counters.sent += sent as u64;
                     rest = &rest[sent.max(1)..];

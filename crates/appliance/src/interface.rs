@@ -1,10 +1,10 @@
-//! Network interfaces: what is asked of them at the start.
+//! Network interfaces: index, MTU and state.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use crate::glue;
+use crate::sys;
 
 /// An interface of this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Interface {
 impl Interface {
     /// The interface of that name, or none.
     pub(crate) fn find(name: &str) -> io::Result<Option<Self>> {
-        let Some(index) = glue::interface_index(name) else { return Ok(None) };
+        let Some(index) = sys::interface_index(name) else { return Ok(None) };
         let socket = any_socket()?;
         let master = Path::new("/sys/class/net").join(name).join("master");
         let master = std::fs::read_link(master).ok();
@@ -28,8 +28,8 @@ impl Interface {
         Ok(Some(Interface {
             name: name.to_owned(),
             index,
-            mtu: glue::interface_mtu(socket.as_fd(), name)?,
-            up: glue::interface_is_up(socket.as_fd(), name)?,
+            mtu: sys::interface_mtu(socket.as_fd(), name)?,
+            up: sys::interface_is_up(socket.as_fd(), name)?,
             master,
         }))
     }

@@ -1,4 +1,4 @@
-//! Maelstrom on Linux: the transparent box that hides packet loss.
+//! Maelstrom on Linux: a transparent appliance that hides packet loss.
 //!
 //! The kernel forwards the packets; the [`Appliance`] watches them pass the long link's interface
 //! through a packet socket's ring, sends repairs beside them, and hands recovered packets to the
@@ -6,40 +6,41 @@
 //! What must be so for that to work, and what offloads must be off, is checked or set at the start
 //! ([`SetupError`]).
 //!
-//! The protocol is `wellspring-maelstrom`; this crate knows interfaces and sockets. [`link`] is a
-//! long lossy link to try it on. [`switch`] is the switch that is simulated, run on real frames.
+//! The protocol is `wellspring-maelstrom`; this crate knows interfaces and sockets. [`link_emulator`]
+//! is a long lossy link to try it on. [`switch`] is the switch that is simulated, run on real frames.
 #![deny(unsafe_code)]
 
+mod addresses;
+mod aggregation;
 mod appliance;
+mod cache_service;
 mod capture;
-mod carrier;
+mod commands;
 mod control;
-mod detour;
 mod engine;
+mod failover;
 mod filter;
-mod glue;
 mod inject;
 mod interface;
-pub mod link;
+pub mod link_emulator;
 mod metrics;
 mod offload;
 mod partition;
-mod prefix;
-mod recall;
 mod setup;
-mod site;
 mod split;
 mod status;
 pub mod switch;
-mod system;
+mod sys;
+mod tun;
 
+pub use addresses::parse_prefix;
+pub use aggregation::AggregationStatus;
 pub use appliance::Appliance;
-pub use carrier::CarrierStatus;
 pub use control::{Controls, ask};
+pub use ipnet::IpNet;
 pub use metrics::to_prometheus;
-pub use prefix::Prefix;
 pub use setup::{
-    AggregateConfig, CacheConfig, Config, DEFAULT_PORT, MateConfig, SetupError, SplitConfig,
+    AggregateConfig, CacheConfig, Config, DEFAULT_PORT, FailoverPeer, SetupError, SplitConfig,
     read_key,
 };
 pub use split::SplitCounters;

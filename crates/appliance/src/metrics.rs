@@ -1,4 +1,4 @@
-//! The account in Prometheus' text format (version 0.0.4).
+//! Metrics in Prometheus' text format (version 0.0.4).
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,9 +68,14 @@ pub fn to_prometheus(status: &Status) -> String {
     family("peer_up", "gauge", "Whether the peer was heard in the last seconds.", &[("", up)]);
     let protected = status.protected.len() as u64;
     family("partitions_protected", "gauge", "Partitions protected here.", &[("", protected)]);
-    if let Some((heard, counters)) = &status.mate {
+    if let Some((heard, counters)) = &status.failover {
         let (up, takeovers) = (u64::from(*heard), counters.takeovers);
-        family("mate_up", "gauge", "Whether the site's other appliance speaks.", &[("", up)]);
+        family(
+            "failover_peer_up",
+            "gauge",
+            "Whether the site's other appliance speaks.",
+            &[("", up)],
+        );
         let help = "Times its partitions were taken.";
         family("takeovers_total", "counter", help, &[("", takeovers)]);
     }

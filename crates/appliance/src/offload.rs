@@ -1,4 +1,4 @@
-//! Offloads: what makes packets look other than they are on the wire.
+//! Interface offloads, which make packets look other than they are on the wire.
 //!
 //! Segmentation offload lets packets of 64 KB pass the packet socket that leave as many, receive
 //! offload makes one of many that arrived, and checksum offload shows packets without a checksum.
@@ -13,8 +13,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::glue;
 use crate::interface::any_socket;
+use crate::sys;
 
 /// An offload, and the requests of `linux/ethtool.h` that ask and set it.
 struct Offload {
@@ -94,7 +94,7 @@ impl OfInterface {
         for offload in list {
             let name = &self.interface;
             // An interface that does not know an offload does not do it.
-            let Ok(value) = glue::ethtool(socket.as_fd(), name, offload.ask, 0) else { continue };
+            let Ok(value) = sys::ethtool(socket.as_fd(), name, offload.ask, 0) else { continue };
             if value & offload.mask == 0 {
                 continue;
             }
@@ -102,7 +102,7 @@ impl OfInterface {
                 self.changed.push(offload.name.to_owned());
                 writeln!(self.file, "{}", offload.name)?;
             }
-            glue::ethtool(socket.as_fd(), name, offload.set, value & !offload.mask).map_err(
+            sys::ethtool(socket.as_fd(), name, offload.set, value & !offload.mask).map_err(
                 |error| {
                     let what = format!("{} of {name} stays on: {error}", offload.name);
                     io::Error::new(error.kind(), what)
@@ -129,10 +129,10 @@ impl OfInterface {
         for offload in text.lines().rev() {
             let known = SEND.iter().chain(RECEIVE).find(|known| known.name == offload);
             let Some(known) = known else { continue };
-            let Ok(value) = glue::ethtool(socket.as_fd(), &self.interface, known.ask, 0) else {
+            let Ok(value) = sys::ethtool(socket.as_fd(), &self.interface, known.ask, 0) else {
                 continue; // the interface is gone
             };
-            glue::ethtool(socket.as_fd(), &self.interface, known.set, value | known.mask)?;
+            sys::ethtool(socket.as_fd(), &self.interface, known.set, value | known.mask)?;
         }
         // Who opened it meanwhile waits for the lock, so it is emptied and not taken away.
         self.file.set_len(0)
@@ -143,9 +143,9 @@ impl OfInterface {
 pub(crate) fn switch_all_off(interface: &str) -> io::Result<()> {
     let socket = any_socket()?;
     for offload in SEND.iter().chain(RECEIVE) {
-        let Ok(value) = glue::ethtool(socket.as_fd(), interface, offload.ask, 0) else { continue };
+        let Ok(value) = sys::ethtool(socket.as_fd(), interface, offload.ask, 0) else { continue };
         if value & offload.mask != 0 {
-            glue::ethtool(socket.as_fd(), interface, offload.set, value & !offload.mask)?;
+            sys::ethtool(socket.as_fd(), interface, offload.set, value & !offload.mask)?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A partition that this appliance protects: a ring, an engine, and a thread for both (§4.6).
+//! Partition of the addresses: a ring, an engine, and a thread for both (§4.6).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 use wellspring_core::{Duration as Span, Time};
 use wellspring_maelstrom::{ReceiveSide, SendSide, SessionId};
 
+use crate::addresses::Addresses;
+use crate::cache_service::SharedCache;
 use crate::capture::Capture;
-use crate::engine::{Addresses, Engine};
+use crate::engine::Engine;
 use crate::filter::PartitionFilter;
-use crate::glue;
 use crate::inject::{LocalSocket, PeerSocket};
-use crate::recall::Recall;
 use crate::setup::{Config, SetupError};
 use crate::status::PartitionStatus;
+use crate::sys;
 
 /// Packets looked at before what is to be sent is sent.
 const ROUND: usize = 256;
@@ -27,7 +28,7 @@ const REPAIRS: usize = 32;
 const NAP: Duration = Duration::from_micros(100);
 /// How long it waits for a packet when none passes.
 const WAIT: Duration = Duration::from_millis(50);
-/// How often the other side is told what is lost.
+/// How often loss is reported to the other side.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// How often what others may ask is brought up to date.
 const STATUS_EVERY: Duration = Duration::from_millis(100);
@@ -43,7 +44,7 @@ pub(crate) struct Plan {
     /// Where the peer's datagrams come.
     pub own: Vec<IpAddr>,
     /// Where packets to local hosts are kept, if they are.
-    pub recall: Option<Recall>,
+    pub cache: Option<SharedCache>,
 }
 
 /// A partition that is ready to run.
@@ -81,7 +82,7 @@ impl Partition {
         };
         tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
         let mut engine = Engine::new(send, receive, there, local, addresses);
-        engine.recall = plan.recall.clone();
+        engine.cache = plan.cache.clone();
         Ok(Partition { capture, engine, hold: plan.config.receive.hold })
     }
 
@@ -96,7 +97,7 @@ impl Partition {
     }
 
     fn run(mut self, stop: &AtomicBool, shared: &Mutex<PartitionStatus>) -> PartitionStatus {
-        glue::wake_exactly();
+        sys::wake_exactly();
         let begin = Instant::now();
         let (mut report_at, mut status_at) = (begin + REPORT_EVERY, begin);
         let mut busy = false;

@@ -1,4 +1,4 @@
-//! What an appliance is told, and what must be so before it starts.
+//! Configuration of an appliance, and the checks before it starts.
 
 use std::fmt;
 use std::fs;
@@ -8,17 +8,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use wellspring_maelstrom::{
     KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
 };
 
 use crate::interface::{Interface, forwarding};
-use crate::prefix::Prefix;
 
 /// The UDP port of appliances.
 pub const DEFAULT_PORT: u16 = 4_714;
 
-/// What an appliance is told.
+/// Configuration of an appliance.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The interface of the local network.
@@ -30,7 +30,7 @@ pub struct Config {
     /// The secret of the pair.
     pub key: PresharedKey,
     /// Addresses behind the other appliance; all if there are none.
-    pub remote: Vec<Prefix>,
+    pub remote: Vec<IpNet>,
     /// How packets are mixed. Its longest packet is set from the MTU plan.
     pub send: SendConfig,
     /// What is remembered. Its longest packet is set from the MTU plan.
@@ -44,7 +44,7 @@ pub struct Config {
     /// the same number at all appliances of both sites.
     pub partitions: u8,
     /// The other appliance of this site, which shares the partitions.
-    pub mate: Option<MateConfig>,
+    pub failover: Option<FailoverPeer>,
     /// The address that the other site's appliances send to, if it is not this one's own.
     pub site: Option<IpAddr>,
     /// End TCP connections here and relay them, instead of letting them pass.
@@ -92,11 +92,11 @@ pub struct SplitConfig {
 
 /// The other appliance of a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MateConfig {
+pub struct FailoverPeer {
     /// Where this one hears it.
-    pub at: SocketAddr,
+    pub listen: SocketAddr,
     /// Where it hears this one.
-    pub mate: SocketAddr,
+    pub peer: SocketAddr,
     /// How long it may say nothing before its partitions are taken.
     pub silence: Duration,
 }
@@ -147,11 +147,11 @@ pub enum SetupError {
         port: u16,
     },
     /// Both appliances of a site hear at the same address.
-    MateIsSelf(SocketAddr),
+    FailoverPeerIsSelf(SocketAddr),
     /// Split mode needs to know which connections are for the other site.
     SplitWithoutRemote,
-    /// Split mode keeps connections, which no mate can take over.
-    SplitWithMate,
+    /// Split mode keeps connections, which no failover peer can take over.
+    SplitWithFailover,
     /// The kernel's rules could not be set.
     SplitRules(io::Error),
     /// Carrying small packets together needs to know which are for the other site.
@@ -227,17 +227,18 @@ impl fmt::Display for SetupError {
                 "{got} partitions from UDP port {port}: 1 to {MAX_PARTITIONS}, each with a port of \
                  its own up to 65535"
             ),
-            SetupError::MateIsSelf(at) => write!(
+            SetupError::FailoverPeerIsSelf(at) => write!(
                 f,
-                "{at} is given for both appliances of this site: --mate is the other's, --mate-at \
-                 this one's, and at the other the other way round"
+                "{at} is given for both appliances of this site: --failover-peer is the other's \
+                 address, --failover-listen this one's, and the reverse at the other"
             ),
             SetupError::SplitWithoutRemote => f.write_str(
                 "split mode without --remote would end all connections here: name the addresses \
                  behind the other appliance, such as --remote 10.2.0.0/16",
             ),
-            SetupError::SplitWithMate => f.write_str(
-                "split mode keeps connections, which a mate cannot take over: leave out --mate, or \
+            SetupError::SplitWithFailover => f.write_str(
+                "split mode keeps connections, which a failover peer cannot take over: leave out \
+                 --failover-peer, or \
                  --mode split",
             ),
             SetupError::SplitRules(error) => write!(
@@ -285,8 +286,8 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if !(1..=MAX_PARTITIONS).contains(&got) || port.checked_add(u16::from(got) - 1).is_none() {
         return Err(SetupError::Partitions { got, port });
     }
-    if let Some(mate) = config.mate.as_ref().filter(|mate| mate.at == mate.mate) {
-        return Err(SetupError::MateIsSelf(mate.at));
+    if let Some(peer) = config.failover.as_ref().filter(|peer| peer.listen == peer.peer) {
+        return Err(SetupError::FailoverPeerIsSelf(peer.listen));
     }
     let find = |name: &str| -> Result<Interface, SetupError> {
         let found = Interface::find(name).map_err(|e| SetupError::System("an interface", e))?;

@@ -1,4 +1,4 @@
-//! What an appliance tells about itself.
+//! Status of an appliance, for people and programs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wellspring_codec::interleave::{Account, Parameters};
 use wellspring_maelstrom::{
-    CacheCounters, DropReason, LossReport, ReceiveCounters, SendCounters, ShareCounters,
+    CacheCounters, DropReason, FailoverCounters, LossReport, ReceiveCounters, SendCounters,
 };
 
-use crate::carrier::CarrierStatus;
+use crate::aggregation::AggregationStatus;
 use crate::inject::InjectCounters;
 use crate::split::SplitCounters;
 
@@ -67,13 +67,13 @@ pub struct Status {
     pub protected: Vec<u8>,
     /// Whether the site's other appliance speaks, and what there was between the two; none if there
     /// is none.
-    pub mate: Option<(bool, ShareCounters)>,
+    pub failover: Option<(bool, FailoverCounters)>,
     /// What split mode does; none without it.
     pub split: Option<Arc<SplitCounters>>,
     /// What was kept for local hosts and asked for; none without a cache.
     pub cache: Option<CacheCounters>,
     /// What was carried in bundles; none if nothing is.
-    pub carrier: Option<CarrierStatus>,
+    pub aggregation: Option<AggregationStatus>,
     /// The account of all partitions.
     pub sum: PartitionStatus,
 }
@@ -185,7 +185,7 @@ pub fn to_json(status: &Status) -> Value {
         "adaptive": status.adaptive,
         "peer_alive": status.peer_alive(),
         "partitions": { "of": status.partitions, "protected": status.protected },
-        "mate": status.mate.map(|(heard, counters)| json!({
+        "failover": status.failover.map(|(heard, counters)| json!({
             "alive": heard, "hellos": counters.hellos, "takeovers": counters.takeovers,
             "returns": counters.returns,
             "dropped": counters.dropped.iter().sum::<u64>(),
@@ -193,13 +193,13 @@ pub fn to_json(status: &Status) -> Value {
         "cache": status.cache.map(|cache| json!({
             "kept": cache.kept, "asked": cache.asked, "resent": cache.found,
         })),
-        "bundles": status.carrier.map(|carrier| json!({
-            "taking": carrier.taking,
-            "sent": carrier.sent.bundles, "packets_sent": carrier.sent.packets,
-            "too_long": carrier.sent.too_long,
-            "received": carrier.received.bundles, "packets_received": carrier.received.packets,
-            "refused": carrier.refused,
-            "dropped": carrier.received.dropped.iter().sum::<u64>(),
+        "bundles": status.aggregation.map(|aggregation| json!({
+            "taking": aggregation.taking,
+            "sent": aggregation.sent.bundles, "packets_sent": aggregation.sent.packets,
+            "too_long": aggregation.sent.too_long,
+            "received": aggregation.received.bundles, "packets_received": aggregation.received.packets,
+            "refused": aggregation.refused,
+            "dropped": aggregation.received.dropped.iter().sum::<u64>(),
         })),
         "split": status.split.as_deref().map(split_to_json),
         "sent": {

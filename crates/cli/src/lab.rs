@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use wellspring_appliance::link::{self, LinkConfig, LinkCounters, Loss};
+use wellspring_appliance::link_emulator::{self, LinkConfig, LinkCounters, Loss};
 
 use crate::exit::{self, Failed};
 use crate::interrupt::until_signal;
@@ -85,7 +85,7 @@ pub async fn run(args: &LabArgs) -> Result<(), Failed> {
         LabCommand::Link(args) => run_link(args).await,
         LabCommand::Plain(args) => {
             for interface in &args.interfaces {
-                link::make_plain(interface)
+                link_emulator::make_plain(interface)
                     .map_err(|error| Failed::other(format!("{interface}: {error}")))?;
             }
             Ok(())
@@ -130,7 +130,8 @@ impl LinkArgs {
 async fn run_link(args: &LinkArgs) -> Result<(), Failed> {
     let config = args.config()?;
     let (first, second) = (args.first.clone(), args.second.clone());
-    let directions = until_signal(move |stop| link::run(&first, &second, &config, stop)).await?;
+    let directions =
+        until_signal(move |stop| link_emulator::run(&first, &second, &config, stop)).await?;
     let names = [(&args.first, &args.second), (&args.second, &args.first)];
     for ((from, to), counters) in names.into_iter().zip(&directions) {
         if args.json {

@@ -194,10 +194,10 @@ fn the_load_is_shared_and_taken_over(
     start(lab, "two");
     lab.start_appliance_with("ab", "ab", peer, &["--partitions", "4"]);
     let shared = |lab: &Lab| {
-        let mates = ["one", "two"]
-            .map(|name| lab.status(name).pointer("/mate/alive") == Some(&Value::Bool(true)));
+        let heard = ["one", "two"]
+            .map(|name| lab.status(name).pointer("/failover/alive") == Some(&Value::Bool(true)));
         let own = [protected(lab, "one"), protected(lab, "two")];
-        mates == [true, true] && own == [vec![0, 2], vec![1, 3]]
+        heard == [true, true] && own == [vec![0, 2], vec![1, 3]]
     };
     lab.wait_until("partitions shared", shared);
     for name in ["one", "two", "ab"] {
@@ -233,8 +233,8 @@ fn the_load_is_shared_and_taken_over(
     lab.wait_until("partitions shared again", shared);
     let arrived = spread(lab);
     assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
-    assert_eq!(lab.number(alive, "/mate/takeovers"), 1);
-    assert_eq!(lab.number(alive, "/mate/returns"), 1);
+    assert_eq!(lab.number(alive, "/failover/takeovers"), 1);
+    assert_eq!(lab.number(alive, "/failover/returns"), 1);
     assert!(sender.wait_with_output().expect("sent").status.success());
     assert_eq!(seen(&receiver.wait_with_output().expect("received")), STREAM_LEN as u64);
 }
@@ -244,11 +244,11 @@ fn two_on_one_router_share_the_load_and_take_over() {
     let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "7"];
     let Some(mut lab) = Lab::new(&loss) else { return };
     the_load_is_shared_and_taken_over(&mut lab, "10.82.0.1", |lab, name| {
-        let (at, mate) = match name {
+        let (at, peer) = match name {
             "one" => ("127.0.0.1:4801", "127.0.0.1:4802"),
             _ => ("127.0.0.1:4802", "127.0.0.1:4801"),
         };
-        let more = ["--partitions", "4", "--mate-at", at, "--mate", mate];
+        let more = ["--partitions", "4", "--failover-listen", at, "--failover-peer", peer];
         lab.start_appliance_with(name, "aa", "10.82.0.2", &more);
     });
 }
@@ -258,11 +258,11 @@ fn two_routers_one_behind_the_other_share_the_load_and_take_over() {
     let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "8"];
     let Some(mut lab) = Lab::chain(&loss) else { return };
     the_load_is_shared_and_taken_over(&mut lab, "10.82.3.1", |lab, name| {
-        let (part, at, mate) = match name {
+        let (part, at, peer) = match name {
             "one" => ("aa", "10.82.3.1:4801", "10.82.3.2:4801"),
             _ => ("ac", "10.82.3.2:4801", "10.82.3.1:4801"),
         };
-        let mut more = vec!["--partitions", "4", "--mate-at", at, "--mate", mate];
+        let mut more = vec!["--partitions", "4", "--failover-listen", at, "--failover-peer", peer];
         if part == "ac" {
             // Its local side carries the other's repairs.
             more.extend(["--site-address", "10.82.3.1", "--allow-unprotected"]);

@@ -1,4 +1,4 @@
-//! Choosing rate and interleaves by what the link loses: what the paper leaves to future work (§7).
+//! Adaptive choice of rate and interleaves by measured loss, which the paper leaves to future work (§7).
 
 use wellspring_codec::interleave::Parameters;
 

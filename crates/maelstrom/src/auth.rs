@@ -1,4 +1,4 @@
-//! Who may speak: keys, sessions, tags and replays.
+//! Authentication of datagrams: keys, sessions, tags and replay protection.
 //!
 //! Every datagram carries its sender's session and a number, and a tag over all of it: GMAC, which
 //! is AES-128-GCM with nothing to encrypt (NIST SP 800-38D §3). A session is one life of an
@@ -10,7 +10,7 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
-use crate::wire::DropReason;
+use crate::drop_reason::DropReason;
 
 /// Length of a pre-shared key \[bytes\].
 pub const KEY_LEN: usize = 32;

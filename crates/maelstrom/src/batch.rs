@@ -1,4 +1,4 @@
-//! Byte strings one behind the other: what an input makes leave, without an allocation for each.
+//! Batches of packets or datagrams in one buffer, without an allocation for each.
 
 /// Packets or datagrams in one buffer, in order.
 #[derive(Clone, Debug, Default)]

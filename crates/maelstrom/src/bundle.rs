@@ -1,4 +1,4 @@
-//! Several packets in one datagram over the long link: small ones together, and multicast (§4.8).
+//! Bundles: several packets in one datagram over the long link, small ones together and multicast (§4.8).
 //!
 //! A bundle is an authenticated datagram between the two appliances with whole IP packets in it, each
 //! behind its length (2 bytes). One without packets only says that its sender is there.
@@ -7,7 +7,8 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN, Verifier};
 use crate::batch::Batch;
-use crate::wire::{DropReason, HEADER_LEN, Sealed, emit_bundle};
+use crate::drop_reason::DropReason;
+use crate::wire::{HEADER_LEN, Sealed, emit_bundle};
 
 /// What a bundle has besides its packets, and each of those besides itself \[bytes\].
 const BUNDLE_OVERHEAD: usize = HEADER_LEN + TAG_LEN;

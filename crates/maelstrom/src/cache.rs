@@ -1,4 +1,4 @@
-//! A cache of what arrived lately, for hosts that lost it themselves (§4.5).
+//! Cache of recently arrived datagrams, for hosts that lost them themselves (§4.5).
 //!
 //! A host that is overwhelmed drops datagrams after they have come all the way. It can ask for them by
 //! what they begin with, such as a sequence number, instead of asking their sender again. Only UDP is

@@ -1,5 +1,7 @@
-//! Packets that repairs have brought back wait a little before they leave: where a repair has only
-//! overtaken its packet, that comes meanwhile, and would otherwise arrive twice.
+//! Hold queue of recovered packets.
+//!
+//! A recovered packet waits a little before it leaves: where its repair has only overtaken it, the packet
+//! itself arrives meanwhile, and would otherwise arrive twice.
 //!
 //! Only TCP's do not wait. TCP drops what comes twice, and learns from it that the path reorders
 //! (DSACK, RFC 2883): without, it takes packets that a far layer brings back late for lost.

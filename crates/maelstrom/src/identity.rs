@@ -1,4 +1,4 @@
-//! What a packet is known by at both ends of the link (§4.6).
+//! Packet identity: the name by which both ends of the link know a packet (§4.6).
 //!
 //! The paper takes addresses, IP identification, length and a checksum of the payload. Today most
 //! packets have an identification of 0, and a checksum is no identity at 10 Gbit/s. So the name is

@@ -1,4 +1,4 @@
-//! Maelstrom (NSDI 2008) without I/O: hides packet loss on a long link from whoever talks over it.
+//! Maelstrom (NSDI 2008) without I/O: forward error correction that hides packet loss on a long link.
 //!
 //! An appliance stands at each end of the link and watches the packets that pass. The [`SendSide`]
 //! of one mixes those that leave into repairs, which follow them; the [`ReceiveSide`] of the other
@@ -10,7 +10,7 @@
 //! long a packet may be so that its repair fits the link is the [`MtuPlan`]'s to say. The receive
 //! side measures loss ([`LossReport`]), the send side may follow it ([`Limits`]).
 //!
-//! Two appliances of a site may [`Share`] the addresses that they protect. In split
+//! Two appliances of a site may share the addresses that they protect ([`Failover`]). In split
 //! mode (§4.2) the appliances relay connections over [`trunk`]s. A [`PacketCache`] serves hosts that lose
 //! datagrams themselves (§4.5), a [`Bundler`] carries small packets together (§4.8).
 //!
@@ -23,13 +23,15 @@ mod auth;
 mod batch;
 mod bundle;
 mod cache;
+mod drop_reason;
+mod failover;
 mod hold;
 mod identity;
 mod meter;
 mod mtu;
+mod partitions;
 mod receive;
 mod send;
-mod share;
 mod trunk;
 mod wire;
 
@@ -40,18 +42,20 @@ pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
 pub use bundle::{BundleCounters, Bundler, Unbundler};
 pub use cache::{CacheCounters, PacketCache, Wanted};
+pub use drop_reason::DropReason;
+pub use failover::{Failover, FailoverConfig, FailoverCounters};
 pub use hold::Recovered;
 pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
 pub use meter::LossReport;
 pub use mtu::{MtuError, MtuPlan};
+pub use partitions::{MAX_PARTITIONS, Partitions};
 pub use receive::{Arrival, ReceiveConfig, ReceiveCounters, ReceiveSide};
 pub use send::{SendConfig, SendCounters, SendSide};
-pub use share::{MAX_PARTITIONS, Partitions, Share, ShareConfig, ShareCounters};
 pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
     TrunkSealer, trunk, trunk_greeting,
 };
-pub use wire::{DropReason, HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
+pub use wire::{HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
 
 #[cfg(test)]
 mod tests;

@@ -1,20 +1,20 @@
-//! How much the link loses, and in what bursts: measured at the receive side.
+//! Loss meter of the receive side: how much the link loses, and in what bursts.
 //!
-//! A repair says the numbers of its packets, so each repair tells of up to r packets whether they
-//! had arrived. The meter writes that down by number and, when no repair can tell more, counts: a
-//! run of packets that had not arrived is a burst.
+//! A repair has the numbers of its packets, so each repair reports for up to r packets whether they
+//! had arrived. The meter records that by number and counts a number once no repair can report on it
+//! any more: a run of packets that had not arrived is a burst.
 
 use wellspring_core::{Duration, Time};
 
 /// How many numbers are remembered \[packets\]. Interleaves reach less far.
 const WINDOW: usize = 1 << 14;
 /// How far behind the newest number a packet is counted \[packets\], at least and at most: beyond
-/// the reach of the code no repair tells of it.
+/// the reach of the code no repair reports on it.
 const LAG: std::ops::RangeInclusive<u32> = 64..=WINDOW as u32 / 2;
 /// How far to look for a packet that arrived before or after a lost one \[packets\].
 const NEAR: u32 = 512;
 
-/// What the receive side tells the send side about a span of packets.
+/// The receive side's report to the send side about a span of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LossReport {
     /// Packets that were sent.
@@ -55,17 +55,17 @@ impl LossReport {
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
-    /// No repair has told.
+    /// No repair has reported on it.
     #[default]
     Unknown,
     Arrived(Time),
     Lost,
 }
 
-/// Longest burst told apart \[packets\].
+/// Longest burst distinguished \[packets\].
 const LONGEST: usize = 1_024;
 
-/// Collects what repairs tell.
+/// Collects what repairs report.
 #[derive(Debug)]
 pub(crate) struct Meter {
     /// By number, modulo the window.
@@ -112,9 +112,9 @@ impl Meter {
         self.lag = self.lag.max(span.saturating_add(*LAG.start()).min(*LAG.end()));
     }
 
-    /// A repair tells of a packet: when it arrived, or that it has not. What was told first holds:
+    /// Records a repair's report on a packet: when it arrived, or that it has not. The first report holds:
     /// later the packet may have been brought back.
-    pub(crate) fn tell(&mut self, number: u32, arrived: Option<Time>) {
+    pub(crate) fn record(&mut self, number: u32, arrived: Option<Time>) {
         let end = match self.end {
             // Numbers that leap by more than is remembered start a new count.
             Some(end) if (number.wrapping_sub(end) as i32).unsigned_abs() < WINDOW as u32 / 2 => {
@@ -148,13 +148,13 @@ impl Meter {
         }
     }
 
-    /// Whether a repair has told that a packet had arrived, and it is not counted yet.
+    /// Whether a repair has reported that a packet had arrived, and it is not counted yet.
     pub(crate) fn has_arrived(&self, number: u32) -> bool {
         let open = |end: u32| number.wrapping_sub(self.settled) < end.wrapping_sub(self.settled);
         self.end.is_some_and(open) && matches!(self.states[place(number)], State::Arrived(_))
     }
 
-    /// A packet that had not arrived when a repair told of it arrives after all: the repair had
+    /// A packet that had not arrived when a repair reported on it arrives after all: the repair had
     /// overtaken it.
     pub(crate) fn arrived_late(&mut self, number: u32, at: Time) {
         let counted = (number.wrapping_sub(self.settled) as i32) < 0;
@@ -248,7 +248,7 @@ mod tests {
         let lost = |n: u32| n % 1_000 == 500 || (n % 1_000 >= 700 && n % 1_000 < 720);
         for n in 0..100_000 {
             let arrived = Time::ZERO + Duration::from_micros(u64::from(n));
-            meter.tell(start.wrapping_add(n), (!lost(n)).then_some(arrived));
+            meter.record(start.wrapping_add(n), (!lost(n)).then_some(arrived));
         }
         let report = meter.report(7);
         let expected = report.packets / 1_000;
@@ -263,18 +263,18 @@ mod tests {
     fn a_burst_counts_where_it_ends_with_all_its_packets() {
         let mut meter = Meter::new();
         let mut number = 0;
-        let mut tell = |meter: &mut Meter, count: u32, lost: bool| {
+        let mut record = |meter: &mut Meter, count: u32, lost: bool| {
             for _ in 0..count {
-                meter.tell(number, (!lost).then_some(Time::ZERO));
+                meter.record(number, (!lost).then_some(Time::ZERO));
                 number += 1;
             }
         };
         let account = |report: LossReport| (report.packets, report.lost, report.bursts);
         let lag = *LAG.start();
-        tell(&mut meter, 100, false);
-        tell(&mut meter, 50 + lag, true);
+        record(&mut meter, 100, false);
+        record(&mut meter, 50 + lag, true);
         assert_eq!(account(meter.report(0)), (100, 0, 0), "fifty more are of a burst under way");
-        tell(&mut meter, 10 + lag, false);
+        record(&mut meter, 10 + lag, false);
         assert_eq!(account(meter.report(0)), (50 + lag + 10, 50 + lag, 1));
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let mut meter = Meter::new();
         let at = |n: u32| Time::ZERO + Duration::from_micros(u64::from(n) * 10);
         for n in 0..100 {
-            meter.tell(n, (!(40..60).contains(&n)).then(|| at(n)));
+            meter.record(n, (!(40..60).contains(&n)).then(|| at(n)));
         }
         assert_eq!(meter.expected(40), Some(at(40)));
         assert_eq!(meter.expected(55), Some(at(55)));
@@ -294,7 +294,7 @@ mod tests {
     fn wild_numbers_cost_no_more_than_the_window() {
         let mut meter = Meter::new();
         for step in 0..2_000_u32 {
-            meter.tell(step.wrapping_mul(0x9e37_79b9), None);
+            meter.record(step.wrapping_mul(0x9e37_79b9), None);
             assert!(meter.run <= WINDOW as u32);
         }
     }

@@ -1,4 +1,4 @@
-//! How long a protected packet may be.
+//! MTU plan: how long a protected packet may be.
 //!
 //! A repair is longer than the longest packet in it, and is never fragmented: a fragment lost would
 //! be a repair lost (§5.1 found so). The paper's answer is the only one that leaves packets alone:
@@ -25,7 +25,7 @@ pub struct MtuPlan {
     pub overhead: usize,
 }
 
-/// A long link whose MTU leaves no room.
+/// A long link whose MTU is too small.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MtuError {

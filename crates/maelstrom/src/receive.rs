@@ -1,4 +1,4 @@
-//! The receive side: what arrives, and what repairs bring back.
+//! Receive side: recovery of lost packets from repairs.
 
 use wellspring_codec::interleave::{
     Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
@@ -7,10 +7,11 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
+use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
-use crate::wire::{Body, DropReason, Ingredient, Sealed, WireRepair};
+use crate::wire::{Body, Ingredient, Sealed, WireRepair};
 
 /// What a receive side remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +58,7 @@ pub struct ReceiveCounters {
     pub foreign: u64,
     /// Packets too long to be remembered.
     pub too_long: u64,
-    /// Packets that arrived after a repair had told of them, as on a link that reorders.
+    /// Packets that arrived after a repair that names them, as on a link that reorders.
     pub overtaken: u64,
     /// Those of them that had been brought back and were still held, and so arrived once.
     pub withdrawn: u64,
@@ -287,13 +288,13 @@ impl ReceiveSide {
         self.lacking.clear();
         for ingredient in ingredients {
             self.recipe.push(ingredient.name);
-            // Another layer's repair has told already: no need to search for the name.
+            // Another layer's repair has reported it already: no need to search for the name.
             if self.meter.has_arrived(ingredient.number) {
                 continue;
             }
             match self.recoverer.remembered(ingredient.name) {
                 Some(Remembered { stamp, age }) => {
-                    self.meter.tell(ingredient.number, Some(Time::from_picos(stamp)));
+                    self.meter.record(ingredient.number, Some(Time::from_picos(stamp)));
                     let place = self.recoverer.taken_in() - age as u64;
                     self.landmark = Some(Landmark { number: ingredient.number, place });
                 }
@@ -309,7 +310,7 @@ impl ReceiveSide {
             return Ok(());
         }
         for &Ingredient { name, number, volatile } in &self.lacking {
-            self.meter.tell(number, None);
+            self.meter.record(number, None);
             let place = place(&self.named, name);
             self.named[place] = Some(Named { name, number, volatile });
         }

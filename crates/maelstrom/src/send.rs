@@ -1,4 +1,4 @@
-//! The send side: packets that leave, mixed into repairs that follow them.
+//! Send side: outgoing packets mixed into repairs that follow them.
 
 use wellspring_codec::interleave::{InterleaveError, Interleaver, Parameters, Repair};
 use wellspring_core::{Duration, Time};

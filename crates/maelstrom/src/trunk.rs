@@ -1,4 +1,4 @@
-//! What appliances in split mode say to each other over TCP (§4.2), without I/O.
+//! Trunk protocol of split mode between appliances over TCP (§4.2), without I/O.
 //!
 //! A *trunk* is a TCP connection between the two appliances that carries one relayed connection at a
 //! time, in frames. It begins with a greeting each way, a nonce, from which each direction's key

@@ -1,4 +1,4 @@
-//! The datagrams that appliances send each other, byte by byte. All numbers are big-endian.
+//! Byte layout of the datagrams between appliances. All numbers are big-endian.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -22,9 +22,10 @@
 use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
 
 use crate::auth::{Sealer, SessionId, TAG_LEN};
+use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
 use crate::meter::LossReport;
-use crate::share::Partitions;
+use crate::partitions::Partitions;
 
 /// What stands before the packets' names \[bytes\].
 pub const HEADER_LEN: usize = 36;
@@ -44,49 +45,6 @@ const REPORT_BODY: usize = 24;
 const HELLO_BODY: usize = 16;
 /// A whole hello \[bytes\].
 pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
-
-/// Why a datagram was dropped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum DropReason {
-    /// Too short to be a datagram of ours, or of another version.
-    Foreign,
-    /// This end sent it itself.
-    Reflected,
-    /// Of a session that ended when a newer one was heard.
-    OldSession,
-    /// Heard before, or too old to tell.
-    Replayed,
-    /// Its tag is wrong: it was changed on the way, or its sender does not know the key.
-    Forged,
-    /// Verified, but its parts make no sense.
-    Malformed,
-}
-
-impl DropReason {
-    /// How many reasons there are.
-    pub const COUNT: usize = 6;
-    /// All of them, in the order of counters.
-    pub const ALL: [DropReason; Self::COUNT] = [
-        DropReason::Foreign,
-        DropReason::Reflected,
-        DropReason::OldSession,
-        DropReason::Replayed,
-        DropReason::Forged,
-        DropReason::Malformed,
-    ];
-
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Foreign => "foreign",
-            DropReason::Reflected => "reflected",
-            DropReason::OldSession => "old_session",
-            DropReason::Replayed => "replayed",
-            DropReason::Forged => "forged",
-            DropReason::Malformed => "malformed",
-        }
-    }
-}
 
 /// What is to be verified of a datagram before any of it is believed.
 #[derive(Clone, Copy, Debug)]

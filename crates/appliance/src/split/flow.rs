@@ -1,4 +1,4 @@
-//! One connection, between a host and a trunk.
+//! Relay of one connection between a host and a trunk.
 //!
 //! Each way has one buffer of a frame's size: when a host or the trunk does not take more, nothing
 //! more is read, and TCP tells whoever sends. An end goes through as an end; whatever else ends a

@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wellspring_maelstrom::PresharedKey;
 
-use crate::prefix::Prefix;
+use crate::commands::has_ipv6;
 use crate::setup::{Config, SetupError, SplitConfig};
-use crate::system::has_ipv6;
 use pool::Pool;
 use rules::Rules;
 
@@ -76,7 +76,7 @@ struct Shared {
     key: PresharedKey,
     config: SplitConfig,
     peer: SocketAddr,
-    remote: Vec<Prefix>,
+    remote: Vec<IpNet>,
     /// Largest segment of a trunk that is protected \[bytes\].
     segment: u32,
     counters: Arc<SplitCounters>,
@@ -105,8 +105,8 @@ impl Split {
         if config.remote.is_empty() {
             return Err(SetupError::SplitWithoutRemote);
         }
-        if config.mate.is_some() {
-            return Err(SetupError::SplitWithMate);
+        if config.failover.is_some() {
+            return Err(SetupError::SplitWithFailover);
         }
         let system = |error| SetupError::System("split mode's sockets", error);
         let most = files_allowed().map_err(system)?.saturating_sub(OTHER_FILES) / 2;
@@ -278,7 +278,7 @@ impl Shared {
 
     /// Whether the other site may ask for that connection.
     fn may_open(&self, from: SocketAddr, to: SocketAddr) -> bool {
-        let theirs = |ip| self.remote.iter().any(|prefix| prefix.contains(ip));
+        let theirs = |ip: IpAddr| self.remote.iter().any(|prefix| prefix.contains(&ip));
         let host = |ip: IpAddr| !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified();
         theirs(from.ip()) && !theirs(to.ip()) && host(to.ip()) && host(from.ip())
     }

@@ -1,4 +1,4 @@
-//! Trunks: greeting them, keeping some ready, and knowing whether the other appliance is there.
+//! Trunk pool: greetings, idle trunks kept ready, and the liveness of the other appliance.
 
 use std::io;
 use std::net::SocketAddr;

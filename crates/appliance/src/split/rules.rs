@@ -1,4 +1,4 @@
-//! The kernel's rules that hand connections to split mode.
+//! Netfilter and routing rules that hand connections to split mode.
 //!
 //! Only what belongs to a connection of this process, or begins one that it may take, is taken from
 //! the kernel's way. TPROXY looks for a socket first and lets the packet pass where there is none: so
@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::glue;
-use crate::prefix::Prefix;
-use crate::system::{add_rules, nft, remove_rules, run, versions};
+use ipnet::IpNet;
+
+use crate::commands::{add_rules, nft, remove_rules, run, versions};
+use crate::sys;
 
 /// What the marks and routing tables of split mode begin with; the interface's index follows.
 const MARK: u32 = 0x5753_0000;
@@ -28,10 +29,10 @@ impl Rules {
     pub(crate) fn install(
         lan: &str,
         wan: &str,
-        remote: &[Prefix],
+        remote: &[IpNet],
         at: &[SocketAddr],
     ) -> io::Result<Self> {
-        let index = glue::interface_index(wan).unwrap_or(0) & 0xffff;
+        let index = sys::interface_index(wan).unwrap_or(0) & 0xffff;
         let rules = Rules { table: format!("wellspring_split_{index}"), mark: MARK | index };
         remove_rules(rules.mark);
         add_rules(rules.mark)?;
@@ -46,12 +47,12 @@ impl Rules {
         Ok(rules)
     }
 
-    /// What nft is told.
-    fn script(&self, lan: &str, remote: &[Prefix], at: &[SocketAddr]) -> String {
+    /// The script for nft.
+    fn script(&self, lan: &str, remote: &[IpNet], at: &[SocketAddr]) -> String {
         let (table, mark) = (&self.table, self.mark);
         let mut lines = String::new();
         for prefix in remote {
-            let (family, version) = if prefix.is_ipv4() { ("ip", 4) } else { ("ip6", 6) };
+            let (family, version) = if prefix.addr().is_ipv4() { ("ip", 4) } else { ("ip6", 6) };
             let Some(listener) = at.iter().find(|at| at.is_ipv4() == (version == 4)) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Which station is behind which port.
+//! MAC address table: the port behind which each station is.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A port's way out: the queues of `wellspring-fabric`, drained at the link's rate.
+//! Egress of a port: the queues of `wellspring-fabric`, drained at the link's rate.
 //!
 //! Queues live in the time of the frames' arrival. When the program runs late, what arrived meanwhile finds them
 //! as long as they would have been: frames are late then, and not trimmed for it.

@@ -1,4 +1,4 @@
-//! What a switch reads in a frame, and what it writes there.
+//! Frame fields that a switch reads and writes.
 
 use wellspring_core::Class;
 

@@ -1,4 +1,4 @@
-//! A switch in software, with the very queues that are simulated: it trims where others drop.
+//! Software switch with the queues of the simulator, which trims packets instead of dropping them.
 //!
 //! It learns who is behind which port, sends what is for many, or for somebody unheard of, by all other ports,
 //! and queues each frame at its port by `wellspring-fabric`: SCDP's trimming switch, or one that drops at the
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wellspring_fabric::{ControlQueue, Limit, Overflow, PortConfig, Sharing, Victim};
 
 use crate::capture::Capture;
-use crate::glue;
 use crate::inject::{InjectCounters, send};
 use crate::interface::Interface;
+use crate::sys;
 use addresses::Addresses;
 use egress::{Buffers, Egress, Waiting};
 pub use frame::Marking;
@@ -138,10 +138,10 @@ impl SwitchPort {
     fn open(name: &str, config: &SwitchConfig) -> io::Result<Self> {
         let found = Interface::find(name)?;
         let interface = found.ok_or_else(|| io::Error::other(format!("no interface `{name}`")))?;
-        let out = glue::packet_socket(glue::See::Frames)?;
-        glue::set_option(out.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
-        glue::set_option(out.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(16 << 20))?;
-        glue::bind_packet(out.as_fd(), interface.index, false)?;
+        let out = sys::packet_socket(sys::See::Frames)?;
+        sys::set_option(out.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
+        sys::set_option(out.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(16 << 20))?;
+        sys::bind_packet(out.as_fd(), interface.index, false)?;
         Ok(SwitchPort {
             capture: Capture::frames(interface.index, interface.mtu + LINK_HEADER, RING)?,
             egress: Egress::new(config.port(), config.rate, Instant::now()),
@@ -203,10 +203,10 @@ impl Switch {
     /// # Errors
     /// An interface is gone.
     pub fn run(mut self, stop: &AtomicBool) -> io::Result<Vec<PortCounters>> {
-        glue::wake_exactly();
+        sys::wake_exactly();
         if self.config.first {
             // Not allowed everywhere; then frames are as late as they are.
-            let _ = glue::run_first();
+            let _ = sys::run_first();
         }
         while !stop.load(Ordering::Relaxed) {
             if !self.turn() {
@@ -237,7 +237,7 @@ impl Switch {
         } else if idle {
             let sockets: Vec<BorrowedFd<'_>> =
                 self.ports.iter().map(|port| port.capture.as_fd()).collect();
-            glue::wait_any(&sockets, wait.min(WAIT) - GRAIN);
+            sys::wait_any(&sockets, wait.min(WAIT) - GRAIN);
         }
         !idle
     }

@@ -1,4 +1,4 @@
-//! `wellspring maelstrom bench`: the engine alone, on frames from memory.
+//! `wellspring maelstrom bench`: speed of the engine alone, on frames from memory.
 
 use std::time::Duration;
 

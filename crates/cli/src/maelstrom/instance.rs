@@ -118,7 +118,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
     let text = |path: &str| status.pointer(path).map(Value::to_string).unwrap_or_default();
     let lost = crate::output::part(number("/link/lost"), number("/link/packets"));
     let peer = status["peer_alive"].as_bool().unwrap_or(false);
-    let mate = match status.pointer("/mate/alive").and_then(Value::as_bool) {
+    let failover = match status.pointer("/failover/alive").and_then(Value::as_bool) {
         Some(true) => "heard",
         Some(false) => "silent",
         None => "none",
@@ -132,7 +132,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("appliance", status["name"].as_str().unwrap_or_default().to_owned()),
         ("peer", if peer { "heard" } else { "silent" }.to_owned()),
         ("partitions", format!("{} of {}", text("/partitions/protected"), text("/partitions/of"))),
-        ("mate", mate.to_owned()),
+        ("failover peer", failover.to_owned()),
         ("split mode", split),
         ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
         ("rate", text("/rate")),

@@ -1,4 +1,4 @@
-//! `wellspring maelstrom`: the box that hides packet loss.
+//! `wellspring maelstrom`: an appliance that hides packet loss.
 
 mod ask;
 mod bench;

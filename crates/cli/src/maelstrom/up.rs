@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use wellspring_appliance::{
-    AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, MateConfig, Prefix,
-    SetupError, SplitConfig, Status,
+    AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, FailoverPeer, IpNet,
+    SetupError, SplitConfig, Status, parse_prefix,
 };
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
@@ -35,8 +35,8 @@ Examples:
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY --adaptive \\
       --remote 10.2.0.0/16 --metrics 127.0.0.1:9714
   # two on one router that share the load, and take over from each other:
-  wellspring maelstrom up --name one ... --mate-at 127.0.0.1:4801 --mate 127.0.0.1:4802
-  wellspring maelstrom up --name two ... --mate-at 127.0.0.1:4802 --mate 127.0.0.1:4801")]
+  wellspring maelstrom up --name one ... --failover-listen 127.0.0.1:4801 --failover-peer 127.0.0.1:4802
+  wellspring maelstrom up --name two ... --failover-listen 127.0.0.1:4802 --failover-peer 127.0.0.1:4801")]
 pub struct UpArgs {
     /// Interface of the local network.
     #[arg(long, value_name = "IF")]
@@ -53,8 +53,8 @@ pub struct UpArgs {
     key: PathBuf,
     /// Addresses behind the other appliance, such as 10.2.0.0/16; may be given several times.
     /// [default: everything that is routed over --wan]
-    #[arg(long, value_name = "PREFIX")]
-    remote: Vec<Prefix>,
+    #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
+    remote: Vec<IpNet>,
     #[command(flatten)]
     code: CodeArgs,
     /// Choose rate and interleaves by the loss that the peer measures, and follow it.
@@ -121,20 +121,20 @@ pub struct UpArgs {
     multicast: Vec<IpAddr>,
     /// Threads that share the load, each with its part of the addresses on both sides; the same
     /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
-    /// with --mate].
+    /// with --failover-peer].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     partitions: Option<u8>,
     /// Share the partitions with another appliance of this site that sees the same packets: where it
     /// hears hellos. When it is silent, this one protects its partitions too.
-    #[arg(long, value_name = "ADDR:PORT", requires = "mate_at")]
-    mate: Option<SocketAddr>,
-    /// With --mate: where this one hears hellos.
-    #[arg(long, value_name = "ADDR:PORT", requires = "mate")]
-    mate_at: Option<SocketAddr>,
-    /// With --mate: milliseconds without a hello after which its partitions are taken.
-    #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "mate",
+    #[arg(long, alias = "mate", value_name = "ADDR:PORT", requires = "failover_listen")]
+    failover_peer: Option<SocketAddr>,
+    /// With --failover-peer: where this one hears hellos.
+    #[arg(long, alias = "mate-at", value_name = "ADDR:PORT", requires = "failover_peer")]
+    failover_listen: Option<SocketAddr>,
+    /// With --failover-peer: milliseconds without a hello after which its partitions are taken.
+    #[arg(long, alias = "mate-silence", value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
           value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
-    mate_silence: u64,
+    failover_silence: u64,
     /// The address that the other site's --peer names, if this machine only forwards to it.
     #[arg(long, value_name = "ADDR")]
     site_address: Option<IpAddr>,
@@ -221,11 +221,11 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         },
         allow_unprotected: args.allow_unprotected,
         ring: usize::from(args.ring) << 20,
-        partitions: args.partitions.unwrap_or(if args.mate.is_some() { 2 } else { 1 }),
-        mate: args.mate.zip(args.mate_at).map(|(mate, at)| MateConfig {
-            at,
-            mate,
-            silence: std::time::Duration::from_millis(args.mate_silence),
+        partitions: args.partitions.unwrap_or(if args.failover_peer.is_some() { 2 } else { 1 }),
+        failover: args.failover_peer.zip(args.failover_listen).map(|(peer, listen)| FailoverPeer {
+            listen,
+            peer,
+            silence: std::time::Duration::from_millis(args.failover_silence),
         }),
         site: args.site_address,
         aggregate: args.aggregate.map(|longest| AggregateConfig {

@@ -1,4 +1,4 @@
-//! The socket between the two appliances of a site, and what they tell each other by it.
+//! Failover between the two appliances of a site: the socket and the timing.
 
 use std::io;
 use std::net::{IpAddr, UdpSocket};
@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use wellspring_core::{Duration as Span, Time};
-use wellspring_maelstrom::{Partitions, SessionId, Share, ShareConfig, ShareCounters};
+use wellspring_maelstrom::{Failover, FailoverConfig, FailoverCounters, Partitions, SessionId};
 
-use crate::glue;
-use crate::setup::{Config, MateConfig, SetupError};
+use crate::setup::{Config, FailoverPeer, SetupError};
+use crate::sys;
 
 /// Longest datagram looked at \[bytes\]; hellos are far shorter.
 const LONGEST: usize = 256;
@@ -17,50 +17,51 @@ const LONGEST: usize = 256;
 const ROUND: usize = 64;
 
 /// Which partitions are to be protected here, now.
-pub(crate) struct Site {
+pub(crate) struct FailoverService {
     partitions: u8,
     begin: Instant,
-    mate: Option<(UdpSocket, Share)>,
+    pair: Option<(UdpSocket, Failover)>,
 }
 
-impl Site {
-    /// A site with the mate that the configuration names, or without one.
+impl FailoverService {
+    /// With the failover peer that the configuration names, or without one.
     pub(crate) fn new(config: &Config, session: SessionId) -> Result<Self, SetupError> {
         let begin = Instant::now();
-        let mate = config.mate.as_ref().map(|mate| {
-            let socket = open(mate)
-                .map_err(|error| SetupError::System("the socket towards the mate", error))?;
-            let share = ShareConfig {
+        let pair = config.failover.as_ref().map(|peer| {
+            let socket = open(peer).map_err(|error| {
+                SetupError::System("the socket towards the failover peer", error)
+            })?;
+            let failover = FailoverConfig {
                 partitions: config.partitions,
-                first: mate.at < mate.mate,
-                silence: Span::from_nanos(mate.silence.as_nanos() as u64),
+                first: peer.listen < peer.peer,
+                silence: Span::from_nanos(peer.silence.as_nanos() as u64),
             };
             // The two sites have different peers, and the two appliances of one have the same.
             let site = match config.peer.ip() {
                 IpAddr::V4(address) => address.octets().to_vec(),
                 IpAddr::V6(address) => address.octets().to_vec(),
             };
-            Ok((socket, Share::new(&config.key, &site, session, share, Time::ZERO)))
+            Ok((socket, Failover::new(&config.key, &site, session, failover, Time::ZERO)))
         });
-        Ok(Site { partitions: config.partitions, begin, mate: mate.transpose()? })
+        Ok(FailoverService { partitions: config.partitions, begin, pair: pair.transpose()? })
     }
 
     /// Hears and says what is to be heard and said.
     pub(crate) fn turn(&mut self) {
         let time = time(self.begin);
-        let Some((socket, share)) = &mut self.mate else { return };
+        let Some((socket, failover)) = &mut self.pair else { return };
         let mut bytes = [0; LONGEST];
         for _ in 0..ROUND {
             match socket.recv(&mut bytes) {
                 // Why one is not believed is counted there.
-                Ok(len) => drop(share.handle_datagram(time, &bytes[..len])),
-                // A mate that is not there yet refuses.
+                Ok(len) => drop(failover.handle_datagram(time, &bytes[..len])),
+                // A peer that is not there yet refuses.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(_) => break,
             }
         }
         let mut hello = Vec::new();
-        share.handle_timeout(time, &mut hello);
+        failover.handle_timeout(time, &mut hello);
         if !hello.is_empty() {
             let _ = socket.send(&hello);
         }
@@ -68,47 +69,47 @@ impl Site {
 
     /// Waits until something may be heard or is to be said, but not longer than that.
     pub(crate) fn wait(&self, at_most: Duration) {
-        let Some((socket, share)) = &self.mate else { return std::thread::sleep(at_most) };
-        let due = share.poll_timeout();
+        let Some((socket, failover)) = &self.pair else { return std::thread::sleep(at_most) };
+        let due = failover.poll_timeout();
         let now = time(self.begin);
         let due = if due <= now { Duration::ZERO } else { nanos(due.since(now)) };
-        glue::wait_readable(socket.as_fd(), due.clamp(Duration::from_millis(1), at_most));
+        sys::wait_readable(socket.as_fd(), due.clamp(Duration::from_millis(1), at_most));
     }
 
-    /// Tells the mate that this appliance ends.
+    /// Tells the failover peer that this appliance ends.
     pub(crate) fn farewell(&mut self) {
-        if let Some((socket, share)) = &mut self.mate {
+        if let Some((socket, failover)) = &mut self.pair {
             let mut hello = Vec::new();
-            share.farewell(&mut hello);
+            failover.farewell(&mut hello);
             let _ = socket.send(&hello);
         }
     }
 
     /// The claim by which a partition is protected here.
     pub(crate) fn tenure(&self, partition: u8) -> Option<u64> {
-        match &self.mate {
-            Some((_, share)) => share.tenure(partition),
+        match &self.pair {
+            Some((_, failover)) => failover.tenure(partition),
             None => Some(0),
         }
     }
 
     /// What is protected here.
     pub(crate) fn owned(&self) -> Partitions {
-        match &self.mate {
-            Some((_, share)) => share.owned(),
+        match &self.pair {
+            Some((_, failover)) => failover.owned(),
             None => Partitions::first(self.partitions),
         }
     }
 
-    /// Whether the mate speaks, and what there was; none without a mate.
-    pub(crate) fn mate(&self) -> Option<(bool, ShareCounters)> {
-        self.mate.as_ref().map(|(_, share)| (share.mate_heard(), *share.counters()))
+    /// Whether the failover peer is heard, and the counters; none without one.
+    pub(crate) fn status(&self) -> Option<(bool, FailoverCounters)> {
+        self.pair.as_ref().map(|(_, failover)| (failover.peer_heard(), *failover.counters()))
     }
 }
 
-fn open(mate: &MateConfig) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(mate.at)?;
-    socket.connect(mate.mate)?;
+fn open(peer: &FailoverPeer) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(peer.listen)?;
+    socket.connect(peer.peer)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }

@@ -1,5 +1,5 @@
-//! The way of small packets through this process: the kernel routes them into a tunnel interface, out
-//! of which they are read and bundled (§4.8).
+//! TUN interface for small packets: the kernel routes them into it, and this process reads and bundles
+//! them (§4.8).
 //!
 //! The interface lives as long as the process, and is up only while the peer answers. When it is not,
 //! its route is gone, and packets take the way they would have.
@@ -9,15 +9,16 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::glue;
-use crate::prefix::Prefix;
-use crate::system::{add_rules, nft, remove_rules, run, versions};
+use ipnet::IpNet;
+
+use crate::commands::{add_rules, nft, remove_rules, run, versions};
+use crate::sys;
 
 /// What the marks and routing tables begin with; the interface's index follows.
 const MARK: u32 = 0x5754_0000;
 
 /// A tunnel interface and the rules that lead to it. Dropping it takes all away.
-pub(crate) struct Detour {
+pub(crate) struct Tun {
     tunnel: File,
     interface: String,
     table: String,
@@ -25,27 +26,27 @@ pub(crate) struct Detour {
     up: bool,
 }
 
-impl Detour {
+impl Tun {
     /// Leads UDP packets of at most so many bytes from `lan` to `remote` here, once it is up.
-    pub(crate) fn new(lan: &str, wan: &str, remote: &[Prefix], longest: u16) -> io::Result<Self> {
-        let index = glue::interface_index(wan).unwrap_or(0) & 0xffff;
+    pub(crate) fn new(lan: &str, wan: &str, remote: &[IpNet], longest: u16) -> io::Result<Self> {
+        let index = sys::interface_index(wan).unwrap_or(0) & 0xffff;
         let interface = format!("wsmall{index}");
-        let tunnel = glue::open_tunnel(&interface)?;
+        let tunnel = sys::open_tunnel(&interface)?;
         let table = format!("wellspring_small_{index}");
-        let detour = Detour { tunnel, interface, table, mark: MARK | index, up: false };
+        let tun = Tun { tunnel, interface, table, mark: MARK | index, up: false };
         // Room for what comes while this process waits for a core.
-        run("ip", &["link", "set", "dev", &detour.interface, "txqueuelen", "10000"])?;
-        remove_rules(detour.mark);
-        add_rules(detour.mark)?;
-        nft(&detour.script(lan, remote, longest))?;
-        Ok(detour)
+        run("ip", &["link", "set", "dev", &tun.interface, "txqueuelen", "10000"])?;
+        remove_rules(tun.mark);
+        add_rules(tun.mark)?;
+        nft(&tun.script(lan, remote, longest))?;
+        Ok(tun)
     }
 
-    fn script(&self, lan: &str, remote: &[Prefix], longest: u16) -> String {
+    fn script(&self, lan: &str, remote: &[IpNet], longest: u16) -> String {
         let (table, mark) = (&self.table, self.mark);
         let mut lines = String::new();
         for prefix in remote {
-            let family = if prefix.is_ipv4() { "ip" } else { "ip6" };
+            let family = if prefix.addr().is_ipv4() { "ip" } else { "ip6" };
             // Writing to a string cannot fail.
             let _ = write!(lines, "\n  {family} daddr {prefix} meta mark set {mark} accept");
         }
@@ -85,13 +86,13 @@ impl Detour {
     }
 }
 
-impl AsFd for Detour {
+impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tunnel.as_fd()
     }
 }
 
-impl Drop for Detour {
+impl Drop for Tun {
     fn drop(&mut self) {
         if let Err(error) = nft(&format!("delete table inet {}\n", self.table)) {
             tracing::warn!("rules for small packets were not taken away: {error}");

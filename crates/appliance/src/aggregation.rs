@@ -1,5 +1,4 @@
-//! What the appliances carry for the sites in datagrams of their own: small packets together, and
-//! multicast (§4.8).
+//! Aggregation: small packets and multicast carried in datagrams between the appliances (§4.8).
 //!
 //! Bundles are ordinary packets between the two appliances, so the code protects them. What comes out
 //! of them enters the local network as recovered packets do.
@@ -18,20 +17,21 @@ use wellspring_maelstrom::{
     Batch, BundleCounters, Bundler, SessionId, Unbundler, Volatile, restore,
 };
 
+use crate::addresses::Addresses;
 use crate::capture::Capture;
-use crate::detour::Detour;
-use crate::engine::Addresses;
 use crate::filter;
-use crate::glue;
 use crate::inject::{LocalSocket, destination, source};
 use crate::interface::Interface;
 use crate::setup::{Config, SetupError};
+use crate::sys;
+use crate::tun::Tun;
 
 /// Packets taken from one place before the others have their turn.
 const ROUND: usize = 128;
 /// Longest wait for anything.
 const WAIT: Duration = Duration::from_millis(50);
-/// How often the peer is told that this end is there, and after which silence it is not.
+/// How often a bundle without packets shows the peer that this end is there, and the silence after which
+/// the peer counts as gone.
 const HELLO_EVERY: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Memory of the ring that multicast is watched through \[bytes\].
@@ -39,9 +39,9 @@ const RING: usize = 2 << 20;
 /// Longest packet taken from the local network \[bytes\].
 const LONGEST: usize = 65_536;
 
-/// What a carrier has done.
+/// Counters of the aggregation service.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct CarrierStatus {
+pub struct AggregationStatus {
     /// Whether small packets are taken now.
     pub taking: bool,
     /// Towards the peer.
@@ -52,14 +52,14 @@ pub struct CarrierStatus {
     pub refused: u64,
 }
 
-/// A carrier that runs. Dropping it ends it.
-pub(crate) struct Carrier {
+/// An aggregation service that runs. Dropping it ends it.
+pub(crate) struct Aggregation {
     stop: Arc<AtomicBool>,
-    status: Arc<Mutex<CarrierStatus>>,
+    status: Arc<Mutex<AggregationStatus>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Carrier {
+impl Aggregation {
     /// Begins, if there is anything to carry. `own` is this appliance's address towards the peer,
     /// `longest` what a protected packet may be.
     pub(crate) fn start(
@@ -76,16 +76,17 @@ impl Carrier {
         let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let (flag, shared) = (Arc::clone(&stop), Arc::clone(&status));
         let run = move || work.run(&flag, &shared);
-        let thread = thread::Builder::new().name("carrier".into()).spawn(run).map_err(system)?;
-        Ok(Some(Carrier { stop, status, thread: Some(thread) }))
+        let thread =
+            thread::Builder::new().name("aggregation".into()).spawn(run).map_err(system)?;
+        Ok(Some(Aggregation { stop, status, thread: Some(thread) }))
     }
 
-    pub(crate) fn status(&self) -> CarrierStatus {
+    pub(crate) fn status(&self) -> AggregationStatus {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Carrier {
+impl Drop for Aggregation {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -97,7 +98,7 @@ impl Drop for Carrier {
 struct Work {
     peer: UdpSocket,
     local: LocalSocket,
-    detour: Option<Detour>,
+    tun: Option<Tun>,
     multicast: Option<Multicast>,
     bundler: Bundler,
     unbundler: Unbundler,
@@ -131,14 +132,14 @@ impl Work {
         peer.set_nonblocking(true).map_err(system)?;
         // Room for what comes while this process waits for a core.
         for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-            let set = glue::set_option(peer.as_fd(), libc::SOL_SOCKET, name, &(4 << 20));
+            let set = sys::set_option(peer.as_fd(), libc::SOL_SOCKET, name, &(4 << 20));
             set.map_err(system)?;
         }
-        let detour = config.aggregate.as_ref().map(|aggregate| {
+        let tun = config.aggregate.as_ref().map(|aggregate| {
             if config.remote.is_empty() {
                 return Err(SetupError::AggregateWithoutRemote);
             }
-            Detour::new(&config.lan, &config.wan, &config.remote, aggregate.longest)
+            Tun::new(&config.lan, &config.wan, &config.remote, aggregate.longest)
                 .map_err(SetupError::AggregateRules)
         });
         let multicast = (!config.multicast.is_empty()).then(|| Multicast::join(config));
@@ -154,7 +155,7 @@ impl Work {
         Ok(Work {
             peer,
             local: LocalSocket::new(&config.lan, own).map_err(system)?,
-            detour: detour.transpose()?,
+            tun: tun.transpose()?,
             multicast: multicast.transpose().map_err(system)?,
             bundler: Bundler::new(&config.key, session, longest.saturating_sub(headers), hold),
             unbundler: Unbundler::new(&config.key, session),
@@ -168,8 +169,8 @@ impl Work {
         })
     }
 
-    fn run(mut self, stop: &AtomicBool, shared: &Mutex<CarrierStatus>) {
-        glue::wake_exactly();
+    fn run(mut self, stop: &AtomicBool, shared: &Mutex<AggregationStatus>) {
+        sys::wake_exactly();
         let mut packet = vec![0; LONGEST];
         let mut hello_at = self.begin;
         while !stop.load(Ordering::Relaxed) {
@@ -201,8 +202,8 @@ impl Work {
     /// Takes small packets only while somebody puts them back at the other end.
     fn follow(&mut self, now: Instant) {
         let there = self.heard.is_some_and(|heard| now - heard < SILENCE);
-        if let Some(detour) = &mut self.detour
-            && let Err(error) = detour.set_up(there)
+        if let Some(tun) = &mut self.tun
+            && let Err(error) = tun.set_up(there)
         {
             tracing::warn!("small packets: {error}");
         }
@@ -210,9 +211,9 @@ impl Work {
 
     fn take_small(&mut self, packet: &mut [u8]) {
         let now = self.time();
-        let Some(detour) = &mut self.detour else { return };
+        let Some(tun) = &mut self.tun else { return };
         for _ in 0..ROUND {
-            let Some(len) = detour.read(packet) else { break };
+            let Some(len) = tun.read(packet) else { break };
             // The kernel's own, such as router solicitations, are not for the peer.
             if destination(&packet[..len]).is_some_and(|to| self.addresses.is_theirs(to)) {
                 self.bundler.add(now, &packet[..len], &mut self.out);
@@ -267,14 +268,14 @@ impl Work {
             }
         });
         let mut from: Vec<BorrowedFd<'_>> = vec![self.peer.as_fd()];
-        from.extend(self.detour.as_ref().filter(|detour| detour.is_up()).map(AsFd::as_fd));
+        from.extend(self.tun.as_ref().filter(|tun| tun.is_up()).map(AsFd::as_fd));
         from.extend(self.multicast.as_ref().map(|multicast| multicast.capture.as_fd()));
-        glue::wait_any(&from, due.min(at_most).min(WAIT));
+        sys::wait_any(&from, due.min(at_most).min(WAIT));
     }
 
-    fn status(&self) -> CarrierStatus {
-        CarrierStatus {
-            taking: self.detour.as_ref().is_some_and(Detour::is_up),
+    fn status(&self) -> AggregationStatus {
+        AggregationStatus {
+            taking: self.tun.as_ref().is_some_and(Tun::is_up),
             sent: *self.bundler.counters(),
             received: *self.unbundler.counters(),
             refused: self.refused,

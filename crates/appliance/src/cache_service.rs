@@ -1,5 +1,4 @@
-//! The hook by which local hosts ask for datagrams that came all the way and were lost by the host
-//! itself (§4.5).
+//! Cache service: local hosts ask for datagrams that arrived and were lost by the host itself (§4.5).
 //!
 //! A question is a datagram of JSON to the cache's address, `{"from": "10.1.0.2:5000", "port": 5001,
 //! "at": 0, "bytes": "0000002a"}`: datagrams from there to that port of the asker, in whose payload at
@@ -28,15 +27,18 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// A cache that all partitions fill.
 #[derive(Clone, Debug)]
-pub(crate) struct Recall {
+pub(crate) struct SharedCache {
     cache: Arc<Mutex<PacketCache>>,
     begin: Instant,
 }
 
-impl Recall {
+impl SharedCache {
     pub(crate) fn new(bytes: usize, age: Duration) -> Self {
         let age = Span::from_nanos(age.as_nanos() as u64);
-        Recall { cache: Arc::new(Mutex::new(PacketCache::new(bytes, age))), begin: Instant::now() }
+        SharedCache {
+            cache: Arc::new(Mutex::new(PacketCache::new(bytes, age))),
+            begin: Instant::now(),
+        }
     }
 
     /// Keeps a packet that goes to a local host.
@@ -72,15 +74,15 @@ impl Recall {
     }
 
     /// Answers questions at that address until it is dropped.
-    pub(crate) fn serve(&self, at: SocketAddr, local: LocalSocket) -> io::Result<Hook> {
+    pub(crate) fn serve(&self, at: SocketAddr, local: LocalSocket) -> io::Result<CacheService> {
         let socket = UdpSocket::bind(at)?;
         socket.set_read_timeout(Some(LOOK_UP))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let (recall, flag) = (self.clone(), Arc::clone(&stop));
+        let (cache, flag) = (self.clone(), Arc::clone(&stop));
         let thread = thread::Builder::new()
             .name("cache".into())
-            .spawn(move || recall.run(&socket, local, &flag))?;
-        Ok(Hook { stop, thread: Some(thread) })
+            .spawn(move || cache.run(&socket, local, &flag))?;
+        Ok(CacheService { stop, thread: Some(thread) })
     }
 
     fn run(&self, socket: &UdpSocket, mut local: LocalSocket, stop: &AtomicBool) {
@@ -96,13 +98,13 @@ impl Recall {
     }
 }
 
-/// The hook's thread. Dropping it ends it.
-pub(crate) struct Hook {
+/// The service's thread. Dropping it ends it.
+pub(crate) struct CacheService {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Hook {
+impl Drop for CacheService {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -151,8 +153,8 @@ mod tests {
             r#"{"from": "10.1.0.2:5000", "port": 5001, "bytes": "0"}"#,
             r#"{"from": "10.1.0.2:5000", "port": 5001, "at": -1}"#,
         ] {
-            let recall = Recall::new(1 << 20, Duration::from_secs(1));
-            let answer = recall.answer(asker, bad.as_bytes(), &mut Batch::new());
+            let cache = SharedCache::new(1 << 20, Duration::from_secs(1));
+            let answer = cache.answer(asker, bad.as_bytes(), &mut Batch::new());
             assert!(answer.get("error").is_some(), "{bad}: {answer}");
         }
     }

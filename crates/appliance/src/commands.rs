@@ -1,4 +1,4 @@
-//! Running `ip` and `nft`, which set what has no simpler interface.
+//! Commands `ip` and `nft`, for settings without a simpler interface.
 
 use std::io::{self, Write};
 use std::path::Path;

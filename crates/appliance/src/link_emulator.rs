@@ -1,4 +1,4 @@
-//! A long lossy link between two interfaces, to try things on: delay, rate, a queue, and loss at
+//! Link emulator between two interfaces, for experiments: delay, rate, a queue, and loss at
 //! random, in bursts of one length, or in bursts of random lengths.
 //!
 //! Frames that come in by one interface leave by the other, later or never; one thread a direction.
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use wellspring_core::{RandomStream, Seed};
 
 use crate::capture::Capture;
-use crate::glue::{self, SEND_BATCH};
 use crate::inject::{InjectCounters, send};
 use crate::interface::Interface;
 use crate::offload;
+use crate::sys::{self, SEND_BATCH};
 
 /// What a frame has on the wire besides itself: preamble, checksum, gap \[bytes\].
 const WIRE_OVERHEAD: u64 = 24;
@@ -203,10 +203,10 @@ struct Direction {
 impl Direction {
     fn new(from: &Interface, to: &Interface, loss: Loss, random: RandomStream) -> io::Result<Self> {
         let capture = Capture::frames(from.index, from.mtu + LINK_HEADER, RING)?;
-        let out = glue::packet_socket(glue::See::Frames)?;
-        glue::set_option(out.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
-        glue::set_option(out.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(64 << 20))?;
-        glue::bind_packet(out.as_fd(), to.index, false)?;
+        let out = sys::packet_socket(sys::See::Frames)?;
+        sys::set_option(out.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
+        sys::set_option(out.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &(64 << 20))?;
+        sys::bind_packet(out.as_fd(), to.index, false)?;
         Ok(Direction {
             capture,
             out,
@@ -221,10 +221,10 @@ impl Direction {
 
     fn run(&mut self, config: &LinkConfig, stop: &AtomicBool) -> LinkCounters {
         const WAIT: Duration = Duration::from_millis(20);
-        glue::wake_exactly();
+        sys::wake_exactly();
         if config.first {
             // Not allowed everywhere; then delays are as exact as they are.
-            let _ = glue::run_first();
+            let _ = sys::run_first();
         }
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();

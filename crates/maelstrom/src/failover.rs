@@ -1,4 +1,4 @@
-//! Two appliances of one site share its partitions (§4.6's future work), without I/O.
+//! Failover and load sharing between the two appliances of a site (§4.6's future work), without I/O.
 //!
 //! The addresses on both sides of the link are cut into partitions, each with an engine of its own.
 //! Of two appliances that see the same packets each has partitions at home: they tell each other in
@@ -9,68 +9,32 @@
 use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, Sealer, SessionId, Verifier};
-use crate::wire::{DropReason, HELLO_LEN, Hello, Sealed, emit_hello};
+use crate::drop_reason::DropReason;
+use crate::partitions::Partitions;
+use crate::wire::{HELLO_LEN, Hello, Sealed, emit_hello};
 
-/// Most partitions of a site: one bit of a hello each.
-pub const MAX_PARTITIONS: u8 = 64;
-/// Hellos in the time after which a silent mate counts as gone: so many are lost before.
+/// Hellos in the time after which a silent peer counts as gone: so many are lost before.
 const HELLOS_IN_SILENCE: u64 = 5;
-
-/// Partitions by number, one bit each.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Partitions(u64);
-
-impl Partitions {
-    /// None.
-    pub const NONE: Partitions = Partitions(0);
-
-    /// The first so many.
-    pub fn first(count: u8) -> Self {
-        Partitions(u64::MAX.checked_shr(64 - u32::from(count)).unwrap_or(0))
-    }
-
-    /// Whether one of them is that.
-    pub fn has(self, partition: u8) -> bool {
-        partition < MAX_PARTITIONS && self.0 >> partition & 1 == 1
-    }
-
-    /// Their numbers, rising.
-    pub fn iter(self) -> impl Iterator<Item = u8> {
-        (0..MAX_PARTITIONS).filter(move |&partition| self.has(partition))
-    }
-
-    pub(crate) fn bits(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn from_bits(bits: u64) -> Self {
-        Partitions(bits)
-    }
-
-    fn overlaps(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
 
 /// How a site is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ShareConfig {
+pub struct FailoverConfig {
     /// Partitions of the site, 1 to [`MAX_PARTITIONS`]: the same at all appliances of both sites.
     pub partitions: u8,
-    /// Whether this is the first of the two, which has the even ones at home. The mate is the other.
+    /// Whether this is the first of the two, which has the even ones at home. The peer is the other.
     pub first: bool,
-    /// How long the mate may say nothing before its partitions are taken.
+    /// How long the peer may say nothing before its partitions are taken.
     pub silence: Duration,
 }
 
 /// What there was between the two.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ShareCounters {
+pub struct FailoverCounters {
     /// Hellos heard.
     pub hellos: u64,
     /// Hellos dropped, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
-    /// Times the mate's partitions were taken.
+    /// Times the peer's partitions were taken.
     pub takeovers: u64,
     /// Times they were given back.
     pub returns: u64,
@@ -78,57 +42,57 @@ pub struct ShareCounters {
 
 /// One of two appliances that share a site's partitions.
 #[derive(Debug)]
-pub struct Share {
-    config: ShareConfig,
+pub struct Failover {
+    config: FailoverConfig,
     sealer: Sealer,
     verifier: Verifier,
     hello_at: Time,
-    mate_gone_at: Time,
-    mate_heard: bool,
-    /// Whether the mate's partitions are protected here.
+    peer_gone_at: Time,
+    peer_heard: bool,
+    /// Whether the peer's partitions are protected here.
     both: bool,
-    /// The mate's last hello claimed partitions that are at home here.
+    /// The peer's last hello claimed partitions that are at home here.
     contested: bool,
     /// Counts up whenever partitions of this home must begin anew.
     tenure_home: u64,
-    tenure_mate: u64,
-    counters: ShareCounters,
+    tenure_peer: u64,
+    counters: FailoverCounters,
 }
 
-impl Share {
+impl Failover {
     /// One appliance's part, from `now` on. `site` tells the site from the other one, which has the
     /// same key; both appliances of a site give the same.
     pub fn new(
         key: &PresharedKey,
         site: &[u8],
         session: SessionId,
-        config: ShareConfig,
+        config: FailoverConfig,
         now: Time,
     ) -> Self {
         let key = key.for_site(site);
-        Share {
+        Failover {
             config,
             sealer: Sealer::new(&key, session),
             verifier: Verifier::new(&key, session),
             hello_at: now,
-            mate_gone_at: now + config.silence,
-            mate_heard: false,
+            peer_gone_at: now + config.silence,
+            peer_heard: false,
             both: false,
             contested: false,
             tenure_home: 0,
-            tenure_mate: 0,
-            counters: ShareCounters::default(),
+            tenure_peer: 0,
+            counters: FailoverCounters::default(),
         }
     }
 
     /// What there was.
-    pub fn counters(&self) -> &ShareCounters {
+    pub fn counters(&self) -> &FailoverCounters {
         &self.counters
     }
 
-    /// Whether the mate speaks.
-    pub fn mate_heard(&self) -> bool {
-        self.mate_heard
+    /// Whether the peer speaks.
+    pub fn peer_heard(&self) -> bool {
+        self.peer_heard
     }
 
     /// What is to be protected here.
@@ -144,23 +108,23 @@ impl Share {
         self.owned().has(partition).then_some(if home {
             self.tenure_home
         } else {
-            self.tenure_mate
+            self.tenure_peer
         })
     }
 
-    /// When [`Share::handle_timeout`] is to be called.
+    /// When [`Failover::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Time {
-        if !self.both && self.mate_gone_at < self.hello_at {
-            self.mate_gone_at
+        if !self.both && self.peer_gone_at < self.hello_at {
+            self.peer_gone_at
         } else {
             self.hello_at
         }
     }
 
-    /// It is that late: a hello that is due is appended to `out`; a mate that was silent for too long
+    /// It is that late: a hello that is due is appended to `out`; a peer that was silent for too long
     /// loses its partitions.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<u8>) {
-        if self.mate_gone_at <= now && !self.both {
+        if self.peer_gone_at <= now && !self.both {
             self.take_over();
         }
         if self.hello_at <= now {
@@ -170,12 +134,12 @@ impl Share {
         }
     }
 
-    /// Appends a last hello, after which the mate need not wait.
+    /// Appends a last hello, after which the peer need not wait.
     pub fn farewell(&mut self, out: &mut Vec<u8>) {
         self.hello(Partitions::NONE, out);
     }
 
-    /// Takes in what the mate may have sent.
+    /// Takes in what the peer may have sent.
     ///
     /// # Errors
     /// Why it is not believed; it was counted.
@@ -185,16 +149,16 @@ impl Share {
         })?;
         self.counters.hellos += 1;
         if hello.claims == Partitions::NONE {
-            self.mate_gone_at = now;
+            self.peer_gone_at = now;
             return Ok(());
         }
-        self.mate_heard = true;
-        self.mate_gone_at = now + self.config.silence;
+        self.peer_heard = true;
+        self.peer_gone_at = now + self.config.silence;
         if self.both {
             self.both = false;
             self.counters.returns += 1;
         }
-        // The peer believed the mate's sessions, which were newer than this end's.
+        // The peer believed the peer's sessions, which were newer than this end's.
         let contested = hello.claims.overlaps(self.home());
         if self.contested && !contested {
             self.tenure_home += 1;
@@ -223,15 +187,15 @@ impl Share {
 
     fn take_over(&mut self) {
         self.both = true;
-        self.mate_heard = false;
-        self.tenure_mate += 1;
+        self.peer_heard = false;
+        self.tenure_peer += 1;
         self.counters.takeovers += 1;
     }
 
     fn home(&self) -> Partitions {
         const EVEN: u64 = 0x5555_5555_5555_5555;
         let half = if self.config.first { EVEN } else { !EVEN };
-        Partitions(Partitions::first(self.config.partitions).0 & half)
+        Partitions::from_bits(Partitions::first(self.config.partitions).bits() & half)
     }
 }
 
@@ -243,10 +207,10 @@ mod tests {
 
     const SILENCE: Duration = Duration::from_millis(1_000);
 
-    fn one(first: bool, start: u64, now: Time) -> Share {
+    fn one(first: bool, start: u64, now: Time) -> Failover {
         let key = PresharedKey::new([3; KEY_LEN]);
-        let config = ShareConfig { partitions: 5, first, silence: SILENCE };
-        Share::new(&key, b"site", SessionId { start, random: start }, config, now)
+        let config = FailoverConfig { partitions: 5, first, silence: SILENCE };
+        Failover::new(&key, b"site", SessionId { start, random: start }, config, now)
     }
 
     fn at(millis: u64) -> Time {
@@ -254,7 +218,7 @@ mod tests {
     }
 
     /// Lets time pass for both; what either says is heard unless it is lost.
-    fn pass(pair: [&mut Share; 2], from: u64, to: u64, lost: [bool; 2]) {
+    fn pass(pair: [&mut Failover; 2], from: u64, to: u64, lost: [bool; 2]) {
         let [a, b] = pair;
         for now in (from..to).step_by(10) {
             let mut said = [Vec::new(), Vec::new()];
@@ -270,8 +234,8 @@ mod tests {
         }
     }
 
-    fn owned(share: &Share) -> Vec<u8> {
-        share.owned().iter().collect()
+    fn owned(failover: &Failover) -> Vec<u8> {
+        failover.owned().iter().collect()
     }
 
     #[test]
@@ -279,14 +243,14 @@ mod tests {
         let (mut a, mut b) = (one(true, 1, at(0)), one(false, 2, at(0)));
         pass([&mut a, &mut b], 0, 5_000, [false; 2]);
         assert_eq!((owned(&a), owned(&b)), (vec![0, 2, 4], vec![1, 3]));
-        assert!(a.mate_heard() && b.mate_heard());
+        assert!(a.peer_heard() && b.peer_heard());
         // The second dies: what it has is taken within the silence and a hello's time.
         let mut nothing = Vec::new();
         for now in (5_000..6_100).step_by(10) {
             a.handle_timeout(at(now), &mut nothing);
         }
         assert_eq!(owned(&a), [0, 1, 2, 3, 4]);
-        assert!(!a.mate_heard());
+        assert!(!a.peer_heard());
         // Another life of it gets them back with its first hello.
         let mut b = one(false, 3, at(7_000));
         pass([&mut a, &mut b], 7_000, 7_020, [false; 2]);
@@ -301,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_begin_anew_where_the_mate_was_believed_in_between() {
+    fn sessions_begin_anew_where_the_peer_was_believed_in_between() {
         for lost in [[true, true], [true, false], [false, true]] {
             let (mut a, mut b) = (one(true, 1, at(0)), one(false, 2, at(0)));
             pass([&mut a, &mut b], 0, 3_000, [false; 2]);
@@ -321,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_a_mate() {
+    fn nobody_else_is_a_peer() {
         let mut a = one(true, 1, at(0));
         let mut said = Vec::new();
         a.handle_timeout(at(0), &mut said);
@@ -329,17 +293,17 @@ mod tests {
         assert_eq!(a.handle_datagram(at(1), &said), Err(DropReason::Reflected));
         // The other site, with the same key.
         let key = PresharedKey::new([3; KEY_LEN]);
-        let config = ShareConfig { partitions: 5, first: false, silence: SILENCE };
+        let config = FailoverConfig { partitions: 5, first: false, silence: SILENCE };
         let session = SessionId { start: 9, random: 9 };
-        let mut there = Share::new(&key, b"the other", session, config, at(0));
+        let mut there = Failover::new(&key, b"the other", session, config, at(0));
         said.clear();
         there.handle_timeout(at(0), &mut said);
         assert_eq!(a.handle_datagram(at(1), &said), Err(DropReason::Forged));
         // One that cuts otherwise, and one that takes itself for the first too.
         for config in
-            [ShareConfig { partitions: 4, ..config }, ShareConfig { first: true, ..config }]
+            [FailoverConfig { partitions: 4, ..config }, FailoverConfig { first: true, ..config }]
         {
-            let mut other = Share::new(&key, b"site", session, config, at(0));
+            let mut other = Failover::new(&key, b"site", session, config, at(0));
             said.clear();
             other.handle_timeout(at(0), &mut said);
             assert_eq!(a.handle_datagram(at(1), &said), Err(DropReason::Malformed));
@@ -361,7 +325,7 @@ mod tests {
         fn garbage_changes_nothing(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut a = one(true, 1, at(0));
             prop_assert!(a.handle_datagram(at(1), &bytes).is_err());
-            prop_assert!(!a.mate_heard());
+            prop_assert!(!a.peer_heard());
         }
 
         #[test]
