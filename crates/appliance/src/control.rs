@@ -1,6 +1,7 @@
 //! Control socket and metrics server of a running appliance.
 
 use std::fs;
+use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -11,14 +12,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+
 use crate::metrics::to_prometheus;
 use crate::setup::SetupError;
 use crate::status::{Status, to_json};
 
-/// Longest question read \[bytes\].
-const QUESTION: usize = 2_048;
-/// How long somebody who asks may take.
+/// Longest request read \[bytes\].
+const REQUEST: usize = 2_048;
+/// How long a client may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients of a listener at a time, at most; further ones are closed at once.
+const CLIENTS: usize = 512;
+/// After an error of the listener, such as too many open files.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// What the appliance and those who ask it share.
 #[derive(Clone, Debug)]
@@ -39,37 +47,42 @@ impl Controls {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Answers HTTP requests for metrics at that address, for as long as the program runs.
+    /// Answers HTTP requests for metrics at that address, for as long as the program runs. Clients are
+    /// served side by side: one that sends nothing delays nobody.
     ///
     /// # Errors
     /// The address cannot be listened at.
     pub fn serve_metrics(&self, at: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(at)?;
+        listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let controls = self.clone();
-        thread::Builder::new().name("metrics".into()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let _ = stream.set_read_timeout(Some(PATIENCE));
-                let _ = stream.set_write_timeout(Some(PATIENCE));
-                let _ = controls.answer_http(stream);
+        serve("metrics", async move {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let clients = Clients::new();
+            loop {
+                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let controls = controls.clone();
+                clients.take(accepted, |stream| controls.answer_http(stream)).await;
             }
         })?;
         Ok(address)
     }
 
-    fn answer_http(&self, mut stream: impl Read + Write) -> io::Result<()> {
-        let question = read_until(&mut stream, b"\r\n\r\n")?;
-        let (code, text) = match (question.starts_with("GET /metrics"), self.status()) {
+    async fn answer_http(self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+        let request = read_until(&mut stream, b"\r\n\r\n").await?;
+        let (code, text) = match (request.starts_with("GET /metrics"), self.status()) {
             (true, Some(status)) => ("200 OK", to_prometheus(&status)),
             (true, None) => ("503 Service Unavailable", String::new()),
             (false, _) => ("404 Not Found", String::new()),
         };
-        write!(
-            stream,
+        let answer = format!(
             "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n{text}",
             text.len()
-        )
+        );
+        stream.write_all(answer.as_bytes()).await?;
+        stream.shutdown().await
     }
 
     /// Answers at the control socket of an appliance of that name.
@@ -84,31 +97,35 @@ impl Controls {
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(system)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(system)?;
+        listener.set_nonblocking(true).map_err(system)?;
         let controls = self.clone();
-        let answer = move || {
-            for mut stream in listener.incoming().flatten() {
-                let _ = stream.set_read_timeout(Some(PATIENCE));
-                let _ = stream.set_write_timeout(Some(PATIENCE));
-                let _ = controls.answer(&mut stream);
+        serve("control", async move {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            let clients = Clients::new();
+            loop {
+                let accepted = listener.accept().await.map(|(stream, _)| stream);
+                let controls = controls.clone();
+                clients.take(accepted, |stream| controls.answer(stream)).await;
             }
-        };
-        thread::Builder::new().name("control".into()).spawn(answer).map_err(system)?;
+        })
+        .map_err(system)?;
         Ok(ControlSocket(path))
     }
 
-    fn answer(&self, stream: &mut UnixStream) -> io::Result<()> {
-        let question = read_until(stream, b"\n")?;
-        match question.trim() {
+    async fn answer(self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+        let request = read_until(&mut stream, b"\n").await?;
+        let answer = match request.trim() {
             "status" => match self.status() {
-                Some(status) => writeln!(stream, "{}", to_json(&status)),
-                None => writeln!(stream, "{{}}"),
+                Some(status) => to_json(&status).to_string(),
+                None => "{}".to_owned(),
             },
             "down" => {
                 self.stop.store(true, Ordering::Relaxed);
-                writeln!(stream, "{{}}")
+                "{}".to_owned()
             }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        stream.write_all(format!("{answer}\n").as_bytes()).await
     }
 }
 
@@ -145,15 +162,99 @@ fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
     run_dir.join(format!("{name}.sock"))
 }
 
+/// Runs a server in a thread of its own.
+fn serve(
+    name: &str,
+    server: impl Future<Output = io::Result<()>> + Send + 'static,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name(name.into()).spawn(move || {
+        if let Err(error) = runtime.block_on(server) {
+            tracing::error!("a listener: {error}");
+        }
+    })?;
+    Ok(())
+}
+
+/// The clients of a listener.
+struct Clients(Arc<Semaphore>);
+
+impl Clients {
+    fn new() -> Self {
+        Clients(Arc::new(Semaphore::new(CLIENTS)))
+    }
+
+    /// Lets a client be answered beside the others, within [`PATIENCE`].
+    async fn take<Stream, Answer>(
+        &self,
+        accepted: io::Result<Stream>,
+        answer: impl FnOnce(Stream) -> Answer,
+    ) where
+        Answer: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let Ok(stream) = accepted else { return tokio::time::sleep(AGAIN).await };
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else { return };
+        let answered = tokio::time::timeout(PATIENCE, answer(stream));
+        tokio::spawn(async move {
+            // A client that leaves or is slow is its own loss.
+            let _ = answered.await;
+            drop(permit);
+        });
+    }
+}
+
 /// Reads up to a mark, within bounds.
-fn read_until(stream: &mut impl Read, mark: &[u8]) -> io::Result<String> {
+async fn read_until(stream: &mut (impl AsyncRead + Unpin), mark: &[u8]) -> io::Result<String> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 256];
-    while bytes.len() < QUESTION && !bytes.ends_with(mark) {
-        match stream.read(&mut buffer)? {
+    while bytes.len() < REQUEST && !bytes.ends_with(mark) {
+        match stream.read(&mut buffer).await? {
             0 => break,
             read => bytes.extend_from_slice(&buffer[..read]),
         }
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn idle_clients_delay_no_scrape() {
+        let controls = Controls::new();
+        let at = controls.serve_metrics(([127, 0, 0, 1], 0).into()).expect("a port");
+        let mut idle: Vec<TcpStream> =
+            (0..20).map(|_| TcpStream::connect(at).expect("connected")).collect();
+        let mut scrape = TcpStream::connect(at).expect("connected");
+        scrape.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("written");
+        let mut answer = String::new();
+        scrape.read_to_string(&mut answer).expect("answered");
+        assert!(answer.starts_with("HTTP/1.1 503"), "nothing runs yet: {answer}");
+        // Answered while the others were still waited for.
+        for stream in &mut idle {
+            stream.set_nonblocking(true).expect("set");
+            let read = stream.read(&mut [0]);
+            assert!(read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+        }
+    }
+
+    #[test]
+    fn idle_clients_delay_no_status() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let controls = Controls::new();
+        let _socket = controls.serve(folder.path(), "one").expect("a socket");
+        let path = socket_path(folder.path(), "one");
+        let mut idle: Vec<UnixStream> =
+            (0..20).map(|_| UnixStream::connect(&path).expect("connected")).collect();
+        assert_eq!(ask(folder.path(), "one", "status").expect("answered"), "{}\n");
+        for stream in &mut idle {
+            stream.set_nonblocking(true).expect("set");
+            let read = stream.read(&mut [0]);
+            assert!(read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));
+        }
+        ask(folder.path(), "one", "down").expect("answered");
+        assert!(controls.stop.load(Ordering::Relaxed));
+    }
 }
