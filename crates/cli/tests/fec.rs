@@ -56,6 +56,21 @@ impl Object {
         std::fs::write(&self.coded, [head.to_vec(), packets.concat()].concat()).expect("write");
     }
 
+    /// Writes a transfer length (F) below 2^32.
+    fn set_transfer_length(&self, len: usize) {
+        let mut bytes = std::fs::read(&self.coded).expect("read");
+        bytes[1..5].copy_from_slice(&u32::try_from(len).expect("below 2^32").to_be_bytes());
+        std::fs::write(&self.coded, bytes).expect("write");
+    }
+
+    fn digest_file(&self) -> PathBuf {
+        self.place.path("a.fec.b3")
+    }
+
+    fn remove_digest(&self) {
+        std::fs::remove_file(self.digest_file()).expect("there is one");
+    }
+
     fn assert_back(&self) {
         let back = std::fs::read(self.out.join("b")).expect("read");
         assert_eq!(back, std::fs::read(&self.original).expect("read"));
@@ -136,14 +151,103 @@ fn a_changed_byte_shows_where_a_symbol_is_left_to_check() {
             packets[changed][500] ^= 1;
         });
         assert_refused(&object.decoded(), 10, "source block 0");
+        object.remove_digest();
+        assert_refused(&object.decoded(), 10, "source block 0");
         assert_eq!(listing(&object.out), [""; 0]);
     }
-    // With nothing to check it by, the summary says so.
-    let object = Object::new("1");
-    object.change(|packets| drop(packets.remove(0)));
+}
+
+#[test]
+fn a_changed_byte_without_a_symbol_to_check_it_by_does_not_match_the_digest() {
+    for (repair, lost) in [("1", 1), ("0", 0)] {
+        let object = Object::new(repair);
+        object.change(|packets| {
+            drop(packets.drain(..lost));
+            packets[200][500] ^= 1;
+        });
+        assert_refused(&object.decoded(), 7, "digest");
+        assert_eq!(listing(&object.out), [""; 0]);
+    }
+}
+
+#[test]
+fn a_transfer_length_one_too_small_is_found() {
+    // By the digest; without one, by the padding that is not zero.
+    let object = Object::new("2");
+    object.set_transfer_length(299 * T + 6);
+    assert_refused(&object.decoded(), 10, "padding");
+    object.remove_digest();
+    assert_refused(&object.decoded(), 10, "padding");
+    // A byte more, which is zero as padding is: only the digest knows.
+    object.set_transfer_length(299 * T + 8);
+    let digest = blake3::hash(&std::fs::read(&object.original).expect("read")).to_string();
+    let given = ["--digest", &digest];
+    assert_refused(&object.decode(&object.out.join("b"), &given), 7, "digest");
+    assert_eq!(listing(&object.out), [""; 0]);
+}
+
+#[test]
+fn a_repeated_symbol_with_other_bytes_is_a_contradiction() {
+    let object = Object::new("0");
+    object.remove_digest();
+    object.change(|packets| {
+        let again = packets[7].clone();
+        packets.push(again);
+        packets[7][500] ^= 1;
+    });
+    assert_refused(&object.decoded(), 10, "two packets of symbol 7 differ");
+    assert_eq!(listing(&object.out), [""; 0]);
+}
+
+#[test]
+fn the_digest_decides_where_a_symbol_that_was_not_needed_has_changed() {
+    let object = Object::new("2");
+    object.change(|packets| packets[301][500] ^= 1);
     let decoded = object.decoded();
-    assert!(decoded.status.success());
-    assert!(said(&decoded).contains("1 without a symbol to check"), "{decoded:?}");
+    assert!(decoded.status.success(), "{decoded:?}");
+    assert!(said(&decoded).contains("symbol 301 contradicts the others"), "{decoded:?}");
+    object.assert_back();
+}
+
+#[test]
+fn an_output_that_was_not_verified_is_said_to_be() {
+    let object = Object::new("0");
+    let outcome = |extra: &[&str]| {
+        let output =
+            object.decode(&object.out.join("b"), &[&["--force", "--json"], extra].concat());
+        assert!(output.status.success(), "{output:?}");
+        let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(said(&output).contains("NOT VERIFIED"), outcome["verified"] == false);
+        outcome
+    };
+    let verified = outcome(&[]);
+    assert_eq!(verified["verified"], true);
+    let digest = blake3::hash(&std::fs::read(&object.original).expect("read")).to_string();
+    assert_eq!(verified["digest"], digest);
+    object.remove_digest();
+    let unverified = outcome(&[]);
+    assert_eq!(unverified["verified"], false);
+    assert_eq!(unverified["blocks_unchecked"], 1);
+    assert_eq!(outcome(&["--digest", &digest])["verified"], true);
+    object.assert_back();
+}
+
+#[test]
+fn a_digest_file_has_the_format_of_b3sum() {
+    let object = Object::new("2");
+    let line = std::fs::read_to_string(object.digest_file()).expect("read");
+    let digest = blake3::hash(&std::fs::read(&object.original).expect("read"));
+    assert_eq!(line, format!("{digest}  a\n"));
+    // What is no such line is refused, not passed over.
+    std::fs::write(object.digest_file(), "other things").expect("write");
+    assert_refused(&object.decoded(), 1, "not the BLAKE3 digest of one file");
+    // Nor is it replaced by a later encoding, unless that is asked for.
+    let coded = object.coded.clone();
+    std::fs::remove_file(&coded).expect("there is one");
+    assert_refused(&object.encode(&coded, &[]), 8, "a.fec.b3 exists");
+    assert!(!coded.exists());
+    assert!(object.encode(&coded, &["--force"]).status.success());
+    assert!(object.decoded().status.success());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `wellspring fec decode`.
 
+use std::fmt;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use clap::Args;
 use wellspring_codec::raptorq::{
     BlockDecoder, BlockEncoder, Code, Decoded, ObjectTransmissionInformation, deinterleave,
 };
+use wellspring_net::store::Digest;
 
 use super::index::{BlockPackets, EXTRA, Index};
 use super::target::Target;
-use super::{open, progress};
+use super::{digest_file, open, progress};
 use crate::exit::{self, Failed};
-use crate::output::Stderr;
+use crate::output::{Stderr, Stdout};
 
 /// Symbols of a block that are compared with what the decoded block gives.
 const CHECKS: usize = 2;
@@ -25,10 +27,17 @@ const CHECKS: usize = 2;
 /// doubled. The input is read twice, so it must be a file. The output appears under its name
 /// complete, or not at all. With too few symbols the exit status is 3.
 ///
-/// RFC 6330 has no checksum: packets are taken to be whole. Up to two repair symbols of each block
-/// that decoding did not need are compared with what the block gives, and the exit status is 10 if
-/// they differ. A block that has no repair symbol to spare is not checked, and the summary says how
-/// many these are. Compare a digest of your own where bytes may have changed.
+/// RFC 6330 has no checksum. The output is verified by its BLAKE3 digest if there is one: that of
+/// --digest, or else that of IN.b3, which `fec encode` writes and `b3sum` reads. With another digest
+/// the exit status is 7 and nothing is written.
+///
+/// Without a digest, the output is not verified, and the summary and --json say so. Changed bytes
+/// are then found only where symbols contradict each other (status 10): up to two repair symbols of
+/// each block that decoding did not need are compared with what the block gives, repeated symbols
+/// with each other, and padding with zero.
+///
+/// Repair symbols replace lost packets. They do not correct changed ones: a flipped bit, a burst of
+/// errors, or a byte inserted or deleted in the middle is detected at best.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,9 +52,15 @@ pub struct DecodeArgs {
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
+    /// The digest the file must have: 64 hexadecimal digits [default: that in IN.b3, if it exists].
+    #[arg(long, value_name = "BLAKE3")]
+    digest: Option<Digest>,
     /// Memory for the index of all packets, and for decoding one source block, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8192)]
     pub(super) max_memory: u64,
+    /// Print the outcome as a JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 impl DecodeArgs {
@@ -57,8 +72,12 @@ impl DecodeArgs {
 
 pub(super) fn run(args: &DecodeArgs, quiet: bool) -> Result<(), Failed> {
     let (input, metadata) = open(&args.input)?;
+    let expected = match args.digest {
+        None => digest_file::read(&digest_file::path_of(&args.input))?,
+        given => given,
+    };
     let mut output = Target::create(&args.output, args.force, &metadata)?;
-    let index = Index::read(args, &input, quiet)?;
+    let index = Index::read(args, &input, quiet || args.json)?;
     if !quiet && index.rest > 0 {
         let rest = index.rest;
         writeln!(Stderr, "{}: ignoring {rest} bytes after the last packet", args.input.display());
@@ -67,41 +86,86 @@ pub(super) fn run(args: &DecodeArgs, quiet: bool) -> Result<(), Failed> {
         let foreign = index.foreign;
         writeln!(Stderr, "{}: ignoring {foreign} packets of no block", args.input.display());
     }
-    let information = index.information;
     for (sbn, packets) in (0u32..).zip(&index.blocks) {
         check_block(args, &index, sbn, packets)?;
     }
-    let mut blocks = Blocks { args, input: &input, index: &index, code: None };
-    let (mut symbols, mut part) = (Vec::new(), Vec::new());
-    let bar = progress(quiet, u64::from(information.source_blocks()), "source blocks");
-    let (mut decode_free, mut unchecked) = (0, 0);
-    for (sbn, packets) in (0..).zip(&index.blocks).filter(|(_, packets)| packets.symbols > 0) {
-        let checks = blocks.decode(sbn, packets, &mut symbols)?;
-        decode_free += u32::from(packets.missing() == 0);
-        unchecked += u32::from(checks == 0);
-        let len = usize::try_from(information.block(sbn)?.len).expect("no more than its symbols");
-        if information.sub_blocks() == 1 {
-            output.write(&symbols[..len])?;
-        } else {
-            part.resize(len, 0);
-            deinterleave(&information, &symbols, &mut part)?;
-            output.write(&part)?;
-        }
-        bar.inc(1);
+    let has_digest = expected.is_some();
+    let mut blocks =
+        Blocks { args, input: &input, index: &index, has_digest, contradiction: None, code: None };
+    if let Some((sbn, esi)) = index.contradiction {
+        blocks.contradicts(sbn, format_args!("two packets of symbol {esi} differ"))?;
+    }
+    let outcome = blocks.write(&mut output, quiet || args.json)?;
+    if expected.is_some_and(|expected| expected != outcome.digest) {
+        return Err(blocks.contradiction.unwrap_or_else(|| wrong_digest(args, &outcome.digest)));
     }
     output.finish()?;
-    bar.finish_and_clear();
     if !quiet {
-        writeln!(
-            Stderr,
-            "{}: {} bytes from {} source blocks; {decode_free} without decoding, {unchecked} \
-             without a symbol to check",
-            args.output.display(),
-            information.transfer_length(),
-            information.source_blocks()
-        );
+        outcome.tell(args, &index, has_digest);
+        if let Some(Failed { message: Some(message), .. }) = blocks.contradiction {
+            writeln!(Stderr, "{message}. The file itself is verified.");
+        }
+    }
+    if args.json {
+        writeln!(Stdout, "{}", outcome.to_json(args, &index, has_digest))?;
     }
     Ok(())
+}
+
+fn wrong_digest(args: &DecodeArgs, digest: &Digest) -> Failed {
+    let message = format!("{}: gives bytes of another digest, {digest}", args.input.display());
+    Failed::new(exit::BAD_DIGEST, message).hint(
+        "Nothing was written. The object or the digest has changed: take another copy of both.",
+    )
+}
+
+/// What decoding an object came to.
+struct Outcome {
+    digest: Digest,
+    /// Blocks of which every source symbol was received.
+    decode_free: u32,
+    /// Blocks without a repair symbol to compare.
+    unchecked: u32,
+}
+
+impl Outcome {
+    /// The summary for people.
+    fn tell(&self, args: &DecodeArgs, index: &Index, verified: bool) {
+        let Self { digest, decode_free, unchecked } = self;
+        let output = args.output.display();
+        let blocks = index.information.source_blocks();
+        let bytes = index.information.transfer_length();
+        if !args.json {
+            writeln!(
+                Stderr,
+                "{output}: {bytes} bytes from {blocks} source blocks; {decode_free} without \
+                 decoding, {unchecked} without a symbol to check"
+            );
+        }
+        if verified {
+            writeln!(Stderr, "{output}: verified, digest {digest}");
+        } else {
+            writeln!(
+                Stderr,
+                "{output}: NOT VERIFIED: there is no {} and no --digest; digest {digest}",
+                digest_file::path_of(&args.input).display()
+            );
+        }
+    }
+
+    /// The same for programs.
+    fn to_json(&self, args: &DecodeArgs, index: &Index, verified: bool) -> serde_json::Value {
+        serde_json::json!({
+            "object": args.input.display().to_string(),
+            "output": args.output.display().to_string(),
+            "bytes": index.information.transfer_length(),
+            "digest": self.digest.to_string(),
+            "verified": verified,
+            "blocks": index.information.source_blocks(),
+            "blocks_decode_free": self.decode_free,
+            "blocks_unchecked": self.unchecked,
+        })
+    }
 }
 
 /// Refuses a block that cannot be decoded, before anything is allocated for any.
@@ -157,12 +221,67 @@ struct Blocks<'a> {
     args: &'a DecodeArgs,
     input: &'a File,
     index: &'a Index,
+    /// Whether the output will be verified by a digest.
+    has_digest: bool,
+    /// The first contradiction found between symbols, if the digest is to decide.
+    contradiction: Option<Failed>,
     /// The last block's code. Decoders and encoders are made for each block: what one leaves behind
     /// would add to the memory of the next.
     code: Option<Arc<Code>>,
 }
 
 impl Blocks<'_> {
+    /// Decodes all blocks into `output`.
+    fn write(&mut self, output: &mut Target, quiet: bool) -> Result<Outcome, Failed> {
+        let index = self.index;
+        let information = &index.information;
+        let (mut symbols, mut part) = (Vec::new(), Vec::new());
+        let (mut decode_free, mut unchecked) = (0, 0);
+        let mut hasher = blake3::Hasher::new();
+        let bar = progress(quiet, u64::from(information.source_blocks()), "source blocks");
+        for (sbn, packets) in (0..).zip(&index.blocks).filter(|(_, packets)| packets.symbols > 0) {
+            let checks = self.decode(sbn, packets, &mut symbols)?;
+            decode_free += u32::from(packets.missing() == 0);
+            unchecked += u32::from(checks == 0);
+            let len =
+                usize::try_from(information.block(sbn)?.len).expect("no more than its symbols");
+            let padded = if information.sub_blocks() == 1 {
+                &symbols
+            } else {
+                part.resize(symbols.len(), 0);
+                deinterleave(information, &symbols, &mut part)?;
+                &part
+            };
+            let (data, padding) = padded.split_at(len);
+            if padding.iter().any(|&byte| byte != 0) {
+                self.contradicts(sbn, format_args!("its padding is not zero"))?;
+            }
+            hasher.update(data);
+            output.write(data)?;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(Outcome { digest: Digest(*hasher.finalize().as_bytes()), decode_free, unchecked })
+    }
+
+    /// Notes that bytes of a block have changed.
+    ///
+    /// # Errors
+    /// There is no digest that could tell whether these bytes matter.
+    fn contradicts(&mut self, sbn: u8, what: fmt::Arguments<'_>) -> Result<(), Failed> {
+        let message = format!(
+            "{}: source block {sbn}: {what}, so some bytes of the object have changed",
+            self.args.input.display()
+        );
+        let failed = Failed::new(exit::CONTRADICTION, message)
+            .hint("Nothing was written. Take another copy of the object.");
+        if !self.has_digest {
+            return Err(failed);
+        }
+        self.contradiction.get_or_insert(failed);
+        Ok(())
+    }
+
     /// Fills `symbols` with the symbols of block `sbn`; how many further symbols agree with them.
     fn decode(
         &mut self,
@@ -242,7 +361,7 @@ impl Blocks<'_> {
 
     /// Compares repair symbols that were not used with what the block gives.
     fn check(
-        &self,
+        &mut self,
         code: Arc<Code>,
         sbn: u8,
         packets: &BlockPackets,
@@ -259,13 +378,7 @@ impl Blocks<'_> {
             encoder.encode(symbols, esi, &mut made)?;
             self.index.read_symbol(self.args, self.input, number, &mut read)?;
             if made != read {
-                let message = format!(
-                    "{}: source block {sbn}: symbol {esi} contradicts the others, so bytes of one \
-                     or another have changed",
-                    self.args.input.display()
-                );
-                return Err(Failed::new(exit::CONTRADICTION, message)
-                    .hint("Nothing was written. Take another copy of the object."));
+                self.contradicts(sbn, format_args!("symbol {esi} contradicts the others"))?;
             }
             checks += 1;
         }

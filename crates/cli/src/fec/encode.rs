@@ -9,9 +9,10 @@ use wellspring_codec::raptorq::{
     BlockEncoder, Code, ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS, MAX_TRANSFER_LENGTH,
     ObjectTransmissionInformation, PayloadId, interleave,
 };
+use wellspring_net::store::Digest;
 
-use super::target::Target;
-use super::{file_error, open, progress, read_error};
+use super::target::{self, Target};
+use super::{digest_file, file_error, open, progress, read_error};
 use crate::exit::Failed;
 use crate::output::Stderr;
 
@@ -24,6 +25,12 @@ const COMFORTABLE_BLOCK: u64 = 1000;
 /// ID and one symbol: all source symbols and R repair symbols of each block. The file appears under
 /// its name complete, or not at all. Memory is twice that of one source block, three times with
 /// sub-blocks, and up to 3 KB a source symbol of it.
+///
+/// OUT.b3 gets the BLAKE3 digest of the input, as `b3sum` writes it. `fec decode` verifies the file
+/// it decodes by it, and so does `b3sum -c`. Keep both files together.
+///
+/// Repair symbols replace symbols that are lost. They do not correct symbols whose bytes have
+/// changed: one flipped bit, or one byte inserted or deleted, and the digest does not match.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -99,7 +106,10 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
     )
     .map_err(|error| Failed::usage(error.to_string()))?;
 
+    let digest_path = digest_file::path_of(&args.output);
+    target::check(&digest_path, args.force, &metadata)?;
     let mut output = Target::create(&args.output, args.force, &metadata)?;
+    let mut hasher = blake3::Hasher::new();
     output.write(&information.to_bytes())?;
     let t = usize::from(args.symbol_size);
     let bar = progress(quiet, u64::from(source_blocks), "source blocks");
@@ -116,8 +126,9 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
             let most = ENCODING_SYMBOLS - k;
             return Err(Failed::usage(format!("--repair {repair}: {most} at most")));
         }
-        read_block(&mut input, &information, sbn, &mut block, &mut symbols)
+        let data = read_block(&mut input, &information, sbn, &mut block, &mut symbols)
             .map_err(|error| read_error(&args.input, &error))?;
+        hasher.update(data);
         let encoder = match &mut encoder {
             Some((code, encoder)) if code.serves(k) => {
                 encoder.reset(code.clone(), k, t)?;
@@ -146,12 +157,18 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
     }
     check_end(&args.input, &mut input, len)?;
     output.finish()?;
+    let digest = Digest(*hasher.finalize().as_bytes());
+    let mut digest_output = Target::create(&digest_path, args.force, &metadata)?;
+    digest_output.write(digest_file::line(&digest, &args.input).as_bytes())?;
+    digest_output.finish()?;
     bar.finish_and_clear();
     if !quiet {
         writeln!(
             Stderr,
-            "{}: {len} bytes as {packets} symbols of {t} bytes in {source_blocks} source blocks",
-            args.output.display()
+            "{}: {len} bytes as {packets} symbols of {t} bytes in {source_blocks} source blocks; \
+             digest in {}",
+            args.output.display(),
+            digest_path.display()
         );
     }
     Ok(())
@@ -162,25 +179,28 @@ type SharedCode = std::sync::Arc<Code>;
 /// Repair symbols made at a time.
 const RUN: u32 = 32;
 
-/// Reads the next block and makes symbols of it; `block` is used where sub-blocks ask for it.
-fn read_block(
+/// Reads the next block, makes symbols of it and returns its bytes; `block` is used where
+/// sub-blocks ask for it.
+fn read_block<'a>(
     input: &mut File,
     information: &ObjectTransmissionInformation,
     sbn: u8,
-    block: &mut Vec<u8>,
-    symbols: &mut Vec<u8>,
-) -> io::Result<()> {
+    block: &'a mut Vec<u8>,
+    symbols: &'a mut Vec<u8>,
+) -> io::Result<&'a [u8]> {
     let place = information.block(sbn).map_err(io::Error::other)?;
     let len = usize::try_from(place.len).map_err(io::Error::other)?;
     symbols.resize(place.symbols as usize * usize::from(information.symbol_size()), 0);
     if information.sub_blocks() == 1 {
         let (data, padding) = symbols.split_at_mut(len);
         padding.fill(0);
-        return input.read_exact(data);
+        input.read_exact(data)?;
+        return Ok(data);
     }
     block.resize(len, 0);
     input.read_exact(block)?;
-    interleave(information, block, symbols).map_err(io::Error::other)
+    interleave(information, block, symbols).map_err(io::Error::other)?;
+    Ok(block)
 }
 
 /// Refuses a file that has more bytes than its length says: one of /proc, or one that grows.

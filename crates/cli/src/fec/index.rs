@@ -33,6 +33,9 @@ pub(super) struct Index {
     pub(super) rest: u64,
     /// What the index takes, at most \[bytes\].
     pub(super) memory: u64,
+    /// The source block and the encoding symbol of the first packet that repeats a symbol with
+    /// other bytes.
+    pub(super) contradiction: Option<(u8, u32)>,
 }
 
 /// The packets of a source block.
@@ -63,11 +66,19 @@ impl BlockPackets {
         self.found + u32::try_from(self.repairs.len()).expect("24-bit IDs")
     }
 
+    /// The packet that holds an encoding symbol.
+    fn packet(&self, esi: u32) -> Option<u32> {
+        if esi >= self.symbols {
+            return self.repairs.get(&esi).copied();
+        }
+        self.sources.get(esi as usize).copied().filter(|&number| number != ABSENT)
+    }
+
     /// Notes the first packet of an encoding symbol; how much more memory that takes \[bytes\].
     fn note(&mut self, esi: u32, number: u32) -> u64 {
         if esi >= self.symbols {
-            let room = self.repairs.len() < (self.symbols + EXTRA) as usize;
-            if !room || self.symbols == 0 || self.repairs.contains_key(&esi) {
+            let full = self.repairs.len() >= (self.symbols + EXTRA) as usize;
+            if full || self.symbols == 0 {
                 return 0;
             }
             self.repairs.insert(esi, number);
@@ -79,11 +90,23 @@ impl BlockPackets {
             grown = 4 * u64::from(self.symbols);
         }
         let place = &mut self.sources[esi as usize];
-        if *place == ABSENT {
-            *place = number;
-            self.found += 1;
-        }
+        *place = number;
+        self.found += 1;
         grown
+    }
+}
+
+/// Two packets of the same encoding symbol.
+struct Compared {
+    /// The first packet, once its symbol has been read.
+    number: Option<u32>,
+    first: Vec<u8>,
+    again: Vec<u8>,
+}
+
+impl Compared {
+    fn new(symbol_size: usize) -> Self {
+        Self { number: None, first: vec![0; symbol_size], again: vec![0; symbol_size] }
     }
 }
 
@@ -106,8 +129,14 @@ impl Index {
         let count = packets / packet;
         let count = u32::try_from(count)
             .map_err(|_| Failed::other(format!("{count} packets, more than 2^32 - 1")))?;
-        let mut index =
-            Self { information, blocks: Vec::new(), foreign: 0, rest: packets % packet, memory: 0 };
+        let mut index = Self {
+            information,
+            blocks: Vec::new(),
+            foreign: 0,
+            rest: packets % packet,
+            memory: 0,
+            contradiction: None,
+        };
         for sbn in 0..information.source_blocks() {
             let symbols = information.block(sbn)?.symbols;
             index.blocks.push(BlockPackets { symbols, ..BlockPackets::default() });
@@ -119,13 +148,30 @@ impl Index {
             return Err(Failed::new(exit::TOO_FEW_SYMBOLS, message));
         }
         let bar = progress(quiet, u64::from(count), "packets read");
+        let t = information.symbol_size();
+        let mut compared = Compared::new(usize::from(t));
         for number in 0..count {
             let mut id = [0; PayloadId::LEN];
             reader.read_exact(&mut id).map_err(input_error)?;
-            reader.seek_relative(i64::from(information.symbol_size())).map_err(input_error)?;
             let id = PayloadId::from_bytes(&id)?;
-            match index.blocks.get_mut(usize::from(id.source_block())) {
-                Some(block) => index.memory += block.note(id.encoding_symbol(), number),
+            let (sbn, esi) = (id.source_block(), id.encoding_symbol());
+            let before = index.blocks.get(usize::from(sbn)).and_then(|block| block.packet(esi));
+            match before {
+                Some(before) if index.contradiction.is_none() => {
+                    reader.read_exact(&mut compared.again).map_err(input_error)?;
+                    if compared.number != Some(before) {
+                        index.read_symbol(args, input, before, &mut compared.first)?;
+                        compared.number = Some(before);
+                    }
+                    if compared.first != compared.again {
+                        index.contradiction = Some((sbn, esi));
+                    }
+                }
+                _ => reader.seek_relative(i64::from(t)).map_err(input_error)?,
+            }
+            match index.blocks.get_mut(usize::from(sbn)) {
+                Some(block) if before.is_none() => index.memory += block.note(esi, number),
+                Some(_) => {}
                 None => index.foreign += 1,
             }
             if index.memory > args.max_memory() {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod decode;
+mod digest_file;
 mod encode;
 mod failure_law;
 mod index;

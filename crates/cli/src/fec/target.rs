@@ -96,7 +96,7 @@ impl Target {
 }
 
 /// Refuses a target whose replacement would lose data, or is not asked for.
-fn check(path: &Path, force: bool, input: &Metadata) -> Result<(), Failed> {
+pub(super) fn check(path: &Path, force: bool, input: &Metadata) -> Result<(), Failed> {
     let shown = path.display();
     if path == Path::new("-") {
         return Err(Failed::usage("`-`: standard output is not written to, only files are")
