@@ -73,6 +73,7 @@ pub fn alpha_power(exponent: usize) -> u8 {
     EXP[exponent % 255]
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
     let mut product = 0;
     while b != 0 {
@@ -87,12 +88,14 @@ const fn slow_mul(mut a: u8, mut b: u8) -> u8 {
 
 /// Products of one coefficient with the sixteen low and the sixteen high nibbles, for kernels that
 /// multiply by two byte shuffles.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[repr(C, align(32))]
 pub(crate) struct Nibbles {
     pub(crate) low: [u8; 16],
     pub(crate) high: [u8; 16],
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const fn nibble_tables() -> [Nibbles; 256] {
     let mut tables = [const { Nibbles { low: [0; 16], high: [0; 16] } }; 256];
     let mut c = 0;
@@ -109,6 +112,7 @@ const fn nibble_tables() -> [Nibbles; 256] {
 }
 
 /// Nibble products of every coefficient: 8 KiB.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) static NIBBLES: [Nibbles; 256] = nibble_tables();
 
 #[cfg(target_arch = "x86_64")]

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use super::parameters::MAX_MEMORY;
 use super::store::PacketStore;
 use super::stream::{Accept, StreamReceiver, StreamSender};
 use super::{Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Parameters, Repair};
@@ -125,7 +126,7 @@ impl<C: BlockCode> BlockReceiver<C> {
     /// A receiver that remembers so many packets of at most `longest` bytes, and so many blocks.
     ///
     /// # Errors
-    /// One of them is zero, or they take more than 4 GiB.
+    /// One of them is zero, or they take more than 4 GiB (2 GiB where `usize` has 32 bits).
     pub fn new(
         code: C,
         packets: usize,
@@ -135,7 +136,7 @@ impl<C: BlockCode> BlockReceiver<C> {
         check(longest)?;
         let rows = blocks.checked_mul(MAX_LAYERS).and_then(|n| n.checked_add(packets));
         let memory = rows.and_then(|n| n.checked_mul(symbol_limit(longest)));
-        if packets == 0 || blocks == 0 || memory.is_none_or(|memory| memory > 1 << 32) {
+        if packets == 0 || blocks == 0 || memory.is_none_or(|memory| memory > MAX_MEMORY) {
             return Err(InterleaveError::Memory);
         }
         Ok(BlockReceiver {

@@ -2,6 +2,13 @@
 
 use core::fmt;
 
+/// Memory of a receiver, at most \[bytes\]: 4 GiB, or what one allocation can have where `usize` has
+/// 32 bits.
+pub(super) const MAX_MEMORY: usize = {
+    let limit = 4_u64 << 30;
+    if limit > isize::MAX as u64 { isize::MAX as usize } else { limit as usize }
+};
+
 /// Most packets in an XOR, r.
 pub const MAX_RATE: u8 = 32;
 /// Most layers, c.

@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 
 use wellspring_kernels::Kernels;
 
+use super::parameters::MAX_MEMORY;
 use super::store::PacketStore;
 use super::{InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Repair};
-
-/// A receiver's memory, at most \[bytes\].
-const MAX_MEMORY: usize = 1 << 32;
 
 /// What a receiver has seen and done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -95,7 +93,7 @@ impl Recoverer {
     /// put between a packet and its repair. The paper's appliance keeps 1,024 of each (§4.7).
     ///
     /// # Errors
-    /// One of them is zero, or they take more than 4 GiB.
+    /// One of them is zero, or they take more than 4 GiB (2 GiB where `usize` has 32 bits).
     pub fn new(packets: usize, repairs: usize, longest: usize) -> Result<Self, InterleaveError> {
         let memory = packets
             .checked_add(repairs)
