@@ -11,6 +11,7 @@ mod client;
 pub mod driver;
 mod lttp;
 pub mod payload;
+pub mod protocols;
 mod random;
 mod server;
 pub mod socket;

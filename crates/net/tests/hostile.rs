@@ -10,10 +10,9 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use common::*;
 use wellspring_core::{Seed, SessionId};
-use wellspring_net::driver::{
-    ControlMessage, Driver, Failure, HandleError, OutgoingControl, SessionEvent,
-};
+use wellspring_net::driver::{ControlMessage, Failure, HandleError, OutgoingControl, SessionEvent};
 use wellspring_net::payload::{ObjectSink, ObjectSource};
+use wellspring_net::protocols::Driver;
 use wellspring_wire::scdp::{
     Close, CloseReason, Mode, Options, Pull, ScdpHeader, Symbol, emit, parse,
 };
@@ -155,7 +154,7 @@ fn a_disk_that_fails_ends_the_session_at_both_ends() {
     }
     let (mut receiving, _) = expect(&to, 3, &object, Mode::Unicast, &[from.local_addr()]);
     let (mut sending, events) = Watch::new();
-    let request = wellspring_net::driver::SendObject {
+    let request = wellspring_net::protocols::SendObject {
         session: SessionId(3),
         object: object.info(),
         digest: object.digest(),
@@ -167,7 +166,7 @@ fn a_disk_that_fails_ends_the_session_at_both_ends() {
     sending.progress = Some(from.handle().send_object(request, events).expect("running"));
     assert!(matches!(sending.failed(), Failure::Read(_)));
     let failure = receiving.failed();
-    assert!(matches!(failure, Failure::Closed(CloseReason::Cancelled)), "{failure}");
+    assert!(matches!(failure, Failure::Closed(Some(CloseReason::Cancelled))), "{failure}");
     let statistics = to.handle().statistics().expect("running");
     assert_eq!((statistics.sessions, statistics.peers, statistics.receive_memory), (0, 0, 0));
 }

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use common::*;
 use wellspring_core::{Duration as CoreDuration, Rate, Time};
-use wellspring_net::driver::{Driver, Failure, Faults, Recipients};
+use wellspring_net::driver::{Failure, Faults};
 use wellspring_net::payload::ObjectSink;
+use wellspring_net::protocols::{Driver, Recipients};
 use wellspring_net::socket::Interface;
 use wellspring_wire::scdp::Mode;
 

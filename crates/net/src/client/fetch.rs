@@ -17,7 +17,8 @@ use super::requester::AskError;
 use super::sink::Sink;
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::{Host, canonical};
-use crate::driver::{DriverHandle, Failure, ReceiveObject, SessionEvent, SessionProgress};
+use crate::driver::{Failure, SessionEvent, SessionProgress};
+use crate::protocols::{DriverHandle, ReceiveObject};
 use crate::store::{Digest, PartFile, ScratchFile};
 
 /// How often progress is told.

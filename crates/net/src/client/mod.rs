@@ -17,7 +17,8 @@ use std::time::Duration;
 use wellspring_wire::control::Geometry;
 use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
 
-use crate::driver::{Driver, DriverConfig, HandleError, Statistics};
+use crate::driver::{DriverConfig, HandleError, Statistics};
+use crate::protocols::Driver;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 

@@ -20,7 +20,8 @@ use self::watch::{Seen, Watchers};
 use super::report::{PutReport, ReceiverReport, ReceiverState};
 use super::{Client, PutError, PutOptions, Update, Updates};
 use crate::address::{Host, canonical};
-use crate::driver::{DriverHandle, Failure, Recipients, SendObject, SessionEvent, SessionProgress};
+use crate::driver::{Failure, SessionEvent, SessionProgress};
+use crate::protocols::{DriverHandle, Recipients, SendObject};
 use crate::store::{Digest, FileSource, Fingerprint, HashProgress, hash_file};
 
 /// How often progress is told.

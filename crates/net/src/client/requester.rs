@@ -13,7 +13,8 @@ use wellspring_wire::control::{
 };
 
 use crate::address::canonical;
-use crate::driver::{ControlMessage, DriverHandle, OutgoingControl};
+use crate::driver::{ControlMessage, OutgoingControl};
+use crate::protocols::DriverHandle;
 use crate::store::Digest;
 
 /// Pause before a request is first repeated; it doubles up to [`LONGEST_PAUSE`].

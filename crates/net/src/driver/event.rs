@@ -1,21 +1,23 @@
 //! What a driver tells about its sessions.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use wellspring_transport::scdp::{CommandError, ReceiveStats, SendStats, StragglerAction};
+use wellspring_transport::scdp::{ReceiveStats, SendStats, StragglerAction};
 use wellspring_wire::scdp::CloseReason;
 
 /// Where a session's events go: called on the driver's thread, must not wait, dropped after the
 /// last event.
-pub type EventSink = Box<dyn FnMut(SessionEvent) + Send>;
+pub type EventSink<R = ReceiveStats, S = SendStats> = Box<dyn FnMut(SessionEvent<R, S>) + Send>;
 
 /// Where control messages go: called on the driver's thread, must not wait. Returns false if the
 /// message could not be taken (its queue is full), which is counted.
 pub type ControlSink = Box<dyn FnMut(ControlMessage) -> bool + Send>;
 
-/// A datagram that is not SCDP's: its kind (low nibble of the first byte) is 8 or above. Nothing
-/// about it has been checked.
+/// A datagram of no protocol's sessions: its kind (low nibble of the first byte) is 8 or above.
+/// Nothing about it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlMessage {
     /// Who sent it, by its own account.
@@ -27,21 +29,22 @@ pub struct ControlMessage {
 }
 
 /// What happens in a session. Progress by blocks is not an event: see
-/// [`SessionProgress`](super::SessionProgress).
+/// [`SessionProgress`](super::SessionProgress). The accounts are the protocol's: SCDP's unless
+/// another is named.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum SessionEvent {
+pub enum SessionEvent<R = ReceiveStats, S = SendStats> {
     /// The last event of a receive session: all bytes are with the sink, every write returned.
     Received {
-        /// Its account; its senders are in the order of `senders`.
-        stats: ReceiveStats,
-        /// The addresses of the senders, in the order of the account's.
+        /// Its account.
+        stats: R,
+        /// The addresses of the senders, in the order of the account's if it lists them.
         senders: Vec<SocketAddr>,
     },
     /// The last event of a send session: every receiver finished or was lost (told before).
     Sent {
         /// Its account.
-        stats: SendStats,
+        stats: S,
     },
     /// The last event of a session that did not succeed. No worker touches its source or sink
     /// any more.
@@ -86,7 +89,7 @@ pub enum SessionEvent {
     },
 }
 
-impl SessionEvent {
+impl<R, S> SessionEvent<R, S> {
     /// Whether it is the session's last.
     pub fn is_last(&self) -> bool {
         matches!(
@@ -100,14 +103,14 @@ impl SessionEvent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The command was refused; nothing was sent.
-    Refused(CommandError),
+    /// The session was refused, by the driver ([`Refusal`]) or by the protocol; nothing was sent.
+    Refused(Box<dyn Error + Send + Sync>),
     /// More peers than the driver's table holds: the limit \[peers\].
     TooManyPeers(usize),
     /// Every sender is gone (or, at a sender, every receiver).
     PeersLost,
-    /// The peer closed it.
-    Closed(CloseReason),
+    /// The peer closed it, and said why if the protocol lets it.
+    Closed(Option<CloseReason>),
     /// Credits or symbols of a block are used up: the object does not arrive.
     Exhausted,
     /// Cancelled here.
@@ -120,13 +123,14 @@ pub enum Failure {
     Stopped,
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Refused(error) => write!(f, "refused: {error}"),
             Failure::TooManyPeers(limit) => write!(f, "more than {limit} peers"),
             Failure::PeersLost => f.write_str("every peer is gone"),
-            Failure::Closed(reason) => write!(f, "closed by the peer: {reason:?}"),
+            Failure::Closed(Some(reason)) => write!(f, "closed by the peer: {reason:?}"),
+            Failure::Closed(None) => f.write_str("closed by the peer"),
             Failure::Exhausted => f.write_str("symbols used up before the object was complete"),
             Failure::Cancelled => f.write_str("cancelled"),
             Failure::Read(error) => write!(f, "cannot read the object: {error}"),
@@ -136,12 +140,48 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Failure::Refused(error) => Some(error),
+            Failure::Refused(error) => Some(&**error),
             Failure::Read(error) | Failure::Write(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Why a driver does not open a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A limit of the driver would be passed.
+    OverLimit {
+        /// Which.
+        what: &'static str,
+        /// What was asked for.
+        got: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+    /// The request contradicts itself, or the driver's socket.
+    Invalid(&'static str),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::OverLimit { what, got, limit } => {
+                write!(f, "{what} is {got}, the limit {limit}")
+            }
+            Refusal::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Error for Refusal {}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Failure::Refused(Box::new(refusal))
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::{Duration, RandomStream, Seed, Time};
-use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
 
 use super::Faults;
 use super::statistics::Injected;
@@ -71,12 +70,14 @@ impl Injector {
         })
     }
 
-    /// Takes a datagram in; `pass` is called with what comes through at once.
+    /// Takes a datagram in; `pass` is called with what comes through at once. `trimmed_len` is what
+    /// a trimming switch would leave of it, if it is one to be trimmed \[bytes\].
     pub(crate) fn arrive(
         &mut self,
         now: Time,
         origin: Origin,
         datagram: &[u8],
+        trimmed_len: Option<usize>,
         mut pass: impl FnMut(&[u8]),
     ) {
         if self.draw(self.faults.loss) {
@@ -90,12 +91,11 @@ impl Injector {
             1
         };
         let mut bytes = datagram;
-        if bytes.len() > HEADER_WITH_OPTIONS_LEN
-            && bytes[0] & 0x0f == 0
+        if let Some(len) = trimmed_len
             && self.draw(self.faults.trim)
         {
             self.counters.trimmed += 1;
-            bytes = &bytes[..HEADER_WITH_OPTIONS_LEN];
+            bytes = &bytes[..len.min(bytes.len())];
         }
         for _ in 0..copies {
             match self.due(now, bytes.len()) {
@@ -187,7 +187,7 @@ mod tests {
             let mut injector = Injector::new(faults).expect("active");
             let (mut came, mut cut) = (0, 0);
             for _ in 0..20_000 {
-                injector.arrive(Time::ZERO, ORIGIN, &[0x10; 1_000], |bytes| {
+                injector.arrive(Time::ZERO, ORIGIN, &[0x10; 1_000], Some(72), |bytes| {
                     came += 1;
                     cut += u32::from(bytes.len() < 1_000);
                 });
@@ -206,7 +206,7 @@ mod tests {
         let mut injector = Injector::new(faults).expect("active");
         for byte in 0..3 {
             let at = Time::from_picos(u64::from(byte));
-            injector.arrive(at, ORIGIN, &[byte], |_| panic!("too early"));
+            injector.arrive(at, ORIGIN, &[byte], None, |_| panic!("too early"));
         }
         assert_eq!(injector.deadline(), Some(Time::ZERO + Duration::from_millis(2)));
         assert!(injector.release(Time::ZERO).is_none());
@@ -223,7 +223,7 @@ mod tests {
             Faults { receive_rate: Some(Rate::from_mbps(8)), queue: 10_000, ..Faults::default() };
         let mut injector = Injector::new(faults).expect("active");
         for _ in 0..100 {
-            injector.arrive(Time::ZERO, ORIGIN, &[1; 972], |_| panic!("takes a millisecond"));
+            injector.arrive(Time::ZERO, ORIGIN, &[1; 972], None, |_| panic!("takes a millisecond"));
         }
         assert_eq!(injector.counters.overflowed, 89);
         let second = Time::ZERO + Duration::from_millis(1);

@@ -68,8 +68,12 @@ impl Outbox {
 
     /// Room for one datagram of any length; `None` if [`flush`](Self::flush) must come first.
     pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        let full = self.batches.len() == MAX_BATCHES || self.used + MAX_DATAGRAM_LEN > ARENA_LEN;
-        (!full).then(|| &mut self.arena[self.used..self.used + MAX_DATAGRAM_LEN])
+        self.has_room().then(|| &mut self.arena[self.used..self.used + MAX_DATAGRAM_LEN])
+    }
+
+    /// Whether there is [`room`](Self::room).
+    pub(super) fn has_room(&self) -> bool {
+        self.batches.len() < MAX_BATCHES && self.used + MAX_DATAGRAM_LEN <= ARENA_LEN
     }
 
     /// Takes the first `len` bytes of the [`room`](Self::room) as a datagram for `targets`.

@@ -8,7 +8,7 @@ use wellspring_core::HostId;
 /// The hosts that sessions name: the endpoint knows them by number, the network by address. Only
 /// sessions opened here put hosts in; no datagram does. A host stays as long as a session names
 /// it, and no number is used twice.
-pub(super) struct PeerTable {
+pub(crate) struct PeerTable {
     by_address: BTreeMap<SocketAddr, Entry>,
     by_host: BTreeMap<HostId, Peer>,
     limit: usize,
@@ -41,6 +41,11 @@ impl PeerTable {
         self.by_address.len()
     }
 
+    /// Hosts in the table, at most.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// A session names this address. `None` if the table is full.
     pub(super) fn add(&mut self, address: SocketAddr) -> Option<HostId> {
         let address = canonical(address);
@@ -70,7 +75,7 @@ impl PeerTable {
     }
 
     /// The host at an address.
-    pub(super) fn host(&self, address: SocketAddr) -> Option<HostId> {
+    pub(crate) fn host(&self, address: SocketAddr) -> Option<HostId> {
         self.by_address.get(&canonical(address)).map(|entry| entry.host)
     }
 

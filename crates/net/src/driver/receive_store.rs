@@ -1,90 +1,125 @@
 //! The bytes of blocks that are being received.
 
 use std::collections::BTreeMap;
+use std::io;
 
-use wellspring_transport::scdp::ObjectInfo;
+use wellspring_codec::lt::{self, Added};
 
+use super::coding::Coding;
+use super::geometry::Geometry;
 use super::sessions::SessionKey;
+use super::worker::BlockKey;
 
 /// The part of the bound that may be kept for reuse beside what is held.
 const FREE_PART: usize = 8;
 
-/// A block and what has come of it: source symbols in their places, repair symbols beside.
+/// A block and what has come of it. Which source symbols are in their places is the endpoint's to
+/// know.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedBlock {
-    /// The block's bytes; the last symbol may be cut short by the object's end.
+    /// The block's bytes, source symbols in their places; the last may be cut short by the object's
+    /// end.
     pub data: Vec<u8>,
-    /// One bit a source symbol: is it in its place?
-    pub have: Vec<u64>,
     /// ESIs of the repair symbols, and their bytes one behind the other.
     pub repair_ids: Vec<u32>,
     pub repairs: Vec<u8>,
+    /// The decoder of an LT code, which keeps the symbols itself.
+    pub lt: Option<Box<lt::Decoder>>,
     /// Source symbols K.
     pub source_symbols: u32,
     /// Symbol size T \[bytes\].
     pub symbol_size: u16,
     /// First byte in the object.
     pub offset: u64,
+    /// Source symbols that are to come, of a block without a code.
+    left: u32,
 }
 
 impl ReceivedBlock {
-    fn open(&mut self, object: &ObjectInfo, sbn: u32) {
-        let (offset, len) = object.byte_range_of_block(sbn);
+    fn open(&mut self, of: &BlockOf<'_>) -> io::Result<()> {
+        let (offset, len) = of.geometry.block(of.sbn);
         self.offset = offset;
-        self.source_symbols = object.symbols_in_block(sbn);
-        self.symbol_size = object.symbol_size;
+        self.source_symbols = of.geometry.symbols_in_block(of.sbn);
+        self.symbol_size = of.geometry.symbol_size();
+        self.left = self.source_symbols;
         // What an earlier block left here is overwritten before it is handed over: every source
         // symbol is received or decoded first.
         self.data.resize(len as usize, 0);
-        self.have.clear();
-        self.have.resize(self.source_symbols.div_ceil(64) as usize, 0);
         self.repair_ids.clear();
         self.repairs.clear();
+        match of.coding {
+            Coding::Lt(code) => {
+                code.begin(&mut self.lt, self.source_symbols, self.symbol_size)
+                    .map_err(io::Error::other)?;
+            }
+            Coding::RaptorQ | Coding::Uncoded => self.lt = None,
+        }
+        Ok(())
     }
 
-    /// Puts a symbol in its place; `symbol` has the symbol size.
+    /// Puts a source symbol in its place, a repair symbol behind the others.
     fn put(&mut self, esi: u32, symbol: &[u8]) {
-        debug_assert_eq!(symbol.len(), usize::from(self.symbol_size));
         if esi >= self.source_symbols {
+            debug_assert_eq!(symbol.len(), usize::from(self.symbol_size));
             self.repair_ids.push(esi);
             self.repairs.extend_from_slice(symbol);
             return;
         }
         let start = esi as usize * usize::from(self.symbol_size);
-        let end = self.data.len().min(start + usize::from(self.symbol_size));
+        let end = self.data.len().min(start + symbol.len());
         self.data[start..end].copy_from_slice(&symbol[..end - start]);
-        self.have[esi as usize / 64] |= 1 << (esi % 64);
-    }
-
-    /// The source symbols in their places, ascending.
-    pub(super) fn sources(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.source_symbols)
-            .filter(|esi| self.have[*esi as usize / 64] & (1 << (esi % 64)) != 0)
-    }
-
-    /// The repair symbols with their ESIs.
-    pub(super) fn repair_symbols(&self) -> impl Iterator<Item = (u32, &[u8])> {
-        let symbols = self.repairs.chunks_exact(usize::from(self.symbol_size).max(1));
-        self.repair_ids.iter().copied().zip(symbols)
+        self.left = self.left.saturating_sub(1);
     }
 
     fn memory(&self) -> usize {
-        self.data.capacity() + self.repairs.capacity()
+        let lt = self.lt.as_ref().map_or(0, |decoder| decoder.memory());
+        self.data.capacity() + self.repairs.capacity() + lt
     }
+}
+
+/// A block by its place in a session.
+pub(super) struct BlockOf<'a> {
+    pub session: SessionKey,
+    pub sbn: u32,
+    pub geometry: &'a Geometry,
+    pub coding: &'a Coding,
+}
+
+impl BlockOf<'_> {
+    fn key(&self) -> BlockKey {
+        (self.session, self.sbn)
+    }
+
+    fn reserved(&self) -> u64 {
+        self.coding.reserved(self.geometry.block(self.sbn).1)
+    }
+}
+
+/// What a symbol makes of its block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kept {
+    /// Nothing that the store can tell.
+    Open,
+    /// A block without a code is whole.
+    Whole,
+    /// There is no room for what is still needed: no honest sender's symbols come to that.
+    Exhausted,
 }
 
 /// The open blocks of all sessions, within one bound of memory.
 pub(super) struct ReceiveStore {
     slots: Vec<Slot>,
     free_slots: Vec<usize>,
-    index: BTreeMap<(SessionKey, u32), usize>,
+    index: BTreeMap<BlockKey, usize>,
     /// The block used last: symbols come in runs.
-    last: Option<((SessionKey, u32), usize)>,
+    last: Option<(BlockKey, usize)>,
     /// Blocks for reuse, so that a warm driver does not allocate, and their bytes.
     free: Vec<ReceivedBlock>,
     free_bytes: usize,
     held: usize,
     limit: usize,
+    /// Neighbours of the LT symbol at hand.
+    neighbours: Vec<u32>,
 }
 
 struct Slot {
@@ -106,6 +141,7 @@ impl ReceiveStore {
             free_bytes: 0,
             held: 0,
             limit,
+            neighbours: Vec::new(),
         }
     }
 
@@ -119,7 +155,7 @@ impl ReceiveStore {
         self.limit
     }
 
-    fn find(&mut self, key: (SessionKey, u32)) -> Option<usize> {
+    fn find(&mut self, key: BlockKey) -> Option<usize> {
         if let Some((last, slot)) = self.last
             && last == key
         {
@@ -131,43 +167,43 @@ impl ReceiveStore {
     }
 
     /// Whether a symbol of that block could be kept: it is open, or there is room to open it.
-    pub(super) fn has_room(&mut self, key: (SessionKey, u32), object: &ObjectInfo) -> bool {
-        if self.find(key).is_some() {
-            return true;
-        }
-        let (_, len) = object.byte_range_of_block(key.1);
-        self.held as u64 + len <= self.limit as u64
+    pub(super) fn has_room(&mut self, of: &BlockOf<'_>) -> bool {
+        self.find(of.key()).is_some() || self.held as u64 + of.reserved() <= self.limit as u64
     }
 
-    /// Keeps a symbol, whose length is the object's symbol size. The caller has asked
-    /// [`has_room`](Self::has_room).
-    pub(super) fn keep(
-        &mut self,
-        key: (SessionKey, u32),
-        object: &ObjectInfo,
-        esi: u32,
-        symbol: &[u8],
-    ) {
-        let slot = match self.find(key) {
+    /// Keeps a symbol. The caller has asked [`has_room`](Self::has_room), and checked the length.
+    ///
+    /// # Errors
+    /// The block's code is not possible.
+    pub(super) fn keep(&mut self, of: &BlockOf<'_>, esi: u32, symbol: &[u8]) -> io::Result<Kept> {
+        let slot = match self.find(of.key()) {
             Some(slot) => slot,
-            None => self.open(key, object),
+            None => self.open(of)?,
         };
         // Without its block a worker is at it, and the endpoint drops such symbols itself.
-        if let Some(block) = &mut self.slots[slot].block {
-            block.put(esi, symbol);
+        let Some(block) = &mut self.slots[slot].block else { return Ok(Kept::Open) };
+        if let (Coding::Lt(code), Some(decoder)) = (of.coding, &mut block.lt) {
+            code.neighbours(block.source_symbols, esi, &mut self.neighbours);
+            let added = decoder.add(&self.neighbours, symbol).map_err(io::Error::other)?;
+            let full = added == Added::Full && !decoder.is_complete();
+            return Ok(if full { Kept::Exhausted } else { Kept::Open });
         }
+        block.put(esi, symbol);
+        let whole = matches!(of.coding, Coding::Uncoded) && block.left == 0;
+        Ok(if whole { Kept::Whole } else { Kept::Open })
     }
 
-    fn open(&mut self, key: (SessionKey, u32), object: &ObjectInfo) -> usize {
-        let mut block = self.free.pop().unwrap_or_default();
-        self.free_bytes -= block.memory();
-        let (_, len) = object.byte_range_of_block(key.1);
-        // A buffer much too large for what it is used for would escape the bound.
-        if block.memory() as u64 > 4 * len + 65_536 {
-            block = ReceivedBlock::default();
-        }
-        block.open(object, key.1);
-        let bytes = block.data.len();
+    /// Whether a block's symbols determine it, where the store can tell.
+    pub(super) fn is_determined(&mut self, key: BlockKey) -> Option<bool> {
+        let slot = self.find(key)?;
+        let decoder = self.slots[slot].block.as_ref()?.lt.as_ref()?;
+        Some(decoder.is_complete())
+    }
+
+    fn open(&mut self, of: &BlockOf<'_>) -> io::Result<usize> {
+        let mut block = self.reuse(of);
+        block.open(of)?;
+        let bytes = of.reserved() as usize;
         self.held += bytes;
         let slot = Slot { block: Some(block), bytes };
         let place = match self.free_slots.pop() {
@@ -180,19 +216,34 @@ impl ReceiveStore {
                 self.slots.len() - 1
             }
         };
-        self.index.insert(key, place);
-        self.last = Some((key, place));
-        place
+        self.index.insert(of.key(), place);
+        self.last = Some((of.key(), place));
+        Ok(place)
+    }
+
+    /// A block's memory, from one that was done with if there is any of the kind.
+    fn reuse(&mut self, of: &BlockOf<'_>) -> ReceivedBlock {
+        let lt = matches!(of.coding, Coding::Lt(_));
+        let Some(place) = self.free.iter().rposition(|block| block.lt.is_some() == lt) else {
+            return ReceivedBlock::default();
+        };
+        let block = self.free.swap_remove(place);
+        self.free_bytes -= block.memory();
+        // A buffer much too large for what it is used for would escape the bound.
+        if block.memory() as u64 > 4 * of.reserved() + 65_536 {
+            return ReceivedBlock::default();
+        }
+        block
     }
 
     /// Lends a block to a worker; it still counts.
-    pub(super) fn lend(&mut self, key: (SessionKey, u32)) -> Option<ReceivedBlock> {
+    pub(super) fn lend(&mut self, key: BlockKey) -> Option<ReceivedBlock> {
         let slot = self.find(key)?;
         self.slots[slot].block.take()
     }
 
     /// Takes back a block that wants more symbols.
-    pub(super) fn put_back(&mut self, key: (SessionKey, u32), block: ReceivedBlock) {
+    pub(super) fn put_back(&mut self, key: BlockKey, block: ReceivedBlock) {
         match self.find(key) {
             Some(slot) => self.slots[slot].block = Some(block),
             None => self.recycle(block),
@@ -208,7 +259,7 @@ impl ReceiveStore {
     }
 
     /// A block is done with; one that a worker still has is recycled when it comes back.
-    pub(super) fn close(&mut self, key: (SessionKey, u32)) {
+    pub(super) fn close(&mut self, key: BlockKey) {
         if let Some(place) = self.index.remove(&key) {
             self.close_slot(place);
         }
@@ -240,7 +291,17 @@ impl ReceiveStore {
 mod tests {
     use super::*;
 
+    use std::sync::Arc;
+
+    use wellspring_codec::lt::{Encoder, Method};
+
+    use super::super::coding::LtCoding;
+
     const SESSION: SessionKey = SessionKey(3);
+
+    fn of(geometry: &Geometry, sbn: u32) -> BlockOf<'_> {
+        BlockOf { session: SESSION, sbn, geometry, coding: &Coding::RaptorQ }
+    }
 
     fn symbol(byte: u8) -> [u8; 10] {
         [byte; 10]
@@ -248,21 +309,21 @@ mod tests {
 
     #[test]
     fn source_symbols_stand_in_place_and_repair_symbols_beside() {
-        let object = ObjectInfo::new(45, 10, 3, 0);
-        assert_eq!(object.source_blocks, 2);
+        let object = Geometry::in_order(0, 45, 10, 3);
+        assert_eq!(object.blocks(), 2);
         let mut store = ReceiveStore::new(1_000);
         for (sbn, esi) in [(0, 2), (1, 1), (0, 0), (1, 77), (0, 1)] {
-            assert!(store.has_room((SESSION, sbn), &object));
-            store.keep((SESSION, sbn), &object, esi, &symbol(10 * sbn as u8 + esi as u8));
+            assert!(store.has_room(&of(&object, sbn)));
+            let symbol = symbol(10 * sbn as u8 + esi as u8);
+            assert_eq!(store.keep(&of(&object, sbn), esi, &symbol).expect("possible"), Kept::Open);
         }
         assert_eq!(store.held(), 45);
         let whole = store.lend((SESSION, 0)).expect("open");
         assert_eq!(whole.data, [[0; 10], [1; 10], [2; 10]].concat());
-        assert_eq!(whole.sources().collect::<Vec<_>>(), [0, 1, 2]);
         let part = store.lend((SESSION, 1)).expect("open");
         assert_eq!((part.offset, part.data.len()), (30, 15));
         assert_eq!(part.data[10..], [11; 5], "cut where the object ends");
-        assert_eq!(part.repair_symbols().collect::<Vec<_>>(), [(77, &symbol(87)[..])]);
+        assert_eq!((&part.repair_ids[..], &part.repairs[..]), (&[77][..], &symbol(87)[..]));
         assert!(store.lend((SESSION, 1)).is_none(), "a worker has it");
         store.put_back((SESSION, 1), part);
         assert!(store.lend((SESSION, 1)).is_some());
@@ -270,31 +331,71 @@ mod tests {
 
     #[test]
     fn blocks_beyond_the_bound_are_not_opened() {
-        let object = ObjectInfo::new(100, 10, 3, 0);
+        let object = Geometry::in_order(0, 100, 10, 3);
         let mut store = ReceiveStore::new(65);
         for sbn in [0, 1] {
-            assert!(store.has_room((SESSION, sbn), &object));
-            store.keep((SESSION, sbn), &object, 0, &symbol(1));
+            assert!(store.has_room(&of(&object, sbn)));
+            store.keep(&of(&object, sbn), 0, &symbol(1)).expect("possible");
         }
-        assert!(!store.has_room((SESSION, 2), &object));
-        assert!(store.has_room((SESSION, 1), &object), "open already");
+        assert!(!store.has_room(&of(&object, 2)));
+        assert!(store.has_room(&of(&object, 1)), "open already");
         store.close((SESSION, 0));
-        assert!(store.has_room((SESSION, 2), &object));
+        assert!(store.has_room(&of(&object, 2)));
         store.close_session(SESSION);
         assert_eq!((store.held(), store.index.len()), (0, 0));
     }
 
     #[test]
     fn a_block_that_comes_back_after_its_session_is_only_memory() {
-        let object = ObjectInfo::new(10, 10, 1, 0);
+        let object = Geometry::in_order(0, 10, 10, 1);
         let mut store = ReceiveStore::new(100);
-        store.keep((SESSION, 0), &object, 0, &symbol(1));
+        store.keep(&of(&object, 0), 0, &symbol(1)).expect("possible");
         let block = store.lend((SESSION, 0)).expect("open");
         store.close_session(SESSION);
         assert_eq!(store.held(), 0);
         store.put_back((SESSION, 0), block);
         assert_eq!(store.free.len(), 1);
-        store.keep((SessionKey(4), 0), &object, 0, &symbol(2));
+        let other = BlockOf { session: SessionKey(4), ..of(&object, 0) };
+        store.keep(&other, 0, &symbol(2)).expect("possible");
         assert_eq!(store.lend((SessionKey(4), 0)).expect("open").data, symbol(2));
+    }
+
+    #[test]
+    fn a_block_without_a_code_is_whole_when_all_its_symbols_are_there() {
+        let object = Geometry::in_order(0, 25, 10, 3);
+        let block = BlockOf { coding: &Coding::Uncoded, ..of(&object, 0) };
+        let mut store = ReceiveStore::new(1_000);
+        let kept = [2, 0, 1].map(|esi| {
+            let len = object.source_len(0, esi);
+            store.keep(&block, esi, &[esi as u8; 10][..len]).expect("possible")
+        });
+        assert_eq!(kept, [Kept::Open, Kept::Open, Kept::Whole]);
+        let whole = store.lend((SESSION, 0)).expect("open");
+        assert_eq!(whole.data, [&[0; 10][..], &[1; 10], &[2; 5]].concat());
+    }
+
+    #[test]
+    fn a_block_of_an_lt_code_is_determined_by_its_symbols() {
+        let object = Geometry::in_order(0, 160, 10, 16);
+        let code = LtCoding::new(&object, (0.2, 0.7), 7, Method::Elimination, 8);
+        let coding = Coding::Lt(Arc::new(code.expect("possible")));
+        let Coding::Lt(code) = &coding else { unreachable!("just made") };
+        let block = BlockOf { coding: &coding, ..of(&object, 0) };
+        let source: Vec<u8> = (0..160).collect();
+        let mut encoder: Encoder = code.encoder(16, 10).expect("possible");
+        let mut store = ReceiveStore::new(1_000);
+        let mut symbol = [0; 10];
+        let mut sent = 0;
+        while store.is_determined((SESSION, 0)) != Some(true) {
+            encoder.encode(&source, sent, &mut symbol).expect("possible");
+            assert_eq!(store.keep(&block, sent, &symbol).expect("possible"), Kept::Open);
+            sent += 1;
+        }
+        assert!(sent >= 16);
+        assert_eq!(store.held(), 480, "its decoder counts, too");
+        let mut whole = store.lend((SESSION, 0)).expect("open");
+        let mut decoder = whole.lt.take().expect("an LT code's");
+        decoder.try_decode(&mut whole.data).expect("possible");
+        assert_eq!(whole.data, source);
     }
 }

@@ -1,57 +1,53 @@
 //! Starting and stopping a driver.
 
-use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
-use std::sync::{Arc, mpsc};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use wellspring_transport::scdp;
-
 use super::clock::Clock;
-use super::engine::{Engine, OWN};
 use super::event::ControlSink;
+use super::event_loop::{EventLoop, Inlets, Mailbox};
 use super::faults::Injector;
 use super::groups::Groups;
-use super::outbox::Outbox;
+use super::handle::{ProtocolHandle, Request};
+use super::network::Network;
 use super::peers::PeerTable;
+use super::protocol::Protocol;
 use super::receive_store::ReceiveStore;
+use super::runner::{Host, Runner};
 use super::send_store::SendStore;
-use super::sessions::SessionTable;
 use super::shared::Shared;
-use super::statistics::Statistics;
-use super::strangers::CloseBudget;
+use super::statistics::Received;
+use super::strangers::AnswerBudget;
 use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
-use super::{DriverConfig, DriverHandle, TrimTaps};
-use crate::socket::UdpSocket;
+use super::{DriverConfig, TrimTaps};
+use crate::socket::{ReceiveBatch, UdpSocket};
 
-/// A running driver. Dropping it closes its sessions and waits for its threads.
-#[derive(Debug)]
-pub struct Driver {
-    handle: DriverHandle,
-    thread: Option<JoinHandle<()>>,
+/// A driver that is being put together: its socket is open, its thread not started.
+pub(crate) struct Builder {
+    event_loop: EventLoop,
 }
 
-impl Driver {
-    /// Opens the socket and starts the threads. Control messages that arrive are given to
+impl Builder {
+    /// Opens the socket and starts the workers. Control messages that arrive are given to
     /// `control`.
     ///
     /// # Errors
     /// What the system says: the address is in use, the interface does not exist, no threads.
-    pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
+    pub(crate) fn open(config: DriverConfig, control: ControlSink) -> io::Result<Builder> {
         let socket = UdpSocket::bind(&config.socket)?;
         let waiter = Waiter::new()?;
+        waiter.watch(socket.as_raw_fd(), Groups::MAIN)?;
         let waker = waiter.waker();
-        let (sender, requests) = mpsc::channel();
-        let (done_sender, done) = mpsc::channel();
+        let (sender, requests) = crossbeam_channel::unbounded();
+        // Bounded by the blocks that workers have.
+        let (done_sender, done) = crossbeam_channel::unbounded();
         let workers = Workers::start(config.workers, &done_sender, &waker)?;
         let local_addr = socket.local_addr();
         let shared = Arc::new(Shared::new(local_addr, sender, waker, config.socket.clone()));
-        let mut protocol = config.scdp.clone();
-        protocol.host = OWN;
-        protocol.accept_unannounced = false;
         let taps = match config.trim_taps {
             TrimTaps::Off => Taps::default(),
             TrimTaps::IfAllowed => Taps::open(local_addr, &waiter).unwrap_or_else(|error| {
@@ -63,73 +59,78 @@ impl Driver {
             }),
             TrimTaps::Required => Taps::open(local_addr, &waiter)?,
         };
-        let clock = Clock::starting_at(config.clock_start);
-        let engine = Engine {
-            clock,
-            endpoint: scdp::Endpoint::new(protocol),
-            chooses_source: local_addr.ip().is_unspecified(),
-            socket,
-            groups: Groups::new(),
-            taps,
-            waiter,
-            shared: Arc::clone(&shared),
-            requests,
-            done,
-            workers,
-            control,
+        let host = Host {
+            clock: Clock::starting_at(config.clock_start),
+            network: Network::new(socket, config.dscp.clone(), config.faults.send_rate),
             peers: PeerTable::new(config.peers),
-            sessions: SessionTable::default(),
             received: ReceiveStore::new(config.receive_memory),
             to_send: SendStore::new(config.send_memory),
-            last_sent_block: None,
-            outbox: Outbox::new(),
-            targets: Vec::new(),
-            held: 0,
-            ready: VecDeque::new(),
-            injector: Injector::new(config.faults),
-            closes: CloseBudget::new(),
-            statistics: Statistics::default(),
-            blocked: false,
-            send_free: None,
-            peeked_request: None,
-            peeked_done: None,
-            last_timeout: clock.now(),
-            stopping: false,
-            config,
+            workers,
+            read_ahead: config.read_ahead,
+            answers: AnswerBudget::new(),
+            counters: Received::default(),
         };
-        engine.watch()?;
+        let inlets = Inlets {
+            groups: Groups::new(),
+            taps,
+            injector: Injector::new(config.faults),
+            batch: ReceiveBatch::default(),
+        };
+        let mailbox = Mailbox { shared, requests, done, control };
+        let runners = Vec::new();
+        let event_loop =
+            EventLoop { config, host, inlets, mailbox, waiter, runners, first: 0, stopping: false };
+        Ok(Builder { event_loop })
+    }
+
+    /// Adds a protocol.
+    pub(crate) fn add<P: Protocol>(
+        &mut self,
+        protocol: P,
+        endpoint: P::Endpoint,
+    ) -> ProtocolHandle<P> {
+        let EventLoop { runners, mailbox, host, .. } = &mut self.event_loop;
+        // A handle waits for nothing; what it may leave is bounded by who holds it.
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let number = u8::try_from(runners.len()).expect("a handful of protocols");
+        let runner = Runner::new(number, protocol, endpoint, requests, host.clock.now());
+        runners.push(Box::new(runner));
+        ProtocolHandle { shared: Arc::clone(&mailbox.shared), requests: sender }
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system starts no more threads.
+    pub(crate) fn start(self) -> io::Result<RunningDriver> {
+        let shared = Arc::clone(&self.event_loop.mailbox.shared);
         let thread = std::thread::Builder::new()
             .name("wellspring-driver".to_owned())
-            .spawn(move || engine.run())?;
-        Ok(Driver { handle: DriverHandle { shared }, thread: Some(thread) })
+            .spawn(move || self.event_loop.run())?;
+        Ok(RunningDriver { shared, thread: Some(thread) })
     }
+}
 
-    /// A handle of it.
-    pub fn handle(&self) -> DriverHandle {
-        self.handle.clone()
+/// A running driver. Dropping it closes its sessions and waits for its threads.
+pub(crate) struct RunningDriver {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningDriver {
+    /// What its handles share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
+}
 
-    /// The address the driver's socket is bound to.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.handle.local_addr()
-    }
-
-    /// Closes the sessions, waits for their writes and for the threads.
-    pub fn shut_down(mut self) {
-        self.stop();
-    }
-
-    fn stop(&mut self) {
-        self.handle.shut_down();
+impl Drop for RunningDriver {
+    fn drop(&mut self) {
+        // A driver that has stopped already is what was asked for.
+        let _ = self.shared.ask(Request::Shutdown);
         if let Some(thread) = self.thread.take() {
             // A panic in the loop has been printed by its thread.
             let _ = thread.join();
         }
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.stop();
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use wellspring_codec::lt;
 use wellspring_codec::raptorq::BlockEncoder;
-use wellspring_transport::scdp::ObjectInfo;
 
+use super::coding::Coding;
+use super::geometry::Geometry;
 use super::sessions::SessionKey;
 use super::worker::{BlockKey, Job, Shape};
 use crate::payload::ObjectSource;
@@ -44,6 +46,7 @@ enum Encoder {
     None,
     Preparing,
     Here(Box<BlockEncoder>),
+    Lt(Box<lt::Encoder>),
 }
 
 impl Entry {
@@ -72,7 +75,8 @@ pub(super) struct SendStore {
 /// What the store must know of a session.
 pub(super) struct SourceOf<'a> {
     pub key: SessionKey,
-    pub object: &'a ObjectInfo,
+    pub geometry: &'a Geometry,
+    pub coding: &'a Coding,
     pub source: &'a Arc<dyn ObjectSource>,
 }
 
@@ -123,13 +127,15 @@ impl SendStore {
         let entry = self.entries[place].as_mut().expect("places name blocks");
         entry.used = self.count;
         let Data::Here(data) = &entry.data else { return Fill::Waits };
-        if esi < entry.shape.source_symbols {
+        if !matches!(entry.encoder, Encoder::Lt(_)) && esi < entry.shape.source_symbols {
             let Some(out) = out else { return Fill::Waits };
             let size = usize::from(entry.shape.symbol_size);
             let start = esi as usize * size;
             let symbol = &data[start..data.len().min(start + size)];
-            out[..symbol.len()].copy_from_slice(symbol);
-            out[symbol.len()..].fill(0);
+            // Without padding the datagram may be as short as the object's end.
+            let len = symbol.len().min(out.len());
+            out[..len].copy_from_slice(&symbol[..len]);
+            out[len..].fill(0);
             return Fill::Written;
         }
         match &mut entry.encoder {
@@ -137,6 +143,11 @@ impl SendStore {
                 let Some(out) = out else { return Fill::Waits };
                 let fits = "the block's own shape and an id below 2^24";
                 encoder.encode(data, esi, out).expect(fits);
+                return Fill::Written;
+            }
+            Encoder::Lt(encoder) => {
+                let Some(out) = out else { return Fill::Waits };
+                encoder.encode(data, esi, out).expect("the block's own shape");
                 return Fill::Written;
             }
             Encoder::Preparing => {}
@@ -152,7 +163,7 @@ impl SendStore {
 
     /// Reads blocks ahead as far as there is room without pushing out what is newer than they.
     pub(super) fn read_ahead(&mut self, of: &SourceOf<'_>, sbn: u32, blocks: u32) {
-        let last = sbn.saturating_add(blocks).min(of.object.source_blocks.saturating_sub(1));
+        let last = sbn.saturating_add(blocks).min(of.geometry.blocks().saturating_sub(1));
         for ahead in sbn.saturating_add(1)..=last {
             if !self.index.contains_key(&(of.key, ahead)) && self.load(of, ahead).is_none() {
                 return;
@@ -181,7 +192,7 @@ impl SendStore {
 
     /// Starts to read a block; `None` if there is no room.
     fn load(&mut self, of: &SourceOf<'_>, sbn: u32) -> Option<usize> {
-        let (offset, len) = of.object.byte_range_of_block(sbn);
+        let (offset, len) = of.geometry.block(sbn);
         let len = len as usize;
         while self.held > 0 && self.held + len > self.limit {
             if !self.evict() {
@@ -191,19 +202,20 @@ impl SendStore {
         let mut buffer = self.free_buffers.pop().unwrap_or_default();
         buffer.resize(len, 0);
         let shape = Shape {
-            source_symbols: of.object.symbols_in_block(sbn),
-            symbol_size: of.object.symbol_size,
+            source_symbols: of.geometry.symbols_in_block(sbn),
+            symbol_size: of.geometry.symbol_size(),
+        };
+        let encoder = match of.coding {
+            Coding::Lt(code) => {
+                let encoder = code.encoder(shape.source_symbols, shape.symbol_size);
+                Encoder::Lt(Box::new(encoder.expect("the code is made for the geometry")))
+            }
+            Coding::RaptorQ | Coding::Uncoded => Encoder::None,
         };
         let key = (of.key, sbn);
         self.count += 1;
-        let entry = Entry {
-            key,
-            shape,
-            bytes: len,
-            data: Data::Loading,
-            encoder: Encoder::None,
-            used: self.count,
-        };
+        let entry =
+            Entry { key, shape, bytes: len, data: Data::Loading, encoder, used: self.count };
         self.held += len;
         let place = self.free_places.pop().unwrap_or(self.entries.len());
         if place == self.entries.len() {

@@ -1,70 +1,69 @@
-//! The sessions of a driver: what the endpoint does not know of them.
+//! Sessions of an endpoint: what the endpoint does not know of them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
-use std::sync::Arc;
 
 use wellspring_core::{Frame, HostId, SessionId};
-use wellspring_transport::scdp::ObjectInfo;
-use wellspring_wire::scdp::ScdpHeader;
 
-use super::event::{EventSink, Failure, SessionEvent};
+use super::coding::Coding;
+use super::event::{Failure, SessionEvent};
+use super::geometry::Geometry;
 use super::progress::SessionProgress;
-use crate::payload::{ObjectSink, ObjectSource};
+use super::protocol::{Header, Protocol, Report, Side, Sink};
 
-/// A session of this driver, never used twice: place in the table (low half) and count of
-/// sessions (high half). Session ids are the peers' choice and may come again while a worker
-/// still has a block of the session before.
+/// Bits of a key that name the place in its table.
+const PLACE_BITS: u32 = 24;
+/// Bits that name the protocol.
+const RUNNER_BITS: u32 = 8;
+
+/// A session of this driver, never used twice: place in its protocol's table, number of the protocol,
+/// count of sessions. Session ids are the peers' choice and may come again while a worker still has
+/// a block of the session before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct SessionKey(pub(super) u64);
 
 impl SessionKey {
+    fn new(place: usize, runner: u8, count: u64) -> Self {
+        let low = u64::from(runner) << PLACE_BITS | place as u64;
+        SessionKey(count << (PLACE_BITS + RUNNER_BITS) | low)
+    }
+
     fn place(self) -> usize {
-        (self.0 & 0xffff_ffff) as usize
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    }
+
+    /// Number of the protocol that runs it.
+    pub(super) fn runner(self) -> usize {
+        (self.0 >> PLACE_BITS & ((1 << RUNNER_BITS) - 1)) as usize
     }
 }
 
-/// What a driver keeps of a session beside the endpoint.
-pub(super) struct Session {
+/// What is kept of a session beside the endpoint.
+pub(super) struct Session<P: Protocol> {
     pub key: SessionKey,
     pub id: SessionId,
-    pub object: ObjectInfo,
-    pub digest: [u8; 32],
+    pub geometry: Geometry,
+    pub coding: Coding,
     pub progress: SessionProgress,
     /// Every host it names, each counted in the table of peers.
     pub peers: Vec<HostId>,
     pub side: Side,
+    /// What the protocol keeps of it.
+    pub state: P::Session,
     /// Jobs of it that workers have.
     pub jobs: u32,
     /// Frames that wait for their block or its encoder, and those behind them: symbols leave in
     /// the order of their packet numbers, or receivers would take them for lost.
-    pub held: VecDeque<Frame<ScdpHeader>>,
+    pub held: VecDeque<Frame<Header<P>>>,
     /// Why this side ends it, if it does.
     pub failure: Option<Failure>,
-    events: EventSink,
+    events: Sink<P>,
     /// The last event, once the endpoint is done with the session.
-    last: Option<SessionEvent>,
+    last: Option<Report<P>>,
 }
 
-/// Which side of a session this host is.
-pub(super) enum Side {
-    Sending {
-        source: Arc<dyn ObjectSource>,
-        /// The multicast group, if there is one.
-        group: Option<SocketAddr>,
-        /// Members that still take the group's symbols, for copies without multicast.
-        members: Vec<HostId>,
-    },
-    Receiving {
-        sink: Arc<dyn ObjectSink>,
-        /// Senders that announced other bytes.
-        refused: Vec<HostId>,
-    },
-}
-
-impl Session {
-    /// Tells the application.
-    pub(super) fn tell(&mut self, event: SessionEvent) {
+impl<P: Protocol> Session<P> {
+    /// Reports to the application.
+    pub(super) fn report(&mut self, event: Report<P>) {
         (self.events)(event);
     }
 
@@ -72,23 +71,32 @@ impl Session {
     pub(super) fn is_over(&self) -> bool {
         self.last.is_some()
     }
+
+    /// Bytes that the endpoint took for written were not: the session did not end well.
+    pub(super) fn spoil(&mut self, failure: Failure) {
+        if let Some(SessionEvent::Received { .. }) = self.last {
+            self.last = Some(SessionEvent::Failed(failure));
+        }
+    }
 }
 
-/// What it takes to open a session.
-pub(super) struct NewSession {
+/// What it takes to put a session in.
+pub(super) struct NewSession<P: Protocol> {
     pub id: SessionId,
-    pub object: ObjectInfo,
-    pub digest: [u8; 32],
+    pub geometry: Geometry,
+    pub coding: Coding,
     pub progress: SessionProgress,
     pub peers: Vec<HostId>,
     pub side: Side,
-    pub events: EventSink,
+    pub state: P::Session,
+    pub events: Sink<P>,
 }
 
-/// All sessions: open ones by id, and those over whose workers have not come back yet.
-#[derive(Default)]
-pub(super) struct SessionTable {
-    sessions: Vec<Option<Session>>,
+/// All sessions of an endpoint: open ones by id, and those over whose workers have not come back
+/// yet.
+pub(super) struct SessionTable<P: Protocol> {
+    runner: u8,
+    sessions: Vec<Option<Session<P>>>,
     free: Vec<usize>,
     open: BTreeMap<SessionId, SessionKey>,
     opened: u64,
@@ -96,13 +104,25 @@ pub(super) struct SessionTable {
     last: Option<(SessionId, SessionKey)>,
 }
 
-impl SessionTable {
+impl<P: Protocol> SessionTable<P> {
+    /// The sessions of the protocol of that number.
+    pub(super) fn new(runner: u8) -> Self {
+        SessionTable {
+            runner,
+            sessions: Vec::new(),
+            free: Vec::new(),
+            open: BTreeMap::new(),
+            opened: 0,
+            last: None,
+        }
+    }
+
     /// Sessions open at the endpoint.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// Sessions that have not told their last event.
+    /// Sessions that have not reported their last event.
     pub(super) fn unfinished(&self) -> usize {
         self.sessions.len() - self.free.len()
     }
@@ -113,19 +133,20 @@ impl SessionTable {
     }
 
     /// Puts a session in, which the endpoint has accepted.
-    pub(super) fn insert(&mut self, new: NewSession) -> SessionKey {
+    pub(super) fn insert(&mut self, new: NewSession<P>) -> SessionKey {
         let place = self.free.pop().unwrap_or(self.sessions.len());
         self.opened += 1;
-        let key = SessionKey((self.opened << 32) | place as u64);
-        let NewSession { id, object, digest, progress, peers, side, events } = new;
+        let key = SessionKey::new(place, self.runner, self.opened);
+        let NewSession { id, geometry, coding, progress, peers, side, state, events } = new;
         let session = Session {
             key,
             id,
-            object,
-            digest,
+            geometry,
+            coding,
             progress,
             peers,
             side,
+            state,
             jobs: 0,
             held: VecDeque::new(),
             failure: None,
@@ -143,7 +164,7 @@ impl SessionTable {
     }
 
     /// The open session of that id.
-    pub(super) fn by_id(&mut self, id: SessionId) -> Option<&mut Session> {
+    pub(super) fn by_id(&mut self, id: SessionId) -> Option<&mut Session<P>> {
         let key = match self.last {
             Some((last, key)) if last == id => key,
             _ => {
@@ -155,17 +176,17 @@ impl SessionTable {
         self.by_key(key)
     }
 
-    /// A session that has not told its last event.
-    pub(super) fn by_key(&mut self, key: SessionKey) -> Option<&mut Session> {
+    /// A session that has not reported its last event.
+    pub(super) fn by_key(&mut self, key: SessionKey) -> Option<&mut Session<P>> {
         self.sessions.get_mut(key.place())?.as_mut().filter(|session| session.key == key)
     }
 
-    /// The endpoint is done with a session: `last` is told once workers are done with it too.
+    /// The endpoint is done with a session: `last` is reported once workers are done with it too.
     /// Its id is free at once. Returns the hosts it named.
     pub(super) fn end(
         &mut self,
         id: SessionId,
-        last: SessionEvent,
+        last: Report<P>,
     ) -> Option<(SessionKey, Vec<HostId>)> {
         let key = self.open.remove(&id)?;
         self.last = None;
@@ -185,14 +206,14 @@ impl SessionTable {
         }
     }
 
-    /// Tells the last event of a session that is over and that no worker has a part of.
+    /// Reports the last event of a session that is over and that no worker has a part of.
     fn settle(&mut self, key: SessionKey) {
         let Some(session) = self.by_key(key) else { return };
         if session.jobs > 0 {
             return;
         }
         let Some(last) = session.last.take() else { return };
-        session.tell(last);
+        session.report(last);
         self.sessions[key.place()] = None;
         self.free.push(key.place());
     }

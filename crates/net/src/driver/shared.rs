@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use super::handle::{HandleError, Request};
+use crossbeam_channel::Sender;
+
+use super::handle::{FIRST_CONTROL_KIND, HandleError, MAX_CONTROL_LEN, OutgoingControl, Request};
+use super::statistics::Statistics;
 use super::wait::LoopWaker;
 use crate::socket::{Interface, SocketConfig, UdpSocket};
 
@@ -44,8 +46,28 @@ impl Shared {
         }
     }
 
+    /// Sends a control message, unless too many wait.
+    pub(crate) fn send_control(&self, message: OutgoingControl) -> Result<(), HandleError> {
+        let kind = message.bytes.first().map_or(0, |first| first & 0x0f);
+        let len = message.bytes.len();
+        if kind < FIRST_CONTROL_KIND || len > MAX_CONTROL_LEN {
+            return Err(HandleError::NotControl { len });
+        }
+        if !self.reserve_control() {
+            return Err(HandleError::Busy);
+        }
+        self.ask(Request::Control(message))
+    }
+
+    /// A snapshot of the driver's counters; waits for one turn of the loop.
+    pub(crate) fn statistics(&self) -> Result<Statistics, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.ask(Request::Statistics(reply))?;
+        answer.recv().map_err(|_| HandleError::Stopped)
+    }
+
     /// Takes a place in the queue of control messages; false if it is full.
-    pub(crate) fn reserve_control(&self) -> bool {
+    fn reserve_control(&self) -> bool {
         let below = |n| (n < MAX_WAITING_CONTROL).then_some(n + 1);
         self.waiting_control.fetch_update(Relaxed, Relaxed, below).is_ok()
     }
@@ -96,7 +118,12 @@ impl Shared {
     /// Sends the loop a request and wakes it.
     pub(crate) fn ask(&self, request: Request) -> Result<(), HandleError> {
         self.requests.send(request).map_err(|_| HandleError::Stopped)?;
-        self.waker.wake();
+        self.wake();
         Ok(())
+    }
+
+    /// Wakes the loop, for which something has been left.
+    pub(super) fn wake(&self) {
+        self.waker.wake();
     }
 }

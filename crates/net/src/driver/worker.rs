@@ -1,32 +1,39 @@
 //! Threads that read, encode, decode and write blocks, so that the loop never waits for them.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crossbeam_channel::Receiver;
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded};
+use crossbeam_channel::{Receiver, Sender};
+use wellspring_codec::raptorq::{BlockEncoder, Decoded};
 
+use super::coding::Codecs;
 use super::receive_store::ReceivedBlock;
 use super::sessions::SessionKey;
 use super::wait::LoopWaker;
 use crate::payload::{ObjectSink, ObjectSource};
 
-/// Codes kept, one a number of symbols: a session uses two at most.
-const MAX_CODES: usize = 32;
-
 /// What a worker is asked to do. Jobs waiting are bounded by the blocks held in the stores: each
 /// block has one job at a time.
 pub(super) enum Job {
     /// Decode a block if need be, and hand it to its sink.
-    Finish { block: ReceivedBlock, decode: bool, sink: Arc<dyn ObjectSink> },
+    Finish(Finish),
     /// Read a block.
     Load { source: Arc<dyn ObjectSource>, offset: u64, buffer: Vec<u8> },
     /// Make ready to encode repair symbols of a block.
     Prepare { data: Arc<Vec<u8>>, shape: Shape, encoder: Option<Box<BlockEncoder>> },
+}
+
+/// A block to be decoded and handed over.
+pub(super) struct Finish {
+    pub block: ReceivedBlock,
+    pub decode: bool,
+    /// Source symbols that have not come, ascending, if it is to be decoded.
+    pub missing: Vec<u32>,
+    pub sink: Arc<dyn ObjectSink>,
+    /// The endpoint counts it as finished already.
+    pub answered: bool,
 }
 
 /// The shape of a block.
@@ -40,7 +47,7 @@ pub(super) struct Shape {
 
 /// What became of a job.
 pub(super) enum Done {
-    Finished { block: ReceivedBlock, outcome: io::Result<Decoded> },
+    Finished { block: ReceivedBlock, answered: bool, outcome: io::Result<Decoded> },
     Loaded { buffer: Vec<u8>, outcome: io::Result<()> },
     Prepared { encoder: io::Result<Box<BlockEncoder>> },
 }
@@ -67,15 +74,14 @@ impl Workers {
     ) -> io::Result<Workers> {
         // Unbounded, but see `Job`.
         let (sender, jobs) = crossbeam_channel::unbounded();
-        let codes = Arc::new(Codes::default());
+        let codes = Codecs::cache();
         let mut threads = Vec::new();
         for _ in 0..count.max(1) {
             let worker = Worker {
                 jobs: jobs.clone(),
                 done: done.clone(),
                 waker: Arc::clone(waker),
-                codes: Arc::clone(&codes),
-                decoder: None,
+                codecs: Codecs::new(Arc::clone(&codes)),
             };
             threads.push(
                 std::thread::Builder::new()
@@ -102,31 +108,11 @@ impl Drop for Workers {
     }
 }
 
-/// Codes by extended number of symbols, shared by all workers.
-#[derive(Default)]
-struct Codes(Mutex<BTreeMap<u32, Arc<Code>>>);
-
-impl Codes {
-    fn of(&self, source_symbols: u32) -> io::Result<Arc<Code>> {
-        let mut codes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(code) = codes.get(&source_symbols) {
-            return Ok(Arc::clone(code));
-        }
-        if codes.len() >= MAX_CODES {
-            codes.pop_first();
-        }
-        let code = Code::new(source_symbols).map_err(io::Error::other)?;
-        codes.insert(source_symbols, Arc::clone(&code));
-        Ok(code)
-    }
-}
-
 struct Worker {
     jobs: Receiver<(BlockKey, Job)>,
     done: Sender<(BlockKey, Done)>,
     waker: Arc<LoopWaker>,
-    codes: Arc<Codes>,
-    decoder: Option<BlockDecoder>,
+    codecs: Codecs,
 }
 
 impl Worker {
@@ -142,82 +128,32 @@ impl Worker {
 
     fn work(&mut self, job: Job) -> Done {
         match job {
-            Job::Finish { mut block, decode, sink } => {
-                let outcome = guarded(|| self.finish(&mut block, decode, &*sink));
-                Done::Finished { block, outcome }
+            Job::Finish(mut finish) => {
+                let outcome = guarded(|| self.finish(&mut finish));
+                Done::Finished { block: finish.block, answered: finish.answered, outcome }
             }
             Job::Load { source, offset, mut buffer } => {
                 let outcome = guarded(|| source.read_block(offset, &mut buffer));
                 Done::Loaded { buffer, outcome }
             }
             Job::Prepare { data, shape, encoder } => {
-                Done::Prepared { encoder: guarded(|| self.prepare(&data, shape, encoder)) }
+                let Shape { source_symbols, symbol_size } = shape;
+                let prepare = || self.codecs.prepare(&data, source_symbols, symbol_size, encoder);
+                Done::Prepared { encoder: guarded(prepare) }
             }
         }
     }
 
-    fn finish(
-        &mut self,
-        block: &mut ReceivedBlock,
-        decode: bool,
-        sink: &dyn ObjectSink,
-    ) -> io::Result<Decoded> {
-        if decode {
-            let outcome = self.decode(block).map_err(io::Error::other)?;
+    fn finish(&mut self, finish: &mut Finish) -> io::Result<Decoded> {
+        let block = &mut finish.block;
+        if finish.decode {
+            let outcome = self.codecs.decode(block, &finish.missing)?;
             if outcome != Decoded::Complete {
                 return Ok(outcome);
             }
         }
-        sink.write_block(block.offset, &block.data)?;
+        finish.sink.write_block(block.offset, &block.data)?;
         Ok(Decoded::Complete)
-    }
-
-    fn decode(&mut self, block: &mut ReceivedBlock) -> io::Result<Decoded> {
-        let (k, size) = (block.source_symbols, usize::from(block.symbol_size));
-        let code = self.codes.of(k)?;
-        let decoder = match &mut self.decoder {
-            Some(decoder) => {
-                decoder.reset(code, k, size).map_err(io::Error::other)?;
-                decoder
-            }
-            none => none.insert(BlockDecoder::new(code, k, size).map_err(io::Error::other)?),
-        };
-        decoder.set_max_repairs(u32::MAX);
-        for esi in block.sources() {
-            decoder.mark_source(esi).map_err(io::Error::other)?;
-        }
-        for (esi, symbol) in block.repair_symbols() {
-            decoder.add_repair(esi, symbol).map_err(io::Error::other)?;
-        }
-        let outcome = decoder.try_decode(&mut block.data).map_err(io::Error::other)?;
-        if outcome == Decoded::Complete {
-            // Should the write be repeated, nothing needs decoding again.
-            for esi in 0..k {
-                block.have[esi as usize / 64] |= 1 << (esi % 64);
-            }
-        }
-        Ok(outcome)
-    }
-
-    fn prepare(
-        &self,
-        data: &[u8],
-        shape: Shape,
-        encoder: Option<Box<BlockEncoder>>,
-    ) -> io::Result<Box<BlockEncoder>> {
-        let (k, size) = (shape.source_symbols, usize::from(shape.symbol_size));
-        let code = self.codes.of(k)?;
-        let mut encoder = match encoder {
-            Some(mut encoder) => {
-                encoder.reset(code, k, size).map_err(io::Error::other)?;
-                encoder
-            }
-            None => Box::new(BlockEncoder::new(code, k, size).map_err(io::Error::other)?),
-        };
-        // The first repair symbol brings all the work; the others are cheap.
-        let mut symbol = vec![0; size];
-        encoder.encode(data, k, &mut symbol).map_err(io::Error::other)?;
-        Ok(encoder)
     }
 }
 

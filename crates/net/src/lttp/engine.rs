@@ -208,7 +208,7 @@ impl Loop {
                 match &mut self.injector {
                     Some(injector) => {
                         let origin = Origin { from, local: received.local, ecn: received.ecn };
-                        injector.arrive(now, origin, bytes, |bytes| {
+                        injector.arrive(now, origin, bytes, None, |bytes| {
                             self.table.on_datagram(now, route, bytes, &self.counters);
                         });
                     }

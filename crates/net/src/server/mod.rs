@@ -21,7 +21,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::driver::{Driver, DriverConfig, SessionEvent};
+use crate::driver::{DriverConfig, SessionEvent};
+use crate::protocols::Driver;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, Store, StoreError};
 

@@ -11,7 +11,8 @@ use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
 use super::requests::{Desk, Outcome, Refusal, lock};
-use crate::driver::{ReceiveObject, SessionEvent, SessionProgress};
+use crate::driver::{SessionEvent, SessionProgress};
+use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Existing, ObjectName, PartFile, StoreError};
 
 /// Objects whose end is remembered, so that their clients can still ask.

@@ -12,7 +12,8 @@ use super::puts::Puts;
 use super::sends::Sends;
 use super::{ServerConfig, ServerEvent, Told};
 use crate::address::canonical;
-use crate::driver::{ControlMessage, DriverHandle, OutgoingControl};
+use crate::driver::{ControlMessage, OutgoingControl};
+use crate::protocols::DriverHandle;
 use crate::store::{Digest, ObjectName, Store, StoreError};
 
 /// Requests at work at one time; each may wait for a disk.

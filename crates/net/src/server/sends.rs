@@ -11,7 +11,8 @@ use wellspring_wire::control::{Geometry, RefusalCode, Start};
 use super::digests::Known;
 use super::requests::{Desk, Outcome, Refusal, lock};
 use super::{ServerEvent, Told};
-use crate::driver::{Recipients, SendObject, SessionEvent};
+use crate::driver::SessionEvent;
+use crate::protocols::{Recipients, SendObject};
 use crate::store::{FileSource, ObjectName, StoreError};
 
 /// Largest symbol that a datagram holds, headers included \[bytes\].

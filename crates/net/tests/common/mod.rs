@@ -9,11 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use wellspring_core::{Seed, SessionId};
-use wellspring_net::driver::{
-    Driver, DriverConfig, EventSink, Failure, ReceiveObject, Recipients, SendObject, SessionEvent,
-    SessionProgress,
-};
+use wellspring_net::driver::{DriverConfig, EventSink, Failure, SessionEvent, SessionProgress};
 use wellspring_net::payload::{ObjectSink, ObjectSource};
+use wellspring_net::protocols::{Driver, ReceiveObject, Recipients, SendObject};
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats, Share};
 use wellspring_wire::scdp::Mode;
 

@@ -108,6 +108,16 @@ impl Endpoint {
         }
     }
 
+    /// Of a receive session: the source symbols of an open block that have not come, ascending, are
+    /// put behind what `missing` holds.
+    pub fn missing_symbols(&self, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {
+        if let Some(&place) = self.places.get(&session)
+            && let Some((_, Session::Receiving(receiver))) = &self.sessions[place as usize]
+        {
+            receiver.missing_symbols(sbn, missing);
+        }
+    }
+
     /// Of a send session: the lowest block of which a receiver may still want symbols. Those below need
     /// not be kept.
     pub fn floor(&self, session: SessionId) -> Option<u32> {

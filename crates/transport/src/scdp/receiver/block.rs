@@ -124,6 +124,11 @@ impl Block {
         }
     }
 
+    /// Source symbols not marked, ascending.
+    pub(super) fn missing(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.source_symbols).filter(|esi| !self.is_here(*esi))
+    }
+
     /// Whether a symbol was marked.
     pub(super) fn is_here(&self, esi: u32) -> bool {
         if esi < self.source_symbols {

@@ -443,6 +443,13 @@ impl Receiver {
             .min()
     }
 
+    /// Source symbols of an open block that have not come, ascending.
+    pub(super) fn missing_symbols(&self, sbn: u32, missing: &mut Vec<u32>) {
+        if (self.blocks.floor()..self.blocks.horizon()).contains(&sbn) {
+            missing.extend(self.blocks.open(sbn).missing());
+        }
+    }
+
     /// First block no sender has been asked for: what a sender that comes back need not mistrust.
     pub(super) fn horizon(&self) -> (u32, u32) {
         (self.blocks.floor(), self.blocks.horizon())

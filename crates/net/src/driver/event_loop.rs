@@ -1,0 +1,341 @@
+//! Event loop: one thread for the sockets and the endpoints of a driver.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use wellspring_core::{HostId, Time};
+
+use super::clock::sleep_until;
+use super::event::{ControlMessage, ControlSink};
+use super::faults::{Injector, Origin};
+use super::groups::Groups;
+use super::handle::{FIRST_CONTROL_KIND, Request};
+use super::runner::{Host, Run};
+use super::shared::Shared;
+use super::statistics::{ReceivePath, Statistics};
+use super::taps::Taps;
+use super::wait::Waiter;
+use super::worker::{BlockKey, Done};
+use super::{DriverConfig, Faults};
+use crate::socket::ReceiveBatch;
+
+/// Requests served in one turn of the loop, so that no caller holds up the network.
+const REQUESTS_A_TURN: usize = 256;
+/// Trimmed headers taken in in one turn of the loop from each tap.
+const TRIMS_A_TURN: usize = 256;
+
+/// Ways in from the network: the sockets of groups, what switches have trimmed, and trouble made on
+/// purpose.
+pub(super) struct Inlets {
+    pub groups: Groups,
+    pub taps: Taps,
+    pub injector: Option<Injector>,
+    pub batch: ReceiveBatch,
+}
+
+/// Ways in from the rest of the program.
+pub(super) struct Mailbox {
+    pub shared: Arc<Shared>,
+    pub requests: Receiver<Request>,
+    pub done: Receiver<(BlockKey, Done)>,
+    pub control: ControlSink,
+}
+
+/// Everything the thread owns.
+pub(super) struct EventLoop {
+    pub config: DriverConfig,
+    pub host: Host,
+    pub inlets: Inlets,
+    pub mailbox: Mailbox,
+    pub waiter: Waiter,
+    /// The protocols, by number.
+    pub runners: Vec<Box<dyn Run>>,
+    /// Who sends first, in turns.
+    pub first: usize,
+    pub stopping: bool,
+}
+
+impl EventLoop {
+    /// Runs until a handle asks to stop.
+    pub(super) fn run(mut self) {
+        while !self.stopping {
+            self.serve_requests();
+            self.collect_done();
+            let now = self.host.clock.now();
+            for runner in &mut self.runners {
+                runner.on_time(&mut self.host, now);
+            }
+            let more_to_receive = self.receive();
+            let more_to_send = self.drain();
+            if !more_to_receive && !more_to_send && !self.stopping {
+                self.sleep();
+            }
+        }
+        self.wind_up();
+    }
+
+    fn serve_requests(&mut self) {
+        for runner in &mut self.runners {
+            runner.serve_requests(&mut self.host, REQUESTS_A_TURN);
+        }
+        for _ in 0..REQUESTS_A_TURN {
+            let Ok(request) = self.mailbox.requests.try_recv() else { return };
+            self.serve(request);
+        }
+    }
+
+    fn serve(&mut self, request: Request) {
+        match request {
+            Request::Control(message) => {
+                self.mailbox.shared.release_control();
+                self.host.network.send_control(&message);
+            }
+            Request::GroupJoined { group, socket } => {
+                self.inlets.groups.join(&self.waiter, group, socket);
+            }
+            Request::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
+            Request::Statistics(reply) => {
+                // A caller that has gone away needs no answer.
+                let _ = reply.send(self.snapshot());
+            }
+            Request::Shutdown => self.stopping = true,
+        }
+    }
+
+    /// Takes in what workers have done.
+    fn collect_done(&mut self) {
+        while let Ok((key, done)) = self.mailbox.done.try_recv() {
+            self.on_done(key, done);
+        }
+    }
+
+    fn on_done(&mut self, key: BlockKey, done: Done) {
+        if let Some(runner) = self.runners.get_mut(key.0.runner()) {
+            runner.on_done(&mut self.host, key, done);
+        }
+    }
+
+    /// Drains the endpoints; true if one has more to send than a turn allows.
+    fn drain(&mut self) -> bool {
+        let mut more = false;
+        self.first = (self.first + 1) % self.runners.len().max(1);
+        let (later, sooner) = self.runners.split_at_mut(self.first);
+        for runner in sooner.iter_mut().chain(later) {
+            more |= runner.drain(&mut self.host);
+        }
+        more
+    }
+
+    /// Takes in what has arrived, up to one batch a socket; true if there may be more.
+    fn receive(&mut self) -> bool {
+        self.release_held();
+        let mut more = self.receive_trims();
+        for number in 0..self.inlets.groups.end() {
+            if !self.inlets.groups.is_readable(number) {
+                continue;
+            }
+            let own = &self.host.network.socket;
+            let socket = self.inlets.groups.socket(number).unwrap_or(own);
+            match socket.receive(&mut self.inlets.batch) {
+                Ok(_) => {
+                    // A call that did not fill the batch saw the end of the queue; what comes
+                    // behind it is an edge of its own.
+                    if self.inlets.batch.is_full() {
+                        more = true;
+                    } else {
+                        self.inlets.groups.mark_drained(number);
+                    }
+                    self.host.counters.calls += 1;
+                    let batch = std::mem::take(&mut self.inlets.batch);
+                    self.take_in(&batch);
+                    self.inlets.batch = batch;
+                }
+                Err(error) => {
+                    self.inlets.groups.mark_drained(number);
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        self.host.counters.errors += 1;
+                    }
+                }
+            }
+        }
+        more
+    }
+
+    /// Takes in what switches have trimmed; true if there may be more.
+    fn receive_trims(&mut self) -> bool {
+        let mut taps = std::mem::take(&mut self.inlets.taps);
+        let now = self.host.clock.now();
+        let more = taps.receive(TRIMS_A_TURN, |trimmed| {
+            let origin = Origin { from: trimmed.from, local: None, ecn: 0 };
+            let host = self.host.peers.host(trimmed.from);
+            self.host.counters.datagrams += 1;
+            self.on_datagram(now, &origin, host, trimmed.bytes);
+        });
+        self.inlets.taps = taps;
+        more
+    }
+
+    fn take_in(&mut self, batch: &ReceiveBatch) {
+        for received in batch.iter() {
+            let now = self.host.clock.now();
+            let origin = Origin { from: received.from, local: received.local, ecn: received.ecn };
+            let host = self.known_host(received.from, received.local);
+            let counters = &mut self.host.counters;
+            counters.batches += 1;
+            counters.bytes += received.bytes.len() as u64;
+            counters.datagrams += received.datagrams().len() as u64;
+            if received.ecn == 3 {
+                counters.marked += received.datagrams().len() as u64;
+            }
+            match self.inlets.injector.take() {
+                None => {
+                    for datagram in received.datagrams() {
+                        self.on_datagram(now, &origin, host, datagram);
+                    }
+                }
+                Some(mut injector) => {
+                    for datagram in received.datagrams() {
+                        let trimmed = self
+                            .runner_of(datagram)
+                            .and_then(|runner| self.runners[runner].trimmed_len(datagram));
+                        injector.arrive(now, origin, datagram, trimmed, |bytes| {
+                            self.on_datagram(now, &origin, host, bytes);
+                        });
+                    }
+                    self.inlets.injector = Some(injector);
+                }
+            }
+        }
+    }
+
+    /// Lets datagrams in that were held back on purpose.
+    fn release_held(&mut self) {
+        let Some(mut injector) = self.inlets.injector.take() else { return };
+        let now = self.host.clock.now();
+        while let Some((origin, bytes)) = injector.release(now) {
+            let host = self.known_host(origin.from, origin.local);
+            self.on_datagram(now, &origin, host, &bytes);
+        }
+        self.inlets.injector = Some(injector);
+    }
+
+    /// The host at an address, if a session names it.
+    fn known_host(&mut self, from: SocketAddr, local: Option<IpAddr>) -> Option<HostId> {
+        let host = self.host.peers.host(from)?;
+        if let Some(local) = self.host.network.answers_from(local) {
+            self.host.peers.heard_at(host, local);
+        }
+        Some(host)
+    }
+
+    fn runner_of(&self, datagram: &[u8]) -> Option<usize> {
+        let kind = datagram.first()? & 0x0f;
+        self.runners.iter().position(|runner| runner.owns(kind))
+    }
+
+    fn on_datagram(&mut self, now: Time, origin: &Origin, host: Option<HostId>, datagram: &[u8]) {
+        if datagram.first().is_some_and(|first| first & 0x0f >= FIRST_CONTROL_KIND) {
+            return self.on_control(origin, datagram);
+        }
+        match self.runner_of(datagram) {
+            Some(runner) => {
+                self.runners[runner].on_datagram(&mut self.host, now, origin, host, datagram);
+            }
+            None => self.host.counters.malformed += 1,
+        }
+    }
+
+    fn on_control(&mut self, origin: &Origin, datagram: &[u8]) {
+        let message = ControlMessage {
+            from: origin.from,
+            local: origin.local.filter(|local| !local.is_multicast()),
+            bytes: datagram.to_vec(),
+        };
+        if (self.mailbox.control)(message) {
+            self.host.counters.control += 1;
+        } else {
+            self.host.counters.control_dropped += 1;
+        }
+    }
+
+    /// Sleeps until something happens or is due.
+    fn sleep(&mut self) {
+        let now = self.host.clock.now();
+        let endpoints = self.runners.iter().map(|runner| runner.deadline());
+        let others = [
+            self.inlets.injector.as_ref().and_then(Injector::deadline),
+            self.host.network.deadline(),
+        ];
+        let deadline = endpoints.chain(others).flatten().min();
+        let mut span = deadline.map(|at| sleep_until(now, at));
+        if self.host.network.is_blocked() {
+            // What is due is mostly a frame, and frames wait for the socket.
+            span = span.map(|span| span.max(std::time::Duration::from_millis(1)));
+        }
+        let (mailbox, runners) = (&self.mailbox, &self.runners);
+        let busy = || {
+            !mailbox.requests.is_empty()
+                || !mailbox.done.is_empty()
+                || runners.iter().any(|runner| runner.has_requests())
+        };
+        let (inlets, network) = (&mut self.inlets, &mut self.host.network);
+        let outcome = self.waiter.sleep(span, busy, |ready| {
+            if ready.readable {
+                inlets.groups.mark_readable(ready.socket);
+                inlets.taps.mark_readable(ready.socket);
+            }
+            if ready.writable && ready.socket == Groups::MAIN {
+                network.unblock();
+            }
+        });
+        if outcome.is_err() {
+            // Nothing is known of a poll that fails but that it does not wait.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Closes every session and waits until no worker has a part of any.
+    fn wind_up(&mut self) {
+        for runner in &mut self.runners {
+            runner.stop(&mut self.host);
+        }
+        while self.runners.iter().any(|runner| runner.unfinished() > 0) {
+            match self.mailbox.done.recv() {
+                Ok((key, done)) => self.on_done(key, done),
+                Err(_) => return,
+            }
+        }
+        for runner in &mut self.runners {
+            runner.refuse_requests();
+        }
+    }
+
+    /// Numbers of now.
+    fn snapshot(&self) -> Statistics {
+        let network = &self.host.network;
+        let mut statistics = Statistics {
+            receive_path: match self.inlets.taps.are_open() {
+                true => ReceivePath::SocketAndTap,
+                false => ReceivePath::Socket,
+            },
+            segmentation: network.socket.segmentation(),
+            coalescing: network.socket.coalescing(),
+            receive_buffer: network.socket.receive_buffer().unwrap_or(0),
+            send_buffer: network.socket.send_buffer().unwrap_or(0),
+            faults: Some(self.config.faults).filter(Faults::active),
+            sessions: self.runners.iter().map(|runner| runner.open_sessions()).sum(),
+            peers: self.host.peers.len(),
+            groups: self.inlets.groups.joined(),
+            receive_memory: self.host.received.held(),
+            send_memory: self.host.to_send.held(),
+            received: self.host.counters.clone(),
+            sent: network.sent,
+            injected: self.inlets.injector.as_ref().map(|i| i.counters).unwrap_or_default(),
+        };
+        statistics.received.icmp_errors = network.socket.icmp_errors();
+        statistics.sent.segmentation_failures = network.socket.segmentation_failures();
+        statistics
+    }
+}

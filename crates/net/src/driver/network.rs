@@ -1,0 +1,133 @@
+//! Way out to the network: the socket, what is gathered for it, and its pace.
+
+use std::net::{IpAddr, SocketAddr};
+
+use wellspring_core::{Duration, Rate, Time};
+
+use super::DscpMap;
+use super::handle::OutgoingControl;
+use super::outbox::{Marks, Outbox, Target};
+use super::peers::Peer;
+use super::statistics::Sent;
+use crate::socket::UdpSocket;
+
+/// UDP and IPv4 headers, as a rate counts them \[bytes\].
+const UDP_IP_LEN: u64 = 28;
+/// What a loop that was late may make good of its rate.
+const CATCH_UP: Duration = Duration::from_millis(1);
+
+/// Sends datagrams while the socket has room and the rate allows.
+pub(super) struct Network {
+    pub socket: UdpSocket,
+    /// The socket is bound to no address of its own, so answers must name theirs.
+    chooses_source: bool,
+    outbox: Outbox,
+    /// The socket had no room when last asked.
+    blocked: bool,
+    rate: Option<Rate>,
+    /// The link is busy until then, at that rate.
+    busy_until: Option<Time>,
+    pub dscp: DscpMap,
+    pub sent: Sent,
+}
+
+impl Network {
+    pub(super) fn new(socket: UdpSocket, dscp: DscpMap, rate: Option<Rate>) -> Self {
+        Network {
+            chooses_source: socket.local_addr().ip().is_unspecified(),
+            socket,
+            outbox: Outbox::new(),
+            blocked: false,
+            rate,
+            busy_until: None,
+            dscp,
+            sent: Sent::default(),
+        }
+    }
+
+    /// Whether the socket had no room.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// The socket has room again.
+    pub(super) fn unblock(&mut self) {
+        self.blocked = false;
+    }
+
+    /// Sends what has been gathered; false if the socket has no room for all of it.
+    pub(super) fn flush(&mut self) -> bool {
+        self.blocked = !self.outbox.flush(&self.socket, &mut self.sent);
+        !self.blocked
+    }
+
+    /// Whether the rate holds back what is to be sent.
+    pub(super) fn is_paced(&self, now: Time) -> bool {
+        self.busy_until.is_some_and(|until| until > now)
+    }
+
+    /// When the rate lets more go, if it holds anything back.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.busy_until
+    }
+
+    /// Nothing waits for the rate.
+    pub(super) fn forget_pace(&mut self, now: Time) {
+        self.busy_until = self.busy_until.filter(|until| *until > now);
+    }
+
+    /// Room for one datagram of any length, flushed if need be; `None` if the socket is full.
+    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
+        if !self.outbox.has_room() && (self.blocked || !self.flush()) {
+            return None;
+        }
+        self.outbox.room()
+    }
+
+    /// Sends the first `len` bytes of the [`room`](Self::room).
+    pub(super) fn push(&mut self, now: Time, len: usize, marks: Marks, targets: &[Target]) {
+        self.outbox.push(len, marks, targets);
+        if let Some(rate) = self.rate {
+            let earliest = now - CATCH_UP;
+            let start = self.busy_until.filter(|until| *until > earliest).unwrap_or(now);
+            let bytes = (len as u64 + UDP_IP_LEN) * targets.len() as u64;
+            self.busy_until = Some(start + rate.time_for(bytes));
+        }
+    }
+
+    /// Sends a datagram that is not a symbol; false if there is no room.
+    pub(super) fn push_datagram(&mut self, bytes: &[u8], target: Target, dscp: u8) -> bool {
+        let Some(room) = self.room() else { return false };
+        room[..bytes.len()].copy_from_slice(bytes);
+        self.outbox.push(bytes.len(), Marks { dscp, ecn: 0 }, &[target]);
+        true
+    }
+
+    /// Sends a control message; without room it is lost, as it may be in the network.
+    pub(super) fn send_control(&mut self, message: &OutgoingControl) {
+        let target = Target { to: message.to, local: message.local };
+        let dscp = self.dscp.messages;
+        if self.socket.reaches(&message.to) && self.push_datagram(&message.bytes, target, dscp) {
+            self.sent.control += 1;
+        } else {
+            self.sent.errors += 1;
+        }
+    }
+
+    /// The local address that a datagram to it is to be answered from, where that matters.
+    pub(super) fn answers_from(&self, local: Option<IpAddr>) -> Option<IpAddr> {
+        local.filter(|local| self.chooses_source && !local.is_multicast())
+    }
+}
+
+impl From<Peer> for Target {
+    fn from(peer: Peer) -> Self {
+        Target { to: peer.address, local: peer.local }
+    }
+}
+
+impl From<SocketAddr> for Target {
+    fn from(to: SocketAddr) -> Self {
+        Target { to, local: None }
+    }
+}

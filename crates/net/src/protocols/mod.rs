@@ -1,0 +1,120 @@
+//! Protocols on the driver, and the driver that runs them all on one socket.
+
+mod scdp;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::driver::{
+    Builder, ControlSink, DriverConfig, HandleError, OutgoingControl, ProtocolHandle,
+    RunningDriver, Shared, Statistics,
+};
+use crate::socket::Interface;
+
+pub use scdp::{ReceiveObject, Recipients, SendObject};
+
+/// A running driver: a UDP socket, the thread that runs its protocols, and workers. Dropping it
+/// closes its sessions and waits for its threads.
+pub struct Driver {
+    handle: DriverHandle,
+    _running: RunningDriver,
+}
+
+impl Driver {
+    /// Opens the socket and starts the threads. Control messages that arrive are given to
+    /// `control`.
+    ///
+    /// # Errors
+    /// What the system says: the address is in use, the interface does not exist, no threads.
+    pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
+        let mut builder = Builder::open(config.clone(), control)?;
+        let scdp = scdp::add(&mut builder, &config);
+        let running = builder.start()?;
+        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp };
+        Ok(Driver { handle, _running: running })
+    }
+
+    /// A handle of it.
+    pub fn handle(&self) -> DriverHandle {
+        self.handle.clone()
+    }
+
+    /// The address the driver's socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.handle.local_addr()
+    }
+
+    /// Closes the sessions, waits for their writes and for the threads.
+    pub fn shut_down(self) {}
+}
+
+/// A handle of a running driver. Clones speak to the same driver, from any thread; no method
+/// waits for the network. [`statistics`](DriverHandle::statistics) and
+/// [`resume_point`](DriverHandle::resume_point) wait for the loop: never call them from an event
+/// sink, which runs on it.
+#[derive(Clone)]
+pub struct DriverHandle {
+    shared: Arc<Shared>,
+    scdp: ProtocolHandle<scdp::Scdp>,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("local_addr", &self.local_addr()).finish()
+    }
+}
+
+impl fmt::Debug for DriverHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverHandle").field("local_addr", &self.local_addr()).finish()
+    }
+}
+
+impl DriverHandle {
+    /// The address the driver's socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local_addr
+    }
+
+    /// Sends a control message. Like any datagram it may be lost.
+    ///
+    /// # Errors
+    /// [`HandleError::NotControl`], [`HandleError::Busy`] or [`HandleError::Stopped`].
+    pub fn send_control(&self, message: OutgoingControl) -> Result<(), HandleError> {
+        self.shared.send_control(message)
+    }
+
+    /// Receives what is sent to a multicast group and port from now on. Joins are counted: the
+    /// group is left when [`leave_group`](DriverHandle::leave_group) has been called as often.
+    /// `interface` defaults to the driver's own multicast interface.
+    ///
+    /// # Errors
+    /// [`HandleError::Group`] if the system refuses or too many groups are joined;
+    /// [`HandleError::Stopped`].
+    pub fn join_group(
+        &self,
+        group: SocketAddr,
+        interface: Option<&Interface>,
+    ) -> Result<(), HandleError> {
+        self.shared.join_group(group, interface)
+    }
+
+    /// Undoes one [`join_group`](DriverHandle::join_group).
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn leave_group(&self, group: SocketAddr) -> Result<(), HandleError> {
+        self.shared.leave_group(group)
+    }
+
+    /// A snapshot of the driver's counters. Waits for one turn of the loop (commonly well under
+    /// a millisecond).
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn statistics(&self) -> Result<Statistics, HandleError> {
+        self.shared.statistics()
+    }
+}

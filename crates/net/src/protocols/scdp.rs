@@ -1,0 +1,469 @@
+//! SCDP on the driver.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+
+use wellspring_core::{Frame, GroupId, HostId, SessionId, Time};
+use wellspring_transport::scdp::{
+    self, Command, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats, Resume, Role,
+    SendSession, SendStats, Share, StragglerAction,
+};
+use wellspring_wire::scdp::{
+    Close, CloseReason, HEADER_LEN, HEADER_WITH_OPTIONS_LEN, Mode, ScdpHeader, emit, parse,
+};
+
+use super::DriverHandle;
+use crate::driver::coding::Coding;
+use crate::driver::geometry::Geometry;
+use crate::driver::peers::PeerTable;
+use crate::driver::protocol::{
+    Action, Admission, Arrived, Meaning, Opening, Protocol, Side, Unknown, Unusable,
+};
+use crate::driver::{
+    Builder, DriverConfig, EventSink, Failure, HandleError, ProtocolHandle, SessionEvent,
+    SessionProgress,
+};
+use crate::payload::{ObjectSink, ObjectSource};
+
+/// Receive sessions remembered after they were complete.
+const MAX_REMEMBERED: usize = 1_024;
+
+/// To whom an object is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Recipients {
+    /// One host; one of several senders if the share says so.
+    One {
+        /// The receiver's address.
+        receiver: SocketAddr,
+        /// This sender's share: [`Share::WHOLE`] in a one-to-one session.
+        share: Share,
+    },
+    /// Several hosts that receive the same symbols.
+    Many {
+        /// The multicast group and port the symbols go to; without one, every symbol is sent to
+        /// each member by unicast.
+        group: Option<SocketAddr>,
+        /// The members' own addresses, from which their pulls come.
+        members: Vec<SocketAddr>,
+    },
+}
+
+/// Asks a driver to send an object.
+pub struct SendObject {
+    /// The session, not in use at this host.
+    pub session: SessionId,
+    /// What is sent.
+    pub object: ObjectInfo,
+    /// The object's digest (BLAKE3), announced with the first symbols.
+    pub digest: [u8; 32],
+    /// Where its bytes come from.
+    pub source: Arc<dyn ObjectSource>,
+    /// To whom.
+    pub to: Recipients,
+    /// Symbols pushed unasked \[packets\].
+    pub initial_window: u8,
+    /// Takes up an earlier sender's work; `None` for a new session.
+    pub resume: Option<Resume>,
+}
+
+/// Asks a driver to expect an object.
+pub struct ReceiveObject {
+    /// The session, not in use at this host.
+    pub session: SessionId,
+    /// What is received.
+    pub object: ObjectInfo,
+    /// The object's digest (BLAKE3). A sender that announces another one is refused before any
+    /// symbol of it is used. The bytes themselves are checked by whoever owns the sink.
+    pub digest: [u8; 32],
+    /// How it is sent.
+    pub mode: Mode,
+    /// The senders' addresses, in the order of their shares.
+    pub senders: Vec<SocketAddr>,
+    /// Initial window of each sender \[packets\].
+    pub initial_window: u8,
+    /// Where the bytes go.
+    pub sink: Arc<dyn ObjectSink>,
+}
+
+impl DriverHandle {
+    /// Sends an object. What becomes of it comes as events, ending with exactly one of
+    /// [`Sent`](crate::driver::SessionEvent::Sent) and [`Failed`](crate::driver::SessionEvent::Failed), after
+    /// which the sink is dropped; a refused command fails at once.
+    ///
+    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn send_object(
+        &self,
+        request: SendObject,
+        events: EventSink,
+    ) -> Result<SessionProgress, HandleError> {
+        let SendObject { session, object, digest, source, to, initial_window, resume } = request;
+        let (peers, group, role) = match to {
+            Recipients::One { receiver, share } => (vec![receiver], None, To::One(share)),
+            Recipients::Many { members, group } => (members, group, To::Many),
+        };
+        let side = Side::Sending { source, group, members: Vec::new() };
+        let opening = Start::Send { object, to: role, initial_window, resume };
+        self.open_scdp(session, &object, digest, peers, side, opening, events)
+    }
+
+    /// Expects an object. What becomes of it comes as events, ending with exactly one of
+    /// [`Received`](crate::driver::SessionEvent::Received) (all its bytes are with the sink) and
+    /// [`Failed`](crate::driver::SessionEvent::Failed) (the sink is called no more), after which both
+    /// sinks are dropped; a refused command fails at once.
+    ///
+    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn receive_object(
+        &self,
+        request: ReceiveObject,
+        events: EventSink,
+    ) -> Result<SessionProgress, HandleError> {
+        let ReceiveObject { session, object, digest, mode, senders, initial_window, sink } =
+            request;
+        let opening = Start::Receive { object, mode, initial_window };
+        let side = Side::Receiving { sink };
+        self.open_scdp(session, &object, digest, senders, side, opening, events)
+    }
+
+    /// Tells a receive session that a sender given up for lost is back and numbers its packets
+    /// in a new epoch (that of its [`Resume`]). The sender must be one of the session's own.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn sender_back(
+        &self,
+        session: SessionId,
+        sender: SocketAddr,
+        epoch: u8,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(Request::SenderBack { session, sender, epoch })
+    }
+
+    /// Ends a session and tells its peers. Its last event is `Failed` with
+    /// [`Cancelled`](crate::driver::Failure::Cancelled), once no worker touches its sink any more; a
+    /// session not open here is passed over.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
+        self.scdp.cancel(session)
+    }
+
+    /// Of a receive session: the lowest block not complete and the lowest block nobody was asked
+    /// for yet. What a sender that takes over is told in its [`Resume`] (as `floor` and
+    /// `horizon`). `None` if no such session is open. Waits for one turn of the loop.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn resume_point(&self, session: SessionId) -> Result<Option<(u32, u32)>, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.scdp.request(Request::ResumePoint { session, reply })?;
+        answer.recv().map_err(|_| HandleError::Stopped)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of either kind of request")]
+    fn open_scdp(
+        &self,
+        session: SessionId,
+        object: &ObjectInfo,
+        digest: [u8; 32],
+        peers: Vec<SocketAddr>,
+        side: Side,
+        protocol: Start,
+        events: EventSink,
+    ) -> Result<SessionProgress, HandleError> {
+        let progress = SessionProgress::new(object.transfer_len);
+        self.scdp.open(Opening {
+            session,
+            geometry: Geometry::from(*object),
+            coding: Coding::RaptorQ,
+            peers,
+            side,
+            state: Session { digest, refused: Vec::new() },
+            protocol,
+            progress: progress.clone(),
+            events,
+        })?;
+        Ok(progress)
+    }
+}
+
+/// Adds SCDP to a driver.
+pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandle<Scdp> {
+    let mut protocol = config.scdp.clone();
+    protocol.host = HostId(0);
+    // Here sessions are always announced first, by control messages.
+    protocol.accept_unannounced = false;
+    builder.add(Scdp { complete: VecDeque::new() }, scdp::Endpoint::new(protocol))
+}
+
+/// SCDP, to the driver.
+pub(crate) struct Scdp {
+    /// Receive sessions that were complete: whoever still sends of them is told so.
+    complete: VecDeque<SessionId>,
+}
+
+/// What is kept of a session.
+pub(crate) struct Session {
+    /// The digest that its sender announces, or is to announce.
+    digest: [u8; 32],
+    /// Senders that announced other bytes.
+    refused: Vec<HostId>,
+}
+
+/// The side that is begun.
+pub(crate) enum Start {
+    Send { object: ObjectInfo, to: To, initial_window: u8, resume: Option<Resume> },
+    Receive { object: ObjectInfo, mode: Mode, initial_window: u8 },
+}
+
+/// To whom the peers of a session are sent.
+pub(crate) enum To {
+    One(Share),
+    Many,
+}
+
+/// What an application asks of SCDP alone.
+pub(crate) enum Request {
+    SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
+    ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
+}
+
+impl Protocol for Scdp {
+    type Endpoint = scdp::Endpoint;
+    type Session = Session;
+    type Opening = Start;
+    type Request = Request;
+    type ReceiveStats = ReceiveStats;
+    type SendStats = SendStats;
+
+    const KINDS: std::ops::RangeInclusive<u8> = 0..=2;
+
+    fn parse<'a>(&self, datagram: &'a [u8]) -> Result<Arrived<'a, ScdpHeader>, Unusable> {
+        let parsed = parse(datagram).map_err(|_| Unusable::Malformed)?;
+        Ok(Arrived {
+            session: parsed.session,
+            header: parsed.header,
+            payload: parsed.payload,
+            trimmed: parsed.trimmed,
+            digest: parsed.digest,
+        })
+    }
+
+    fn symbol(header: &ScdpHeader, _: &Geometry) -> Option<(u32, u32)> {
+        match header {
+            ScdpHeader::Symbol(symbol) => Some((symbol.sbn, symbol.esi)),
+            ScdpHeader::Pull(_) | ScdpHeader::Close(_) => None,
+        }
+    }
+
+    fn header_len(header: &ScdpHeader) -> usize {
+        match header {
+            ScdpHeader::Symbol(symbol) if symbol.options.is_some() => HEADER_WITH_OPTIONS_LEN,
+            ScdpHeader::Symbol(_) => HEADER_LEN,
+            ScdpHeader::Pull(_) | ScdpHeader::Close(_) => 0,
+        }
+    }
+
+    fn emit(
+        &self,
+        frame: &Frame<ScdpHeader>,
+        session: Option<&mut Session>,
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let digest = session.map_or([0; 32], |session| session.digest);
+        Some(emit(frame.session, &frame.header, &digest, frame.payload_len, out))
+    }
+
+    fn is_pull(header: &ScdpHeader) -> bool {
+        matches!(header, ScdpHeader::Pull(_))
+    }
+
+    fn admit(
+        session: &mut Session,
+        peer: HostId,
+        arrived: &Arrived<'_, ScdpHeader>,
+    ) -> Admission<Self> {
+        if session.refused.contains(&peer) {
+            return Admission::Refused;
+        }
+        match arrived.digest {
+            Some(announced) if *announced != session.digest => {
+                session.refused.push(peer);
+                let close = |from_receiver| {
+                    ScdpHeader::Close(Close { reason: CloseReason::Refused, from_receiver })
+                };
+                Admission::Refuse {
+                    instead: close(false),
+                    answer: close(true),
+                    announced: *announced,
+                }
+            }
+            _ => Admission::Take,
+        }
+    }
+
+    fn on_unknown(&mut self, arrived: &Arrived<'_, ScdpHeader>, _: SocketAddr) -> Unknown<Self> {
+        let (from_receiver, reason) = match arrived.header {
+            ScdpHeader::Symbol(_) if self.complete.contains(&arrived.session) => {
+                (true, CloseReason::Complete)
+            }
+            ScdpHeader::Symbol(_) => (true, CloseReason::UnknownSession),
+            ScdpHeader::Pull(_) => (false, CloseReason::UnknownSession),
+            // A close is never answered.
+            ScdpHeader::Close(_) => return Unknown::Ignore,
+        };
+        Unknown::Answer(ScdpHeader::Close(Close { reason, from_receiver }))
+    }
+
+    fn open(&mut self, session: SessionId, opening: Start, peers: &[HostId]) -> Command {
+        match opening {
+            Start::Send { object, to, initial_window, resume } => {
+                let role = match (to, peers) {
+                    (To::One(share), &[receiver]) => Role::Unicast { receiver, share },
+                    // The group's number means nothing: its session says where its symbols go.
+                    _ => Role::OneToMany { group: GroupId(0), members: peers.to_vec() },
+                };
+                let class = None;
+                Command::Send(SendSession { session, object, role, initial_window, class, resume })
+            }
+            Start::Receive { object, mode, initial_window } => {
+                let senders = peers.to_vec();
+                Command::Receive(ReceiveSession { session, object, mode, senders, initial_window })
+            }
+        }
+    }
+
+    fn cancel(session: SessionId) -> Command {
+        Command::Cancel { session }
+    }
+
+    fn on_event(&mut self, event: Event) -> Meaning<Self> {
+        match event {
+            // Sessions are always announced; progress has its own counters.
+            Event::Accepted { .. } | Event::BlockComplete { .. } => Meaning::Nothing,
+            Event::Received { session, stats } => {
+                if self.complete.len() == MAX_REMEMBERED {
+                    self.complete.pop_front();
+                }
+                self.complete.push_back(session);
+                let senders = stats.senders.iter().map(|sender| sender.host).collect();
+                Meaning::Received { session, stats, senders }
+            }
+            Event::Sent { session, stats } => Meaning::Sent { session, stats },
+            Event::Failed { session, reason } => {
+                let failure = match reason {
+                    FailReason::Closed(reason) => Failure::Closed(Some(reason)),
+                    FailReason::Exhausted => Failure::Exhausted,
+                    _ => Failure::PeersLost,
+                };
+                Meaning::Failed { session, failure }
+            }
+            Event::MovedToUnicast { session } => {
+                Meaning::Session { session, report: SessionEvent::MovedToUnicast }
+            }
+            Event::SenderLost { session, sender, reason } => Meaning::Peer {
+                session,
+                peer: sender,
+                leaves: false,
+                // One refused here has been reported already.
+                report: Box::new(move |at, session: &mut Session, peer| {
+                    let known = session.refused.contains(&peer);
+                    (!known).then_some(SessionEvent::SenderLost { sender: at, reason })
+                }),
+            },
+            Event::ReceiverFinished { session, receiver } => Meaning::Peer {
+                session,
+                peer: receiver,
+                leaves: true,
+                report: Box::new(|at, _, _| Some(SessionEvent::ReceiverFinished { receiver: at })),
+            },
+            Event::ReceiverLost { session, receiver, reason } => Meaning::Peer {
+                session,
+                peer: receiver,
+                leaves: true,
+                report: Box::new(move |at, _, _| {
+                    Some(SessionEvent::ReceiverLost { receiver: at, reason })
+                }),
+            },
+            Event::Straggler { session, receiver, symbols_behind, action } => Meaning::Peer {
+                session,
+                peer: receiver,
+                leaves: action == StragglerAction::Detached,
+                report: Box::new(move |at, _, _| {
+                    Some(SessionEvent::Straggler { receiver: at, symbols_behind, action })
+                }),
+            },
+        }
+    }
+
+    fn serve(
+        &mut self,
+        endpoint: &mut scdp::Endpoint,
+        peers: &PeerTable,
+        _: Time,
+        request: Request,
+    ) -> Action<Self> {
+        match request {
+            Request::SenderBack { session, sender, epoch } => match peers.host(sender) {
+                Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
+                None => Action::Nothing,
+            },
+            Request::ResumePoint { session, reply } => {
+                // A caller that has gone away needs no answer.
+                let _ = reply.send(endpoint.progress(session));
+                Action::Nothing
+            }
+        }
+    }
+
+    fn floor(endpoint: &scdp::Endpoint, session: SessionId) -> Option<u32> {
+        endpoint.floor(session)
+    }
+
+    fn missing(endpoint: &scdp::Endpoint, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {
+        endpoint.missing_symbols(session, sbn, missing);
+    }
+
+    fn trimmed_len(datagram: &[u8]) -> Option<usize> {
+        let is_symbol = datagram.first()? & 0x0f == 0;
+        (is_symbol && datagram.len() > HEADER_WITH_OPTIONS_LEN).then_some(HEADER_WITH_OPTIONS_LEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_wire::scdp::Pull;
+
+    fn arrived(session: u32, header: ScdpHeader) -> Arrived<'static, ScdpHeader> {
+        let session = SessionId(session);
+        Arrived { session, header, payload: &[], trimmed: false, digest: None }
+    }
+
+    #[test]
+    fn a_close_is_never_answered_and_complete_sessions_are_remembered_up_to_a_bound() {
+        let mut scdp = Scdp { complete: VecDeque::new() };
+        let from = "192.0.2.1:7".parse().expect("an address");
+        let close = Close { reason: CloseReason::Cancelled, from_receiver: true };
+        let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Close(close)), from);
+        assert!(matches!(answer, Unknown::Ignore));
+        let pull = Pull { sbn: 0, granted: 1, floor: 0, run: 1, epoch: 0, fin: false };
+        let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Pull(pull)), from);
+        let unknown = Close { reason: CloseReason::UnknownSession, from_receiver: false };
+        let Unknown::Answer(header) = answer else { panic!("not answered") };
+        assert_eq!(header, ScdpHeader::Close(unknown));
+        for session in 0..2_000 {
+            let (session, stats) = (SessionId(session), ReceiveStats::default());
+            scdp.on_event(Event::Received { session, stats });
+        }
+        assert!(scdp.complete.len() <= MAX_REMEMBERED);
+        assert!(scdp.complete.contains(&SessionId(1_999)));
+    }
+}
