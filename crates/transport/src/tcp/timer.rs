@@ -4,6 +4,10 @@ use super::config::Config;
 use crate::RttEstimator;
 use wellspring_core::{Duration, Time};
 
+/// The clock granularity G, as a part of the least timeout: RFC 6298 §4 finds 100 ms or finer enough beside
+/// its least timeout of 1 s.
+const GRANULARITY: u64 = 10;
+
 /// When to retransmit (RFC 6298 §2, §5), and Karn's rule for what is measured (§3).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetransmissionTimer {
@@ -19,7 +23,10 @@ impl RetransmissionTimer {
     /// The timeout now (§2, §5.5).
     pub fn timeout(&self, config: &Config) -> Duration {
         let base = match self.rtt.smoothed() {
-            Some(_) => self.rtt.timeout(Duration::ZERO, config.min_timeout),
+            Some(_) => {
+                let granularity = config.min_timeout / GRANULARITY;
+                self.rtt.timeout(Duration::ZERO, config.min_timeout, granularity)
+            }
             None => config.initial_timeout.max(config.min_timeout),
         };
         (base * (1 << self.backoff.min(16))).min(config.max_timeout)

@@ -1,5 +1,6 @@
 //! SCDP endpoints against each other on a virtual network.
 
+mod delay;
 mod hostile;
 mod lab;
 mod many_to_one;

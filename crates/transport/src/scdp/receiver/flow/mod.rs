@@ -2,6 +2,7 @@
 
 mod run;
 mod silence;
+mod spurious;
 
 use alloc::collections::VecDeque;
 use wellspring_core::{Duration, HostId, Time};
@@ -9,11 +10,17 @@ use wellspring_core::{Duration, HostId, Time};
 use crate::scdp::{Config, Fabric, SenderStats};
 use crate::{Cubic, RttEstimator};
 use run::Run;
+use spurious::{GivenUp, LostCredit};
 
 /// How far the reordering threshold adapts \[packets\]; beyond, only time tells.
 const MAX_REORDERING: u32 = 256;
 
+/// Doublings of the reordering window, at most.
 const MAX_PATIENCE: u32 = 6;
+
+/// Congestion events without a packet that was taken for lost and came, after which the reordering window
+/// is as short as at first (RFC 8985 §6.2, step 4).
+const CALM_EVENTS: u32 = 16;
 
 /// How many credits may be in flight.
 #[derive(Debug)]
@@ -99,6 +106,9 @@ pub(super) struct Flow {
     reordering_threshold: Option<u32>,
     /// Doublings of the time that a credit overtaken by others is waited for.
     patience: u32,
+    /// Congestion events since a credit taken for lost was answered after all.
+    calm_events: u32,
+    given_up: GivenUp<Cubic>,
     /// Numbers up to this one were pushed, not pulled: they measure no round trip.
     pushed: u32,
     /// Losses of credits up to this number belong to a congestion event already answered.
@@ -108,6 +118,9 @@ pub(super) struct Flow {
     timeouts: u32,
     /// In a group: when a silence last led to a credit being given up.
     doubted_at: Time,
+    /// When the tail loss probe was last allowed, if later than anything heard: the timeout runs from
+    /// then on (RFC 8985 §7.3).
+    probed_at: Time,
     probe: Probe,
 }
 
@@ -154,11 +167,14 @@ impl Flow {
             window_limited: true,
             reordering_threshold,
             patience: 0,
+            calm_events: 0,
+            given_up: GivenUp::default(),
             pushed: 0,
             recovery_point: 0,
             deadline: None,
             timeouts: 0,
             doubted_at: now,
+            probed_at: now,
             probe: Probe::Unused,
         }
     }
@@ -270,6 +286,9 @@ impl Flow {
         // answer may be one to a later pull that made up for a lost one.
         self.timeouts = 0;
         self.probe = Probe::Unused;
+        if self.calm_events >= CALM_EVENTS {
+            (self.patience, self.calm_events) = (0, 0);
+        }
         if number > self.pushed {
             self.rtt.sample(rtt);
         }
@@ -281,15 +300,25 @@ impl Flow {
         Answer::Settles(settled)
     }
 
-    /// A number given up (or answered twice): if others overtook it by that much, reordering goes
-    /// further than was thought, and gaps must be given more room.
+    /// A number was answered before, or given up. In the second case reordering goes further than was
+    /// thought, or a timeout was too short: gaps are given more room, and the window is as it was.
     fn on_late(&mut self, number: u32) {
+        let Some(late) = self.given_up.take(number) else { return };
+        self.calm_events = 0;
         if let Some(threshold) = &mut self.reordering_threshold {
             let overtaken_by = self.highest - number;
             if overtaken_by > 0 {
                 self.patience = (self.patience + 1).min(MAX_PATIENCE);
             }
             *threshold = (*threshold).max(overtaken_by.saturating_add(1).min(MAX_REORDERING));
+        }
+        // The round trip is not measured, nor the backing off ended (Karn's rule): it may be the answer to a
+        // later pull that made up for a lost one.
+        let before = self.given_up.undo(late);
+        if let (Window::Controlled(window), Some(before)) = (&mut self.window, before)
+            && before.window() > window.window()
+        {
+            *window = before;
         }
     }
 
@@ -316,8 +345,8 @@ impl Flow {
             return None;
         }
         let number = self.first;
-        let settled = self.lose_front();
-        self.on_congestion(number);
+        let settled = self.lose_front(false);
+        self.on_lost(number, false);
         self.rearm(config);
         Some(settled)
     }
@@ -326,19 +355,31 @@ impl Flow {
     pub(super) fn give_up(&mut self, mut for_each: impl FnMut(Settled)) {
         self.drop_settled_front();
         while !self.credits.is_empty() {
-            for_each(self.lose_front());
+            for_each(self.lose_front(false));
             self.drop_settled_front();
         }
         self.deadline = None;
     }
 
-    /// Loss, trim or mark at that number: the congestion controller hears of it once a window.
+    /// The credit of that number was given up: the congestion controller hears of it once a window.
+    fn on_lost(&mut self, number: u32, by_timeout: bool) {
+        let Window::Controlled(cubic) = &mut self.window else { return };
+        if number <= self.recovery_point {
+            return;
+        }
+        self.given_up.reduce(*cubic, by_timeout, self.timeouts > 1);
+        cubic.on_congestion();
+        self.recovery_point = self.granted();
+        self.calm_events += 1;
+    }
+
+    /// A trim or mark at that number: the congestion controller hears of it once a window.
     pub(super) fn on_congestion(&mut self, number: u32) {
-        if let Window::Controlled(cubic) = &mut self.window
-            && number > self.recovery_point
-        {
+        let Window::Controlled(cubic) = &mut self.window else { return };
+        if number > self.recovery_point {
             cubic.on_congestion();
-            self.recovery_point = self.first - 1 + self.credits.len() as u32;
+            self.recovery_point = self.granted();
+            self.given_up.confirm();
         }
     }
 
@@ -373,6 +414,7 @@ impl Flow {
         self.pushed = 0;
         self.recovery_point = 0;
         self.run.restart();
+        self.given_up.clear();
         self.last_heard = now;
         self.timeouts = 0;
         self.probe = Probe::Unused;
@@ -385,8 +427,9 @@ impl Flow {
         self.liveness = Liveness::Live;
     }
 
-    fn lose_front(&mut self) -> Settled {
+    fn lose_front(&mut self, by_timeout: bool) -> Settled {
         let credit = self.credits.pop_front().expect("the caller saw a credit in flight");
+        self.given_up.push(LostCredit { number: self.first, by_timeout });
         self.first += 1;
         self.in_flight -= 1;
         self.stats.lost += 1;

@@ -1,5 +1,5 @@
-//! What a receiver makes of hearing nothing: when credits are overdue, when the tail is probed, and
-//! when the sender is given up.
+//! Timers of a flow: overdue credits (RFC 6298), reordering window and tail loss probe (RFC 8985), loss of
+//! the sender.
 
 use wellspring_core::{Duration, Time};
 
@@ -33,7 +33,15 @@ impl Flow {
             Some(least) if self.group && self.reordering_threshold.is_some() => {
                 (least * 4).max(config.min_timeout)
             }
-            _ => self.rtt.timeout(config.initial_rtt, config.min_timeout),
+            _ => {
+                // Where losses are inferred, the variation counts for no less than the least timeout, as
+                // in Linux: a timeout is the last resort there, behind gaps and the tail loss probe.
+                let granularity = match self.reordering_threshold {
+                    Some(_) => config.min_timeout,
+                    None => config.min_timeout / 4,
+                };
+                self.rtt.timeout(config.initial_rtt, config.min_timeout, granularity)
+            }
         };
         let longest = (config.peer_timeout / 8).max(base);
         (base * (1 << self.timeouts.min(10))).min(longest)
@@ -64,14 +72,15 @@ impl Flow {
         while let Some(at) = self.front_overdue_at(timeout)
             && at <= now
         {
-            if self.first < self.highest {
+            let is_gap = self.first < self.highest;
+            if is_gap {
                 gaps += 1
             } else if self.group && overdue == 1 {
                 break;
             } else {
                 overdue += 1
             }
-            for_each(self.lose_front());
+            for_each(self.lose_front(!is_gap));
             self.drop_settled_front();
         }
         if overdue > 0 {
@@ -82,7 +91,7 @@ impl Flow {
             }
         }
         if gaps + overdue > 0 && !self.group {
-            self.on_silence(self.timeouts > 1 && silence >= timeout);
+            self.on_silence(self.timeouts > 1 && silence >= timeout, overdue > 0);
         }
         self.rearm(config);
         self.group && overdue > 0
@@ -95,6 +104,7 @@ impl Flow {
             return None;
         }
         self.probe = Probe::Due;
+        self.probed_at = now;
         self.rearm(config);
         let counted = |c: &&mut Credit| c.state == CreditState::Counted;
         let oldest = self.credits.iter_mut().find(counted)?;
@@ -102,7 +112,8 @@ impl Flow {
         Some(oldest.sbn)
     }
 
-    /// When the tail loss probe is due: once in a silence, after two round trips.
+    /// When the tail loss probe is due: once in a silence, after two round trips or when the timeout would
+    /// be, if that is sooner (RFC 8985 §7.2).
     fn probe_at(&self, config: &Config) -> Option<Time> {
         let inferred = self.reordering_threshold.is_some() && !self.group;
         let waiting = self.in_flight > 0 && self.liveness == Liveness::Live;
@@ -110,7 +121,8 @@ impl Flow {
             return None;
         }
         let round_trips = self.rtt.smoothed()? * 2;
-        let wait = round_trips.max(self.rtt.timeout(config.initial_rtt, Duration::ZERO));
+        let varied = self.rtt.timeout(config.initial_rtt, Duration::ZERO, Duration::ZERO);
+        let wait = round_trips.max(varied).min(self.timeout(config));
         Some(self.last_heard.max(self.last_pull) + wait)
     }
 
@@ -127,6 +139,12 @@ impl Flow {
                 let since = oldest.granted_at.max(self.doubted_at).max(flowing);
                 return Some(since + timeout);
             }
+            // While answers come the timer starts anew with each (RFC 6298 §5.3), and with the tail loss
+            // probe.
+            _ if self.reordering_threshold.is_some() => {
+                let since = oldest.granted_at.max(self.last_heard).max(self.probed_at);
+                return Some(since + timeout);
+            }
             _ => timeout,
         };
         Some(oldest.granted_at + wait)
@@ -135,14 +153,15 @@ impl Flow {
     /// Credits were overdue: some while others came through, or all, but that may have been a
     /// longer queue. Only the second silence in a row is congestion that calls for a new start
     /// (as in RFC 9002 §7.6).
-    fn on_silence(&mut self, persistent: bool) {
+    fn on_silence(&mut self, persistent: bool, overdue: bool) {
         if persistent {
             if let Window::Controlled(cubic) = &mut self.window {
+                self.given_up.reduce(*cubic, true, true);
                 cubic.on_timeout();
             }
             self.recovery_point = self.granted();
         } else {
-            self.on_congestion(self.first - 1);
+            self.on_lost(self.first - 1, overdue);
         }
     }
 }
