@@ -51,6 +51,7 @@ impl DriverConfig {
         // Threads are scheduled late at times: what is no loss must not count as one.
         scdp.initial_rtt = Duration::from_millis(20);
         scdp.min_timeout = Duration::from_millis(50);
+        scdp.granularity = Duration::from_millis(10);
         // Where packets are lost, this must outlast the receiver's patience (see there).
         scdp.release_after = scdp.peer_timeout;
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));

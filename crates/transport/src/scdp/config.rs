@@ -90,6 +90,9 @@ pub struct Config {
     pub initial_rtt: Duration,
     /// Shortest time after which silence counts as loss.
     pub min_timeout: Duration,
+    /// The least that the variation of round trips counts for in a timeout, G (RFC 6298 §2); no less than
+    /// `min_timeout` where losses are inferred. Simulated clocks are exact.
+    pub granularity: Duration,
     /// A sender (or, at a sender, a receiver) silent for that long, in spite of probes, is lost.
     pub peer_timeout: Duration,
     /// How long a sender keeps a session after the last sign of life behind a `fin` pull, unless
@@ -136,6 +139,7 @@ impl Config {
             burst: 1,
             initial_rtt: Duration::from_millis(1),
             min_timeout: Duration::from_millis(2),
+            granularity: Duration::ZERO,
             peer_timeout: Duration::from_secs(5),
             release_after: Duration::from_millis(10),
             max_window: 2_048,

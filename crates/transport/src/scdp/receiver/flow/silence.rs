@@ -37,8 +37,8 @@ impl Flow {
                 // Where losses are inferred, the variation counts for no less than the least timeout, as
                 // in Linux: a timeout is the last resort there, behind gaps and the tail loss probe.
                 let granularity = match self.reordering_threshold {
-                    Some(_) => config.min_timeout,
-                    None => config.min_timeout / 4,
+                    Some(_) => config.min_timeout.max(config.granularity),
+                    None => config.granularity,
                 };
                 self.rtt.timeout(config.initial_rtt, config.min_timeout, granularity)
             }
