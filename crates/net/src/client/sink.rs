@@ -73,7 +73,9 @@ impl Sink {
     /// All bytes are written: verifies them, and gives a file its name.
     pub(crate) async fn finish(self) -> Result<(), FetchError> {
         let verified = match self {
-            Sink::File(part) => tokio::task::spawn_blocking(move || part.commit()).await,
+            Sink::File(part) => {
+                tokio::task::spawn_blocking(move || part.commit().map(|_| ())).await
+            }
             Sink::Stream { scratch, copy, _stop } => {
                 if let Some(task) = copy {
                     copied(task.await).map_err(FetchError::Write)?;

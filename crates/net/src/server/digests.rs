@@ -10,8 +10,10 @@ use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, hash_file};
 
 /// Files hashed at one time; further ones wait their turn.
 const MAX_RUNNING: usize = 2;
-/// Failures remembered until somebody asks.
+/// Failures remembered until somebody asks, and files verified until somebody asks.
 const MAX_FAILED: usize = 64;
+/// Files up to this length are verified at once \[bytes\]: it takes a millisecond or so.
+const AT_ONCE: u64 = 4 << 20;
 
 /// What is known of a file's digest.
 pub(crate) enum Known {
@@ -33,6 +35,17 @@ pub(crate) struct Digests {
 struct Jobs {
     running: BTreeMap<Fingerprint, HashProgress>,
     failed: BTreeMap<Fingerprint, String>,
+    /// What files turned out to hold that were read to verify a digest.
+    verified: BTreeMap<Fingerprint, Digest>,
+}
+
+/// What is done with a digest that was computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// It becomes known.
+    Learn,
+    /// It is compared with one that was known.
+    Verify,
 }
 
 impl Digests {
@@ -44,10 +57,41 @@ impl Digests {
         self.cache.get(fingerprint)
     }
 
-    /// Keeps a digest that is known because the object was just verified.
-    pub(crate) fn learn(&self, file: &File, digest: Digest) {
-        if let Ok(fingerprint) = Fingerprint::of(file) {
-            self.cache.insert_own(fingerprint, digest);
+    /// Keeps the digest of a file that was written and verified here, by the state its own
+    /// descriptor had in its place.
+    pub(crate) fn learn(&self, written: Fingerprint, digest: Digest) {
+        self.cache.insert_own(written, digest);
+    }
+
+    /// The digest of a file's bytes as they are now, whatever is known of it: read for this call
+    /// (or, a long file, in the background for the one that asks again). What was known and turns
+    /// out to be wrong is forgotten.
+    pub(crate) fn verify(self: &Arc<Self>, file: &File, fingerprint: Fingerprint) -> Known {
+        let size = fingerprint.size();
+        if size == 0 {
+            return Known::Digest(Digest::of_nothing());
+        }
+        if size <= AT_ONCE {
+            let began = SystemTime::now();
+            return match hash_file(file, size, &HashProgress::default()) {
+                Ok(digest) => {
+                    self.correct(&fingerprint, digest, began);
+                    Known::Digest(digest)
+                }
+                Err(error) => Known::Failed(error.to_string()),
+            };
+        }
+        if let Some(digest) = self.lock().verified.remove(&fingerprint) {
+            return Known::Digest(digest);
+        }
+        self.run(file, fingerprint, &|| {}, Purpose::Verify)
+    }
+
+    /// Replaces what is known of a file if it is something else.
+    fn correct(&self, fingerprint: &Fingerprint, digest: Digest, began: SystemTime) {
+        if self.cache.get(fingerprint).is_some_and(|known| known != digest) {
+            self.cache.forget(fingerprint);
+            self.cache.insert(*fingerprint, digest, began);
         }
     }
 
@@ -66,6 +110,17 @@ impl Digests {
             return Known::Digest(digest);
         }
         let Some(begin) = begin else { return Known::Unknown };
+        self.run(file, fingerprint, begin, Purpose::Learn)
+    }
+
+    /// Has a file hashed in the background, unless that is under way.
+    fn run(
+        self: &Arc<Self>,
+        file: &File,
+        fingerprint: Fingerprint,
+        begin: &dyn Fn(),
+        purpose: Purpose,
+    ) -> Known {
         let mut jobs = self.lock();
         if let Some(reason) = jobs.failed.remove(&fingerprint) {
             return Known::Failed(reason);
@@ -85,18 +140,35 @@ impl Digests {
         drop(jobs);
         begin();
         let this = Arc::clone(self);
-        tokio::task::spawn_blocking(move || this.compute(&file, fingerprint, &progress));
+        tokio::task::spawn_blocking(move || this.compute(&file, fingerprint, &progress, purpose));
         Known::Pending(0)
     }
 
-    fn compute(&self, file: &File, fingerprint: Fingerprint, progress: &HashProgress) {
+    fn compute(
+        &self,
+        file: &File,
+        fingerprint: Fingerprint,
+        progress: &HashProgress,
+        purpose: Purpose,
+    ) {
         let began = SystemTime::now();
         let computed = hash_file(file, fingerprint.size(), progress);
         let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
         let mut jobs = self.lock();
         jobs.running.remove(&fingerprint);
         match computed {
-            Ok(digest) if unchanged => self.cache.insert(fingerprint, digest, began),
+            Ok(digest) if unchanged => {
+                self.correct(&fingerprint, digest, began);
+                match purpose {
+                    Purpose::Learn => self.cache.insert(fingerprint, digest, began),
+                    Purpose::Verify => {
+                        if jobs.verified.len() >= MAX_FAILED {
+                            jobs.verified.pop_first();
+                        }
+                        jobs.verified.insert(fingerprint, digest);
+                    }
+                }
+            }
             // Whoever asks again sees the file's new state.
             Ok(_) => {}
             Err(error) => {

@@ -10,10 +10,11 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
+use super::digests::Known;
 use super::requests::{Desk, Outcome, Refusal, lock};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::ReceiveObject;
-use crate::store::{Digest, Existing, ObjectName, PartFile, StoreError};
+use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
 
 /// Objects whose end is remembered, so that their clients can still ask.
 const MAX_REMEMBERED: usize = 1_024;
@@ -108,6 +109,14 @@ impl Puts {
     }
 }
 
+/// Whether an object that is offered is in its place.
+enum Here {
+    Yes,
+    No,
+    /// It is being read: so many bytes are.
+    Pending(u64),
+}
+
 impl Desk {
     /// Answers an offer.
     pub(super) fn offer(
@@ -129,7 +138,7 @@ impl Desk {
             return Ok(answer);
         }
         let outcome = self.open_put(client, offer);
-        if outcome.is_err() {
+        if !matches!(outcome, Ok(Outcome::Accepted)) {
             // Not remembered: the reason may pass, and the client may offer again.
             lock(&self.puts).all.remove(&offer.session);
         }
@@ -139,9 +148,13 @@ impl Desk {
     fn open_put(&self, client: SocketAddr, offer: &Offer<'_>) -> Result<Outcome, Refusal> {
         let name = ObjectName::new(offer.name.as_str()).map_err(StoreError::from)?;
         let digest = Digest(offer.digest);
-        if self.is_here_already(&name, offer.size, digest) {
-            self.finish_put(offer.session, Ok(()), None);
-            return Ok(Outcome::Accepted);
+        match self.is_here_already(&name, offer.size, digest) {
+            Here::Yes => {
+                self.finish_put(offer.session, Ok(None), None);
+                return Ok(Outcome::Accepted);
+            }
+            Here::Pending(done) => return Ok(Outcome::Pending { done, total: offer.size }),
+            Here::No => {}
         }
         let object = match offer.size {
             0 => None,
@@ -196,13 +209,25 @@ impl Desk {
         Ok(())
     }
 
-    /// Whether exactly this object is there, as far as is known without reading it: an offer
-    /// repeated after a success succeeds.
-    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest) -> bool {
-        let found = self.store.open_object(name);
-        found.is_ok_and(|(_, fingerprint)| {
-            fingerprint.size() == size && self.digests.cached(&fingerprint) == Some(digest)
-        })
+    /// Whether exactly this object is there: an offer repeated after a success succeeds. What is
+    /// known of the file only says whether it is worth reading; its bytes decide, and the name must
+    /// still lead to them when they have been read.
+    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest) -> Here {
+        let Ok((file, fingerprint)) = self.store.open_object(name) else { return Here::No };
+        if fingerprint.size() != size {
+            return Here::No;
+        }
+        if size > 0 && self.digests.cached(&fingerprint) != Some(digest) {
+            return Here::No;
+        }
+        match self.digests.verify(&file, fingerprint) {
+            Known::Pending(done) => Here::Pending(done),
+            Known::Digest(found) if found == digest => {
+                let now = self.store.open_object(name);
+                if now.is_ok_and(|(_, now)| now == fingerprint) { Here::Yes } else { Here::No }
+            }
+            _ => Here::No,
+        }
     }
 
     fn leave(&self, group: Option<SocketAddr>) {
@@ -252,7 +277,7 @@ impl Desk {
     fn finish_put(
         &self,
         session: SessionId,
-        committed: Result<(), StoreError>,
+        committed: Result<Option<Fingerprint>, StoreError>,
         stats: Option<ReceiveStats>,
     ) {
         let mut puts = lock(&self.puts);
@@ -260,10 +285,9 @@ impl Desk {
         let (name, client, size, digest) = (put.name.clone(), put.client, put.size, put.digest);
         drop(puts);
         let event = match &committed {
-            Ok(()) => {
-                let named = ObjectName::new(&name).ok();
-                if let Some(Ok((file, _))) = named.map(|name| self.store.open_object(&name)) {
-                    self.digests.learn(&file, digest);
+            Ok(written) => {
+                if let Some(written) = written {
+                    self.digests.learn(*written, digest);
                 }
                 ServerEvent::Received { name, client, size, stats }
             }
@@ -273,7 +297,7 @@ impl Desk {
         puts.end(
             session,
             match committed {
-                Ok(()) => Stage::Complete,
+                Ok(_) => Stage::Complete,
                 Err(error) => Stage::Failed(error.refusal_code()),
             },
         );

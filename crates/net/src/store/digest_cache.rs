@@ -51,6 +51,12 @@ impl Fingerprint {
         self.size
     }
 
+    /// Whether the content was last changed at that time.
+    pub(super) fn was_modified_at(&self, time: SystemTime) -> bool {
+        let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        i128::try_from(time).is_ok_and(|time| time == self.modified_ns)
+    }
+
     /// Whether the file had been left alone for long enough at that moment.
     fn settled_at(&self, moment: SystemTime) -> bool {
         let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -132,7 +138,18 @@ impl DigestCache {
         }
     }
 
-    /// Keeps the digest of a file that this process has itself written, verified and put in place.
+    /// Forgets the digest of a file in that state: it has turned out to be wrong.
+    pub fn forget(&self, fingerprint: &Fingerprint) {
+        let mut entries = self.lock();
+        if entries.digests.remove(fingerprint).is_some() {
+            entries.order.retain(|kept| kept != fingerprint);
+            drop(entries);
+            self.rewrite();
+        }
+    }
+
+    /// Keeps the digest of a file that this process has itself written, verified and put in place:
+    /// `fingerprint` is what [`PartFile::commit`](super::PartFile::commit) returned.
     pub fn insert_own(&self, fingerprint: Fingerprint, digest: Digest) {
         self.keep(fingerprint, digest);
     }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
@@ -14,7 +15,7 @@ use tokio::sync::watch;
 use super::name::part_file_name;
 use super::prefix::Prefix;
 use super::write_back::WriteBack;
-use super::{Digest, Reservation, StoreError};
+use super::{Digest, Fingerprint, Reservation, StoreError};
 use crate::payload::ObjectSink;
 
 /// Names tried before giving up: each has 64 random bits.
@@ -135,24 +136,38 @@ impl PartFile {
     }
 
     /// Verifies the whole object, syncs it to the disk and gives it its name. Blocks the thread.
+    /// Returns the state of the file that was written, by which its digest may be kept: whatever
+    /// has the name by now, this file has those bytes. `None` where file times cannot tell its
+    /// state from a later one.
     ///
     /// # Errors
     /// [`StoreError::BadDigest`], [`StoreError::Exists`] (somebody was faster), or the system's.
     /// The part file is removed on drop.
-    pub fn commit(&self) -> Result<(), StoreError> {
+    pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
         let got = self.prefix.digest(&self.file, self.size)?;
         if got != self.digest {
             return Err(StoreError::BadDigest { expected: self.digest, got });
         }
         self.write_back.finish()?;
+        let stamped = self.stamp();
         self.file.sync_all()?;
         self.take_name()?;
         self.in_place.store(true, Ordering::Release);
+        let fingerprint = Fingerprint::of(&self.file).ok();
         match rustix::fs::fsync(&self.parent) {
             // Some file systems cannot sync a directory: the data are synced, the name follows.
-            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) | Ok(()) => Ok(()),
-            Err(errno) => Err(errno.into()),
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) | Ok(()) => {}
+            Err(errno) => return Err(errno.into()),
         }
+        Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
+    }
+
+    /// Sets the time of the last change to this very nanosecond. The kernel's own stamps move in
+    /// ticks of milliseconds: a write in the same tick, or a new file that is given the same inode
+    /// within it, would otherwise look like this file.
+    fn stamp(&self) -> Option<SystemTime> {
+        let now = SystemTime::now();
+        self.file.set_modified(now).ok().map(|()| now)
     }
 
     fn take_name(&self) -> Result<(), StoreError> {
