@@ -20,7 +20,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let mut config = ServerConfig::new(args.bind, args.dir.clone());
     config.driver = args.network.driver(args.bind);
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
-        (args.network.timeout.as_millis() as u64 / 2).clamp(100, 5_000),
+        (args.network.timeout.as_millis() as u64).clamp(100, 600_000),
     );
     config.driver.socket.multicast_interface = args.interface.clone();
     config.interface = args.interface.clone();

@@ -29,4 +29,4 @@ pub use lttp::{
     LttpOptions, LttpReport, LttpServer, LttpServerConfig, LttpServerEvent, LttpSettings,
     LttpStatistics, Method, ShareReport,
 };
-pub use server::{BindError, Server, ServerConfig, ServerEvent};
+pub use server::{BindError, LONGEST_WAIT, Server, ServerConfig, ServerEvent};

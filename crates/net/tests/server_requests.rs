@@ -103,6 +103,7 @@ fn offer(session: u32, name: &str, size: u64) -> Offer<'_> {
         group: None,
         geometry: GEOMETRY,
         overwrite: false,
+        timeout_ms: 0,
     }
 }
 
@@ -153,6 +154,7 @@ fn nothing_is_sent_or_taken_without_a_cookie() {
         share_count: 1,
         geometry: GEOMETRY,
         resume: None,
+        timeout_ms: 0,
     });
     let session = SessionId(2);
     for request in [start, Request::Offer(offer(2, "y", 0)), Request::Status { session }] {

@@ -117,6 +117,9 @@ pub struct Start<'a> {
     pub geometry: Geometry,
     /// Takes up a session that an earlier life of the server had begun.
     pub resume: Option<ResumeAt>,
+    /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
+    /// 0 leaves that to the server.
+    pub timeout_ms: u32,
 }
 
 /// Offers an object to a server that takes objects.
@@ -138,6 +141,9 @@ pub struct Offer<'a> {
     pub geometry: Geometry,
     /// Replace an object of that name.
     pub overwrite: bool,
+    /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
+    /// 0 leaves that to the server.
+    pub timeout_ms: u32,
 }
 
 /// What a client asks. Each carries the [`Cookie`] it last got from that server.

@@ -38,13 +38,18 @@ const LEAST_SYMBOL_SIZE: u16 = 400;
 /// Initial window of a sender \[packets\] (SCDP §V).
 pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
 
+/// Longest silence of a peer that is waited for \[ms\]: a day. The protocol's clock is a circle of
+/// 213 days.
+const LONGEST_TIMEOUT_MS: u64 = 86_400_000;
+
 /// How a client is set up.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// Socket, protocol and workers. `peer_timeout` of the protocol is set to fit `timeout`.
+    /// Socket, protocol and workers. `peer_timeout` of the protocol is set to `timeout`.
     pub driver: DriverConfig,
     /// How long a host may be silent before it counts as gone; with no host left, a transfer
-    /// fails.
+    /// fails. Servers are told, and keep the session as long
+    /// ([up to ten minutes](crate::LONGEST_WAIT)).
     pub timeout: Duration,
     /// Where digests of files that are put are kept.
     pub cache: Arc<DigestCache>,
@@ -259,7 +264,10 @@ impl Client {
     /// # Errors
     /// What the system says.
     pub fn new(mut config: ClientConfig) -> io::Result<Client> {
-        config.driver.scdp.peer_timeout = peer_timeout(config.timeout);
+        let peer_timeout = peer_timeout(config.timeout);
+        config.driver.scdp.peer_timeout = peer_timeout;
+        // Who is silent for that long may also ask again for its last symbols so late.
+        config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);
         let table = Arc::new(Table::default());
         let start = |config: &DriverConfig| {
             let table = Arc::clone(&table);
@@ -298,8 +306,13 @@ impl Client {
     }
 }
 
-/// Half the time is for noticing that a host is silent, half for winning it back.
+/// A time limit as the protocol takes it.
 pub(crate) fn peer_timeout(timeout: Duration) -> wellspring_core::Duration {
-    let half = u64::try_from(timeout.as_millis() / 2).unwrap_or(u64::MAX);
-    wellspring_core::Duration::from_millis(half.clamp(100, 5_000))
+    let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+    wellspring_core::Duration::from_millis(millis.clamp(100, LONGEST_TIMEOUT_MS))
+}
+
+/// A time limit as servers are told of it \[ms\].
+fn timeout_ms(timeout: Duration) -> u32 {
+    u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1)
 }

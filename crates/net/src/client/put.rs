@@ -60,6 +60,7 @@ impl Client {
             group: options.group,
             geometry: options.cut.geometry(paths),
             overwrite: options.overwrite,
+            timeout: self.config.timeout,
         };
         let offered = offer_all(self, receivers, &offer, needed, &updates).await?;
         updates(Update::Started {

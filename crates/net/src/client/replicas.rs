@@ -10,7 +10,7 @@ use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Geometry, RefusalCode, Request, ResumeAt, Start};
 
 use super::requester::{Answer, AskError, Requester};
-use super::{FetchError, FetchOptions, HostError, Update, Updates};
+use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
 use crate::store::{Digest, ObjectName};
 
@@ -245,6 +245,7 @@ impl Order {
             share_count: self.shares,
             geometry: self.geometry,
             resume,
+            timeout_ms: timeout_ms(self.timeout),
         });
         match self.requester.ask(address, &request, self.timeout, &|_, _| {}).await? {
             Answer::Accepted => Ok(()),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 
-use wellspring_core::{Frame, GroupId, HostId, SessionId, Time};
+use wellspring_core::{Duration, Frame, GroupId, HostId, SessionId, Time};
 use wellspring_transport::scdp::{
     self, Command, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats, Resume, Role,
     SendSession, SendStats, Share, StragglerAction,
@@ -145,6 +145,19 @@ impl DriverHandle {
         self.scdp.request(Request::SenderBack { session, sender, epoch })
     }
 
+    /// Has a session wait for silent peers for so long instead of the protocol's own
+    /// `peer_timeout`: for as long as its peer waits. A session not open here is passed over.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_peers(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(Request::Wait { session, peer_timeout })
+    }
+
     /// Ends a session and tells its peers. Its last event is `Failed` with
     /// [`Cancelled`](crate::driver::Failure::Cancelled), once no worker touches its sink any more; a
     /// session not open here is passed over.
@@ -232,6 +245,7 @@ pub(crate) enum To {
 /// What an application asks of SCDP alone.
 pub(crate) enum Request {
     SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
+    Wait { session: SessionId, peer_timeout: Duration },
     ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
 }
 
@@ -415,6 +429,9 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
+            Request::Wait { session, peer_timeout } => {
+                Action::Command(Command::Wait { session, peer_timeout })
+            }
             Request::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(endpoint.progress(session));

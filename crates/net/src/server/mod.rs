@@ -17,6 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -33,9 +34,14 @@ use requests::Desk;
 /// its client.
 const MAX_WAITING: usize = 1_024;
 
+/// Longest silence of a client that a session waits for. A client says how long it waits for the
+/// server, and the server waits as long: a path that is down for less costs time and nothing else.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
 /// How a server is set up.
 pub struct ServerConfig {
-    /// Socket, protocol and workers.
+    /// Socket, protocol and workers. `peer_timeout` of the protocol is for clients that do not say
+    /// how long they wait.
     pub driver: DriverConfig,
     /// The directory whose files are served.
     pub directory: PathBuf,

@@ -202,6 +202,7 @@ impl Desk {
             self.leave(offer.group);
             Refusal::new(RefusalCode::Failed, error.to_string())
         })?;
+        self.wait_for_client(offer.session, offer.timeout_ms);
         if let Some(put) = puts.all.get_mut(&offer.session) {
             put.blocks = object.source_blocks;
             put.stage = Stage::Receiving(part, progress);

@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
+use wellspring_core::SessionId;
 use wellspring_wire::control::{Cookie, Parsed, RefusalCode, Reply, Request, emit_reply, parse};
 
 use super::cookie::CookieJar;
@@ -178,6 +180,16 @@ impl Desk {
             Known::Pending(done) => Ok(Outcome::Pending { done, total: size }),
             Known::Failed(reason) => Err(Refusal::new(RefusalCode::Failed, reason)),
             Known::Unknown => Ok(Outcome::Challenge),
+        }
+    }
+
+    /// Has a session wait for its client as long as that waits for us, within
+    /// [`LONGEST_WAIT`](super::LONGEST_WAIT).
+    pub(super) fn wait_for_client(&self, session: SessionId, timeout_ms: u32) {
+        if timeout_ms > 0 {
+            let wait = Duration::from_millis(timeout_ms.into()).min(super::LONGEST_WAIT);
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.wait_for_peers(session, crate::client::peer_timeout(wait));
         }
     }
 

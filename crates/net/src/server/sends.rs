@@ -133,6 +133,7 @@ impl Desk {
         self.handle
             .send_object(request, events)
             .map_err(|error| Refusal::new(RefusalCode::Failed, error.to_string()))?;
+        self.wait_for_client(start.session, start.timeout_ms);
         self.tell(ServerEvent::Sending {
             name: name.to_string(),
             client,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use wellspring_core::{Class, GroupId, HostId, SessionId};
+use wellspring_core::{Class, Duration, GroupId, HostId, SessionId};
 use wellspring_wire::scdp::{Mode, Options};
 
 /// The object of a session, as RFC 6330 partitions it.
@@ -212,6 +212,14 @@ pub enum Command {
         sender: HostId,
         /// The epoch of its [`Resume`].
         epoch: u8,
+    },
+    /// Has a session wait for a silent peer for so long instead of
+    /// [`Config::peer_timeout`](super::Config::peer_timeout), because its peer waits as long.
+    Wait {
+        /// The session.
+        session: SessionId,
+        /// The longest silence.
+        peer_timeout: Duration,
     },
     /// End a session, telling the peers.
     Cancel {

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use wellspring_core::{Duration, Endpoint as _, Frame, Rate, SessionId, Time, Verdict};
 use wellspring_testkit::{Faults, HostConfig};
 use wellspring_transport::scdp::{
-    Command, Config, Endpoint, Event, Fabric, FailReason, Role, SendSession, Share,
+    Command, Config, Endpoint, Event, Fabric, FailReason, ReceiveSession, Role, SendSession, Share,
 };
-use wellspring_wire::scdp::{Pull, ScdpHeader};
+use wellspring_wire::scdp::{Mode, Pull, ScdpHeader};
 
 const WHOLE_WIRE: u64 = 1_440 + 32 + 20;
 
@@ -359,4 +359,53 @@ fn symbols_sink_unless_their_session_has_a_class() {
     assert!(sinking.is_sorted() && sinking[..12] == [1; 12] && sinking[899] == 4, "{sinking:?}");
     assert_eq!(classes(Some(5)), vec![5; 900]);
     assert_eq!(classes(Some(0)), vec![1; 900], "class 0 is for control packets");
+}
+
+/// A path that is down for longer than a session waits ends it, unless it waits longer by command;
+/// when the path is back, the session goes on within the longest interval between probes.
+#[test]
+fn a_session_waits_out_a_path_that_is_down_as_long_as_it_was_told_to() {
+    for (down, wait, survives) in
+        [(8, None, false), (8, Some(30), true), (60, Some(90), true), (60, Some(30), false)]
+    {
+        let mut lab = lab(1, 2, SHARED, HostConfig::new(), |c| {
+            c.peer_timeout = Duration::from_secs(5);
+            c.release_after = c.peer_timeout;
+        });
+        let object = object(100_000);
+        let command = ReceiveSession {
+            session: SESSION,
+            object,
+            mode: Mode::Unicast,
+            senders: vec![host(1)],
+            initial_window: 12,
+        };
+        lab.command(host(0), Command::Receive(command));
+        send_one_to_one(&mut lab, 1, 0, 100_000);
+        for end in [0, 1].into_iter().filter(|_| wait.is_some()) {
+            let peer_timeout = Duration::from_secs(wait.unwrap_or(0));
+            lab.command(host(end), Command::Wait { session: SESSION, peer_timeout });
+        }
+        lab.run(Duration::from_millis(100));
+        assert!(received_if(&lab, 0).is_none(), "the path goes down half way");
+        let cut = |lab: &mut Lab, loss| {
+            for end in [0, 1] {
+                lab.config_mut(host(end)).faults.loss = loss;
+            }
+        };
+        cut(&mut lab, 1.0);
+        lab.run(Duration::from_secs(down));
+        cut(&mut lab, 0.0);
+        let back = lab.now();
+        lab.run(Duration::from_secs(100));
+        match received_if(&lab, 0) {
+            Some((at, _)) => {
+                assert!(survives, "{down} s down, {wait:?}");
+                let span = at.since(back);
+                assert!(span < Duration::from_secs(4), "{down} s down: {span:?} to go on and end");
+            }
+            None => assert!(!survives, "{down} s down, {wait:?}: {:#?}", tail(&lab)),
+        }
+        assert_all_over(&mut lab, 2);
+    }
 }

@@ -190,6 +190,7 @@ fn put_start(start: &Start<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&[flags, at.epoch]);
     out.extend_from_slice(&at.floor.to_be_bytes());
     out.extend_from_slice(&at.horizon.to_be_bytes());
+    out.extend_from_slice(&start.timeout_ms.to_be_bytes());
     put_name(start.name, out);
 }
 
@@ -213,6 +214,7 @@ fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
     out.push(family);
     out.extend_from_slice(&address);
     out.extend_from_slice(&port.to_be_bytes());
+    out.extend_from_slice(&offer.timeout_ms.to_be_bytes());
     put_name(offer.name, out);
 }
 
@@ -288,8 +290,9 @@ fn parse_start<'a>(body: &mut Reader<'a>) -> Result<Start<'a>, ParseError> {
         FLAG_RESUME => Some(at),
         _ => return Err(ParseError::BadField("resume")),
     };
+    let timeout_ms = body.u32()?;
     let name = name(body)?;
-    Ok(Start { session, name, digest, share_index, share_count, geometry, resume })
+    Ok(Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms })
 }
 
 fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
@@ -323,8 +326,9 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
         return Err(ParseError::BadField("group"));
     }
     let group = group.map(|ip| SocketAddr::new(ip, port));
+    let timeout_ms = body.u32()?;
     let name = name(body)?;
-    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite })
+    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms })
 }
 
 fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, ParseError> {

@@ -12,7 +12,7 @@ use wellspring_wire::scdp::Mode;
 
 use super::super::replicas::{Standing, resolve};
 use super::super::requester::{Answer, AskError, Requester};
-use super::super::{Client, HostError, PutError, Update, Updates};
+use super::super::{Client, HostError, PutError, Update, Updates, timeout_ms};
 use crate::address::Host;
 use crate::store::{Digest, ObjectName};
 
@@ -40,6 +40,7 @@ pub(super) struct Offering {
     pub group: Option<SocketAddr>,
     pub geometry: Geometry,
     pub overwrite: bool,
+    pub timeout: Duration,
 }
 
 impl Offering {
@@ -53,6 +54,7 @@ impl Offering {
             group: self.group,
             geometry: self.geometry,
             overwrite: self.overwrite,
+            timeout_ms: timeout_ms(self.timeout),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Endpoint {
         let index = place as usize;
         let Some((id, session)) = &self.sessions[index] else { return };
         let (over, deadline) = match session {
-            Session::Receiving(r) => (r.is_over(), r.deadline(&self.config)),
+            Session::Receiving(r) => (r.is_over(), r.deadline()),
             Session::Sending(s) => (s.is_over(), s.deadline()),
         };
         if over {
@@ -374,6 +374,15 @@ impl wellspring_core::Endpoint for Endpoint {
                     Session::Sending(_) => false,
                 });
                 if found { Ok(()) } else { Err(CommandError::NoSuchSender(sender)) }
+            }
+            Command::Wait { session, peer_timeout } => {
+                let &place =
+                    self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
+                self.with(now, place, |state, cx| match state {
+                    Session::Receiving(r) => r.wait_for(peer_timeout, cx.config),
+                    Session::Sending(s) => s.wait_for(peer_timeout, cx.config),
+                });
+                Ok(())
             }
             Command::Cancel { session } => {
                 let &place =

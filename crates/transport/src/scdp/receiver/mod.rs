@@ -44,6 +44,8 @@ pub(super) struct Receiver {
     decode_free_blocks: u32,
     failed_decodes: u32,
     over: bool,
+    /// How often a sign of life is given.
+    keepalive_interval: Duration,
 }
 
 impl Receiver {
@@ -91,7 +93,14 @@ impl Receiver {
             decode_free_blocks: 0,
             failed_decodes: 0,
             over: false,
+            keepalive_interval: keepalive_interval(config.peer_timeout),
         }
+    }
+
+    /// Waits for silent senders as long as they wait for this receiver.
+    pub(super) fn wait_for(&mut self, peer_timeout: Duration, config: &Config) {
+        self.keepalive_interval = keepalive_interval(peer_timeout);
+        self.flows.iter_mut().for_each(|flow| flow.wait_for(peer_timeout, config));
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -411,7 +420,7 @@ impl Receiver {
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {
                 self.lose_sender(cx, index, None);
             } else if flow.liveness == Liveness::Live
-                && flow.last_pull + keepalive_interval(cx.config) <= cx.now
+                && flow.last_pull + self.keepalive_interval <= cx.now
             {
                 self.flows[index].last_pull = cx.now;
                 self.keepalive = Some(index);
@@ -429,15 +438,15 @@ impl Receiver {
     }
 
     /// When `on_timeout` is due.
-    pub(super) fn deadline(&self, config: &Config) -> Option<Time> {
+    pub(super) fn deadline(&self) -> Option<Time> {
         if self.over {
             return None;
         }
         self.flows
             .iter()
             .filter_map(|f| {
-                let alive = (f.liveness == Liveness::Live)
-                    .then(|| f.last_pull + keepalive_interval(config));
+                let alive =
+                    (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
                 f.deadline().into_iter().chain(alive).min()
             })
             .min()
@@ -458,6 +467,6 @@ impl Receiver {
 
 /// A receiver that has nothing to ask for (its disk is slow) repeats its last pull that often, so
 /// that senders do not take it for gone.
-fn keepalive_interval(config: &Config) -> Duration {
-    config.peer_timeout / 4
+fn keepalive_interval(peer_timeout: Duration) -> Duration {
+    peer_timeout / 4
 }

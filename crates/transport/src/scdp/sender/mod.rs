@@ -6,7 +6,7 @@ pub(super) mod symbols;
 
 use alloc::vec::Vec;
 use wellspring_core::{
-    Class, Destination, DropReason, Ecn, Frame, HostId, SessionId, Time, Verdict,
+    Class, Destination, DropReason, Duration, Ecn, Frame, HostId, SessionId, Time, Verdict,
 };
 use wellspring_wire::scdp::{CloseReason, Mode, Options, Pull, ScdpHeader, Symbol};
 
@@ -40,6 +40,10 @@ pub(super) struct Sender {
     /// When to look at the deadlines again: never later than the earliest, but activity that only
     /// postpones them is not followed (an early timeout is a no-op).
     check_at: Option<Time>,
+    /// A receiver silent for that long is lost.
+    peer_timeout: Duration,
+    /// See [`Config::release_after`].
+    release_after: Duration,
 }
 
 impl Sender {
@@ -73,9 +77,19 @@ impl Sender {
             stats: SendStats::default(),
             over: false,
             check_at: None,
+            peer_timeout: config.peer_timeout,
+            release_after: config.release_after,
         };
         sender.plan(config);
         sender
+    }
+
+    /// Waits for silent receivers as long as they wait for this sender; whoever may be silent for
+    /// so long may also ask again for the last symbols so late.
+    pub(super) fn wait_for(&mut self, peer_timeout: Duration, config: &Config) {
+        self.peer_timeout = peer_timeout;
+        self.release_after = config.release_after.max(peer_timeout);
+        self.plan(config);
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -161,7 +175,7 @@ impl Sender {
             self.check_stragglers(cx, index);
             for member in &mut self.streams[index].members {
                 if member.standing == Standing::Live
-                    && member.last_heard + cx.config.peer_timeout <= cx.now
+                    && member.last_heard + self.peer_timeout <= cx.now
                 {
                     member.standing = Standing::Lost;
                     let receiver = member.host;
@@ -204,10 +218,10 @@ impl Sender {
                 .holds_up_since
                 .filter(|_| !m.reported)
                 .map(|since| since + config.stragglers.silent_for);
-            [Some(m.last_heard + config.peer_timeout), straggles]
+            [Some(m.last_heard + self.peer_timeout), straggles]
         });
         let earliest =
-            silences.flatten().chain(self.next_probe(config)).chain(self.release_at(config)).min();
+            silences.flatten().chain(self.next_probe(config)).chain(self.release_at()).min();
         self.check_at = earliest;
     }
 
@@ -220,19 +234,19 @@ impl Sender {
     }
 
     /// When a session whose receivers all have what they asked for is released.
-    fn release_at(&self, config: &Config) -> Option<Time> {
+    fn release_at(&self) -> Option<Time> {
         let busy = self
             .streams
             .iter()
             .any(|s| s.sendable() > 0 || s.members.iter().any(|m| m.standing == Standing::Live));
-        (!busy).then(|| self.last_activity + config.release_after)
+        (!busy).then(|| self.last_activity + self.release_after)
     }
 
     fn end_if_done(&mut self, cx: &mut Context<'_>) {
         let members = || self.streams.iter().flat_map(|s| &s.members);
         let settled = members()
             .all(|m| m.closed || matches!(m.standing, Standing::Lost | Standing::Detached));
-        let released = self.release_at(cx.config).is_some_and(|at| at <= cx.now);
+        let released = self.release_at().is_some_and(|at| at <= cx.now);
         if self.over || !(settled || released) {
             return;
         }

@@ -54,7 +54,7 @@ proptest! {
         nonce: u64, cookie: [u8; 16], name in a_name(), digest: [u8; 32], session: u32,
         geometry in a_geometry(), share in (0..254_u8, 1..=255_u8), size: u64,
         resume in prop::option::of((any::<u8>(), any::<u32>(), any::<u32>())),
-        group in a_group(), overwrite: bool,
+        group in a_group(), overwrite: bool, timeout_ms: u32,
     ) {
         let name = Name::new(&name).expect("drawn to fit");
         let session = SessionId(session);
@@ -62,10 +62,10 @@ proptest! {
         check_request(nonce, cookie, Request::Status { session });
         let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
         let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
-        let start = Start { session, name, digest, share_index, share_count, geometry, resume };
+        let start = Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms };
         check_request(nonce, cookie, Request::Start(start));
         let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
-        let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite };
+        let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms };
         check_request(nonce, cookie, Request::Offer(offer));
     }
 
@@ -149,6 +149,7 @@ fn the_longest_name_fits_every_request() {
             group,
             geometry,
             overwrite: true,
+            timeout_ms: u32::MAX,
         }),
     );
     assert_eq!(Name::new(&"n".repeat(MAX_NAME_LEN + 1)), None);
@@ -182,6 +183,7 @@ fn a_group_that_is_not_multicast_is_refused() {
         group: "10.0.0.1:5".parse().ok(),
         geometry,
         overwrite: false,
+        timeout_ms: 0,
     };
     let mut bytes = Vec::new();
     emit_request(1, Cookie::NONE, &Request::Offer(offer), &mut bytes);

@@ -122,6 +122,7 @@ pub(super) struct Flow {
     /// then on (RFC 8985 §7.3).
     probed_at: Time,
     probe: Probe,
+    peer_timeout: Duration,
 }
 
 /// The tail loss probe (RFC 8985 §7): losses at the end of what is in flight leave no gap to be
@@ -176,6 +177,7 @@ impl Flow {
             doubted_at: now,
             probed_at: now,
             probe: Probe::Unused,
+            peer_timeout: config.peer_timeout,
         }
     }
 

@@ -6,17 +6,27 @@ use wellspring_core::{Duration, Time};
 use super::{Credit, CreditState, Flow, Liveness, Probe, Settled, Window};
 use crate::scdp::Config;
 
+/// A silent sender is probed at least that often, however long it is waited for: when the path is
+/// back, the transfer goes on that soon.
+const LONGEST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Flow {
     /// When to call [`Flow::on_deadline`].
     pub(in crate::scdp::receiver) fn deadline(&self) -> Option<Time> {
         if self.liveness == Liveness::Lost { None } else { self.deadline }
     }
 
+    /// A silence of so long means that the sender is lost.
+    pub(in crate::scdp::receiver) fn wait_for(&mut self, peer_timeout: Duration, config: &Config) {
+        self.peer_timeout = peer_timeout;
+        self.rearm(config);
+    }
+
     /// Sets the deadline anew: when the oldest credit in flight will be overdue.
     pub(in crate::scdp::receiver) fn rearm(&mut self, config: &Config) {
         self.drop_settled_front();
         self.deadline = match self.liveness {
-            Liveness::Awaited => Some(self.last_heard + config.peer_timeout),
+            Liveness::Awaited => Some(self.last_heard + self.peer_timeout),
             _ => {
                 let overdue = self.front_overdue_at(self.timeout(config));
                 overdue.into_iter().chain(self.probe_at(config)).min()
@@ -43,7 +53,7 @@ impl Flow {
                 self.rtt.timeout(config.initial_rtt, config.min_timeout, granularity)
             }
         };
-        let longest = (config.peer_timeout / 8).max(base);
+        let longest = (self.peer_timeout / 8).min(LONGEST_PROBE_INTERVAL).max(base);
         (base * (1 << self.timeouts.min(10))).min(longest)
     }
 
@@ -61,7 +71,7 @@ impl Flow {
             return false;
         }
         let silence = now.since(self.last_heard);
-        if silence >= config.peer_timeout {
+        if silence >= self.peer_timeout {
             self.give_up(for_each);
             self.liveness = Liveness::Lost;
             return false;
