@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables and a chart from a record of `wellspring fec bench --json`.
+"""Tables and a chart from a record of `wellspring-lab fec bench --json`.
 
     bench/codec.py table RECORD.jsonl             ratios to crate raptorq, as Markdown
     bench/codec.py chart RECORD.jsonl > CHART.svg decoding time at K = 100, T = 1500

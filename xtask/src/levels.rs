@@ -52,7 +52,20 @@ pub const ROOMS: &[Room] = &[
     room("wellspring-appliance", 3),
     room("wellspring-experiments", 3),
     room("wellspring-isal", 3),
-    room("wellspring-cli", 4),
+    room("wellspring-console", 3),
+    // The operators' program: no simulator, and no codec to measure ours against.
+    Room {
+        package: "wellspring-cli",
+        level: Level::Room(4),
+        blind_to: &[
+            "wellspring-sim",
+            "wellspring-experiments",
+            "wellspring-isal",
+            "raptorq",
+            "reed-solomon-simd",
+        ],
+    },
+    room("wellspring-lab", 4),
     room("wellspring-py", 4),
     Room { package: "wellspring-testkit", level: Level::Dev, blind_to: &[] },
     Room { package: "xtask", level: Level::Dev, blind_to: &[] },
@@ -204,6 +217,15 @@ mod tests {
         assert_eq!(messages(package("wellspring-sim", &["wellspring-transport"])).len(), 1);
         assert_eq!(messages(package("wellspring-sim", &["wellspring-wire"])).len(), 1);
         assert!(messages(package("wellspring-sim", &["wellspring-fabric"])).is_empty());
+    }
+
+    #[test]
+    fn the_operators_program_links_no_simulator_and_no_peer_codec() {
+        for unseen in ["wellspring-sim", "wellspring-experiments", "wellspring-isal", "raptorq"] {
+            let mut cli = package("wellspring-cli", &["wellspring-net"]);
+            cli.closure.insert(unseen.to_owned());
+            assert_eq!(messages(cli).len(), 1, "{unseen}");
+        }
     }
 
     #[test]

@@ -3,17 +3,59 @@
 use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use clap::Args;
+use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
+use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::driver::ReceivePath;
-use wellspring_net::store::{Existing, ObjectName};
-use wellspring_net::{Client, ClientConfig, FetchOptions, FetchReport, ReplicaState, Target};
+use wellspring_net::store::{Digest, Existing, ObjectName};
+use wellspring_net::{
+    Client, ClientConfig, FetchOptions, FetchReport, ReplicaReport, ReplicaState, Target,
+};
 
-use crate::args::GetArgs;
-use crate::exit::Failed;
-use crate::interrupt::Interrupt;
-use crate::output::{Stderr, Stdout, fetch_json, fetched, part, percent, table};
-use crate::process::{cpu_seconds, peak_memory};
+use crate::exit;
 use crate::progress::Display;
+use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs};
+
+/// Fetch an object from all hosts that hold it, at once.
+///
+/// Each host sends a share of the symbols; the object is complete with any of them left. Hosts
+/// that die, restart or stall are won back. The file appears under its name complete, verified and
+/// synced, or not at all. Without -o the object goes to standard output, or, if that is a
+/// terminal, to a file of the object's name in the current directory.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  wellspring get a.example/models/7b.bin -o 7b.bin
+  wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
+  wellspring get a.example/logs.tar | tar x
+  wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
+pub struct GetArgs {
+    /// The hosts that hold the object, and its name. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
+    #[arg(value_name = "HOST[,HOST...]/OBJECT")]
+    from: Location,
+    /// The file to write; a directory keeps the object's name; `-` is standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the file if it exists.
+    #[arg(short, long)]
+    force: bool,
+    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are passed
+    /// over instead of being an error.
+    #[arg(long, value_name = "BLAKE3")]
+    digest: Option<Digest>,
+    #[command(flatten)]
+    cut: CutArgs,
+    #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
+    report: ReportArgs,
+}
 
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
@@ -25,8 +67,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         timeout: args.network.timeout,
         ..ClientConfig::default()
     };
-    let client = Client::new(config)
-        .map_err(|error| Failed::other(format!("cannot open a UDP socket: {error}")))?;
+    let client =
+        Client::new(config).map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
     let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut() };
     let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
     let display = Display::new(quiet || args.report.json, args.report.json_progress, true);
@@ -36,7 +78,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
     // Ends the session in good order: its part file is gone when we are.
     drop(client);
-    let report = fetched?;
+    let report = fetched?.map_err(|error| exit::of_fetch(&error))?;
     if args.report.json {
         let mut account = fetch_json(name.as_str(), &shown, &report);
         account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
@@ -79,12 +121,23 @@ pub fn target(
             Ok((Target::Writer(Box::new(file)), shown))
         }
         // Said before a byte is moved; the final rename sees to it in any case.
-        Ok(_) if !force => Err(Failed::target_exists(shown)),
+        Ok(_) if !force => Err(exit::target_exists(shown)),
         _ => {
             let existing = if force { Existing::Replace } else { Existing::Keep };
             Ok((Target::File { path, existing }, shown))
         }
     }
+}
+
+/// What has been fetched, in a line.
+pub fn fetched(
+    (name, output): (&str, &str),
+    (size, digest): (u64, &Digest),
+    (elapsed, goodput): (Duration, f64),
+) -> String {
+    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
+    let (time, rate) = (seconds(elapsed), bit_rate(goodput));
+    format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
 fn summary(name: &str, output: &str, report: &FetchReport) -> String {
@@ -127,4 +180,51 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
         text.push_str(&table(&rows));
     }
     text
+}
+
+/// The fetch's account for programs. Times in seconds, rates in bit/s, overheads as parts.
+fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
+    let useful: u64 = report.useful();
+    let replica = |r: &ReplicaReport| {
+        let (state, reason) = match &r.state {
+            ReplicaState::Served => ("served", None),
+            ReplicaState::Lost(reason) => ("lost", Some(reason)),
+            ReplicaState::Unused(reason) => ("unused", Some(reason)),
+        };
+        json!({
+            "host": r.host,
+            "address": r.address.map(|a| a.to_string()),
+            "state": state,
+            "reason": reason,
+            "losses": r.losses,
+            "returns": r.returns,
+            "share": part(r.stats.useful, useful),
+            "symbols_asked": r.stats.granted,
+            "symbols_useful": r.stats.useful,
+            "symbols_needless": r.stats.needless,
+            "symbols_lost": r.stats.lost,
+            "symbols_trimmed": r.stats.trimmed,
+        })
+    };
+    json!({
+        "object": name,
+        "output": output,
+        "bytes": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "seconds_preparing": report.preparing.as_secs_f64(),
+        "seconds_finishing": report.finishing.as_secs_f64(),
+        "goodput_bits_per_second": report.goodput(),
+        "symbol_size": report.symbol_size,
+        "blocks": report.blocks,
+        "blocks_decoded": report.stats.decoded_blocks,
+        "blocks_decode_free": report.stats.decode_free_blocks,
+        "failed_decodes": report.stats.failed_decodes,
+        "symbols_needed": report.stats.needed,
+        "symbols_useful": useful,
+        "symbols_asked": report.asked(),
+        "overhead_needed": report.overhead_needed(),
+        "overhead_sent": report.overhead_sent(),
+        "replicas": report.replicas.iter().map(replica).collect::<Vec<_>>(),
+    })
 }

@@ -1,175 +1,106 @@
 //! The `wellspring` command.
 #![forbid(unsafe_code)]
 
-mod args;
-mod bench;
 mod demo;
 mod exit;
 mod fec;
 mod get;
-mod interrupt;
-mod lab;
 mod lttp;
 mod maelstrom;
-mod output;
-mod process;
 mod progress;
 mod put;
 mod serve;
-mod sim;
 mod switch;
+mod transfer;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use args::{Cli, Command};
-use clap::Parser;
-use exit::Failed;
-use output::Stderr;
-use tracing_subscriber::EnvFilter;
+use clap::{Parser, Subcommand};
+use wellspring_console::command::{self, Verbosity};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::{unless_signal, with_children};
 
-/// How long threads that wait for a disk are given to end.
-const LAST_MOMENT: Duration = Duration::from_secs(10);
+const EXIT_CODES: &str = "\
+Exit status:
+    0  done
+    1  failed (disk, network, an error of the system)
+    2  the command line is wrong
+    3  too few symbols to decode (fec decode)
+    4  no host has the object, or none takes it
+    5  the replicas hold different bytes; nothing was written
+    6  every replica was lost on the way
+    7  the bytes received do not have the digest announced
+    8  the target exists (give --force to replace it)
+    9  fewer receivers than needed have the object
+   10  symbols contradict each other: bytes have changed (fec decode)
+  130  interrupted (Ctrl-C); nothing is left behind
+
+An object is a file below a server's directory; its name is its path with `/`. Every object is
+verified by its BLAKE3 digest before it takes its name. Set WELLSPRING_LOG=debug for logs.
+
+Measurements, simulations and the papers' figures are in the command `wellspring-lab`.";
+
+/// Moves real files with fountain codes: fetch from many, replicate to many, over UDP.
+#[derive(Parser)]
+#[command(name = "wellspring", version, after_help = EXIT_CODES, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Get(get::GetArgs),
+    Put(put::PutArgs),
+    Demo(demo::DemoArgs),
+    Lttp(lttp::LttpArgs),
+    Fec(fec::FecArgs),
+    Maelstrom(maelstrom::MaelstromArgs),
+    Switch(switch::SwitchArgs),
+}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logs(&cli);
-    match run(&cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failed) => {
-            if let Some(message) = &failed.message {
-                writeln!(Stderr, "wellspring: {message}");
-            }
-            if let Some(hint) = &failed.hint {
-                writeln!(Stderr, "{hint}");
-            }
-            ExitCode::from(failed.status)
-        }
-    }
+    cli.verbosity.start_logs();
+    command::end("wellspring", run(cli))
 }
 
-fn run(cli: &Cli) -> Result<(), Failed> {
-    let quiet = cli.quiet;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failed::other(format!("cannot start threads: {error}")))?;
-    let result = match &cli.command {
+fn run(cli: Cli) -> Result<(), Failed> {
+    let quiet = cli.verbosity.quiet;
+    let runtime = command::runtime()?;
+    let result = match cli.command {
         Command::Fec(args) => {
-            let args = args.clone();
-            let result = runtime.block_on(without_traces(move || fec::run(&args, quiet)));
+            let work = move || fec::run(&args, quiet);
+            let result = runtime.block_on(unless_signal(work, || {
+                fec::clean_up();
+                Failed::interrupted()
+            }));
             // Work that was interrupted cannot do harm any more, and is not waited for.
             runtime.shutdown_background();
             return result;
         }
-        Command::Serve(args) => runtime.block_on(serve::run(args, quiet)),
-        Command::Get(args) => runtime.block_on(get::run(args, quiet)),
-        Command::Put(args) => runtime.block_on(put::run(args, quiet)),
-        Command::Demo(args) => {
-            let args = args.clone();
-            runtime.block_on(with_children(move || demo::run(&args, quiet)))
-        }
-        Command::Bench(args) => {
-            let args = args.clone();
-            runtime.block_on(with_children(move || bench::run(&args, quiet)))
-        }
-        Command::Maelstrom(args) => runtime.block_on(maelstrom::run(args, quiet)),
-        Command::Lttp(args) => runtime.block_on(lttp::run(args, quiet)),
-        Command::Switch(args) => runtime.block_on(switch::run(args, quiet)),
-        Command::Lab(args) => runtime.block_on(lab::run(args)),
-        Command::Sim(args) => {
-            let (args, verbose) = (args.clone(), cli.verbose > 0);
-            let result = runtime.block_on(with_lab(move || sim::run(&args, quiet, verbose)));
-            // A simulation that was interrupted cannot do harm any more.
-            runtime.shutdown_background();
-            return result;
-        }
-        Command::Reproduce(args) => {
-            let args = args.clone();
-            let result = runtime.block_on(with_lab(move || sim::run_reproduce(&args, quiet)));
-            runtime.shutdown_background();
-            return result;
-        }
+        Command::Serve(args) => runtime.block_on(serve::run(&args, quiet)),
+        Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
+        Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
+        Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
+        Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
+        Command::Lttp(args) => runtime.block_on(lttp::run(&args, quiet)),
+        Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
     };
-    runtime.shutdown_timeout(LAST_MOMENT);
+    command::shut_down(runtime);
     result
 }
 
-/// Runs work on files. On a signal what is unfinished is removed.
-async fn without_traces(
-    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-) -> Result<(), Failed> {
-    let mut interrupt = interrupt::Interrupt::new()?;
-    tokio::select! {
-        ended = tokio::task::spawn_blocking(work) => ended
-            .map_err(|error| Failed::other(error.to_string()))?,
-        () = interrupt.wait() => {
-            fec::clean_up();
-            Err(Failed::interrupted())
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
 
-/// Runs simulations, and programs that set up namespaces. On a signal these programs are asked to
-/// clean up, and waited for; the work itself is not, and files it has begun are removed.
-async fn with_lab(
-    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-) -> Result<(), Failed> {
-    let mut interrupt = interrupt::Interrupt::new()?;
-    tokio::select! {
-        ended = tokio::task::spawn_blocking(work) => {
-            ended.map_err(|error| Failed::other(error.to_string()))?
-        }
-        () = interrupt.wait() => {
-            wellspring_experiments::whole::discard_unfinished();
-            process::end_all();
-            Err(Failed::new(
-                exit::INTERRUPTED,
-                "interrupted; rows of runs that had ended are kept where --output says",
-            ))
-        }
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
     }
-}
-
-/// Runs work that waits for child processes. On a signal these are killed, so that the work ends
-/// with an error and cleans up behind itself.
-async fn with_children(
-    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
-) -> Result<(), Failed> {
-    let mut interrupt = interrupt::Interrupt::new()?;
-    let mut work = tokio::task::spawn_blocking(work);
-    let ended = tokio::select! {
-        ended = &mut work => Some(ended),
-        () = interrupt.wait() => None,
-    };
-    match ended {
-        Some(ended) => ended.map_err(|error| Failed::other(error.to_string()))?,
-        None => {
-            process::stop_all();
-            // It fails because of us: that is not what to report.
-            let _ = work.await;
-            Err(Failed::interrupted())
-        }
-    }
-}
-
-fn start_logs(cli: &Cli) {
-    let level = match cli.verbose {
-        _ if cli.quiet => "error",
-        0 => "warn",
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
-    };
-    let filter = std::env::var("WELLSPRING_LOG")
-        .ok()
-        .and_then(|text| EnvFilter::try_new(text).ok())
-        .unwrap_or_else(|| EnvFilter::new(format!("wellspring={level},wellspring_net={level}")));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
 }

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use wellspring_console::output::Stderr;
+use wellspring_console::units::{bit_rate, bytes, percent};
 use wellspring_net::{Update, Updates};
-
-use crate::output::{Stderr, bit_rate, bytes, percent};
 
 /// What is shown of a transfer.
 #[derive(Clone)]

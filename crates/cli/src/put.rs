@@ -1,18 +1,73 @@
 //! `wellspring put`.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use wellspring_net::socket::source_towards;
-use wellspring_net::store::{DigestCache, ObjectName};
-use wellspring_net::{Client, ClientConfig, PutError, PutOptions, PutReport, ReceiverState};
+use clap::Args;
+use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::units::{bit_rate, bytes, percent, seconds};
+use wellspring_console::usage::{cpu_seconds, peak_memory};
+use wellspring_net::socket::{Interface, source_towards};
+use wellspring_net::store::ObjectName;
+use wellspring_net::{
+    Client, ClientConfig, DEFAULT_PORT, Host, PutError, PutOptions, PutReport, ReceiverReport,
+    ReceiverState,
+};
 
-use crate::args::PutArgs;
-use crate::exit::{self, Failed};
-use crate::interrupt::Interrupt;
-use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, put_json, seconds, table};
-use crate::process::{cpu_seconds, peak_memory};
+use crate::exit;
 use crate::progress::Display;
+use crate::serve::digest_cache;
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs};
+
+/// Put a file to many hosts: by multicast, or to each on its own.
+///
+/// The hosts run `wellspring serve --allow-put`. With --group every symbol is sent once for all
+/// of them; a host that holds up the others is served by unicast. The put succeeds when all hosts
+/// (or --quorum of them) have the object verified, synced and in place.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  wellspring put 7b.bin a.example,b.example,c.example
+  wellspring put 7b.bin a.example,b.example,c.example --group 239.255.47.11
+  wellspring put 7b.bin a,b,c,d,e --quorum 3 --name models/7b.bin --force")]
+pub struct PutArgs {
+    /// The file to send.
+    file: PathBuf,
+    /// The hosts to send it to.
+    #[arg(value_name = "HOST", value_delimiter = ',', required = true)]
+    hosts: Vec<Host>,
+    /// The object's name there [default: the file's name].
+    #[arg(long)]
+    name: Option<ObjectName>,
+    /// Send by multicast to this group [port: 4712 unless given].
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
+    group: Option<SocketAddr>,
+    /// The interface multicast goes out by: a name or an address of it.
+    #[arg(long, value_name = "IF")]
+    interface: Option<Interface>,
+    /// Routers that multicast may pass, plus one.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    ttl: u8,
+    /// Succeed when so many hosts have the object; the rest is gone on with while it gets on.
+    #[arg(long, value_name = "N")]
+    quorum: Option<usize>,
+    /// Replace objects of that name (the hosts must run with --allow-overwrite).
+    #[arg(short, long)]
+    force: bool,
+    /// Where digests are kept [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    #[command(flatten)]
+    cut: CutArgs,
+    #[command(flatten)]
+    network: NetworkArgs,
+    #[command(flatten)]
+    report: ReportArgs,
+}
 
 pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
@@ -30,15 +85,10 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut driver = args.network.driver(any);
     driver.socket.multicast_interface = args.interface.clone();
     driver.socket.multicast_ttl = args.ttl;
-    let cache = match &args.cache {
-        Some(directory) => DigestCache::open(directory).map_err(|error| {
-            Failed::other(format!("cannot keep digests in {}: {error}", directory.display()))
-        })?,
-        None => DigestCache::of_user(),
-    };
+    let cache = digest_cache(args.cache.as_deref())?;
     let config = ClientConfig { driver, timeout: args.network.timeout, cache: Arc::new(cache) };
-    let client = Client::new(config)
-        .map_err(|error| Failed::other(format!("cannot open a UDP socket: {error}")))?;
+    let client =
+        Client::new(config).map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
     let options = PutOptions {
         name: name.clone(),
         overwrite: args.force,
@@ -48,7 +98,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     };
     let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
     let put = client.put(&args.file, &args.hosts, &options, display.updates());
-    let put = interrupt.guard(async { Ok::<_, Failed>(put.await) }).await;
+    let put = interrupt.guard(put).await;
     display.finish();
     drop(client);
     let result = put?;
@@ -69,10 +119,8 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     }
     match result {
         Ok(_) => Ok(()),
-        Err(PutError::Read(error)) => {
-            Err(Failed::other(format!("{}: {error}", args.file.display())))
-        }
-        Err(error) => Err(error.into()),
+        Err(PutError::Read(error)) => Err(Failed::system(args.file.display(), &error)),
+        Err(error) => Err(exit::of_put(&error)),
     }
 }
 
@@ -83,7 +131,7 @@ fn name(args: &PutArgs) -> Result<ObjectName, Failed> {
     let file = args.file.file_name().and_then(|name| name.to_str());
     file.and_then(|name| ObjectName::new(name).ok()).ok_or_else(|| {
         let text = format!("the name of {} cannot be that of an object", args.file.display());
-        Failed::new(exit::USAGE, text).hint("Give it one by --name.")
+        Failed::usage(text).hint("Give it one by --name.")
     })
 }
 
@@ -120,4 +168,66 @@ fn summary(name: &str, report: &PutReport) -> String {
     }
     text.push_str(&table(&rows));
     text
+}
+
+/// The put's account for programs, times in seconds, rates in bit/s, overheads as parts.
+fn put_json(name: &str, report: &PutReport) -> Value {
+    let receiver = |r: &ReceiverReport| {
+        let (state, after, reason) = match &r.state {
+            ReceiverState::Complete(after) => ("complete", Some(after.as_secs_f64()), None),
+            ReceiverState::Failed(reason) => ("failed", None, Some(reason)),
+            ReceiverState::Unfinished => ("unfinished", None, None),
+        };
+        json!({
+            "host": r.host,
+            "address": r.address.map(|a| a.to_string()),
+            "state": state,
+            "seconds": after,
+            "reason": reason,
+            "detached": r.detached,
+            "blocks_done": r.blocks.0,
+            "blocks": r.blocks.1,
+        })
+    };
+    let sent = report.stats.source_symbols + report.stats.repair_symbols;
+    json!({
+        "object": name,
+        "bytes": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "seconds_to_quorum": report.quorum_after.map(|t| t.as_secs_f64()),
+        "receivers_needed": report.needed,
+        "receivers_complete": report.complete(),
+        "goodput_bits_per_second": report.goodput(),
+        "symbols_needed": report.symbols_needed,
+        "symbols_sent": sent,
+        "source_symbols_sent": report.stats.source_symbols,
+        "repair_symbols_sent": report.stats.repair_symbols,
+        "pulls": report.stats.pulls,
+        "overhead_sent": report.overhead_sent(),
+        "receivers": report.receivers.iter().map(receiver).collect::<Vec<_>>(),
+    })
+}
+
+fn parse_group(text: &str) -> Result<SocketAddr, String> {
+    let group = text
+        .parse::<SocketAddr>()
+        .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT + 1)));
+    match group {
+        Ok(group) if group.ip().is_multicast() && group.port() != 0 => Ok(group),
+        Ok(group) => Err(format!("{} is no multicast address (239.0.0.0/8, ff00::/8)", group.ip())),
+        Err(_) => Err("write an address such as 239.255.47.11 or [ff02::4711]:4712".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_multicast() {
+        assert_eq!(parse_group("239.1.2.3"), Ok("239.1.2.3:4712".parse().expect("address")));
+        assert!(parse_group("10.0.0.1").is_err());
+        assert!(parse_group("[ff02::1]:9").is_ok());
+    }
 }

@@ -1,17 +1,69 @@
 //! `wellspring serve`.
 
-use std::io::Write;
-use std::path::Path;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::print_line;
+use wellspring_console::units::{bytes, parse_size};
+use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_net::{Server, ServerConfig, ServerEvent};
+use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
 
-use crate::args::ServeArgs;
-use crate::exit::Failed;
-use crate::interrupt::Interrupt;
-use crate::output::bytes;
+use crate::exit;
+use crate::transfer::NetworkArgs;
+
+/// Serve the files of a directory, and take files if allowed.
+///
+/// Runs until Ctrl-C. Digests are computed once and kept in the cache, so that the second fetch of
+/// a large file starts at once. Names cannot lead out of DIR: symbolic links are not followed, and
+/// only regular files are objects.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  wellspring serve /srv/models
+  wellspring serve --allow-put --bind 0.0.0.0:4711 /srv/incoming
+  wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given")]
+pub struct ServeArgs {
+    /// The directory whose files are served.
+    dir: PathBuf,
+    /// Address and port to listen at; port 0 lets the system choose.
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT))]
+    bind: SocketAddr,
+    /// Take objects that clients put.
+    #[arg(long)]
+    allow_put: bool,
+    /// Let a put replace an object of the same name (the client must ask for it with --force).
+    #[arg(long, requires = "allow_put")]
+    allow_overwrite: bool,
+    /// Largest object taken.
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
+    max_object: u64,
+    /// Objects taken at one time.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_puts: usize,
+    /// Length of all objects taken at one time.
+    #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parse_size)]
+    max_reserved: u64,
+    /// What must stay free on the disk.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+    keep_free: u64,
+    /// Where digests are kept [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// The interface that multicast comes in by: a name or an address of it.
+    #[arg(long, value_name = "IF")]
+    interface: Option<Interface>,
+    #[command(flatten)]
+    network: NetworkArgs,
+    /// Print what happens as one JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
 
 pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
@@ -38,7 +90,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
         false if quiet => {}
         false => print_line(&to_text(&event)),
     });
-    let server = Server::bind(config).await?;
+    let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let address = server.local_addr();
     if json {
         print_line(&json!({"event": "listening", "address": address.to_string()}).to_string());
@@ -59,12 +111,6 @@ pub fn digest_cache(directory: Option<&Path>) -> Result<DigestCache, Failed> {
         }),
         None => Ok(DigestCache::of_user()),
     }
-}
-
-/// Prints a line at once. Whoever read our output may have gone: the server goes on serving.
-pub fn print_line(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 fn to_text(event: &ServerEvent) -> String {

@@ -5,17 +5,17 @@ use std::io;
 use clap::Args;
 use serde_json::json;
 use wellspring_appliance::switch::{Marking, PortCounters, Switch, SwitchConfig};
-
-use crate::exit::Failed;
-use crate::interrupt::until_signal;
-use crate::output::{Stderr, Stdout, bit_rate};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::until_signal;
+use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::units::{bit_rate, parse_rate};
 
 /// Join interfaces by a switch that trims packets instead of dropping them, until Ctrl-C.
 ///
 /// Frames go where their addresses were heard, at each port's rate, through the queues that are simulated: what finds
 /// its queue full is cut down to its headers, which overtake all data (or, with --drop, is dropped). Then tells
 /// what each port did. For test networks of up to about 1 Gbit/s: needs root, and interfaces without
-/// addresses; offloads of what sends to them must be off (`wellspring lab plain`).
+/// addresses; offloads of what sends to them must be off (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 DSCPs are those of `--fabric trimming`: symbols in 10, 12 and 14 by priority, pulls in 48. What has none of
@@ -30,7 +30,7 @@ pub struct SwitchArgs {
     #[arg(required = true, num_args = 2.., value_name = "INTERFACE")]
     interfaces: Vec<String>,
     /// What each port sends at.
-    #[arg(long, value_name = "RATE", default_value = "1G", value_parser = crate::args::parse_rate)]
+    #[arg(long, value_name = "RATE", default_value = "1G", value_parser = parse_rate)]
     rate: wellspring_core::Rate,
     /// Data packets that wait at a port, at most.
     #[arg(long, value_name = "PACKETS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -98,7 +98,7 @@ impl SwitchArgs {
 pub async fn run(args: &SwitchArgs, quiet: bool) -> Result<(), Failed> {
     let switch = Switch::open(&args.interfaces, args.config()?).map_err(|error| {
         let not_allowed = error.kind() == io::ErrorKind::PermissionDenied;
-        let failed = Failed::from(error);
+        let failed = Failed::system("cannot open the ports", &error);
         if not_allowed { failed.hint("Packet sockets need root, or CAP_NET_RAW.") } else { failed }
     })?;
     if !quiet {
@@ -106,7 +106,10 @@ pub async fn run(args: &SwitchArgs, quiet: bool) -> Result<(), Failed> {
         let rate = bit_rate(args.rate.as_bits_per_second() as f64);
         writeln!(Stderr, "{ports} joined, at {rate} each; Ctrl-C ends it");
     }
-    let ports = until_signal(move |stop| switch.run(stop)).await?;
+    let ports = until_signal(move |stop| {
+        switch.run(stop).map_err(|error| Failed::system("the switch failed", &error))
+    })
+    .await?;
     for (name, port) in args.interfaces.iter().zip(&ports) {
         if args.json {
             writeln!(Stdout, "{}", to_json(name, port))?;
@@ -119,7 +122,7 @@ pub async fn run(args: &SwitchArgs, quiet: bool) -> Result<(), Failed> {
         writeln!(
             Stderr,
             "{unlike} frames were lost because they were not as on the wire.\n\
-             Switch off offloads of what sends to these interfaces: wellspring lab plain INTERFACE"
+             Switch off offloads of what sends to these interfaces: wellspring-lab lab plain INTERFACE"
         );
     }
     Ok(())

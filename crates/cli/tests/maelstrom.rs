@@ -8,8 +8,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use lab::{HOST_B, HOST_B_IPV6, Lab, PATIENCE, SPREAD, WELLSPRING, has_ipv6, seen};
+use lab::{
+    HOST_B, HOST_B_IPV6, Lab, Losses, NO_LOSS, PATIENCE, SPREAD, WELLSPRING, has_ipv6, seen,
+};
 use serde_json::Value;
+use wellspring_appliance::link_emulator::Loss;
 
 const PORT: u16 = 5_000;
 const DATAGRAMS: u64 = 4_000;
@@ -109,8 +112,9 @@ fn stream_bytes() -> Vec<u8> {
 
 #[test]
 fn datagrams_that_the_link_loses_arrive_all_the_same() {
-    let loss = ["--loss", "0.02", "--burst", "10", "--loss-back", "0", "--seed", "3"];
-    let Some(mut lab) = Lab::new(&loss) else { return };
+    let bursts = Loss::Bursts { part: 0.02, length: 10 };
+    let loss = Losses { there: bursts, seed: 3, ..NO_LOSS };
+    let Some(mut lab) = Lab::new(loss) else { return };
     let transfer = |lab: &Lab, family: &str| {
         let receiver = lab.host("hb", &format!("receive-datagrams{family}"));
         let sender = lab.host("ha", &format!("send-datagrams{family}"));
@@ -143,7 +147,7 @@ fn datagrams_that_the_link_loses_arrive_all_the_same() {
 
 #[test]
 fn traffic_outlives_a_killed_appliance_and_is_protected_again_at_its_restart() {
-    let Some(mut lab) = Lab::new(&["--loss", "0.01", "--seed", "5"]) else { return };
+    let Some(mut lab) = Lab::new(Losses { seed: 5, ..Losses::random(0.01) }) else { return };
     lab.start_appliance("aa");
     lab.start_appliance("ab");
     lab.wait_for_peers();
@@ -241,8 +245,8 @@ fn the_load_is_shared_and_taken_over(
 
 #[test]
 fn two_on_one_router_share_the_load_and_take_over() {
-    let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "7"];
-    let Some(mut lab) = Lab::new(&loss) else { return };
+    let loss = Losses { there: Loss::Random(0.02), seed: 7, ..NO_LOSS };
+    let Some(mut lab) = Lab::new(loss) else { return };
     the_load_is_shared_and_taken_over(&mut lab, "10.82.0.1", |lab, name| {
         let (at, peer) = match name {
             "one" => ("127.0.0.1:4801", "127.0.0.1:4802"),
@@ -255,8 +259,8 @@ fn two_on_one_router_share_the_load_and_take_over() {
 
 #[test]
 fn two_routers_one_behind_the_other_share_the_load_and_take_over() {
-    let loss = ["--loss", "0.02", "--loss-back", "0", "--seed", "8"];
-    let Some(mut lab) = Lab::chain(&loss) else { return };
+    let loss = Losses { there: Loss::Random(0.02), seed: 8, ..NO_LOSS };
+    let Some(mut lab) = Lab::chain(loss) else { return };
     the_load_is_shared_and_taken_over(&mut lab, "10.82.3.1", |lab, name| {
         let (part, at, peer) = match name {
             "one" => ("aa", "10.82.3.1:4801", "10.82.3.2:4801"),
@@ -273,7 +277,7 @@ fn two_routers_one_behind_the_other_share_the_load_and_take_over() {
 
 #[test]
 fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
-    let Some(lab) = Lab::new(&[]) else { return };
+    let Some(lab) = Lab::new(NO_LOSS) else { return };
     let up = |part: &str, wan: &str, lan: &str, more: &[&str]| {
         let (key, folder) = (lab.path("key"), lab.path(""));
         let mut command = lab.inside(part, WELLSPRING);

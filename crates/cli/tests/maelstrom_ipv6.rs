@@ -13,7 +13,7 @@ use std::net::{Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use exchange::there_and_back;
-use lab::{HOST_B_IPV6, Lab};
+use lab::{HOST_B_IPV6, Lab, Losses, NO_LOSS};
 use numbers::{assert_heard, receive_numbers};
 use rustix::net::sockopt::{set_ipv6_multicast_hops, set_socket_linger};
 
@@ -113,7 +113,7 @@ fn lab(nft: bool) -> Option<Lab> {
         lab::skip("this machine has no IPv6");
         return None;
     }
-    Lab::new(&[])
+    Lab::new(NO_LOSS)
 }
 
 /// An appliance whose peer has an address of IPv6.
@@ -159,9 +159,7 @@ fn end(lab: &mut Lab) {
 #[test]
 fn connections_of_ipv6_end_at_the_near_appliance() {
     let Some(mut lab) = lab(true) else { return };
-    lab.kill("link");
-    let link = ["lab", "link", "near", "far", "--no-priority", "--delay", "50", "--loss", "0.01"];
-    lab.start("link", "li", &link);
+    lab.start_link(50, Losses::random(0.01));
     start_both(&mut lab, &["--mode", "split"]);
     wait_for_taking(&lab, "/split/taking");
     let mut server = lab.host("hb", "receive-and-answer");

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use lab::{HOST_A, HOST_B, Lab, SPREAD};
+use lab::{HOST_A, HOST_B, Lab, NO_LOSS, SPREAD};
 use numbers::{assert_heard, receive_numbers};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
@@ -116,7 +116,7 @@ fn receive_late() {
 
 #[test]
 fn what_a_host_loses_itself_it_gets_from_the_appliance_beside_it() {
-    let Some(mut lab) = Lab::new(&[]) else { return };
+    let Some(mut lab) = Lab::new(NO_LOSS) else { return };
     lab.start_appliance("aa");
     let more = ["--cache", "4", "--cache-at", CACHE, "--cache-age", "60000"];
     lab.start_appliance_with("ab", "ab", "10.82.0.1", &more);
@@ -162,7 +162,7 @@ fn small_packets_pass_the_long_link_together() {
         lab::skip("aggregation needs nft, of nftables");
         return;
     }
-    let Some(mut lab) = Lab::new(&[]) else { return };
+    let Some(mut lab) = Lab::new(NO_LOSS) else { return };
     let start = |lab: &mut Lab, part: &str| {
         let (peer, remote) = match part {
             "aa" => ("10.82.0.2", "10.82.2.0/24"),
@@ -212,7 +212,7 @@ fn small_packets_pass_the_long_link_together() {
 
 #[test]
 fn a_group_of_one_site_is_heard_at_the_other() {
-    let Some(mut lab) = Lab::new(&[]) else { return };
+    let Some(mut lab) = Lab::new(NO_LOSS) else { return };
     assert!(transfer(&lab, "group").contains("seen 0 "), "no router carries it");
     lab.start_appliance_with("aa", "aa", "10.82.0.2", &["--multicast", GROUP]);
     lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--multicast", GROUP]);

@@ -11,7 +11,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use exchange::there_and_back;
-use lab::{HOST_A, HOST_B, Lab, PATIENCE};
+use lab::{HOST_A, HOST_B, Lab, Losses, NO_LOSS, PATIENCE};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_recv_buffer_size, set_socket_send_buffer_size,
 };
@@ -143,15 +143,12 @@ fn lab() -> Option<Lab> {
         lab::skip("split mode needs nft, of nftables");
         return None;
     }
-    Lab::new(&[])
+    Lab::new(NO_LOSS)
 }
 
 /// Another long link, which loses a part.
-fn link(lab: &mut Lab, loss: &str) {
-    let delay = ONE_WAY_MS.to_string();
-    lab.kill("link");
-    let link = ["lab", "link", "near", "far", "--no-priority", "--delay", &delay, "--loss", loss];
-    lab.start("link", "li", &link);
+fn link(lab: &mut Lab, loss: f64) {
+    lab.start_link(ONE_WAY_MS, Losses::random(loss));
 }
 
 fn start(lab: &mut Lab, part: &str) {
@@ -178,13 +175,13 @@ fn end(child: &mut std::process::Child) {
 #[test]
 fn hosts_talk_to_somebody_near_and_what_they_say_arrives() {
     let Some(mut lab) = lab() else { return };
-    link(&mut lab, "0");
+    link(&mut lab, 0.0);
     let mut server = lab.host("hb", "receive-and-answer");
     let [connect_far, far] = exchanged(&lab);
     let round_trip = Duration::from_millis(2 * ONE_WAY_MS);
     assert!(connect_far >= round_trip);
     // The same with a link that loses, and appliances.
-    link(&mut lab, "0.01");
+    link(&mut lab, 0.01);
     start(&mut lab, "aa");
     start(&mut lab, "ab");
     wait_for_split(&lab);

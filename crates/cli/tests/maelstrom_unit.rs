@@ -6,7 +6,7 @@ mod lab;
 use std::path::PathBuf;
 use std::process::Command;
 
-use lab::{Lab, WELLSPRING};
+use lab::{Lab, NO_LOSS, WELLSPRING};
 
 const NAME: &str = "wellspring-maelstrom@";
 
@@ -53,7 +53,7 @@ fn what_the_unit_starts_works_with_the_rights_that_it_has() {
         lab::skip("split mode needs nft, of nftables");
         return;
     }
-    let Some(mut lab) = Lab::new(&[]) else { return };
+    let Some(mut lab) = Lab::new(NO_LOSS) else { return };
     let unit = unit();
     let (key, folder) = (lab.path("key"), lab.path(""));
     let split = |remote: &str| {

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-use lab::{WELLSPRING, run, skip};
+use lab::{WELLSPRING, make_plain, run, skip};
 use serde_json::Value;
 
 /// Hosts around a switch, the first of which fetches or puts.
@@ -40,8 +40,8 @@ impl Star {
         ip(&format!("netns add {space}"));
         ip(&format!("-n {space} link add eth0 type veth peer name {port} netns {switch}"));
         ip(&format!("-n {space} addr add {} dev eth0", Self::address(host) + "/24"));
-        run(self.inside(&space, WELLSPRING).args(["lab", "plain", "eth0"]));
-        run(self.inside(&switch, WELLSPRING).args(["lab", "plain", &port]));
+        make_plain(&space, "eth0");
+        make_plain(&switch, &port);
         ip(&format!("-n {space} link set lo up"));
         ip(&format!("-n {space} link set eth0 up"));
         ip(&format!("-n {switch} link set {port} up"));

@@ -51,7 +51,7 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
 pub fn text(name: &str) -> Result<&'static str> {
     match SCENARIOS.iter().find(|entry| entry.0 == name) {
         Some(entry) => Ok(entry.1),
-        None => bail!("no scenario `{name}`; `wellspring sim list` shows what there is"),
+        None => bail!("no scenario `{name}`; `wellspring-lab sim list` shows what there is"),
     }
 }
 

@@ -2,27 +2,59 @@
 
 mod table;
 
-use std::fs::File;
-use std::io::{BufWriter, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use serde_json::{Value, json};
-use wellspring_core::Seed;
-
-use crate::args::DemoArgs;
-use crate::exit::Failed;
-use crate::output::{Stdout, bytes, percent, seconds};
-use crate::process::{ServerProcess, transfer};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
+use wellspring_console::random_file;
+use wellspring_console::units::{bytes, parse_loss, parse_size, percent, seconds};
+use wellspring_console::wellspring::Wellspring;
 
 /// The object's name in the demo.
 const NAME: &str = "object";
 const SERVERS: usize = 3;
 
+/// Show it all on this machine: three replicas, loss, a killed server, multicast.
+///
+/// Starts real server processes on loopback, fetches from three at once with loss injected in the
+/// receiver's path while one server is killed half way, then puts the file to three receivers by
+/// multicast, verifies every copy and prints what it took. Cleans up after itself.
+#[derive(Args, Clone)]
+#[command(after_help = "\
+Examples:
+  wellspring demo
+  wellspring demo --file /srv/models/7b.bin
+  wellspring demo --size 500M --loss 0.1 --json")]
+pub struct DemoArgs {
+    /// The file to move [default: random bytes].
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Length of the random bytes.
+    #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_size, conflicts_with = "file")]
+    size: u64,
+    /// Part of the datagrams lost on their way to the receiver, 0 to 0.9.
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = parse_loss)]
+    loss: f64,
+    /// Seed of the losses and the random bytes.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print the results as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failed> {
-    let home = tempfile::Builder::new().prefix("wellspring-demo-").tempdir()?;
-    let stage = Stage { home: home.path().to_owned(), silent: quiet || args.json };
+    let home = tempfile::Builder::new().prefix("wellspring-demo-").tempdir();
+    let home = home.map_err(|error| failed_at(&std::env::temp_dir(), &error))?;
+    let stage = Stage {
+        wellspring: Wellspring::this()?,
+        home: home.path().to_owned(),
+        silent: quiet || args.json,
+    };
     let began = Instant::now();
     let (size, digest) = stage.prepare(args)?;
     let fetched = stage.fetch(args, &digest)?;
@@ -35,11 +67,12 @@ pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failed> {
         writeln!(Stdout, "{}", table::closing(size, args.loss, &fetched, &replicated))?;
     }
     // Said aloud should it fail; on every other way out the directory goes without a word.
-    home.close()?;
-    Ok(())
+    let path = home.path().to_owned();
+    home.close().map_err(|error| failed_at(&path, &error))
 }
 
 struct Stage {
+    wellspring: Wellspring,
     home: PathBuf,
     silent: bool,
 }
@@ -54,7 +87,7 @@ impl Stage {
 
     fn dir(&self, name: &str) -> Result<PathBuf, Failed> {
         let dir = self.home.join(name);
-        std::fs::create_dir(&dir)?;
+        std::fs::create_dir(&dir).map_err(|error| failed_at(&dir, &error))?;
         Ok(dir)
     }
 
@@ -64,23 +97,24 @@ impl Stage {
         match &args.file {
             Some(file) => {
                 self.say(&format!("1. Copying {} to three replicas.", file.display()));
-                std::fs::copy(file, &first)
-                    .map_err(|error| Failed::other(format!("{}: {error}", file.display())))?;
+                std::fs::copy(file, &first).map_err(|error| failed_at(file, &error))?;
             }
             None => {
                 self.say(&format!(
                     "1. Writing {} of random bytes to three replicas.",
                     bytes(args.size)
                 ));
-                write_random(&first, args.size, args.seed)?;
+                random_file::write(&first, args.size, args.seed)?;
             }
         }
         for replica in 2..=SERVERS {
-            std::fs::copy(&first, self.dir(&format!("replica-{replica}"))?.join(NAME))?;
+            let copy = self.dir(&format!("replica-{replica}"))?.join(NAME);
+            std::fs::copy(&first, &copy).map_err(|error| failed_at(&copy, &error))?;
         }
-        let digest = digest_of(&first)?;
+        let digest = random_file::digest(&first)?;
         self.say(&format!("   Its digest is {digest}."));
-        Ok((std::fs::metadata(&first)?.len(), digest))
+        let meta = std::fs::metadata(&first).map_err(|error| failed_at(&first, &error))?;
+        Ok((meta.len(), digest))
     }
 
     fn cache(&self) -> PathBuf {
@@ -91,7 +125,7 @@ impl Stage {
         let mut servers = Vec::new();
         for replica in 1..=SERVERS {
             let dir = self.home.join(format!("replica-{replica}"));
-            let server = ServerProcess::start(&dir, &self.cache(), &[])?;
+            let server = self.wellspring.serve(&dir, &self.cache(), &[])?;
             self.say(&format!(
                 "2. Replica {replica} serves at {} (process {}).",
                 server.address,
@@ -121,7 +155,7 @@ impl Stage {
             "--timeout",
             "10",
         ];
-        let ended = transfer(&arguments, |step| {
+        let ended = self.wellspring.transfer(&arguments, |step| {
             let (done, total) = (step["done"].as_u64(), step["total"].as_u64());
             if let (false, Some(done), Some(total), true) =
                 (killed, done, total, step["event"] == "moving")
@@ -155,7 +189,7 @@ impl Stage {
         for receiver in 1..=SERVERS {
             let dir = self.dir(&format!("receiver-{receiver}"))?;
             let extra = ["--allow-put", "--interface", "127.0.0.1"];
-            let server = ServerProcess::start(&dir, &self.cache(), &extra)?;
+            let server = self.wellspring.serve(&dir, &self.cache(), &extra)?;
             self.say(&format!("4. Receiver {receiver} takes objects at {}.", server.address));
             servers.push(server);
         }
@@ -177,7 +211,7 @@ impl Stage {
             "--cache",
             &cache,
         ];
-        let ended = transfer(&arguments, |step| {
+        let ended = self.wellspring.transfer(&arguments, |step| {
             if step["event"] == "complete" {
                 self.say(&format!("   {} has it, verified and synced.", text(&step["host"])));
             }
@@ -194,7 +228,7 @@ impl Stage {
     }
 
     fn check(&self, what: &str, path: &Path, digest: &str) -> Result<(), Failed> {
-        let got = digest_of(path)?;
+        let got = random_file::digest(path)?;
         if got != digest {
             return Err(Failed::other(format!("{what} has digest {got}, not {digest}")));
         }
@@ -203,37 +237,19 @@ impl Stage {
     }
 }
 
+fn failed_at(path: &Path, error: &std::io::Error) -> Failed {
+    Failed::system(path.display(), error)
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("?")
 }
 
-pub fn write_random(path: &Path, size: u64, seed: u64) -> Result<(), Failed> {
-    let mut stream = Seed(seed).stream("demo");
-    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
-    for _ in 0..size / 8 {
-        out.write_all(&stream.next_u64().to_le_bytes())?;
-    }
-    let tail = (size % 8) as usize;
-    out.write_all(&stream.next_u64().to_le_bytes()[..tail])?;
-    out.flush()?;
-    Ok(())
-}
-
-pub fn digest_of(path: &Path) -> Result<String, Failed> {
-    let mut file = File::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 1 << 18];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finalize().to_hex().to_string()),
-            len => hasher.update(&buffer[..len]),
-        };
-    }
-}
-
 /// A multicast group of this host's own scope with a port that nobody uses.
 fn free_group() -> Result<SocketAddr, Failed> {
-    let port = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = socket.and_then(|socket| socket.local_addr());
+    let port = address.map_err(|error| Failed::system("cannot open a UDP socket", &error))?.port();
     let [high, low] = port.to_be_bytes();
     Ok(SocketAddr::from(([239, 255, high, low], port)))
 }

@@ -1,8 +1,8 @@
 //! The demo's closing table.
 
 use serde_json::Value;
-
-use crate::output::{bit_rate, bytes, percent, table};
+use wellspring_console::output::table;
+use wellspring_console::units::{bit_rate, bytes, percent};
 
 pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
     let mut text = String::new();

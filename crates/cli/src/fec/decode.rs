@@ -9,13 +9,15 @@ use clap::Args;
 use wellspring_codec::raptorq::{
     BlockDecoder, BlockEncoder, Code, Decoded, ObjectTransmissionInformation, deinterleave,
 };
+use wellspring_console::bar;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stderr, Stdout};
 use wellspring_net::store::Digest;
 
 use super::index::{BlockPackets, EXTRA, Index};
 use super::target::Target;
-use super::{digest_file, open, progress};
-use crate::exit::{self, Failed};
-use crate::output::{Stderr, Stdout};
+use super::{codec_error, digest_file, open};
+use crate::exit;
 
 /// Symbols of a block that are compared with what the decoded block gives.
 const CHECKS: usize = 2;
@@ -238,18 +240,18 @@ impl Blocks<'_> {
         let (mut symbols, mut part) = (Vec::new(), Vec::new());
         let (mut decode_free, mut unchecked) = (0, 0);
         let mut hasher = blake3::Hasher::new();
-        let bar = progress(quiet, u64::from(information.source_blocks()), "source blocks");
+        let bar = bar::counting(quiet, u64::from(information.source_blocks()), "source blocks");
         for (sbn, packets) in (0..).zip(&index.blocks).filter(|(_, packets)| packets.symbols > 0) {
             let checks = self.decode(sbn, packets, &mut symbols)?;
             decode_free += u32::from(packets.missing() == 0);
             unchecked += u32::from(checks == 0);
-            let len =
-                usize::try_from(information.block(sbn)?.len).expect("no more than its symbols");
+            let len = usize::try_from(information.block(sbn).map_err(codec_error)?.len)
+                .expect("no more than its symbols");
             let padded = if information.sub_blocks() == 1 {
                 &symbols
             } else {
                 part.resize(symbols.len(), 0);
-                deinterleave(information, &symbols, &mut part)?;
+                deinterleave(information, &symbols, &mut part).map_err(codec_error)?;
                 &part
             };
             let (data, padding) = padded.split_at(len);
@@ -309,7 +311,7 @@ impl Blocks<'_> {
     fn code(&mut self, k: u32) -> Result<Arc<Code>, Failed> {
         // The old one goes first, so that there is only one at a time.
         let kept = self.code.take().filter(|code| code.serves(k));
-        let code = kept.map_or_else(|| Code::new(k), Ok)?;
+        let code = kept.map_or_else(|| Code::new(k), Ok).map_err(codec_error)?;
         Ok(self.code.insert(code).clone())
     }
 
@@ -322,9 +324,9 @@ impl Blocks<'_> {
         symbols: &mut [u8],
     ) -> Result<usize, Failed> {
         let t = usize::from(self.index.information.symbol_size());
-        let mut decoder = BlockDecoder::new(code, packets.symbols, t)?;
+        let mut decoder = BlockDecoder::new(code, packets.symbols, t).map_err(codec_error)?;
         for (esi, _) in packets.sources() {
-            decoder.mark_source(esi)?;
+            decoder.mark_source(esi).map_err(codec_error)?;
         }
         let room = (packets.missing() + EXTRA) as usize;
         let mut left = packets.repairs.iter().take(room);
@@ -346,14 +348,14 @@ impl Blocks<'_> {
                 let start = repairs.len();
                 repairs.resize(start + t, 0);
                 self.index.read_symbol(self.args, self.input, number, &mut repairs[start..])?;
-                decoder.mark_repair(esi)?;
+                decoder.mark_repair(esi).map_err(codec_error)?;
                 used.push(esi);
             }
             let lent = |esi: u32| {
                 let place = used.binary_search(&esi).expect("only what was marked is asked for");
                 &repairs[place * t..][..t]
             };
-            if decoder.try_decode_with(symbols, lent)? == Decoded::Complete {
+            if decoder.try_decode_with(symbols, lent).map_err(codec_error)? == Decoded::Complete {
                 return Ok(used.len());
             }
         }
@@ -369,13 +371,13 @@ impl Blocks<'_> {
         symbols: &[u8],
     ) -> Result<usize, Failed> {
         let t = usize::from(self.index.information.symbol_size());
-        let mut encoder = BlockEncoder::new(code, packets.symbols, t)?;
+        let mut encoder = BlockEncoder::new(code, packets.symbols, t).map_err(codec_error)?;
         let (mut made, mut read) = (vec![0; t], vec![0; t]);
         let mut checks = 0;
         for (&esi, &number) in packets.repairs.iter().skip(used).take(CHECKS) {
             // Else it would keep as much again as the block for the symbols after the first.
             encoder.clear();
-            encoder.encode(symbols, esi, &mut made)?;
+            encoder.encode(symbols, esi, &mut made).map_err(codec_error)?;
             self.index.read_symbol(self.args, self.input, number, &mut read)?;
             if made != read {
                 self.contradicts(sbn, format_args!("symbol {esi} contradicts the others"))?;

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use wellspring_console::exit::Failed;
 use wellspring_net::store::Digest;
 
 use super::file_error;
-use crate::exit::Failed;
 
 /// What the name of an object's digest file ends with.
 const EXTENSION: &str = ".b3";

@@ -9,12 +9,13 @@ use wellspring_codec::raptorq::{
     BlockEncoder, Code, ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS, MAX_TRANSFER_LENGTH,
     ObjectTransmissionInformation, PayloadId, interleave,
 };
+use wellspring_console::bar;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stderr;
 use wellspring_net::store::Digest;
 
 use super::target::{self, Target};
-use super::{digest_file, file_error, open, progress, read_error};
-use crate::exit::Failed;
-use crate::output::Stderr;
+use super::{codec_error, digest_file, file_error, open, read_error};
 
 /// Source symbols a block is given if nothing else is asked for.
 const COMFORTABLE_BLOCK: u64 = 1000;
@@ -112,12 +113,12 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
     let mut hasher = blake3::Hasher::new();
     output.write(&information.to_bytes())?;
     let t = usize::from(args.symbol_size);
-    let bar = progress(quiet, u64::from(source_blocks), "source blocks");
+    let bar = bar::counting(quiet, u64::from(source_blocks), "source blocks");
     let mut encoder: Option<(SharedCode, BlockEncoder)> = None;
     let (mut block, mut symbols) = (Vec::new(), Vec::new());
     let (mut packets, mut repairs) = (0u64, vec![0; RUN as usize * t]);
     for sbn in 0..source_blocks {
-        let k = information.block(sbn)?.symbols;
+        let k = information.block(sbn).map_err(codec_error)?.symbols;
         if k == 0 {
             break;
         }
@@ -131,12 +132,14 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
         hasher.update(data);
         let encoder = match &mut encoder {
             Some((code, encoder)) if code.serves(k) => {
-                encoder.reset(code.clone(), k, t)?;
+                encoder.reset(code.clone(), k, t).map_err(codec_error)?;
                 encoder
             }
             other => {
-                let code = Code::new(k)?;
-                &mut other.insert((code.clone(), BlockEncoder::new(code, k, t)?)).1
+                let code = Code::new(k).map_err(codec_error)?;
+                &mut other
+                    .insert((code.clone(), BlockEncoder::new(code, k, t).map_err(codec_error)?))
+                    .1
             }
         };
         for (esi, symbol) in (0..).zip(symbols.chunks_exact(t)) {
@@ -146,7 +149,7 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
         while esi < k + repair {
             let count = (k + repair - esi).min(RUN);
             let run = &mut repairs[..count as usize * t];
-            encoder.encode_run(&symbols, esi, run)?;
+            encoder.encode_run(&symbols, esi, run).map_err(codec_error)?;
             for (esi, symbol) in (esi..).zip(run.chunks_exact(t)) {
                 write_packet(&mut output, sbn, esi, symbol)?;
             }

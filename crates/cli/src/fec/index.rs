@@ -6,10 +6,12 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 
 use wellspring_codec::raptorq::{ObjectTransmissionInformation, PayloadId};
+use wellspring_console::bar;
+use wellspring_console::exit::Failed;
 
 use super::decode::DecodeArgs;
-use super::{progress, read_error};
-use crate::exit::{self, Failed};
+use super::{codec_error, read_error};
+use crate::exit;
 
 const HEADER: u64 = ObjectTransmissionInformation::LEN as u64;
 
@@ -138,7 +140,7 @@ impl Index {
             contradiction: None,
         };
         for sbn in 0..information.source_blocks() {
-            let symbols = information.block(sbn)?.symbols;
+            let symbols = information.block(sbn).map_err(codec_error)?.symbols;
             index.blocks.push(BlockPackets { symbols, ..BlockPackets::default() });
         }
         // Before anything is allocated: what the header promises may be absurd.
@@ -147,13 +149,13 @@ impl Index {
             let message = format!("{count} packets, and the object has {needed} source symbols");
             return Err(Failed::new(exit::TOO_FEW_SYMBOLS, message));
         }
-        let bar = progress(quiet, u64::from(count), "packets read");
+        let bar = bar::counting(quiet, u64::from(count), "packets read");
         let t = information.symbol_size();
         let mut compared = Compared::new(usize::from(t));
         for number in 0..count {
             let mut id = [0; PayloadId::LEN];
             reader.read_exact(&mut id).map_err(input_error)?;
-            let id = PayloadId::from_bytes(&id)?;
+            let id = PayloadId::from_bytes(&id).map_err(codec_error)?;
             let (sbn, esi) = (id.source_block(), id.encoding_symbol());
             let before = index.blocks.get(usize::from(sbn)).and_then(|block| block.packet(esi));
             match before {

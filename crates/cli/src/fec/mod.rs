@@ -1,14 +1,9 @@
-//! `wellspring fec`: RFC 6330 objects in files, measurements of the codec, and what codes need.
+//! `wellspring fec`: RFC 6330 objects in files.
 
-mod bench;
 mod decode;
 mod digest_file;
 mod encode;
-mod failure_law;
 mod index;
-mod isal;
-mod lt;
-mod peers;
 mod target;
 
 use std::fs::{File, Metadata};
@@ -16,12 +11,11 @@ use std::io;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use wellspring_console::exit::Failed;
 
 pub use target::clean_up;
 
-use crate::exit::Failed;
-
-/// Work with the codes themselves: encode and decode files by RaptorQ, measure.
+/// Encode and decode files by RaptorQ (RFC 6330), without a network.
 #[derive(Args, Clone, Debug)]
 pub struct FecArgs {
     #[command(subcommand)]
@@ -32,9 +26,6 @@ pub struct FecArgs {
 enum FecCommand {
     Encode(encode::EncodeArgs),
     Decode(decode::DecodeArgs),
-    Bench(bench::BenchArgs),
-    FailureLaw(failure_law::FailureLawArgs),
-    Lt(lt::LtArgs),
 }
 
 /// Runs the command; `quiet` hides progress and summaries.
@@ -42,19 +33,7 @@ pub fn run(args: &FecArgs, quiet: bool) -> Result<(), Failed> {
     match &args.command {
         FecCommand::Encode(args) => encode::run(args, quiet),
         FecCommand::Decode(args) => decode::run(args, quiet),
-        FecCommand::Bench(args) => bench::run(args, quiet),
-        FecCommand::FailureLaw(args) => failure_law::run(args, quiet),
-        FecCommand::Lt(args) => lt::run(args, quiet),
     }
-}
-
-/// A progress bar on standard error, if somebody looks at it.
-fn progress(quiet: bool, len: u64, what: &'static str) -> indicatif::ProgressBar {
-    use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {eta}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(Some(len), target).with_style(style).with_message(what)
 }
 
 /// Opens a file to read from beginning to end, perhaps twice.
@@ -70,7 +49,7 @@ fn open(path: &Path) -> Result<(File, Metadata), Failed> {
 }
 
 fn file_error(path: &Path, error: &io::Error) -> Failed {
-    Failed::other(format!("{}: {error}", path.display()))
+    Failed::system(path.display(), error)
 }
 
 /// As [`file_error`], of reading no more than the file had at first.
@@ -79,4 +58,9 @@ fn read_error(path: &Path, error: &io::Error) -> Failed {
         return Failed::other(format!("{}: became shorter while it was read", path.display()));
     }
     file_error(path, error)
+}
+
+/// Misuse of the codec, which the checks before it should have caught.
+fn codec_error(error: wellspring_codec::Error) -> Failed {
+    Failed::other(error.to_string())
 }

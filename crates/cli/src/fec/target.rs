@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
+use wellspring_console::exit::Failed;
 use wellspring_net::store::WriteBack;
 
 use super::file_error;
-use crate::exit::Failed;
+use crate::exit;
 
 /// The file being written, not yet under its name.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
@@ -57,7 +58,7 @@ impl Target {
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(folder)
             .map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => Failed::no_folder(folder.display()),
+                io::ErrorKind::NotFound => exit::no_folder(folder.display()),
                 _ => file_error(folder, &error),
             })?;
         *unfinished = Some(file.path().to_owned());
@@ -87,7 +88,7 @@ impl Target {
             file.persist_noclobber(&path)
         };
         named.map_err(|error| match error.error.kind() {
-            io::ErrorKind::AlreadyExists => Failed::target_exists(path.display()),
+            io::ErrorKind::AlreadyExists => exit::target_exists(path.display()),
             _ => file_error(&path, &error.error),
         })?;
         *unfinished = None;
@@ -115,5 +116,5 @@ pub(super) fn check(path: &Path, force: bool, input: &Metadata) -> Result<(), Fa
         return Err(Failed::usage(format!("{shown} exists and is not a regular file"))
             .hint("Only regular files are replaced: choose another name by -o."));
     }
-    if force { Ok(()) } else { Err(Failed::target_exists(shown)) }
+    if force { Ok(()) } else { Err(exit::target_exists(shown)) }
 }

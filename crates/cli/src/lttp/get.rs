@@ -5,6 +5,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::units::{bytes, percent};
+use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::Digest;
 use wellspring_net::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, LttpClient, LttpClientConfig, LttpOptions, LttpReport, Method,
@@ -12,13 +17,10 @@ use wellspring_net::{
 };
 
 use super::NetworkArgs;
-use crate::args::{Location, ReportArgs};
-use crate::exit::Failed;
-use crate::get::target;
-use crate::interrupt::Interrupt;
-use crate::output::{Stderr, Stdout, bytes, fetched, percent, table};
-use crate::process::{cpu_seconds, peak_memory};
+use crate::exit;
+use crate::get::{fetched, target};
 use crate::progress::Display;
+use crate::transfer::{Location, ReportArgs};
 
 /// Fetch an object by LTTP: a contiguous share from each host, all at once.
 ///
@@ -93,7 +95,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let config = LttpClientConfig { settings: args.network.settings(any, None) };
     let client = LttpClient::new(config)
-        .map_err(|error| Failed::other(format!("cannot open a UDP socket: {error}")))?;
+        .map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
     let options = LttpOptions {
         name: name.clone(),
         digest: args.digest,
@@ -108,7 +110,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     display.finish();
     // Ends the sessions in good order: the part file is gone when we are.
     drop(client);
-    let report = fetched?;
+    let report = fetched?.map_err(|error| exit::of_fetch(&error))?;
     if args.report.json {
         let line = account(name.as_str(), &shown, &report).to_string();
         if to_stdout {

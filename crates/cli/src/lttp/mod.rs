@@ -7,11 +7,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use wellspring_console::exit::Failed;
+use wellspring_console::units::{parse_loss, parse_seconds};
 use wellspring_core::Rate;
 use wellspring_net::LttpSettings;
-
-use crate::args::{parse_loss, parse_rate, parse_seconds};
-use crate::exit::Failed;
 
 /// Move files by LTTP: each of many servers streams its share as LT codes until told to stop.
 ///

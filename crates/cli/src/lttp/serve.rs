@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::print_line;
+use wellspring_console::units::{bytes, parse_rate};
 use wellspring_core::Rate;
 use wellspring_net::{DEFAULT_PORT, LttpServer, LttpServerConfig, LttpServerEvent};
 
-use super::{NetworkArgs, parse_rate};
-use crate::exit::Failed;
-use crate::interrupt::Interrupt;
-use crate::output::bytes;
-use crate::serve::{digest_cache, print_line};
+use super::NetworkArgs;
+use crate::exit;
+use crate::serve::digest_cache;
 
 /// Serve the files of a directory by LTTP.
 ///
@@ -60,7 +62,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
         false if quiet => {}
         false => print_line(&to_text(&event)),
     });
-    let server = LttpServer::bind(config).await?;
+    let server = LttpServer::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let address = server.local_addr();
     if json {
         print_line(&json!({"event": "listening", "address": address.to_string()}).to_string());

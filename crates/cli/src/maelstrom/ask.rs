@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-
-use crate::exit::{self, Failed};
-use crate::output::Stdout;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
 
 /// Ask a local appliance for datagrams that this host lost after they had come over the link.
 ///
@@ -42,12 +41,13 @@ pub fn run(args: &AskArgs) -> Result<(), Failed> {
         SocketAddr::V4(_) => SocketAddr::from(([0_u8; 4], 0)),
         SocketAddr::V6(_) => SocketAddr::from(([0_u16; 8], 0)),
     };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(args.appliance)?;
-    socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+    let unreachable = |error| Failed::system(args.appliance, &error);
+    let socket = UdpSocket::bind(any).map_err(unreachable)?;
+    socket.connect(args.appliance).map_err(unreachable)?;
+    socket.set_read_timeout(Some(Duration::from_secs(2))).map_err(unreachable)?;
     let question =
         json!({ "from": args.from, "port": args.port, "at": args.at, "bytes": args.bytes });
-    socket.send(question.to_string().as_bytes())?;
+    socket.send(question.to_string().as_bytes()).map_err(unreachable)?;
     let mut answer = [0; 1_024];
     let silent = |error: std::io::Error| {
         Failed::other(format!("{} does not answer ({error})", args.appliance))
@@ -59,6 +59,6 @@ pub fn run(args: &AskArgs) -> Result<(), Failed> {
     match answer["resent"].as_u64() {
         Some(0) => Err(Failed::other("the appliance has no such datagram, or no more")),
         Some(count) => Ok(writeln!(Stdout, "{count} sent again")?),
-        None => Err(Failed::new(exit::USAGE, answer["error"].as_str().unwrap_or("refused"))),
+        None => Err(Failed::usage(answer["error"].as_str().unwrap_or("refused"))),
     }
 }

@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use wellspring_codec::interleave::Parameters;
 use wellspring_codec::kernels::prefetch;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stdout, table};
 use wellspring_core::{RandomStream, Seed, Time};
 use wellspring_maelstrom::{
     Batch, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide, SessionId,
 };
 
 use super::CodeArgs;
-use crate::exit::Failed;
-use crate::output::{Stdout, table};
 
 /// Measure the engine alone: one core, packets from memory, no network.
 ///

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 use wellspring_appliance::ask;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stdout, table};
+use wellspring_console::units::{bytes, part, percent};
 
-use crate::exit::{self, Failed};
-use crate::output::{Stdout, bytes, percent, table};
+use crate::exit;
 
 /// Tell what the appliances of this machine have seen and done.
 #[derive(Args, Clone, Debug)]
@@ -64,7 +66,7 @@ pub fn down(args: &DownArgs) -> Result<(), Failed> {
     let names = chosen(args.name.as_deref(), &args.run_dir)?;
     match names.as_slice() {
         [name] => asked(&args.run_dir, name, "down").map(drop),
-        _ => Err(Failed::new(exit::USAGE, format!("which one: {}?", names.join(", ")))),
+        _ => Err(Failed::usage(format!("which one: {}?", names.join(", ")))),
     }
 }
 
@@ -78,10 +80,9 @@ pub fn key(args: &KeyArgs) -> Result<(), Failed> {
         std::io::ErrorKind::AlreadyExists => {
             Failed::new(exit::TARGET_EXISTS, format!("{path} exists; it was left as it is"))
         }
-        _ => Failed::other(format!("{path}: {error}")),
+        _ => Failed::system(&path, &error),
     })?;
-    writeln!(file, "{digits}")?;
-    Ok(())
+    writeln!(file, "{digits}").map_err(|error| Failed::system(path, &error))
 }
 
 /// The appliance asked for, or all.
@@ -116,7 +117,7 @@ fn no_such(run_dir: &Path, what: &str) -> Failed {
 fn rows(status: &Value) -> Vec<Vec<String>> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     let text = |path: &str| status.pointer(path).map(Value::to_string).unwrap_or_default();
-    let lost = crate::output::part(number("/link/lost"), number("/link/packets"));
+    let lost = part(number("/link/lost"), number("/link/packets"));
     let peer = status["peer_alive"].as_bool().unwrap_or(false);
     let failover = match status.pointer("/failover/alive").and_then(Value::as_bool) {
         Some(true) => "heard",

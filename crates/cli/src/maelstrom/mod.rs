@@ -8,8 +8,7 @@ mod up;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use crate::exit::Failed;
+use wellspring_console::exit::Failed;
 
 /// Hide packet loss on a long link from whoever talks over it.
 #[derive(Args, Clone, Debug)]
@@ -81,15 +80,14 @@ impl CodeArgs {
     fn parameters(&self) -> Result<wellspring_codec::interleave::Parameters, Failed> {
         let ((rate, layers), Interleaves(interleaves)) = (self.rate, &self.interleave);
         if layers != interleaves.len() {
-            return Err(Failed::new(
-                crate::exit::USAGE,
-                format!("a rate of {layers} layers and {} interleaves", interleaves.len()),
-            )
+            return Err(Failed::usage(format!(
+                "a rate of {layers} layers and {} interleaves",
+                interleaves.len()
+            ))
             .hint("Give as many interleaves as layers: --rate 8,3 --interleave 1,20,40."));
         }
         let parameters = wellspring_codec::interleave::Parameters::new(rate, interleaves);
-        let mut parameters =
-            parameters.map_err(|e| Failed::new(crate::exit::USAGE, e.to_string()))?;
+        let mut parameters = parameters.map_err(|e| Failed::usage(e.to_string()))?;
         parameters.delayed = self.delayed;
         Ok(parameters)
     }

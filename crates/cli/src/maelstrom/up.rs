@@ -10,13 +10,14 @@ use wellspring_appliance::{
     AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, FailoverPeer, IpNet,
     SetupError, SplitConfig, Status, parse_prefix,
 };
+use wellspring_console::exit::{self, Failed};
+use wellspring_console::interrupt::Interrupt;
+use wellspring_console::output::Stdout;
+use wellspring_console::units::{part, percent};
 use wellspring_core::Duration;
 use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
 
 use super::{CodeArgs, InstanceArgs};
-use crate::exit::{self, Failed};
-use crate::interrupt::Interrupt;
-use crate::output::{Stdout, percent};
 
 /// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
 ///
@@ -159,7 +160,7 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
     let metrics = args.metrics.map(|at| controls.serve_metrics(at)).transpose();
     let metrics =
         metrics.map_err(|error| Failed::other(format!("cannot serve metrics: {error}")))?;
-    let appliance = Appliance::new(config, controls.clone())?;
+    let appliance = Appliance::new(config, controls.clone()).map_err(|error| of_setup(&error))?;
     if !quiet {
         let at = metrics.map(|at| format!(", metrics at http://{at}/metrics")).unwrap_or_default();
         // A box on a link goes on working when nobody listens.
@@ -206,7 +207,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         lan: args.lan.clone(),
         wan: args.wan.clone(),
         peer: args.peer,
-        key: wellspring_appliance::read_key(&args.key)?,
+        key: wellspring_appliance::read_key(&args.key).map_err(|error| of_setup(&error))?,
         remote: args.remote.clone(),
         send: SendConfig {
             parameters,
@@ -255,7 +256,7 @@ pub fn summary(status: &Status) -> String {
         "sent {sent} packets and {repairs} repairs; the link lost {lost} of {} ({}), {} were \
          brought back",
         status.sum.arriving.packets,
-        percent(crate::output::part(lost, status.sum.arriving.packets)),
+        percent(part(lost, status.sum.arriving.packets)),
         status.sum.account.recovered_total(),
     )
 }
@@ -281,15 +282,13 @@ fn parse_group(text: &str) -> Result<IpAddr, String> {
         .ok_or_else(|| "write a multicast group such as 239.1.2.3 or ff05::123".into())
 }
 
-impl From<SetupError> for Failed {
-    fn from(error: SetupError) -> Self {
-        let status = match error {
-            SetupError::System(..)
-            | SetupError::NotAllowed(_)
-            | SetupError::SplitRules(_)
-            | SetupError::AggregateRules(_) => exit::OTHER,
-            _ => exit::USAGE,
-        };
-        Failed::new(status, error.to_string())
-    }
+fn of_setup(error: &SetupError) -> Failed {
+    let status = match error {
+        SetupError::System(..)
+        | SetupError::NotAllowed(_)
+        | SetupError::SplitRules(_)
+        | SetupError::AggregateRules(_) => exit::OTHER,
+        _ => exit::USAGE,
+    };
+    Failed::new(status, error.to_string())
 }

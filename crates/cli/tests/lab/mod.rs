@@ -1,12 +1,18 @@
 //! Two hosts, two appliances and a long lossy link between them, in network namespaces.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod namespace;
+
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wellspring_appliance::link_emulator::{LinkConfig, Loss};
+
+use namespace::LongLink;
+pub use namespace::make_plain;
 
 pub const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
 /// What a test program does when it runs itself in a namespace, as its test `a_host`.
@@ -19,11 +25,30 @@ pub const SPREAD: std::ops::Range<u8> = 2..18;
 /// How long anything may take on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the long link loses.
+#[derive(Clone, Copy)]
+pub struct Losses {
+    pub there: Loss,
+    pub back: Loss,
+    pub seed: u64,
+}
+
+/// A link that loses nothing.
+pub const NO_LOSS: Losses = Losses::random(0.0);
+
+impl Losses {
+    /// This part both ways.
+    pub const fn random(part: f64) -> Self {
+        Losses { there: Loss::Random(part), back: Loss::Random(part), seed: 1 }
+    }
+}
+
 /// The namespaces, and the programs in them.
 pub struct Lab {
     tag: String,
     folder: tempfile::TempDir,
     running: Vec<(String, Child)>,
+    link: Option<LongLink>,
 }
 
 /// Says that a test cannot run here. In CI, where everything can, that is a failure.
@@ -36,16 +61,16 @@ impl Lab {
     const PARTS: [&str; 6] = ["ha", "aa", "ac", "li", "ab", "hb"];
 
     /// None where namespaces are not allowed.
-    pub fn new(loss: &[&str]) -> Option<Self> {
+    pub fn new(loss: Losses) -> Option<Self> {
         Self::build(loss, false)
     }
 
     /// With another router between the first and the long link.
-    pub fn chain(loss: &[&str]) -> Option<Self> {
+    pub fn chain(loss: Losses) -> Option<Self> {
         Self::build(loss, true)
     }
 
-    fn build(loss: &[&str], chain: bool) -> Option<Self> {
+    fn build(loss: Losses, chain: bool) -> Option<Self> {
         let root = Command::new("id").arg("-u").output().expect("id").stdout == b"0\n";
         if !root {
             skip("network namespaces need root");
@@ -54,7 +79,7 @@ impl Lab {
         let folder = tempfile::tempdir().expect("a folder");
         // Namespaces are the machine's: the folder's random name tells this lab's from others'.
         let unique = folder.path().file_name().expect("a name").to_string_lossy().into_owned();
-        let mut lab = Lab { tag: format!("ws{unique}"), folder, running: Vec::new() };
+        let mut lab = Lab { tag: format!("ws{unique}"), folder, running: Vec::new(), link: None };
         for part in Self::PARTS {
             run(Command::new("ip").args(["netns", "add", &lab.namespace(part)]));
             lab.ip(part, &["link", "set", "lo", "up"]);
@@ -105,12 +130,26 @@ impl Lab {
         if has_ipv6() && !chain {
             lab.add_ipv6();
         }
-        let mut link = vec!["lab", "link", "near", "far", "--delay", "10", "--no-priority"];
-        link.extend_from_slice(loss);
-        lab.start("link", "li", &link);
+        lab.start_link(10, loss);
         let key = lab.path("key");
         run(Command::new(WELLSPRING).args(["maelstrom", "key", &key]));
         Some(lab)
+    }
+
+    /// Joins the two sides by a long link of that one-way delay, in the place of the one before.
+    pub fn start_link(&mut self, delay_ms: u64, losses: Losses) {
+        let config = LinkConfig {
+            delay: Duration::from_millis(delay_ms),
+            rate: None,
+            queue: 64_000,
+            loss: losses.there,
+            loss_back: losses.back,
+            seed: losses.seed,
+            first: false,
+        };
+        // The old one lets go of the interfaces first.
+        self.link = None;
+        self.link = Some(LongLink::start(&self.namespace("li"), config));
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -140,7 +179,7 @@ impl Lab {
         self.ip(part, &pair);
         for (part, side) in [(part, side), (other, other_side)] {
             self.ip(part, &["link", "set", "dev", side, "mtu", mtu, "up"]);
-            run(self.inside(part, WELLSPRING).args(["lab", "plain", side]));
+            make_plain(&self.namespace(part), side);
             // While it is asked who a neighbour is, all packets for it wait, however long that takes.
             let wait = format!(
                 "for v in 4 6; do f=/proc/sys/net/ipv$v/neigh/{side}/unres_qlen_bytes; \
@@ -270,6 +309,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        self.link = None;
         for (_, child) in &mut self.running {
             let _ = child.kill();
             let _ = child.wait();

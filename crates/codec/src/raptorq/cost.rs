@@ -1,7 +1,7 @@
 //! What each road costs, as the choice of one needs it.
 //!
 //! The model counts the work of each road in K', L, the unknowns u of the dense part, e lost
-//! symbols and T bytes, and weighs it with times measured once by `wellspring fec bench --road`.
+//! symbols and T bytes, and weighs it with times measured once by `wellspring-lab fec bench --road`.
 //! It need not be exact: near a crossing the roads cost the same, and all give the same bytes.
 
 use wellspring_kernels::Isa;

@@ -1,14 +1,14 @@
-//! `wellspring lab`: parts of a test network.
+//! `wellspring-lab lab`: parts of a test network.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use wellspring_appliance::link_emulator::{self, LinkConfig, LinkCounters, Loss};
-
-use crate::exit::{self, Failed};
-use crate::interrupt::until_signal;
-use crate::output::Stdout;
+use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::until_signal;
+use wellspring_console::output::Stdout;
+use wellspring_console::units::parse_rate;
 
 /// Parts of a test network: a long lossy link, interfaces without offloads.
 #[derive(Args, Clone, Debug)]
@@ -27,12 +27,12 @@ enum LabCommand {
 ///
 /// Frames that come in by one interface leave by the other after the delay, or not at all. Losses
 /// come from a seed. Needs root; runs before other programs, so that delays are exact (to 50 us where frames follow each other closely). Offloads of
-/// what sends to these interfaces must be off (`wellspring lab plain`).
+/// what sends to these interfaces must be off (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  wellspring lab link a b --delay 50 --rate 100M --loss 0.01
-  wellspring lab link a b --delay 50 --rate 1G --loss 0.01 --burst 20 --loss-back 0 --seed 7")]
+  wellspring-lab lab link a b --delay 50 --rate 100M --loss 0.01
+  wellspring-lab lab link a b --delay 50 --rate 1G --loss 0.01 --burst 20 --loss-back 0 --seed 7")]
 struct LinkArgs {
     /// One interface.
     first: String,
@@ -42,7 +42,7 @@ struct LinkArgs {
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     delay: f64,
     /// Rate each way [default: as fast as the machine].
-    #[arg(long, value_name = "RATE", value_parser = crate::args::parse_rate)]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<wellspring_core::Rate>,
     /// What waits for the rate at most, in bytes [default: twice what the delay holds, at least
     /// 64 kB].
@@ -73,7 +73,7 @@ struct LinkArgs {
 
 /// Switch off offloads, so that packets that leave by these interfaces are what is on the wire.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  ip netns exec host wellspring lab plain eth0")]
+#[command(after_help = "Example:\n  ip netns exec host wellspring-lab lab plain eth0")]
 struct PlainArgs {
     /// The interfaces.
     #[arg(required = true)]
@@ -86,7 +86,7 @@ pub async fn run(args: &LabArgs) -> Result<(), Failed> {
         LabCommand::Plain(args) => {
             for interface in &args.interfaces {
                 link_emulator::make_plain(interface)
-                    .map_err(|error| Failed::other(format!("{interface}: {error}")))?;
+                    .map_err(|error| Failed::system(interface, &error))?;
             }
             Ok(())
         }
@@ -97,12 +97,12 @@ impl LinkArgs {
     fn config(&self) -> Result<LinkConfig, Failed> {
         let loss = |part: f64| -> Result<Loss, Failed> {
             if !(0.0..=1.0).contains(&part) {
-                return Err(Failed::new(exit::USAGE, format!("{part} of all frames: 0 to 1")));
+                return Err(Failed::usage(format!("{part} of all frames: 0 to 1")));
             }
             match (self.burst, self.mean_burst) {
-                (Some(0), _) => Err(Failed::new(exit::USAGE, "a burst of no frames")),
+                (Some(0), _) => Err(Failed::usage("a burst of no frames")),
                 (_, Some(mean)) if !(1.0..1e6).contains(&mean) => {
-                    Err(Failed::new(exit::USAGE, format!("bursts of {mean} frames")))
+                    Err(Failed::usage(format!("bursts of {mean} frames")))
                 }
                 (Some(length), _) => Ok(Loss::Bursts { part, length }),
                 (_, Some(mean)) => Ok(Loss::RandomBursts { part, mean }),
@@ -110,7 +110,7 @@ impl LinkArgs {
             }
         };
         if !(0.0..=60_000.0).contains(&self.delay) {
-            return Err(Failed::new(exit::USAGE, "a delay is 0 to 60000 ms"));
+            return Err(Failed::usage("a delay is 0 to 60000 ms"));
         }
         let delay = Duration::from_secs_f64(self.delay / 1e3);
         let rate = self.rate.map(|rate| rate.as_bits_per_second());
@@ -130,8 +130,11 @@ impl LinkArgs {
 async fn run_link(args: &LinkArgs) -> Result<(), Failed> {
     let config = args.config()?;
     let (first, second) = (args.first.clone(), args.second.clone());
-    let directions =
-        until_signal(move |stop| link_emulator::run(&first, &second, &config, stop)).await?;
+    let directions = until_signal(move |stop| {
+        link_emulator::run(&first, &second, &config, stop)
+            .map_err(|error| Failed::system(format!("{first} and {second}"), &error))
+    })
+    .await?;
     let names = [(&args.first, &args.second), (&args.second, &args.first)];
     for ((from, to), counters) in names.into_iter().zip(&directions) {
         if args.json {

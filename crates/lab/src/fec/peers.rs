@@ -8,9 +8,10 @@ use raptorq::{EncodingPacket, SourceBlockDecoder, SourceBlockEncoder, SourceBloc
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use wellspring_codec::kernels::Kernels;
 use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stderr;
 
-use crate::exit::Failed;
-use crate::output::Stderr;
+use super::codec_error;
 
 /// A block of bytes to encode and decode.
 pub(super) struct Job {
@@ -172,7 +173,7 @@ impl Ours {
     fn code(&mut self, k: u32) -> Result<Arc<Code>, Failed> {
         match &self.code {
             Some(code) if code.serves(k) => Ok(code.clone()),
-            _ => Ok(self.code.insert(Code::new(k)?).clone()),
+            _ => Ok(self.code.insert(Code::new(k).map_err(codec_error)?).clone()),
         }
     }
 }
@@ -202,8 +203,8 @@ impl Peer for Ours {
         }
         let repair = operation.repair();
         let mut symbols = vec![0; repair as usize * t];
-        let mut encoder = BlockEncoder::with_kernels(code, k, t, kernels)?;
-        encoder.encode_run(&job.source, k, &mut symbols)?;
+        let mut encoder = BlockEncoder::with_kernels(code, k, t, kernels).map_err(codec_error)?;
+        encoder.encode_run(&job.source, k, &mut symbols).map_err(codec_error)?;
         let expected = expected_repairs(job, repair);
         if !expected.iter().map(EncodingPacket::data).eq(symbols.chunks_exact(t)) {
             return Err(wrong("wellspring", operation));
@@ -229,11 +230,13 @@ impl Ours {
         let (k, t) = (job.k, job.t);
         let operation = Operation::Decode { lost };
         let code = self.code(k)?;
-        let mut encoder = BlockEncoder::with_kernels(code.clone(), k, t, self.kernels)?;
+        let mut encoder =
+            BlockEncoder::with_kernels(code.clone(), k, t, self.kernels).map_err(codec_error)?;
         let mut sent = vec![0; operation.repair() as usize * t];
-        encoder.encode_run(&job.source, k, &mut sent)?;
+        encoder.encode_run(&job.source, k, &mut sent).map_err(codec_error)?;
         let mut repairs = sent.clone();
-        let mut decoder = BlockDecoder::with_kernels(code, k, t, self.kernels)?;
+        let mut decoder =
+            BlockDecoder::with_kernels(code, k, t, self.kernels).map_err(codec_error)?;
         decoder.force_road(self.road);
         let missing = job.lost(lost);
         let received: Vec<u32> = (0..k).filter(|esi| missing.binary_search(esi).is_err()).collect();
@@ -307,11 +310,10 @@ impl Peer for RaptorqPeer {
                 }
             };
             let mut expected = vec![0; repair as usize * job.t];
-            BlockEncoder::new(Code::new(job.k)?, job.k, job.t)?.encode_run(
-                &job.source,
-                job.k,
-                &mut expected,
-            )?;
+            BlockEncoder::new(Code::new(job.k).map_err(codec_error)?, job.k, job.t)
+                .map_err(codec_error)?
+                .encode_run(&job.source, job.k, &mut expected)
+                .map_err(codec_error)?;
             if !once().1.iter().map(EncodingPacket::data).eq(expected.chunks_exact(job.t)) {
                 return Err(wrong("raptorq", operation));
             }

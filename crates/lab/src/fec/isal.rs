@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
+use wellspring_console::exit::Failed;
 use wellspring_isal::{Library, MAX_SYMBOLS};
 
 use super::peers::{Job, Operation, Peer, Timed, timed, wrong};
-use crate::exit::Failed;
 
 /// ISA-L's erasure code with a Cauchy matrix.
 pub(super) struct IsalPeer(Rc<Library>);

@@ -1,19 +1,19 @@
 //! Scenarios: run, list, show.
 
-use super::{ListArgs, RunArgs, ShowArgs, print_json, print_table, usage};
-use crate::exit::{Failed, OTHER, USAGE};
-use crate::output::{Stderr, Stdout};
-use anyhow::{Context, Result};
-use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use std::path::Path;
-use std::sync::Mutex;
+
+use anyhow::{Context, Result};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stderr, Stdout, StdoutError};
 use wellspring_experiments::catalogue::{self, SCENARIOS};
 use wellspring_experiments::observe::Capture;
 use wellspring_experiments::results::RunRow;
-use wellspring_experiments::run::Progress;
 use wellspring_experiments::scenario::{Plan, Scenario};
 use wellspring_experiments::stats::{half_interval, mean};
 use wellspring_experiments::sweep::{Output, sweep};
+
+use super::{ListArgs, RunArgs, RunsBar, ShowArgs};
+use crate::report::{failed, print_json, print_table, usage};
 
 pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
     let scenarios = scenarios(args)?;
@@ -22,15 +22,16 @@ pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
     let capture = args.capture.clone().map(|path| Capture { host, path });
     if capture.is_some() && runs != 1 {
         let several = "--capture takes a single run, not";
-        return Err(Failed::new(USAGE, format!("{several} {runs}: choose by --set and --seeds")));
+        return Err(Failed::usage(format!("{several} {runs}: choose by --set and --seeds")));
     }
     let output = Output { folder: args.output.clone(), flows: args.flows, capture };
     let bar = RunsBar::new(runs, quiet);
     let report = |number, progress| bar.report(number, runs, progress);
     // 0 are as many as there are cores.
     let threads = args.threads.unwrap_or(0).min(runs);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
-    let rows = pool.install(|| sweep(&scenarios, &output, &report))?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| Failed::other(format!("cannot start threads: {error}")))?;
+    let rows = pool.install(|| sweep(&scenarios, &output, &report)).map_err(failed)?;
     bar.finish();
     if args.json {
         print_json(&rows)?;
@@ -45,7 +46,7 @@ pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
 fn scenarios(args: &RunArgs) -> Result<Vec<Scenario>, Failed> {
     let path = Path::new(&args.scenario);
     let mut plan = if path.exists() {
-        Plan::read(path).with_context(|| args.scenario.clone())?
+        Plan::read(path).with_context(|| args.scenario.clone()).map_err(failed)?
     } else {
         let named = catalogue::plan(&args.scenario);
         named.context("no such file, and").map_err(usage)?
@@ -92,10 +93,10 @@ fn tell_missing(rows: &[RunRow], args: &RunArgs, verbose: bool) -> Result<(), Fa
     if failed + unfinished == 0 {
         return Ok(());
     }
-    Err(Failed::new(OTHER, format!("{failed} requests failed and {unfinished} did not finish")))
+    Err(Failed::other(format!("{failed} requests failed and {unfinished} did not finish")))
 }
 
-fn print_rows(rows: &[RunRow]) -> Result<()> {
+fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
     let head = [
         "protocol",
         "seed",
@@ -175,7 +176,7 @@ fn beside_cells(row: &RunRow, head: &[&str]) -> Vec<String> {
 }
 
 /// Means over seeds, with 95 % confidence, where a scenario was run with several.
-fn print_means(rows: &[RunRow]) -> Result<()> {
+fn print_means(rows: &[RunRow]) -> Result<(), StdoutError> {
     let columns: [Column; 8] = [
         ("goodput Gb/s", |row| row.goodput_mean, Some(|row| row.beside_goodput_mean)),
         ("p5", |row| row.goodput_p5, None),
@@ -216,7 +217,7 @@ pub fn list(args: &ListArgs) -> Result<(), Failed> {
     let mut table = Vec::new();
     let mut entries = Vec::new();
     for (name, text) in SCENARIOS {
-        let scenarios = Plan::parse(text)?.scenarios()?;
+        let scenarios = Plan::parse(text).and_then(|plan| plan.scenarios()).map_err(failed)?;
         let runs: usize = scenarios.iter().map(|s| s.run.seeds.len()).sum();
         let about = scenarios.first().map_or("", |s| s.about.as_str()).to_owned();
         entries.push(serde_json::json!({ "name": name, "runs": runs, "about": about }));
@@ -232,53 +233,4 @@ pub fn list(args: &ListArgs) -> Result<(), Failed> {
 
 pub fn show(args: &ShowArgs) -> Result<(), Failed> {
     Ok(write!(Stdout, "{}", catalogue::text(&args.scenario).map_err(usage)?)?)
-}
-
-/// One bar for all runs: share done, simulated time and events a second.
-pub struct RunsBar {
-    bar: ProgressBar,
-    /// Share done and events of each run.
-    state: Mutex<Vec<(f64, u64, f64)>>,
-    started: std::time::Instant,
-}
-
-impl RunsBar {
-    pub fn new(runs: usize, quiet: bool) -> Self {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(1_000) };
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  left {left}")
-        {
-            bar.set_style(style.with_key("left", time_left));
-        }
-        let state = Mutex::new(vec![(0.0, 0, 0.0); runs]);
-        RunsBar { bar, state, started: std::time::Instant::now() }
-    }
-
-    pub fn report(&self, number: usize, runs: usize, progress: Progress) {
-        let Ok(mut state) = self.state.lock() else { return };
-        if state.len() != runs {
-            *state = vec![(0.0, 0, 0.0); runs];
-        }
-        let Some(entry) = state.get_mut(number) else { return };
-        *entry = (progress.share(), progress.events, progress.simulated);
-        let done = state.iter().map(|entry| entry.0).sum::<f64>() / runs as f64;
-        let events: u64 = state.iter().map(|entry| entry.1).sum();
-        let simulated: f64 = state.iter().map(|entry| entry.2).sum();
-        let rate = events as f64 / self.started.elapsed().as_secs_f64() / 1e6;
-        self.bar.set_position((done * 1_000.0) as u64);
-        self.bar.set_message(format!("{simulated:.3} s simulated, {rate:.1} M events/s"));
-    }
-
-    pub fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Nothing is known before there is some progress.
-fn time_left(state: &ProgressState, to: &mut dyn std::fmt::Write) {
-    // Writing to a bar does not fail.
-    let _ = match state.pos() {
-        0 => write!(to, "?"),
-        _ => write!(to, "{:#}", HumanDuration(state.eta())),
-    };
 }

@@ -1,15 +1,15 @@
-//! `wellspring fec bench`: our codec beside others, in one run, with every answer checked.
+//! `wellspring-lab fec bench`: our codec beside others, in one run, with every answer checked.
 
 use std::time::Instant;
 
 use clap::Args;
 use wellspring_codec::kernels::{Isa, Kernels};
 use wellspring_codec::raptorq::{ENCODING_SYMBOLS, Road};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stderr, Stdout};
 
 use super::isal::IsalPeer;
 use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Timed};
-use crate::exit::Failed;
-use crate::output::{Stderr, Stdout};
 
 /// Measure our codec and others side by side.
 ///
@@ -25,9 +25,9 @@ use crate::output::{Stderr, Stdout};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  wellspring fec bench
-  wellspring fec bench --k 1000 --lost 1,1%,10% --kernel avx2
-  wellspring fec bench --k 10,100,1000,10000 --t 64,1500 --json > record.jsonl")]
+  wellspring-lab fec bench
+  wellspring-lab fec bench --k 1000 --lost 1,1%,10% --kernel avx2
+  wellspring-lab fec bench --k 10,100,1000,10000 --t 64,1500 --json > record.jsonl")]
 pub struct BenchArgs {
     /// Source symbols a block.
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "100",

@@ -1,4 +1,4 @@
-//! `wellspring bench`: transfers on loopback, measured beside TCP in the same run.
+//! `wellspring-lab bench`: transfers on loopback, measured beside TCP in the same run.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,30 +6,82 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::random_file;
+use wellspring_console::units::{
+    bit_rate, bytes, parse_loss, parse_rate, parse_size, percent, seconds,
+};
+use wellspring_console::usage::cpu_seconds;
+use wellspring_console::wellspring::{Server, Wellspring};
+use wellspring_core::Rate;
+use wellspring_net::DEFAULT_SYMBOL_SIZE;
 use wellspring_net::store::WriteBack;
-
-use crate::args::{BenchArgs, BenchKind, FabricArg};
-use crate::demo::{digest_of, write_random};
-use crate::exit::Failed;
-use crate::output::{Stderr, Stdout, bit_rate, bytes, percent, seconds, table};
-use crate::process::{ServerProcess, cpu_seconds, transfer};
 
 const NAME: &str = "object";
 /// Bytes after which a copy by TCP takes note of what is written.
 const COPY_STEP: u64 = 8 << 20;
 
+/// Measure transfers on this machine, beside TCP, in one run.
+#[derive(Args, Clone)]
+#[command(after_help = "\
+Examples:
+  wellspring-lab bench loopback
+  wellspring-lab bench loopback --size 1G --loss 0,0.01,0.05,0.1 --json
+  wellspring-lab bench slow-replica")]
+pub struct BenchArgs {
+    #[arg(value_enum)]
+    what: BenchKind,
+    /// Length of the file.
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
+    size: u64,
+    /// Loss at the receiver, 0 to 0.9; several with commas.
+    #[arg(long, value_name = "P", value_delimiter = ',', default_value = "0,0.01,0.05,0.1", value_parser = parse_loss)]
+    loss: Vec<f64>,
+    /// Symbol sizes in bytes; several with commas.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [DEFAULT_SYMBOL_SIZE])]
+    symbol_size: Vec<u16>,
+    /// What is told to the receiver of the network.
+    #[arg(long, value_parser = ["trimming", "shared", "dedicated"], default_value = "shared")]
+    fabric: String,
+    /// Rate of a healthy replica, in `slow-replica`; the slow one has a tenth.
+    #[arg(long, value_name = "RATE", default_value = "500M", value_parser = parse_rate)]
+    rate: Rate,
+    /// Seed of the losses.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Print the results as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BenchKind {
+    /// `get` from one server and from three, at several losses, beside a TCP copy.
+    Loopback,
+    /// One of three replicas capped to a tenth of its rate, beside two healthy ones.
+    SlowReplica,
+}
+
 pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
-    let home = tempfile::Builder::new().prefix("wellspring-bench-").tempdir()?;
-    let bench = Bench { home: home.path().to_owned(), args, silent: quiet || args.json };
+    let wellspring = Wellspring::beside_this()?;
+    let home = tempfile::Builder::new().prefix("wellspring-bench-").tempdir();
+    let home = home.map_err(|error| failed_at(&std::env::temp_dir(), &error))?;
+    let silent = quiet || args.json;
+    let bench = Bench { wellspring, home: home.path().to_owned(), args, silent };
     bench.say(&format!("writing {} of random bytes", bytes(args.size)));
     for replica in 1..=3 {
-        std::fs::create_dir(bench.replica(replica))?;
+        let dir = bench.replica(replica);
+        std::fs::create_dir(&dir).map_err(|error| failed_at(&dir, &error))?;
     }
-    write_random(&bench.replica(1).join(NAME), args.size, args.seed)?;
+    random_file::write(&bench.replica(1).join(NAME), args.size, args.seed)?;
     for replica in 2..=3 {
         // The bytes of a replica are its own, but need no room of their own.
-        std::fs::hard_link(bench.replica(1).join(NAME), bench.replica(replica).join(NAME))?;
+        let copy = bench.replica(replica).join(NAME);
+        let linked = std::fs::hard_link(bench.replica(1).join(NAME), &copy);
+        linked.map_err(|error| failed_at(&copy, &error))?;
     }
     let rows = match args.what {
         BenchKind::Loopback => bench.loopback()?,
@@ -44,8 +96,8 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
         let shown: Vec<Vec<String>> = rows.into_iter().map(|row| row.shown).collect();
         writeln!(Stdout, "{}", table(&shown))?;
     }
-    home.close()?;
-    Ok(())
+    let path = home.path().to_owned();
+    home.close().map_err(|error| failed_at(&path, &error))
 }
 
 /// A result, for people and for programs.
@@ -55,6 +107,7 @@ struct Row {
 }
 
 struct Bench<'a> {
+    wellspring: Wellspring,
     home: PathBuf,
     args: &'a BenchArgs,
     silent: bool,
@@ -156,26 +209,30 @@ impl Bench<'_> {
         let mut servers = Vec::new();
         for replica in 1..=replicas {
             let own = server_extra.get(replica - 1).copied().unwrap_or_default();
-            servers.push(ServerProcess::start(&self.replica(replica), &cache, own)?);
+            servers.push(self.wellspring.serve(&self.replica(replica), &cache, own)?);
         }
         let hosts: Vec<String> = servers.iter().map(|s| s.address.to_string()).collect();
         let from = format!("{}/{NAME}", hosts.join(","));
         let out = self.home.join("fetched").display().to_string();
         let seed = self.args.seed.to_string();
-        let fabric = match self.args.fabric {
-            FabricArg::Trimming => "trimming",
-            FabricArg::Shared => "shared",
-            FabricArg::Dedicated => "dedicated",
-        };
-        let mut arguments =
-            vec!["get", &from, "-o", &out, "--force", "--seed", &seed, "--fabric", fabric];
+        let mut arguments = vec![
+            "get",
+            &from,
+            "-o",
+            &out,
+            "--force",
+            "--seed",
+            &seed,
+            "--fabric",
+            &self.args.fabric,
+        ];
         arguments.extend_from_slice(extra);
         self.say(&format!("wellspring {}", arguments.join(" ")));
-        let of_servers = |servers: &[ServerProcess]| -> f64 {
+        let of_servers = |servers: &[Server]| -> f64 {
             servers.iter().filter_map(|s| cpu_seconds(Some(s.id()))).sum()
         };
         let before = of_servers(&servers);
-        let summary = transfer(&arguments, |_| {})?.success()?;
+        let summary = self.wellspring.transfer(&arguments, |_| {})?.success()?;
         let client = summary["cpu_seconds"].as_f64().unwrap_or(f64::NAN);
         Ok(Taken { summary, cpu: (of_servers(&servers) - before, client) })
     }
@@ -188,12 +245,13 @@ impl Bench<'_> {
         let target = self.home.join("copied");
         let cpu = || cpu_seconds(None).unwrap_or(f64::NAN);
         let before = cpu();
-        let time = tcp_copy(&source, &target)?;
+        let copied = tcp_copy(&source, &target);
+        let time = copied.map_err(|error| Failed::system("a copy by TCP", &error))?;
         let cpu = (cpu() - before) / (self.args.size as f64 / 1e9);
-        if digest_of(&source)? != digest_of(&target)? {
+        if random_file::digest(&source)? != random_file::digest(&target)? {
             return Err(Failed::other("TCP delivered other bytes"));
         }
-        std::fs::remove_file(&target)?;
+        std::fs::remove_file(&target).map_err(|error| failed_at(&target, &error))?;
         let goodput = self.args.size as f64 * 8.0 / time.as_secs_f64();
         let json = json!({
             "transfer": "tcp", "seconds": time.as_secs_f64(), "loss": 0.0,
@@ -269,4 +327,8 @@ fn tcp_copy(source: &Path, target: &Path) -> io::Result<Duration> {
     let elapsed = began.elapsed();
     sender.join().map_err(|_| io::Error::other("the sender panicked"))??;
     Ok(elapsed)
+}
+
+fn failed_at(path: &Path, error: &io::Error) -> Failed {
+    Failed::system(path.display(), error)
 }

@@ -1,5 +1,5 @@
-//! Real traffic for the figures that are about it: `lab/maelstrom`, with this very program as its
-//! appliances.
+//! Real traffic for the figures that are about it: `lab/maelstrom`, with the `wellspring` command as
+//! its appliances.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+use wellspring_console::children;
+use wellspring_console::wellspring::Wellspring;
 use wellspring_experiments::figures::{Traffic, Unavailable};
-
-use crate::process;
 
 /// Network namespaces, links and kernel TCP are set up by this.
 const LAB: &str = include_str!("../../../../lab/maelstrom");
@@ -19,6 +19,7 @@ const PROGRAMS: [&str; 4] = ["python3", "ip", "iperf3", "chrt"];
 
 /// Runs the lab.
 pub struct LongLink {
+    wellspring: Wellspring,
     quiet: bool,
     /// Ticks of the processors since the last question, and those of them that were stolen.
     ticks: Mutex<[u64; 2]>,
@@ -37,13 +38,15 @@ impl LongLink {
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable("network namespaces need root (sudo)".to_owned()));
         }
-        Ok(LongLink { quiet, ticks: Mutex::default() })
+        let wellspring = Wellspring::beside_this()
+            .map_err(|failed| Unavailable(failed.message.unwrap_or_default()))?;
+        Ok(LongLink { wellspring, quiet, ticks: Mutex::default() })
     }
 
     /// Runs a program; what the machine was denied meanwhile is counted.
     fn rows(&self, command: &mut Command, input: &str, bar: &ProgressBar) -> Result<Vec<Value>> {
         let before = processor_ticks();
-        let result = process::rows(command, input, |_| bar.inc(1));
+        let result = children::rows(command, input, |_| bar.inc(1));
         bar.finish_and_clear();
         if let (Some(before), Some(after), Ok(mut ticks)) =
             (before, processor_ticks(), self.ticks.lock())
@@ -71,13 +74,14 @@ impl Traffic for LongLink {
         let bar = self.bar(rows, arguments);
         let mut lab = Command::new("python3");
         lab.arg("-").args(arguments.split_whitespace()).arg("--json");
-        lab.env("WELLSPRING", std::env::current_exe()?);
+        lab.env("WELLSPRING", self.wellspring.path());
+        lab.env("WELLSPRING_LAB", std::env::current_exe()?);
         self.rows(&mut lab, LAB, &bar).with_context(|| format!("lab/maelstrom {arguments}"))
     }
 
     fn engine(&self, arguments: &str) -> Result<Vec<Value>> {
         let bar = self.bar(1, "the engine alone");
-        let mut bench = Command::new(std::env::current_exe()?);
+        let mut bench = Command::new(self.wellspring.path());
         bench.args(["maelstrom", "bench", "--json"]).args(arguments.split_whitespace());
         let rows = self.rows(&mut bench, "", &bar).context("wellspring maelstrom bench")?;
         Ok(rows.into_iter().flat_map(|row| row.as_array().cloned().unwrap_or_default()).collect())

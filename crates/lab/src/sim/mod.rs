@@ -1,20 +1,17 @@
-//! `wellspring sim` and `wellspring reproduce`: simulated networks, and the papers' figures on them.
+//! `wellspring-lab sim`: simulated networks.
 
 mod bench;
-mod long_link;
-mod reproduce;
+mod runs_bar;
 mod scenarios;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use wellspring_console::exit::Failed;
 
-use crate::exit::{Failed, USAGE};
-use crate::output::Stdout;
+pub use runs_bar::RunsBar;
 
-pub use reproduce::{ReproduceArgs, run as run_reproduce};
+use crate::report::seed;
 
 /// Simulate networks packet by packet, with the very state machines that run over UDP.
 #[derive(Args, Clone, Debug)]
@@ -39,7 +36,7 @@ enum SimCommand {
 /// written there too. The exit status is 1 if a request failed or did not finish.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  wellspring sim run scdp-12a --set workload.senders=70 --seeds 1,2"
+    after_help = "Example:\n  wellspring-lab sim run scdp-12a --set workload.senders=70 --seeds 1,2"
 )]
 struct RunArgs {
     /// A scenario file, or the name of one that comes with Wellspring.
@@ -72,7 +69,7 @@ struct RunArgs {
 
 /// List the scenarios that come with Wellspring.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  wellspring sim list")]
+#[command(after_help = "Example:\n  wellspring-lab sim list")]
 struct ListArgs {
     /// Print JSON.
     #[arg(long)]
@@ -81,7 +78,7 @@ struct ListArgs {
 
 /// Print a scenario file that comes with Wellspring.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  wellspring sim show scdp-5 > mine.toml")]
+#[command(after_help = "Example:\n  wellspring-lab sim show scdp-5 > mine.toml")]
 struct ShowArgs {
     /// Its name.
     scenario: String,
@@ -91,7 +88,7 @@ struct ShowArgs {
 ///
 /// Answers are checked before times count: every request completes, and repeated runs agree.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  wellspring sim bench ndp-perm-128 scdp-perm-250")]
+#[command(after_help = "Example:\n  wellspring-lab sim bench ndp-perm-128 scdp-perm-250")]
 struct BenchArgs {
     /// Benchmarks; all but the largest if none is given.
     names: Vec<String>,
@@ -115,37 +112,4 @@ pub fn run(args: &SimArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
         SimCommand::Show(args) => scenarios::show(args),
         SimCommand::Bench(args) => bench::run(args),
     }
-}
-
-/// Scenarios are TOML, whose numbers end there.
-fn seed() -> clap::builder::RangedU64ValueParser {
-    clap::value_parser!(u64).range(..=i64::MAX as u64)
-}
-
-/// The command line asks for what there is not.
-fn usage(error: anyhow::Error) -> Failed {
-    Failed::new(USAGE, format!("{error:#}"))
-}
-
-fn print_json(what: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(what).context("JSON")?;
-    Ok(writeln!(Stdout, "{text}")?)
-}
-
-/// Prints columns, numbers to the right.
-fn print_table(rows: &[Vec<String>]) -> Result<()> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| {
-            let number = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-            if number { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        writeln!(Stdout, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
 }

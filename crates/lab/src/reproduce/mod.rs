@@ -1,15 +1,19 @@
-//! The papers' figures, ours beside theirs.
+//! `wellspring-lab reproduce`: the papers' figures, ours beside theirs.
 
-use super::long_link::LongLink;
-use super::scenarios::RunsBar;
-use super::{print_json, print_table, seed, usage};
-use crate::exit::Failed;
-use crate::output::Stdout;
+mod long_link;
+
+use std::path::PathBuf;
+
 use anyhow::Result;
 use clap::Args;
-use std::path::PathBuf;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
 use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Scale, Traffic, Verdict};
 use wellspring_experiments::sweep::Output;
+
+use crate::report::{failed, print_json, print_table, seed, usage};
+use crate::sim::RunsBar;
+use long_link::LongLink;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
 ///
@@ -20,8 +24,8 @@ use wellspring_experiments::sweep::Output;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  wellspring reproduce scdp-12a --quick
-  sudo wellspring reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
+  wellspring-lab reproduce scdp-12a --quick
+  sudo wellspring-lab reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
 pub struct ReproduceArgs {
     /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `lttp`, `maelstrom`); the list of figures if not given.
     figure: Option<String>,
@@ -48,10 +52,10 @@ pub struct ReproduceArgs {
 /// # Errors
 /// No such figure, or a run is at fault.
 pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
-    let Some(name) = &args.figure else { return Ok(list(args.json)?) };
+    let Some(name) = &args.figure else { return list(args.json) };
     let mut all = Vec::new();
     for figure in figures::find(name).map_err(usage)? {
-        let lab = reproduce(&figure, args, quiet)?;
+        let lab = reproduce(&figure, args, quiet).map_err(failed)?;
         if args.json {
             all.extend(lab.iter().map(|check| {
                 serde_json::json!({
@@ -80,13 +84,13 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-fn list(json: bool) -> Result<()> {
+fn list(json: bool) -> Result<(), Failed> {
     if json {
         let entry = |f: &Figure| serde_json::json!({ "name": f.name, "title": f.title });
         return print_json(&FIGURES.iter().map(entry).collect::<Vec<_>>());
     }
     let rows: Vec<_> = FIGURES.iter().map(|f| vec![f.name.into(), f.title.into()]).collect();
-    print_table(&rows)
+    Ok(print_table(&rows)?)
 }
 
 fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<figures::Check>> {

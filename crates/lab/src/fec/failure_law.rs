@@ -1,14 +1,15 @@
-//! `wellspring fec failure-law`.
+//! `wellspring-lab fec failure-law`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Args;
 use wellspring_codec::raptorq::{Code, ENCODING_SYMBOLS, RankStudy};
+use wellspring_console::bar;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
 
-use super::progress;
-use crate::exit::Failed;
-use crate::output::Stdout;
+use super::codec_error;
 
 /// Measure how often a block cannot be decoded from K, K+1 and K+2 symbols.
 ///
@@ -18,8 +19,8 @@ use crate::output::Stdout;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  wellspring fec failure-law
-  wellspring fec failure-law --k 100 --trials 1000000 --json")]
+  wellspring-lab fec failure-law
+  wellspring-lab fec failure-law --k 100 --trials 1000000 --json")]
 pub struct FailureLawArgs {
     /// Source symbols a block.
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "10,100,1000",
@@ -145,8 +146,8 @@ pub(super) fn run(args: &FailureLawArgs, quiet: bool) -> Result<(), Failed> {
     }
     for &k in &args.k {
         let trials = args.trials.unwrap_or_else(|| (200_000_000 / u64::from(k)).min(1_000_000));
-        let code = Code::new(k)?;
-        let bar = progress(quiet || args.json, trials, "trials");
+        let code = Code::new(k).map_err(codec_error)?;
+        let bar = bar::counting(quiet || args.json, trials, "trials");
         let failures = count(&code, k, trials, args.seed, &bar);
         bar.finish_and_clear();
         for (overhead, failures) in failures.into_iter().enumerate() {

@@ -1,14 +1,15 @@
-//! `wellspring reproduce` on real traffic: `lab/maelstrom` beneath it. Needs root, iproute2, iperf3,
+//! `wellspring-lab reproduce` on real traffic: `lab/maelstrom` beneath it. Needs root, iproute2, iperf3,
 //! util-linux and Python.
+
+mod support;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-
-const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
+use support::{program, signal};
 
 /// What the lab leaves if it does not clean up: its namespaces begin with that.
 fn namespaces() -> BTreeSet<String> {
@@ -19,7 +20,7 @@ fn namespaces() -> BTreeSet<String> {
 }
 
 fn reproduce(figure: &str) -> Child {
-    let mut command = Command::new(WELLSPRING);
+    let mut command = program();
     command.args(["--quiet", "reproduce", figure, "--quick", "--json"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
 }
@@ -57,8 +58,7 @@ fn figures_on_real_traffic_clean_up_whether_they_end_or_are_interrupted() {
         assert!(Instant::now() < until, "the lab never began");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
-    kill_process(id, Signal::INT).expect("it runs");
+    signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert_eq!(namespaces(), before, "left behind");
 }

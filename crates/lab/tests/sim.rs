@@ -1,4 +1,4 @@
-//! `wellspring sim` and what `wellspring reproduce` says without running anything long.
+//! `wellspring-lab sim` and what `wellspring-lab reproduce` says without running anything long.
 
 mod support;
 

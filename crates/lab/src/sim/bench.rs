@@ -1,9 +1,10 @@
 //! Benchmarks of the simulator.
 
-use super::{BenchArgs, print_json, print_table, usage};
-use crate::exit::Failed;
-use anyhow::Result;
+use wellspring_console::exit::Failed;
 use wellspring_experiments::bench::{self, BenchRow};
+
+use super::BenchArgs;
+use crate::report::{failed, print_json, print_table, usage};
 
 pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     let names: Vec<&str> = if args.names.is_empty() {
@@ -14,9 +15,9 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     // Before the first of them takes its time.
     names.iter().try_for_each(|name| bench::scenario(name).map(|_| ())).map_err(usage)?;
     let rows = names.iter().map(|name| bench::measure(name, args.repeats));
-    let rows: Vec<BenchRow> = rows.collect::<Result<_>>()?;
+    let rows: Vec<BenchRow> = rows.collect::<Result<_, _>>().map_err(failed)?;
     if args.json {
-        return Ok(print_json(&rows)?);
+        return print_json(&rows);
     }
     let head = [
         "benchmark",

@@ -1,14 +1,13 @@
-//! `wellspring fec lt`.
+//! `wellspring-lab fec lt`.
 
 use clap::Args;
 use rayon::prelude::*;
 use wellspring_codec::lt::{
     Code, MAX_SOURCE_SYMBOLS, Method, Needed, OverheadStudy, RobustSoliton,
 };
-
-use super::progress;
-use crate::exit::Failed;
-use crate::output::Stdout;
+use wellspring_console::bar;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
 
 /// Measure how many symbols LTTP's LT code needs, by each way of decoding it.
 ///
@@ -24,9 +23,9 @@ use crate::output::Stdout;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
-  wellspring fec lt                            Table I: what the paper measured, and what is here
-  wellspring fec lt --sweep --k 256            §V-B: c from 0.1 to 10, delta from 0.1 to 0.9
-  wellspring fec lt --k 1000 --c 0.03,0.1 --delta 0.5 --blocks 200 --json")]
+  wellspring-lab fec lt                            Table I: what the paper measured, and what is here
+  wellspring-lab fec lt --sweep --k 256            §V-B: c from 0.1 to 10, delta from 0.1 to 0.9
+  wellspring-lab fec lt --k 1000 --c 0.03,0.1 --delta 0.5 --blocks 200 --json")]
 pub struct LtArgs {
     /// Source symbols a block.
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "64,128,256",
@@ -185,7 +184,7 @@ fn settings(args: &LtArgs) -> Vec<(u32, f64, f64)> {
 pub(super) fn run(args: &LtArgs, quiet: bool) -> Result<(), Failed> {
     let settings = settings(args);
     let blocks = args.blocks * (settings.len() * Method::ALL.len()) as u64;
-    let bar = progress(quiet || args.json, blocks, "blocks");
+    let bar = bar::counting(quiet || args.json, blocks, "blocks");
     if !args.json {
         writeln!(
             Stdout,

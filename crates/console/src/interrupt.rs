@@ -1,0 +1,136 @@
+//! Signals that end a command: Ctrl-C, termination, a terminal that is closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::children;
+use crate::exit::Failed;
+
+/// Signals that end the program in good order.
+#[derive(Debug)]
+pub struct Interrupt {
+    interrupt: Signal,
+    terminate: Signal,
+    /// Absent where the program was told to outlive its terminal.
+    hang_up: Option<Signal>,
+}
+
+impl Interrupt {
+    /// Catches the signals from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new() -> Result<Self, Failed> {
+        let catch =
+            |kind| signal(kind).map_err(|error| Failed::system("cannot catch signals", &error));
+        Ok(Interrupt {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: hang_up_counts().then(|| catch(SignalKind::hangup())).transpose()?,
+        })
+    }
+
+    /// Waits for any of them.
+    pub async fn wait(&mut self) {
+        let hang_up = async {
+            match &mut self.hang_up {
+                Some(signal) => signal.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = hang_up => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Runs `work` to its end, or drops it when a signal comes.
+    ///
+    /// # Errors
+    /// [`Failed::interrupted`] after a signal.
+    pub async fn guard<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            () = self.wait() => Err(Failed::interrupted()),
+            result = work => Ok(result),
+        }
+    }
+}
+
+/// Runs work that goes on until the flag it is given is set, on a thread of its own; a signal sets
+/// the flag.
+///
+/// # Errors
+/// What `work` fails with, or the system's.
+pub async fn until_signal<T: Send + 'static>(
+    work: impl FnOnce(&AtomicBool) -> Result<T, Failed> + Send + 'static,
+) -> Result<T, Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let mut work = tokio::task::spawn_blocking(move || work(&flag));
+    let ended = tokio::select! {
+        ended = &mut work => ended,
+        () = interrupt.wait() => {
+            stop.store(true, Ordering::Relaxed);
+            work.await
+        }
+    };
+    ended.map_err(|error| Failed::other(error.to_string()))?
+}
+
+/// Runs work on a thread of its own and does not wait for it after a signal: `clean_up` is called,
+/// and gives what the command fails with.
+///
+/// # Errors
+/// What `work` fails with, or what `clean_up` gives.
+pub async fn unless_signal(
+    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    clean_up: impl FnOnce() -> Failed,
+) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    tokio::select! {
+        ended = tokio::task::spawn_blocking(work) => {
+            ended.map_err(|error| Failed::other(error.to_string()))?
+        }
+        () = interrupt.wait() => Err(clean_up()),
+    }
+}
+
+/// Runs work that waits for child processes. A signal kills the children, so that the work ends
+/// with an error and cleans up behind itself.
+///
+/// # Errors
+/// What `work` fails with; [`Failed::interrupted`] after a signal.
+pub async fn with_children(
+    work: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+) -> Result<(), Failed> {
+    let mut interrupt = Interrupt::new()?;
+    let mut work = tokio::task::spawn_blocking(work);
+    let ended = tokio::select! {
+        ended = &mut work => Some(ended),
+        () = interrupt.wait() => None,
+    };
+    match ended {
+        Some(ended) => ended.map_err(|error| Failed::other(error.to_string()))?,
+        None => {
+            children::kill_all();
+            // It fails because of us: that is not what to report.
+            let _ = work.await;
+            Err(Failed::interrupted())
+        }
+    }
+}
+
+/// Whether a closed terminal ends the program: not beneath `nohup`, which has the signal ignored and
+/// must not be overruled. Where the system does not tell, the signal is left as it is.
+fn hang_up_counts() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit is signal 1, SIGHUP.
+    ignored.is_some_and(|mask| mask & 1 == 0)
+}

@@ -1,0 +1,16 @@
+//! The parts that the commands `wellspring` and `wellspring-lab` share: errors with their exit
+//! statuses, output streams, units, progress bars, signals, logs and child processes.
+//!
+//! It knows no transfer, no codec and no simulator. What a command reports stands with the command.
+#![forbid(unsafe_code)]
+
+pub mod bar;
+pub mod children;
+pub mod command;
+pub mod exit;
+pub mod interrupt;
+pub mod output;
+pub mod random_file;
+pub mod units;
+pub mod usage;
+pub mod wellspring;

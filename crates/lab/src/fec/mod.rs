@@ -1,0 +1,38 @@
+//! `wellspring-lab fec`: the codec beside others, and what the codes need.
+
+mod bench;
+mod failure_law;
+mod isal;
+mod lt;
+mod peers;
+
+use clap::{Args, Subcommand};
+use wellspring_console::exit::Failed;
+
+/// Measure the codes themselves: RaptorQ beside other codecs, and what codes need.
+#[derive(Args, Clone, Debug)]
+pub struct FecArgs {
+    #[command(subcommand)]
+    command: FecCommand,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum FecCommand {
+    Bench(bench::BenchArgs),
+    FailureLaw(failure_law::FailureLawArgs),
+    Lt(lt::LtArgs),
+}
+
+/// Runs the command; `quiet` hides progress.
+pub fn run(args: &FecArgs, quiet: bool) -> Result<(), Failed> {
+    match &args.command {
+        FecCommand::Bench(args) => bench::run(args, quiet),
+        FecCommand::FailureLaw(args) => failure_law::run(args, quiet),
+        FecCommand::Lt(args) => lt::run(args, quiet),
+    }
+}
+
+/// Misuse of the codec, which the checks before it should have caught.
+fn codec_error(error: wellspring_codec::Error) -> Failed {
+    Failed::other(error.to_string())
+}

@@ -1,0 +1,97 @@
+//! The `wellspring-lab` command: what measures, simulates and reproduces.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod fec;
+mod report;
+mod reproduce;
+mod sim;
+mod test_network;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use wellspring_console::children;
+use wellspring_console::command::{self, Verbosity};
+use wellspring_console::exit::{Failed, INTERRUPTED};
+use wellspring_console::interrupt::{unless_signal, with_children};
+
+const AFTER_HELP: &str = "\
+Exit status:
+    0  done
+    1  failed (disk, network, an error of the system; a request of a simulation did not complete)
+    2  the command line is wrong
+  130  interrupted (Ctrl-C)
+
+bench and reproduce run the command `wellspring`: the one beside this program, or WELLSPRING=PATH.";
+
+/// Measures, simulates and reproduces: Wellspring beside the papers and beside other programs.
+#[derive(Parser)]
+#[command(name = "wellspring-lab", version, after_help = AFTER_HELP, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    verbosity: Verbosity,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Sim(sim::SimArgs),
+    Reproduce(reproduce::ReproduceArgs),
+    Bench(bench::BenchArgs),
+    Fec(fec::FecArgs),
+    Lab(test_network::LabArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    cli.verbosity.start_logs();
+    command::end("wellspring-lab", run(cli))
+}
+
+fn run(cli: Cli) -> Result<(), Failed> {
+    let Verbosity { quiet, verbose } = cli.verbosity;
+    let runtime = command::runtime()?;
+    let result = match cli.command {
+        Command::Lab(args) => runtime.block_on(test_network::run(&args)),
+        Command::Bench(args) => runtime.block_on(with_children(move || bench::run(&args, quiet))),
+        Command::Fec(args) => {
+            let work = move || fec::run(&args, quiet);
+            runtime.block_on(unless_signal(work, Failed::interrupted))
+        }
+        Command::Sim(args) => {
+            let work = move || sim::run(&args, quiet, verbose > 0);
+            runtime.block_on(unless_signal(work, clean_up))
+        }
+        Command::Reproduce(args) => {
+            let work = move || reproduce::run(&args, quiet);
+            runtime.block_on(unless_signal(work, clean_up))
+        }
+    };
+    // A simulation or a measurement that was interrupted cannot do harm any more.
+    runtime.shutdown_background();
+    result
+}
+
+/// Asks programs that set up namespaces to clean up, waits for them, and removes files that a
+/// simulation has begun. The simulation itself is not waited for.
+fn clean_up() -> Failed {
+    wellspring_experiments::whole::discard_unfinished();
+    children::end_all();
+    Failed::new(
+        INTERRUPTED,
+        "interrupted; rows of runs that had ended are kept where --output says",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
