@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{program, signal};
+use support::{program, signal, wellspring};
 
 /// What the lab leaves if it does not clean up: its namespaces begin with that.
 fn namespaces() -> BTreeSet<String> {
@@ -21,6 +21,7 @@ fn namespaces() -> BTreeSet<String> {
 
 fn reproduce(figure: &str) -> Child {
     let mut command = program();
+    command.env("WELLSPRING", wellspring());
     command.args(["--quiet", "reproduce", figure, "--quick", "--json"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
 }

@@ -8,23 +8,27 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wellspring-lab"));
-    command.stdin(Stdio::null()).env_remove("WELLSPRING_LOG").env("WELLSPRING", wellspring());
+    command.stdin(Stdio::null()).env_remove("WELLSPRING_LOG");
     command
 }
 
-/// The `wellspring` command that is measured, as cargo builds it from this tree: a test of this
-/// package alone does not build it.
+/// The `wellspring` command, which some of this program's commands start. `cargo test --workspace`
+/// has built it anew beside this program; a test of this package alone builds it if it is missing.
 pub fn wellspring() -> PathBuf {
     let lab = Path::new(env!("CARGO_BIN_EXE_wellspring-lab"));
+    let path = lab.with_file_name("wellspring");
     static BUILT: std::sync::Once = std::sync::Once::new();
     BUILT.call_once(|| {
+        if path.is_file() {
+            return;
+        }
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--package", "wellspring-cli", "--bin", "wellspring"]);
-        cargo.arg("--target-dir").arg(lab.parent().and_then(Path::parent).expect("of cargo"));
+        cargo.args(["build", "--quiet", "--workspace", "--bin", "wellspring", "--target-dir"]);
+        cargo.arg(lab.parent().and_then(Path::parent).expect("cargo's folders"));
         let status = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo");
-        assert!(status.success(), "the command that is measured does not build");
+        assert!(status.success(), "`wellspring` does not build");
     });
-    lab.with_file_name("wellspring")
+    path
 }
 
 /// A directory for one test.
