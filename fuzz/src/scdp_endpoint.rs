@@ -1,10 +1,8 @@
 //! An SCDP endpoint under any sequence of commands, frames, deadlines and finished work: it keeps its
 //! contract (`Checked` panics on a breach) and its limits, and once the world falls silent every
 //! session ends.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use wellspring_core::{
     Destination, Duration, Ecn, Endpoint as _, Frame, GroupId, HostId, Rate, SessionId, Time, Work,
     WorkDone,
@@ -342,7 +340,8 @@ fn peer(number: u8) -> HostId {
     HostId(1 + u32::from(number % 4))
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Runs the target on one input.
+pub fn run(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok(choice) = input.arbitrary() else { return };
     let mut host = Host::new(choice);
@@ -351,4 +350,4 @@ fuzz_target!(|input: &[u8]| {
         host.take(step);
     }
     host.fall_silent();
-});
+}

@@ -1,9 +1,7 @@
 //! LT decoders on packets of a stranger: they never panic, and right symbols never give a wrong
 //! block, whatever their neighbours are.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use wellspring_codec::lt::{
     Added, Code, Decoded, Decoder, Method, RobustSoliton, read_description,
 };
@@ -81,7 +79,8 @@ impl Block {
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Runs the target on one input.
+pub fn run(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok((k, symbol_size, short, method)) = input.arbitrary() else { return };
     let (k, size, method) = shape(k, symbol_size, method);
@@ -119,4 +118,4 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     block.recover();
-});
+}

@@ -1,9 +1,7 @@
 //! Anything that a holder of the key, and anybody else, can send to Maelstrom's receive side: no
 //! panic, bounded memory, and no packet comes out that is not whole.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
     Arrival, Batch, KEY_LEN, Namer, PresharedKey, ReceiveConfig, ReceiveSide, SessionId,
@@ -63,11 +61,12 @@ fn body(namer: &Namer, packets: &[(u8, u8)], spoil: u8) -> (u8, Vec<u8>) {
     (length, rest)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+/// Runs the target on one input.
+pub fn run(bytes: &[u8]) {
     let key = PresharedKey::new([7; KEY_LEN]);
     let sessions = [1, 2].map(|start| SessionId { start, random: 0 });
     // For some inputs recovered packets wait while two or three others are taken in.
-    let hold = Duration::from_micros(if bytes.len() % 2 == 0 { 0 } else { 25 });
+    let hold = Duration::from_micros(if bytes.len().is_multiple_of(2) { 0 } else { 25 });
     let config = ReceiveConfig { packets: 16, repairs: 8, longest: 128, hold };
     let own = SessionId { start: 3, random: 3 };
     let mut receiver = ReceiveSide::new(&key, own, &config).expect("memory");
@@ -118,7 +117,7 @@ fuzz_target!(|bytes: &[u8]| {
     receiver.handle_timeout(now + hold, &mut out);
     check(&receiver, &namer, &out);
     assert_eq!(receiver.poll_timeout(), None);
-});
+}
 
 /// Packets that come out are whole, and accounted for.
 fn check(receiver: &ReceiveSide, namer: &Namer, out: &Batch) {

@@ -1,9 +1,7 @@
 //! An object as a stranger announces and sends it: the decoder neither panics nor holds more than it
 //! was allowed, and right symbols, in any order and number, never give a wrong object.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use wellspring_codec::Error;
 use wellspring_codec::raptorq::{
     ObjectDecoder, ObjectEncoder, ObjectTransmissionInformation, PayloadId,
@@ -52,7 +50,8 @@ fn information(announcement: &Announcement) -> Result<ObjectTransmissionInformat
     }
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Runs the target on one input.
+pub fn run(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok(announcement) = input.arbitrary::<Announcement>() else { return };
     let Ok(information) = information(&announcement) else { return };
@@ -100,4 +99,4 @@ fuzz_target!(|input: &[u8]| {
         assert!(complete);
         assert!(!all_right || !small || decoded == object);
     }
-});
+}

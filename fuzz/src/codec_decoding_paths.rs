@@ -1,9 +1,7 @@
 //! The choice of a road: whatever K, T, losses, repair symbols and kernels, the road chosen and every
 //! road forced agree on whether the symbols suffice, before and after more of them, and on every byte.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
-use libfuzzer_sys::fuzz_target;
 use wellspring_codec::kernels::Kernels;
 use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
 
@@ -22,7 +20,8 @@ struct Case {
     lend: bool,
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Runs the target on one input.
+pub fn run(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok(case) = input.arbitrary::<Case>() else { return };
     let (k, t) = (u32::from(case.k % 400) + 1, usize::from(case.symbol_size) + 1);
@@ -86,4 +85,4 @@ fuzz_target!(|input: &[u8]| {
         outcomes
     });
     assert!(outcomes.iter().all(|outcome| *outcome == outcomes[0]), "{outcomes:?}");
-});
+}

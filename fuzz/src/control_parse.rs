@@ -1,8 +1,6 @@
 //! Any datagram, read as a control message: parsing neither panics nor reads past its end, and what
 //! it understands comes back the same after being emitted.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use wellspring_wire::control::{
     MAX_LEN, MessageKind, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, emit_reply, emit_request,
     kind_of, parse,
@@ -26,8 +24,8 @@ fn mend(message: &mut Vec<u8>) {
     }
 }
 
-// The first byte of an input says whether to mend the message; the rest is the datagram.
-fuzz_target!(|input: &[u8]| {
+/// The first byte of an input says whether to mend the message; the rest is the datagram.
+pub fn run(input: &[u8]) {
     let Some((mended, message)) = input.split_first() else { return };
     let mut message = message.to_vec();
     if mended % 2 == 1 {
@@ -46,4 +44,4 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     assert_eq!(parse(&again), Ok(parsed));
-});
+}

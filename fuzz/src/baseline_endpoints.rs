@@ -1,11 +1,9 @@
 //! NDP's endpoint and TCP's under any sequence of commands, frames and deadlines: each keeps its
 //! contract (`Checked` panics on a breach) and its limits, and once the world falls silent every
 //! transfer ends.
-#![no_main]
 
 use arbitrary::{Arbitrary, Unstructured};
 use core::fmt::Debug;
-use libfuzzer_sys::fuzz_target;
 use wellspring_core::{
     Destination, Duration, Ecn, Endpoint, Frame, HostId, Rate, Seed, SessionId, Time,
 };
@@ -301,11 +299,12 @@ fn drive<E: Yardstick>(choice: u8, mut input: Unstructured<'_>) {
     host.fall_silent();
 }
 
-fuzz_target!(|input: &[u8]| {
+/// Runs the target on one input.
+pub fn run(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok((is_tcp, choice)) = input.arbitrary::<(bool, u8)>() else { return };
     match is_tcp {
         true => drive::<tcp::Endpoint>(choice, input),
         false => drive::<ndp::Endpoint>(choice, input),
     }
-});
+}

@@ -1,8 +1,6 @@
 //! Any bytes, read as LTTP's datagrams and as messages of its control channel: parsing neither
 //! panics nor reads past the end, and what it understands comes back the same after being emitted.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use wellspring_wire::lttp::{
     MESSAGE_HEADER_LEN, emit, emit_message, message_kind, parse, parse_message,
 };
@@ -45,8 +43,8 @@ fn read_messages(mut stream: &[u8]) {
     }
 }
 
-// The first byte of an input says what the rest is.
-fuzz_target!(|input: &[u8]| {
+/// The first byte of an input says what the rest is.
+pub fn run(input: &[u8]) {
     let Some((what, bytes)) = input.split_first() else { return };
     match what % 3 {
         0 => read_datagram(bytes),
@@ -57,4 +55,4 @@ fuzz_target!(|input: &[u8]| {
         }
         _ => read_messages(bytes),
     }
-});
+}

@@ -1,0 +1,54 @@
+//! Fuzz targets for hostile input: parsers, decoders and endpoints.
+//!
+//! Each module is one target: a function that takes arbitrary bytes and panics where a claim does
+//! not hold. libFuzzer drives the functions through `src/main.rs`; `tests/replay.rs` runs them as
+//! plain tests on the seeds in `corpus/`. A new target is a module, a line in [`TARGETS`] and at
+//! least one file `corpus/NAME/seed-NAME`.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod baseline_endpoints;
+mod codec_block;
+mod codec_decoding_paths;
+mod codec_lt;
+mod codec_object;
+mod control_parse;
+mod lttp_parse;
+mod maelstrom_between;
+mod maelstrom_receive;
+mod scdp_endpoint;
+mod wire_parse;
+
+/// A fuzz target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, which is that of its module and of its folder in `corpus`.
+    pub name: &'static str,
+    /// Runs it on one input; panics where a claim does not hold.
+    pub run: fn(&[u8]),
+}
+
+macro_rules! targets {
+    ($($name:ident)*) => { &[$(Target { name: stringify!($name), run: $name::run }),*] };
+}
+
+/// All targets, in the order of their names.
+pub const TARGETS: &[Target] = targets! {
+    baseline_endpoints
+    codec_block
+    codec_decoding_paths
+    codec_lt
+    codec_object
+    control_parse
+    lttp_parse
+    maelstrom_between
+    maelstrom_receive
+    scdp_endpoint
+    wire_parse
+};
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().copied().find(|target| target.name == name)
+}

@@ -1,0 +1,67 @@
+//! Replay of the fuzz corpora: each seed once through its target.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use wellspring_fuzz::{TARGETS, target};
+
+fn corpora() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// The paths in a folder, in order.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let listing = std::fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = listing.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Runs a target on every input of its corpus and on no bytes at all.
+fn replay(name: &str) {
+    let run = target(name).expect("a target of that name").run;
+    run(&[]);
+    let inputs = entries(&corpora().join(name));
+    assert!(!inputs.is_empty(), "no seed for {name}");
+    for input in inputs {
+        println!("{}", input.display());
+        run(&std::fs::read(&input).unwrap());
+    }
+}
+
+macro_rules! replays {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            replay(stringify!($name));
+        })*
+        const REPLAYED: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+// A test each, so that they run side by side and a failure names its target.
+replays! {
+    baseline_endpoints
+    codec_block
+    codec_decoding_paths
+    codec_lt
+    codec_object
+    control_parse
+    lttp_parse
+    maelstrom_between
+    maelstrom_receive
+    scdp_endpoint
+    wire_parse
+}
+
+#[test]
+fn every_target_and_every_corpus_is_replayed() {
+    let replayed: BTreeSet<String> = REPLAYED.iter().map(|name| (*name).to_owned()).collect();
+    let targets: BTreeSet<_> = TARGETS.iter().map(|target| target.name.to_owned()).collect();
+    let folders: BTreeSet<_> = entries(&corpora())
+        .iter()
+        .map(|folder| folder.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(replayed, targets);
+    assert_eq!(replayed, folders);
+}
