@@ -6,57 +6,57 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::Finding;
+use crate::finding::Finding;
 
 /// Where a package stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A room of the product; depends only on rooms of a lower number.
-    Room(u8),
-    /// A tool for developers: sees every room, is seen by tests only.
+    /// A crate of the product; depends only on crates of a lower number.
+    Product(u8),
+    /// A tool for developers: may depend on every crate; only tests depend on it.
     Dev,
 }
 
-/// A room: its package, its level, and the rooms it must not see although they are lower.
-pub struct Room {
+/// A crate: its package, its level, and the crates it must not depend on although they are lower.
+pub struct Crate {
     pub package: &'static str,
     pub level: Level,
     pub blind_to: &'static [&'static str],
 }
 
-const fn room(package: &'static str, level: u8) -> Room {
-    Room { package, level: Level::Room(level), blind_to: &[] }
+const fn product(package: &'static str, level: u8) -> Crate {
+    Crate { package, level: Level::Product(level), blind_to: &[] }
 }
 
-/// Every room of the house, lowest first.
-pub const ROOMS: &[Room] = &[
-    room("wellspring-core", 0),
-    room("wellspring-kernels", 0),
-    room("wellspring-codec", 1),
-    room("wellspring-wire", 1),
-    room("wellspring-fabric", 1),
+/// Every crate of the workspace, lowest first.
+pub const CRATES: &[Crate] = &[
+    product("wellspring-core", 0),
+    product("wellspring-kernels", 0),
+    product("wellspring-codec", 1),
+    product("wellspring-wire", 1),
+    product("wellspring-fabric", 1),
     // Identities here, bytes there: decoding is an effect the endpoint asks for.
-    Room {
+    Crate {
         package: "wellspring-transport",
-        level: Level::Room(2),
+        level: Level::Product(2),
         blind_to: &["wellspring-codec", "wellspring-kernels", "wellspring-fabric"],
     },
-    room("wellspring-maelstrom", 2),
+    product("wellspring-maelstrom", 2),
     // The simulator moves frames of any protocol and so knows none.
-    Room {
+    Crate {
         package: "wellspring-sim",
-        level: Level::Room(2),
+        level: Level::Product(2),
         blind_to: &["wellspring-wire", "wellspring-codec", "wellspring-kernels"],
     },
-    room("wellspring-net", 3),
-    room("wellspring-appliance", 3),
-    room("wellspring-experiments", 3),
-    room("wellspring-isal", 3),
-    room("wellspring-console", 3),
+    product("wellspring-net", 3),
+    product("wellspring-appliance", 3),
+    product("wellspring-experiments", 3),
+    product("wellspring-isal", 3),
+    product("wellspring-console", 3),
     // The operators' program: no simulator, and no codec to measure ours against.
-    Room {
+    Crate {
         package: "wellspring-cli",
-        level: Level::Room(4),
+        level: Level::Product(4),
         blind_to: &[
             "wellspring-sim",
             "wellspring-experiments",
@@ -65,10 +65,11 @@ pub const ROOMS: &[Room] = &[
             "reed-solomon-simd",
         ],
     },
-    room("wellspring-lab", 4),
-    room("wellspring-py", 4),
-    Room { package: "wellspring-testkit", level: Level::Dev, blind_to: &[] },
-    Room { package: "xtask", level: Level::Dev, blind_to: &[] },
+    product("wellspring-lab", 4),
+    product("wellspring-py", 4),
+    Crate { package: "wellspring-testkit", level: Level::Dev, blind_to: &[] },
+    Crate { package: "wellspring-fuzz", level: Level::Dev, blind_to: &[] },
+    Crate { package: "xtask", level: Level::Dev, blind_to: &[] },
 ];
 
 /// Crates that open sockets or run an event loop: for level 3 and above.
@@ -96,8 +97,8 @@ pub struct Package {
 }
 
 /// The entry of `package` in the table.
-pub fn find(package: &str) -> Option<&'static Room> {
-    ROOMS.iter().find(|room| room.package == package)
+pub fn find(package: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|entry| entry.package == package)
 }
 
 /// Reports what breaks the dependency rule.
@@ -112,31 +113,31 @@ fn check_package(package: &Package) -> Vec<Finding> {
     if let Some(word) = words().find(|word| EMPTY_NAMES.contains(word)) {
         breach(format!("`{word}` says nothing: name the crate for what it holds"));
     }
-    let Some(room) = find(&package.name) else {
+    let Some(entry) = find(&package.name) else {
         breach("has no entry in the table of levels (xtask/src/levels.rs)".to_owned());
         return findings;
     };
-    if room.level != Level::Dev && !package.name.starts_with("wellspring-") {
+    if entry.level != Level::Dev && !package.name.starts_with("wellspring-") {
         breach("is not named `wellspring-*`".to_owned());
     }
     for dependency in package.dependencies.iter().filter(|d| !d.dev) {
         let Some(other) = find(&dependency.name) else { continue };
-        match (room.level, other.level) {
+        match (entry.level, other.level) {
             (Level::Dev, _) => {}
             (_, Level::Dev) => {
                 breach(format!("depends on `{}`, which is for tests only", other.package));
             }
-            (Level::Room(own), Level::Room(theirs)) if own <= theirs => breach(format!(
+            (Level::Product(own), Level::Product(theirs)) if own <= theirs => breach(format!(
                 "(level {own}) depends on `{}` (level {theirs}), which is not lower",
                 other.package
             )),
             _ => {}
         }
     }
-    for unseen in room.blind_to.iter().filter(|name| package.closure.contains(**name)) {
+    for unseen in entry.blind_to.iter().filter(|name| package.closure.contains(**name)) {
         breach(format!("must not see `{unseen}`, not even through another crate"));
     }
-    if matches!(room.level, Level::Room(0..=2)) {
+    if matches!(entry.level, Level::Product(0..=2)) {
         let direct = package.dependencies.iter().map(|d| d.name.as_str());
         let direct: BTreeSet<_> = direct.collect();
         for name in SOCKET_CRATES {
@@ -151,13 +152,13 @@ fn check_package(package: &Package) -> Vec<Finding> {
     findings
 }
 
-/// The rooms that exist, with their levels and what they depend on.
+/// The crates that exist, with their levels and what they depend on.
 pub fn table(packages: &[Package]) -> String {
-    let mut table = String::from("level  room                     depends on\n");
-    for room in ROOMS {
-        let Some(package) = packages.iter().find(|p| p.name == room.package) else { continue };
-        let level = match room.level {
-            Level::Room(number) => number.to_string(),
+    let mut table = String::from("level  crate                    depends on\n");
+    for entry in CRATES {
+        let Some(package) = packages.iter().find(|p| p.name == entry.package) else { continue };
+        let level = match entry.level {
+            Level::Product(number) => number.to_string(),
             Level::Dev => "dev".to_owned(),
         };
         let needs: Vec<_> = package

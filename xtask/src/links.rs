@@ -1,6 +1,6 @@
 //! Links between documents: each leads to a file of the tree, and to a heading that is there.
 
-use crate::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// Reports the links of a Markdown document that lead nowhere.

@@ -1,66 +1,37 @@
-//! The checks of the house that neither the compiler nor clippy makes.
+//! Checks of the workspace that neither the compiler nor clippy makes.
 //!
-//! `cargo run -p xtask -- check` reads `cargo metadata` and the files git tracks, and reports every
-//! breach of the dependency rule ([`levels`]), of what a room must carry ([`rooms`]), of file sizes
-//! ([`sizes`]), of links between documents ([`links`]) and of words that do not belong in the tree
-//! ([`words`]). Each check is a function from text to findings, so that its tests need no workspace.
+//! `cargo run -p xtask -- check` reads `cargo metadata` and the files git tracks, and reports
+//! breaches of the dependency rule ([`levels`]), of what a crate must declare ([`crates`]) and may
+//! include ([`inclusions`]), circles between files ([`circles`]), long files ([`sizes`]), broken links
+//! between documents ([`links`]), module comments that open with a question word ([`comments`]) and
+//! banned words ([`words`]). Each check is a function from text to findings, so that its tests need
+//! no workspace.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod circles;
+mod comments;
+mod crates;
+mod finding;
+mod inclusions;
 mod levels;
 mod links;
-mod rooms;
 mod sizes;
 mod tree;
 mod words;
 
-use std::fmt;
 use std::process::ExitCode;
 
+use finding::Weight;
 use tree::Tree;
 
-/// How much a finding weighs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Weight {
-    /// Worth a look; the check still passes.
-    Warning,
-    /// The check fails.
-    Error,
-}
-
-/// One breach, and where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Finding {
-    weight: Weight,
-    place: String,
-    message: String,
-}
-
-impl Finding {
-    fn error(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { weight: Weight::Error, place: place.into(), message: message.into() }
-    }
-
-    fn warning(place: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { weight: Weight::Warning, place: place.into(), message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = match self.weight {
-            Weight::Warning => "warning",
-            Weight::Error => "error",
-        };
-        write!(f, "{weight}: {}: {}", self.place, self.message)
-    }
-}
-
 const USAGE: &str = "\
-The checks of the house that neither the compiler nor clippy makes.
+Checks of the workspace that neither the compiler nor clippy makes.
 
 Usage: cargo run -p xtask -- check     report every breach, fail if there is one
-       cargo run -p xtask -- levels    print the rooms, their levels and what they depend on
+       cargo run -p xtask -- circles   print the files of each crate that depend on each other
+       cargo run -p xtask -- levels    print the crates, their levels and what they depend on
 ";
 
 fn main() -> ExitCode {
@@ -68,6 +39,10 @@ fn main() -> ExitCode {
     let outcome = match (args.next().as_deref(), args.next()) {
         (Some("check"), None) => check(),
         (Some("levels"), None) => print_levels(),
+        (Some("circles"), None) => Tree::open().map(|tree| {
+            print!("{}", circles::list(&tree));
+            ExitCode::SUCCESS
+        }),
         (Some("help" | "--help" | "-h"), None) => {
             print!("{USAGE}");
             Ok(ExitCode::SUCCESS)
@@ -86,10 +61,14 @@ fn main() -> ExitCode {
 fn check() -> Result<ExitCode, String> {
     let tree = Tree::open()?;
     let mut findings = levels::check(&tree.packages()?);
-    findings.extend(rooms::check(&tree));
+    findings.extend(crates::check(&tree));
+    findings.extend(circles::check(&tree));
+    findings.extend(comments::check(&tree));
+    findings.extend(words::retired(&tree));
     for (path, text) in tree.texts() {
         if path.ends_with(".rs") {
             findings.extend(sizes::check(path, text));
+            findings.extend(inclusions::check(path, text));
         }
         if path.ends_with(".md") {
             findings.extend(links::check(path, text, &tree));

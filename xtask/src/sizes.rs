@@ -1,6 +1,6 @@
 //! File sizes: what is long is split by idea.
 
-use crate::Finding;
+use crate::finding::Finding;
 
 /// Lines without tests above which a file is worth a look.
 const WARN_ABOVE: usize = 600;
@@ -48,7 +48,7 @@ fn lines_without_tests(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Weight;
+    use crate::finding::Weight;
 
     fn weights(path: &str, lines: usize) -> Vec<Weight> {
         check(path, &"x\n".repeat(lines)).into_iter().map(|f| f.weight).collect()

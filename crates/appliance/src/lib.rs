@@ -9,6 +9,7 @@
 //! The protocol is `wellspring-maelstrom`; this crate knows interfaces and sockets. [`link_emulator`]
 //! is a long lossy link to try it on. [`switch`] is the switch that is simulated, run on real frames.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod addresses;
 mod aggregation;

@@ -1,5 +1,6 @@
 //! The `wellspring` command.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod demo;
 mod exit;

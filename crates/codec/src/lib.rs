@@ -7,6 +7,7 @@
 //! what the caller allows for symbols, and beside that what follows from K (see `ObjectDecoder`).
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod binary;
 mod error;

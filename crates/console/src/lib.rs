@@ -3,6 +3,7 @@
 //!
 //! It knows no transfer, no codec and no simulator. What a command reports stands with the command.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod bar;
 pub mod children;

@@ -8,6 +8,7 @@
 //! This crate is `no_std`, has no clock, no socket and no thread: time is an argument.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 extern crate alloc;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! This is the only room that joins the simulator and the protocols. A [`scenario::Scenario`]
 //! names a network, a protocol and a workload; [`run::run`] runs it with one seed.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod adapter;
 pub mod bench;

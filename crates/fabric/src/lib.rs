@@ -13,6 +13,7 @@
 //! | PIAS: strict-priority classes, dropped at the tail, marked | [`PortConfig::priorities`] |
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 extern crate alloc;
 #[cfg(test)]

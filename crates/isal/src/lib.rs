@@ -4,6 +4,8 @@
 //! installed: where the library is missing, [`Library::open`] says so and the measurement goes
 //! without. A code has at most 255 symbols, source and repair together.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
 use core::ffi::c_int;
 use core::fmt;
 

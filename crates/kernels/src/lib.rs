@@ -19,6 +19,8 @@
 //! All `unsafe` of the codecs is here: one small file an instruction set ([`Isa`]), the kernels
 //! written once over a vector trait, and the row table that turns borrowed buffers into pointers.
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,6 @@
 //! The `wellspring-lab` command: what measures, simulates and reproduces.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod bench;
 mod fec;

@@ -17,6 +17,7 @@
 //! The code itself is `wellspring_codec::interleave`. Time is an argument; sockets are in
 //! `wellspring-appliance`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod adaptive;
 mod auth;

@@ -5,6 +5,7 @@
 //! them lies the [`driver`], which runs the protocol over sockets for whoever brings the bytes.
 //! [`LttpServer`] and [`LttpClient`] do the same by LTTP: a contiguous share from each server.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod address;
 mod client;

@@ -22,6 +22,7 @@
 //! were scheduled, or in a random one ([`Config::shuffle_ties`]): a result that moves with that
 //! is not a result.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod application;
 mod config;

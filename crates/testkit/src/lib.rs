@@ -3,6 +3,7 @@
 //!
 //! A development tool: it may panic, and does so on every breach it sees.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod checked;
 mod network;

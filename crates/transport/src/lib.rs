@@ -4,6 +4,7 @@
 //! knows bytes, sockets, clocks or codecs; the same code runs in the simulator and over UDP.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 extern crate alloc;
 #[cfg(test)]

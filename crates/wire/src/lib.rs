@@ -5,6 +5,7 @@
 //! parse is a counted [`ParseError`], not an error of the program.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 extern crate alloc;
 #[cfg(test)]
