@@ -1,65 +1,96 @@
-# The errands of the house; `make help` lists them. Each brings what it needs.
+# Make targets for developers and CI; `make help` lists them. Each installs what it needs.
 
 CARGO ?= cargo
 # Tools are looked for first and installed, if missing, into cargo's own folder.
 SETUP := .ci/setup
-# Fuzzing: seconds a target, and which targets.
+# Fuzzing: seconds a target, and which targets (default: all).
 SECONDS ?= 60
-TARGETS ?= $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
+TARGETS ?=
 # The demo: a file of your own (default: one it makes).
 FILE ?=
 
+# What CI runs, in order: what fails fast comes first.
+PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit
+# Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
+ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
+# 32-bit and 64-bit, with and without an operating system, two that are not Unix.
+CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
+
 .DEFAULT_GOAL := help
-.PHONY: help test unit check fmt lint deny docs api-docs demo fuzz neon bench setup
+.PHONY: help test $(PARTS) check demo fuzz nightly bench
 
-help: ## List the errands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: check docs fuzz-brief unit ## Checks, the book, a brief fuzzing, tests; CI runs it, and neon
+test: ## Everything CI runs, with the time of each part
+	@.ci/parts $(PARTS)
+
+check: fmt lint deny api-docs rules ## Layout, lints, licences, API documents, the rules of the workspace
 
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace
 
-check: fmt lint deny api-docs ## Layout, lints, the rules of the house, licences, API documents
-	$(CARGO) run --quiet -p xtask -- check
-
 fmt:
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	# No unwrap outside tests, whose helper functions clippy does not know for tests.
-	$(CARGO) clippy --workspace --lib --bins -- -D warnings -D clippy::unwrap_used
 
-deny:
+deny: ## Licences, bans and sources of dependencies; advisories where their database can be fetched
 	@$(SETUP) cargo-deny
 	$(CARGO) deny --log-level error check licenses bans sources
+	@.ci/advisories
 
 api-docs:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --workspace
+
+rules:
+	$(CARGO) run --quiet -p xtask -- check
 
 docs: ## Build the book into docs/book
 	@$(SETUP) mdbook
 	mdbook build docs
 
+package: ## Package each crate by itself, as for publishing
+	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --no-verify --allow-dirty --quiet
+
+cross: ## Check on other systems the crates that build anywhere
+	@if $(SETUP) std $(CROSS); then \
+		set -x; $(CARGO) check --quiet $(ANYWHERE) $(addprefix --target ,$(CROSS)); \
+	else echo "NOT CHECKED: $(CROSS); their standard library could not be fetched" >&2; fi
+
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
 
-fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."] [SANITIZER=none] [SEED=N]
-	@$(SETUP) cargo-fuzz
+fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."] [SANITIZER=address] [SEED=N]
 	@fuzz/run $(SECONDS) $(TARGETS)
 
-.PHONY: fuzz-brief
 fuzz-brief:
-	@SANITIZER=none SEED=1 $(MAKE) --no-print-directory fuzz SECONDS=20
+	@SEED=1 fuzz/run 5
 
+# Static binaries, linked by the linker that comes with rustc: no cross compiler, no C library.
+test-32-bit: export CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER = rust-lld
+test-32-bit: export CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_RUSTFLAGS = -C linker-flavor=ld.lld
+test-32-bit: ## Test the codec where usize has 32 bits
+	@if $(SETUP) std i686-unknown-linux-musl; then \
+		.ci/count-tests $(CARGO) test -p wellspring-codec --lib --target i686-unknown-linux-musl; \
+	else echo "NOT TESTED: 32 bits; the standard library could not be fetched" >&2; fi
+
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER = rust-lld
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUSTFLAGS = -C linker-flavor=ld.lld
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER = $(if $(filter aarch64,$(shell uname -m)),,qemu-aarch64)
+neon: export WELLSPRING_EXPECT_KERNEL = neon
 neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on other machines
-	@$(SETUP) aarch64
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
-	WELLSPRING_EXPECT_KERNEL=neon \
-	$(CARGO) test --release -p wellspring-kernels -p wellspring-codec --lib --test roads --target aarch64-unknown-linux-gnu
+	@if $(SETUP) emulator && $(SETUP) std aarch64-unknown-linux-musl; then \
+		.ci/count-tests $(CARGO) test -p wellspring-kernels -p wellspring-codec --lib --test roads \
+			--target aarch64-unknown-linux-musl; \
+	else echo "NOT TESTED: the AArch64 kernels; their standard library could not be fetched" >&2; fi
+
+nightly: ## What takes hours: fuzz for long, the slow tests, the whole reproduction
+	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
+	$(CARGO) test --workspace --release -- --ignored
+	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --allow-dirty --quiet
+	$(CARGO) run --release -p wellspring-lab -- reproduce all
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace
