@@ -297,7 +297,7 @@ impl Host {
     fn wake(&mut self) -> bool {
         let Some(deadline) = self.endpoint.poll_timeout() else { return false };
         // A drained endpoint with a deadline that has passed gets time moving all the same.
-        self.now = deadline.max(self.now + Duration::from_nanos(1));
+        self.now = deadline.later_of(self.now + Duration::from_nanos(1));
         self.endpoint.handle_timeout(self.now);
         true
     }

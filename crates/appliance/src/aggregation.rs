@@ -261,7 +261,7 @@ impl Work {
     fn wait(&self, at_most: Duration) {
         let due = self.bundler.poll_timeout().map_or(WAIT, |due| {
             let now = self.time();
-            if due <= now {
+            if now.has_reached(due) {
                 Duration::ZERO
             } else {
                 Duration::from_nanos(due.since(now).as_nanos())

@@ -133,7 +133,7 @@ impl Engine {
 
     /// When [`Engine::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.send.poll_timeout().into_iter().chain(self.receive.poll_timeout()).min()
+        Time::earliest(self.send.poll_timeout().into_iter().chain(self.receive.poll_timeout()))
     }
 
     pub(crate) fn handle_timeout(&mut self, time: Time) {

@@ -72,7 +72,7 @@ impl FailoverService {
         let Some((socket, failover)) = &self.pair else { return std::thread::sleep(at_most) };
         let due = failover.poll_timeout();
         let now = time(self.begin);
-        let due = if due <= now { Duration::ZERO } else { nanos(due.since(now)) };
+        let due = if now.has_reached(due) { Duration::ZERO } else { nanos(due.since(now)) };
         sys::wait_readable(socket.as_fd(), due.clamp(Duration::from_millis(1), at_most));
     }
 

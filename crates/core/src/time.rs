@@ -1,6 +1,5 @@
 //! Instants and spans in picoseconds.
 
-use core::cmp::Ordering;
 use core::fmt;
 use core::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -101,12 +100,18 @@ impl fmt::Display for Duration {
 
 /// An instant on the driver's clock \[ps since the run's epoch\].
 ///
-/// The clock is a circle of 213 days, so that a server may run for ever: two instants compare by
-/// the shorter way round, which is right as long as they lie within [`Duration::MAX`] of each
-/// other. Hence one duty for whoever stores a `Time`: let go of it once it is long past (the
-/// driver calls [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout) at least once a
-/// day, and endpoints forget past instants there). A simulation starts at [`Time::ZERO`] and
-/// never comes round.
+/// The clock is a circle of 213 days, so that a server may run for ever. On a circle "earlier" is
+/// not transitive, so `Time` has no `Ord`. Two instants compare by the shorter way round
+/// ([`is_before`](Time::is_before), [`is_after`](Time::is_after),
+/// [`has_reached`](Time::has_reached), [`earlier_of`](Time::earlier_of),
+/// [`later_of`](Time::later_of)), which is right as long as they lie within [`Duration::MAX`]
+/// (106 days) of each other. A collection that sorts many instants names the origin it counts
+/// from ([`picos_after`](Time::picos_after)).
+///
+/// Whoever stores a `Time` must let go of it once it is long past: the driver calls
+/// [`Endpoint::handle_timeout`](crate::Endpoint::handle_timeout) at least once a day, and
+/// endpoints forget past instants there. A simulation starts at [`Time::ZERO`] and never comes
+/// round.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Time(u64);
 
@@ -131,6 +136,44 @@ impl Time {
         let gap = self.0.wrapping_sub(earlier.0);
         if gap > Duration::MAX.0 { Duration::ZERO } else { Duration(gap) }
     }
+    /// Whether `self` comes before `other`, the two being less than 106 days apart.
+    pub const fn is_before(self, other: Time) -> bool {
+        (self.0.wrapping_sub(other.0) as i64) < 0
+    }
+    /// Whether `self` comes after `other`, the two being less than 106 days apart.
+    pub const fn is_after(self, other: Time) -> bool {
+        other.is_before(self)
+    }
+    /// Whether `deadline` has come by `self`: it is the same instant or an earlier one, less than
+    /// 106 days back.
+    pub const fn has_reached(self, deadline: Time) -> bool {
+        !self.is_before(deadline)
+    }
+    /// The earlier of two instants less than 106 days apart.
+    #[must_use]
+    pub const fn earlier_of(self, other: Time) -> Time {
+        if other.is_before(self) { other } else { self }
+    }
+    /// The later of two instants less than 106 days apart.
+    #[must_use]
+    pub const fn later_of(self, other: Time) -> Time {
+        if self.is_before(other) { other } else { self }
+    }
+    /// The earliest of many instants, all less than 106 days from the first.
+    pub fn earliest(instants: impl IntoIterator<Item = Time>) -> Option<Time> {
+        let mut instants = instants.into_iter();
+        let first = instants.next()?;
+        let origin = first - Duration::MAX;
+        let rest = instants.min_by_key(|at| at.picos_after(origin));
+        Some(rest.map_or(first, |rest| first.earlier_of(rest)))
+    }
+    /// The way from `origin` to `self` with the clock \[ps\], at most one turn of 213 days.
+    ///
+    /// For one `origin` this is a total order: the sort key of heaps and maps. It is the order in
+    /// time for instants that lie between `origin` and 213 days later.
+    pub const fn picos_after(self, origin: Time) -> u64 {
+        self.0.wrapping_sub(origin.0)
+    }
 }
 
 impl Add<Duration> for Time {
@@ -146,16 +189,6 @@ impl Sub<Duration> for Time {
         Time(self.0.wrapping_sub(if span.0 > Duration::MAX.0 { Duration::MAX.0 } else { span.0 }))
     }
 }
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Time) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Time {
-    fn cmp(&self, other: &Time) -> Ordering {
-        (self.0.wrapping_sub(other.0) as i64).cmp(&0)
-    }
-}
 impl fmt::Debug for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "t+{}", Duration(self.0))
@@ -166,16 +199,52 @@ impl fmt::Debug for Time {
 mod tests {
     use super::*;
 
+    /// Three instants a third of the circle apart: by the shorter way round each comes before the
+    /// next, and the last before the first.
+    fn thirds() -> [Time; 3] {
+        let third = u64::MAX / 3;
+        [Time::ZERO, Time::from_picos(third), Time::from_picos(2 * third)]
+    }
+
     #[test]
     fn instants_compare_across_the_turn_of_the_circle() {
         let before = Time::from_picos(u64::MAX - 5);
         let after = before + Duration::from_picos(10);
         assert_eq!(after.as_picos(), 4);
-        assert!(after > before);
-        assert!(before < after);
+        assert!(after.is_after(before) && after.has_reached(before));
+        assert!(before.is_before(after) && !before.has_reached(after));
+        assert!(before.has_reached(before) && !before.is_before(before));
         assert_eq!(after.since(before), Duration::from_picos(10));
         assert_eq!(before.since(after), Duration::ZERO);
-        assert_eq!(before.max(after), after);
+        assert_eq!(before.later_of(after), after);
+        assert_eq!(before.earlier_of(after), before);
+        assert_eq!(Time::earliest([after, before, after]), Some(before));
+        assert_eq!(Time::earliest([]), None);
+    }
+
+    #[test]
+    fn pairwise_comparison_is_no_order_and_so_time_has_none() {
+        let [a, b, c] = thirds();
+        assert!(a.is_before(b) && b.is_before(c) && c.is_before(a));
+        // Compiles only while `Time` is not `PartialOrd`: with it the call would be ambiguous.
+        trait AmbiguousIfOrdered<Marker> {
+            fn probe() {}
+        }
+        struct Ordered;
+        impl<T> AmbiguousIfOrdered<()> for T {}
+        impl<T: PartialOrd> AmbiguousIfOrdered<Ordered> for T {}
+        <Time as AmbiguousIfOrdered<_>>::probe();
+    }
+
+    #[test]
+    fn keys_from_one_origin_are_a_total_order() {
+        for origin in thirds() {
+            for [a, b, c] in [[0, 1, 2], [1, 2, 0], [2, 0, 1]].map(|p| p.map(|i| thirds()[i])) {
+                let less = |x: Time, y: Time| x.picos_after(origin) < y.picos_after(origin);
+                assert!(!(less(a, b) && less(b, c)) || less(a, c));
+                assert!(a == b || less(a, b) != less(b, a));
+            }
+        }
     }
 
     #[test]

@@ -1,18 +1,27 @@
-//! Deadlines of many owners, the earliest first.
+//! Indexed binary heap of deadlines.
 
-use crate::Time;
+use crate::{Duration, Time};
 use alloc::vec::Vec;
 
 /// A binary heap of one deadline an owner (a small dense index), which can be moved or cleared.
 /// Nothing is allocated once every owner has been seen; all operations are O(log n).
+///
+/// Deadlines are sorted from an origin on the clock of 213 days: 53 days before the latest `now`
+/// that [`pop_due`](TimerQueue::pop_due) was given, or 106 days before the first deadline set
+/// since the queue was empty. So a deadline may be up to 53 days past and, by the limit of
+/// [`Time`]'s addition, 106 days ahead, and a day may pass between two looks.
 #[derive(Debug, Default, Clone)]
 pub struct TimerQueue {
+    /// Where the order of deadlines begins.
+    origin: Time,
     heap: Vec<(Time, u32)>,
     /// Place in `heap` of each owner, or `ABSENT`.
     places: Vec<u32>,
 }
 
 const ABSENT: u32 = u32::MAX;
+/// How far back deadlines still sort as past: half of [`Duration::MAX`], 53 days.
+const PAST: Duration = Duration::from_picos(Duration::MAX.as_picos() / 2);
 
 impl TimerQueue {
     /// An empty queue.
@@ -32,6 +41,9 @@ impl TimerQueue {
         match (self.places[index], deadline) {
             (ABSENT, None) => {}
             (ABSENT, Some(at)) => {
+                if self.heap.is_empty() {
+                    self.origin = at - Duration::MAX;
+                }
                 self.heap.push((at, owner));
                 self.places[index] = (self.heap.len() - 1) as u32;
                 self.sift_up(self.heap.len() - 1);
@@ -67,8 +79,10 @@ impl TimerQueue {
     /// Takes the owner of the earliest deadline if that has come. Equal deadlines come out by
     /// the owner's number, so that runs repeat.
     pub fn pop_due(&mut self, now: Time) -> Option<u32> {
+        // Moving the origin on leaves the order as it is, since no deadline lies behind it.
+        self.origin = now - PAST;
         let &(at, owner) = self.heap.first()?;
-        if at > now {
+        if !now.has_reached(at) {
             return None;
         }
         self.set(owner, None);
@@ -76,7 +90,8 @@ impl TimerQueue {
     }
 
     fn before(&self, a: usize, b: usize) -> bool {
-        self.heap[a] < self.heap[b]
+        let key = |(at, owner): (Time, u32)| (at.picos_after(self.origin), owner);
+        key(self.heap[a]) < key(self.heap[b])
     }
 
     fn swap(&mut self, a: usize, b: usize) {
@@ -118,6 +133,36 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    /// So many days after the epoch, on a clock of 213.5 days.
+    fn day(number: u64) -> Time {
+        const DAY: u64 = Duration::from_secs(24 * 3_600).as_picos();
+        Time::from_picos(number.wrapping_mul(DAY))
+    }
+
+    #[test]
+    fn deadlines_a_third_of_the_clock_apart_come_out_in_order() {
+        // By the shorter way round each of the three comes before the next, and the last before
+        // the first. The queue has one order, whatever order they were set in.
+        let deadlines = [day(201), day(272), day(344)];
+        let [a, b, c] = deadlines;
+        assert!(a.is_before(b) && b.is_before(c) && c.is_before(a));
+        for set in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut queue = TimerQueue::new();
+            queue.set(3, Some(day(200)));
+            assert_eq!(queue.pop_due(day(199)), None);
+            for owner in set {
+                queue.set(owner, Some(deadlines[owner as usize]));
+            }
+            let mut taken = std::vec::Vec::new();
+            for today in 200..350 {
+                while let Some(owner) = queue.pop_due(day(today)) {
+                    taken.push((today, owner));
+                }
+            }
+            assert_eq!(taken, [(200, 3), (201, 0), (272, 1), (344, 2)], "set in the order {set:?}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -202,13 +202,13 @@ fn run_with<A: Adapter + Send + 'static>(
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
     let end = Time::ZERO + scenario.run.limit.0;
-    let mut look_at = interval.map_or(end, |interval| (Time::ZERO + interval).min(end));
+    let mut look_at = interval.map_or(end, |interval| (Time::ZERO + interval).earlier_of(end));
     let planned = scenario.workload.planned().map(|lasts| lasts + scenario.background.warmup.0);
     let expected = planned.map_or(scenario.run.limit.0, |end| end.min(scenario.run.limit.0));
     let expected = expected.as_secs_f64();
     let ending = loop {
         let patient_until = sim.application().patient_until().unwrap_or(end);
-        let status = sim.run_until(look_at.min(patient_until), CHUNK);
+        let status = sim.run_until(look_at.earlier_of(patient_until), CHUNK);
         let driver = sim.application();
         report(Progress {
             simulated: sim.now().as_secs_f64(),
@@ -219,19 +219,19 @@ fn run_with<A: Adapter + Send + 'static>(
         });
         let (left, patient_until) = (driver.outstanding > 0, driver.patient_until());
         if let Some(interval) = interval
-            && (sim.now() >= look_at || status != Status::Paused)
+            && (sim.now().has_reached(look_at) || status != Status::Paused)
         {
             observer.sample(&mut sim);
             observer.check_size(interval, end)?;
-            look_at = (look_at + interval).min(end);
+            look_at = (look_at + interval).earlier_of(end);
         }
         if status == Status::Stopped || (status == Status::Idle && !left) {
             break Ending::Complete;
         }
-        if sim.now() >= end {
+        if sim.now().has_reached(end) {
             break if left { Ending::Limit } else { Ending::Complete };
         }
-        if status == Status::Idle || patient_until.is_some_and(|at| sim.now() >= at) {
+        if status == Status::Idle || patient_until.is_some_and(|at| sim.now().has_reached(at)) {
             break Ending::Stuck;
         }
     };

@@ -85,7 +85,7 @@ impl Bundler {
 
     /// It is that late: what has waited long enough goes to `out`.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
-        if self.due.is_some_and(|due| due <= now) {
+        if self.due.is_some_and(|due| now.has_reached(due)) {
             self.send(out);
         }
     }
@@ -198,7 +198,7 @@ mod tests {
             for (n, (len, wait)) in packets.into_iter().enumerate() {
                 now = now + Duration::from_micros(wait);
                 bundler.handle_timeout(now, &mut out);
-                prop_assert!(bundler.poll_timeout().is_none_or(|due| due > now));
+                prop_assert!(bundler.poll_timeout().is_none_or(|due| due.is_after(now)));
                 let packet = vec![n as u8; len];
                 bundler.add(now, &packet, &mut out);
                 if len + 2 + BUNDLE_OVERHEAD <= 800 {

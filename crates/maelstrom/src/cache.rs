@@ -138,7 +138,7 @@ impl PacketCache {
     }
 
     fn forget(&mut self, now: Time) {
-        while self.kept.front().is_some_and(|oldest| oldest.at + self.age <= now) {
+        while self.kept.front().is_some_and(|oldest| now.has_reached(oldest.at + self.age)) {
             self.forget_oldest();
         }
     }

@@ -114,7 +114,7 @@ impl Failover {
 
     /// When [`Failover::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Time {
-        if !self.both && self.peer_gone_at < self.hello_at {
+        if !self.both && self.peer_gone_at.is_before(self.hello_at) {
             self.peer_gone_at
         } else {
             self.hello_at
@@ -124,10 +124,10 @@ impl Failover {
     /// It is that late: a hello that is due is appended to `out`; a peer that was silent for too long
     /// loses its partitions.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Vec<u8>) {
-        if self.peer_gone_at <= now && !self.both {
+        if now.has_reached(self.peer_gone_at) && !self.both {
             self.take_over();
         }
-        if self.hello_at <= now {
+        if now.has_reached(self.hello_at) {
             self.hello_at =
                 now + Duration::from_picos(self.config.silence.as_picos() / HELLOS_IN_SILENCE);
             self.hello(self.owned(), out);

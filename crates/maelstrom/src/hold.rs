@@ -61,7 +61,7 @@ impl Hold {
         let mut bytes = self.spare.pop().unwrap_or_default();
         write(&mut bytes);
         let due = if is_tcp(&bytes) { now } else { now + self.span };
-        let place = self.held.partition_point(|held| held.due <= due);
+        let place = self.held.partition_point(|held| due.has_reached(held.due));
         self.held.insert(place, Held { due, name, layer, expected, bytes });
     }
 
@@ -82,7 +82,7 @@ impl Hold {
     /// Lets go of what has waited long enough, and of the oldest beyond what may be held.
     pub(crate) fn release(&mut self, now: Time, out: &mut Batch, latest: &mut Vec<Recovered>) {
         while let Some(first) = self.held.front()
-            && (first.due <= now || self.held.len() > self.most)
+            && (now.has_reached(first.due) || self.held.len() > self.most)
             && let Some(held) = self.held.pop_front()
         {
             out.push(&held.bytes);

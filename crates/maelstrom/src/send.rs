@@ -175,7 +175,7 @@ impl SendSide {
 
     /// It is that late: after a silence, unfinished repairs go to `out`.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
-        if self.flush_at.is_some_and(|at| at <= now) {
+        if self.flush_at.is_some_and(|at| now.has_reached(at)) {
             self.flush_at = None;
             let (interleaver, mut post) = self.split(out);
             interleaver.flush(|repair| post.repair(&repair));

@@ -27,7 +27,7 @@ impl<E: Endpoint> Checked<E> {
 
     fn at(&mut self, now: Time) {
         if let Some(last) = self.last {
-            assert!(now >= last, "time went back from {last:?} to {now:?}");
+            assert!(now.has_reached(last), "time went back from {last:?} to {now:?}");
         }
         self.last = Some(now);
     }
@@ -60,7 +60,7 @@ impl<E: Endpoint> Endpoint for Checked<E> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let early = self.inner.poll_timeout().is_none_or(|deadline| deadline > now);
+        let early = self.inner.poll_timeout().is_none_or(|deadline| deadline.is_after(now));
         let was_dry = self.dry_work && self.dry_events && self.dry_frames.is_some();
         self.at(now);
         self.inner.handle_timeout(now);

@@ -158,7 +158,10 @@ pub struct Network<E: Endpoint> {
     now: Time,
     hosts: Vec<Host<E>>,
     groups: BTreeMap<GroupId, Vec<HostId>>,
-    events: BinaryHeap<Reverse<(Time, u64)>>,
+    /// By picoseconds since the start, which unlike [`Time`] never come round.
+    events: BinaryHeap<Reverse<(u128, u64)>>,
+    /// Picoseconds from the start to `now`.
+    elapsed: u128,
     actions: BTreeMap<u64, Action<E::Header>>,
     sequence: u64,
     rng: RandomStream,
@@ -200,6 +203,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             hosts,
             groups: BTreeMap::new(),
             events: BinaryHeap::new(),
+            elapsed: 0,
             actions: BTreeMap::new(),
             sequence: 0,
             rng: seed.stream("testkit network"),
@@ -255,22 +259,29 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
 
     /// Runs until nothing is left to happen, or for `span`.
     pub fn run(&mut self, span: Duration) -> Stop {
-        let end = self.now + span;
+        let end = self.elapsed + u128::from(span.as_picos());
         while let Some(&Reverse((at, sequence))) = self.events.peek() {
             if at > end {
-                self.now = end;
+                self.advance_to(end);
                 return Stop::TimeUp;
             }
             self.events.pop();
-            self.now = at;
+            self.advance_to(at);
             let action = self.actions.remove(&sequence).expect("every event has an action");
             self.act(action);
         }
         Stop::Quiet
     }
 
+    fn advance_to(&mut self, elapsed: u128) {
+        let picos = self.now.as_picos().wrapping_add((elapsed - self.elapsed) as u64);
+        self.now = Time::from_picos(picos);
+        self.elapsed = elapsed;
+    }
+
     fn schedule(&mut self, at: Time, action: Action<E::Header>) {
         self.sequence += 1;
+        let at = self.elapsed + u128::from(at.since(self.now).as_picos());
         self.events.push(Reverse((at, self.sequence)));
         self.actions.insert(self.sequence, action);
     }
@@ -286,10 +297,12 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             Action::Wake(host) => {
                 let now = self.now;
                 let state = &mut self.hosts[host.0 as usize];
-                if state.wake.is_some_and(|at| at <= now) {
+                if state.wake.is_some_and(|at| now.has_reached(at)) {
                     state.wake = None;
                 }
-                if state.alive && state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+                if state.alive
+                    && state.endpoint.poll_timeout().is_some_and(|at| now.has_reached(at))
+                {
                     state.endpoint.handle_timeout(now);
                 }
                 self.drain(host);
@@ -393,7 +406,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         if !state.alive {
             return;
         }
-        if state.uplink_free <= now
+        if now.has_reached(state.uplink_free)
             && let Some(frame) = state.endpoint.poll_transmit(now)
         {
             self.send(host, frame);
@@ -428,8 +441,10 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         let now = self.now;
         let state = &mut self.hosts[host.0 as usize];
         let Some(deadline) = state.endpoint.poll_timeout() else { return };
-        let at = deadline.max(now);
-        if state.wake.is_none_or(|planned| at < planned) && (at > now || state.uplink_free <= now) {
+        let at = deadline.later_of(now);
+        if state.wake.is_none_or(|planned| at.is_before(planned))
+            && (at.is_after(now) || now.has_reached(state.uplink_free))
+        {
             // At `now` itself only if something can be done about it.
             let at = if at == now { now + Duration::from_picos(1) } else { at };
             state.wake = Some(at);

@@ -49,7 +49,7 @@ impl PullQueue {
     pub fn enqueue(&mut self, now: Time, member: u32) {
         // Who wants to pull again at the instant of its pull has waited all along.
         if self.waiting.is_empty() && self.left != Some(now) && !self.idle_counts {
-            self.due = Some(self.due.map_or(now, |due| due.max(now)));
+            self.due = Some(self.due.map_or(now, |due| due.later_of(now)));
         }
         let index = member as usize;
         if index >= self.queued.len() {
@@ -71,7 +71,7 @@ impl PullQueue {
 
     /// Takes the next member if the link is free at `now`. Its pull leaves now.
     pub fn next(&mut self, now: Time) -> Option<u32> {
-        if self.due.is_some_and(|due| due > now) {
+        if self.due.is_some_and(|due| due.is_after(now)) {
             return None;
         }
         let member = self.waiting.pop_front()?;
@@ -83,7 +83,7 @@ impl PullQueue {
     /// Books the link for so many bytes on the wire: the answers to a pull that leaves now, or packets that
     /// came beside them.
     pub fn book(&mut self, now: Time, bytes: u64) {
-        let start = self.due.map_or(now, |due| due.max(now - self.slack));
+        let start = self.due.map_or(now, |due| due.later_of(now - self.slack));
         self.due = Some(start + self.link_rate.time_for(bytes));
     }
 
@@ -95,7 +95,7 @@ impl PullQueue {
     /// Forgets an instant that is past (see [`Time`]).
     pub fn forget_past(&mut self, now: Time) {
         let kept = if self.idle_counts { self.slack } else { Duration::ZERO };
-        if self.waiting.is_empty() && self.due.is_some_and(|due| due + kept < now) {
+        if self.waiting.is_empty() && self.due.is_some_and(|due| (due + kept).is_before(now)) {
             (self.due, self.left) = (None, None);
         }
     }

@@ -124,7 +124,9 @@ impl<E: Endpoint> Endpoint for Both<E> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.protocol.poll_timeout(), self.tcp.poll_timeout()].into_iter().flatten().min()
+        Time::earliest(
+            [self.protocol.poll_timeout(), self.tcp.poll_timeout()].into_iter().flatten(),
+        )
     }
 }
 

@@ -41,7 +41,8 @@ pub struct Driver<A: Adapter> {
     scenario: Scenario,
     requests: Requests,
     population: Population,
-    agenda: BTreeMap<(Time, u32), Due>,
+    /// By picoseconds since the start and the order of scheduling.
+    agenda: BTreeMap<(u64, u32), Due>,
     agenda_sequence: u32,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
@@ -116,7 +117,7 @@ impl<A: Adapter> Driver<A> {
 
     fn schedule(&mut self, at: Time, due: Due) {
         self.agenda_sequence += 1;
-        self.agenda.insert((at, self.agenda_sequence), due);
+        self.agenda.insert((at.picos_after(Time::ZERO), self.agenda_sequence), due);
     }
 
     fn schedule_next(&mut self) {
@@ -130,9 +131,13 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
+    fn next_due(&self) -> Option<Time> {
+        self.agenda.keys().next().map(|(picos, _)| Time::from_picos(*picos))
+    }
+
     fn run_agenda(&mut self, now: Time, actions: &mut ActionsOf<A>) {
         while let Some(entry) = self.agenda.first_entry() {
-            if entry.key().0 > now {
+            if entry.key().0 > now.picos_after(Time::ZERO) {
                 break;
             }
             match entry.remove() {
@@ -152,8 +157,8 @@ impl<A: Adapter> Driver<A> {
                 Due::Cancel(session) => self.cancel(now, session, actions),
             }
         }
-        if let Some((at, _)) = self.agenda.keys().next() {
-            actions.set_alarm(*at);
+        if let Some(at) = self.next_due() {
+            actions.set_alarm(at);
         }
         if self.outstanding == 0 {
             actions.stop();

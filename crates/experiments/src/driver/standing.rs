@@ -51,8 +51,7 @@ impl<A: Adapter> Driver<A> {
     /// they count as stuck; `None` if there is no next.
     pub fn patient_until(&self) -> Option<Time> {
         let patience = self.scenario.run.patience.0;
-        let waits = || self.agenda.keys().next().map(|due| due.0);
-        let since = if self.open_requests > 0 { Some(self.news_at) } else { waits() };
+        let since = if self.open_requests > 0 { Some(self.news_at) } else { self.next_due() };
         since.map(|since| since + patience + patience / NEWS_IN_PATIENCE)
     }
 

@@ -42,7 +42,7 @@ mod tests {
         let mut turned = false;
         while !turned {
             let now = clock.now();
-            assert!(now >= first);
+            assert!(now.has_reached(first));
             turned = now.as_picos() < first.as_picos();
         }
     }

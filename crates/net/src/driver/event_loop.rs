@@ -268,7 +268,7 @@ impl EventLoop {
             self.inlets.injector.as_ref().and_then(Injector::deadline),
             self.host.network.deadline(),
         ];
-        let deadline = endpoints.chain(others).flatten().min();
+        let deadline = Time::earliest(endpoints.chain(others).flatten());
         let mut span = deadline.map(|at| sleep_until(now, at));
         if self.host.network.is_blocked() {
             // What is due is mostly a frame, and frames wait for the socket.

@@ -1,7 +1,6 @@
 //! Trouble made on purpose at the receive path.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::{Duration, RandomStream, Seed, Time};
@@ -24,9 +23,9 @@ pub(crate) struct Origin {
 pub(crate) struct Injector {
     faults: Faults,
     random: RandomStream,
-    held: BinaryHeap<Reverse<Held>>,
+    /// By due time, equal ones in the order of arrival.
+    held: VecDeque<Held>,
     held_bytes: usize,
-    sequence: u64,
     /// When the bottleneck has passed all it holds.
     bottleneck_free: Option<Time>,
     pub(crate) counters: Injected,
@@ -34,26 +33,8 @@ pub(crate) struct Injector {
 
 struct Held {
     due: Time,
-    sequence: u64,
     origin: Origin,
     bytes: Vec<u8>,
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.due, self.sequence).cmp(&(other.due, other.sequence))
-    }
 }
 
 impl Injector {
@@ -62,9 +43,8 @@ impl Injector {
         faults.on_receive().then(|| Injector {
             faults,
             random: Seed(faults.seed).stream("receive faults"),
-            held: BinaryHeap::new(),
+            held: VecDeque::new(),
             held_bytes: 0,
-            sequence: 0,
             bottleneck_free: None,
             counters: Injected::default(),
         })
@@ -99,7 +79,7 @@ impl Injector {
         }
         for _ in 0..copies {
             match self.due(now, bytes.len()) {
-                Some(due) if due > now => self.hold(due, origin, bytes),
+                Some(due) if due.is_after(now) => self.hold(due, origin, bytes),
                 Some(_) => pass(bytes),
                 None => self.counters.overflowed += 1,
             }
@@ -112,7 +92,7 @@ impl Injector {
         if let Some(rate) = self.faults.receive_rate {
             // UDP and IPv4 headers take their share of a real link.
             let on_link = len as u64 + 28;
-            let free = self.bottleneck_free.filter(|free| *free > now).unwrap_or(now);
+            let free = self.bottleneck_free.filter(|free| free.is_after(now)).unwrap_or(now);
             if free.since(now) > rate.time_for(u64::from(self.faults.queue)) {
                 return None;
             }
@@ -134,24 +114,20 @@ impl Injector {
             return;
         }
         self.held_bytes += bytes.len();
-        self.sequence += 1;
-        let held = Held { due, sequence: self.sequence, origin, bytes: bytes.to_vec() };
-        self.held.push(Reverse(held));
+        let place = self.held.partition_point(|held| due.has_reached(held.due));
+        self.held.insert(place, Held { due, origin, bytes: bytes.to_vec() });
     }
 
     /// The next datagram held back whose time has come.
     pub(crate) fn release(&mut self, now: Time) -> Option<(Origin, Vec<u8>)> {
-        if self.held.peek().is_none_or(|Reverse(held)| held.due > now) {
-            return None;
-        }
-        let Reverse(held) = self.held.pop()?;
+        let held = self.held.pop_front_if(|held| now.has_reached(held.due))?;
         self.held_bytes -= held.bytes.len();
         Some((held.origin, held.bytes))
     }
 
     /// When the next datagram held back is due.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        self.held.peek().map(|Reverse(held)| held.due)
+        self.held.front().map(|held| held.due)
     }
 
     fn draw(&mut self, probability: f64) -> bool {

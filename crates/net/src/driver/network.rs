@@ -63,7 +63,7 @@ impl Network {
 
     /// Whether the rate holds back what is to be sent.
     pub(super) fn is_paced(&self, now: Time) -> bool {
-        self.busy_until.is_some_and(|until| until > now)
+        self.busy_until.is_some_and(|until| until.is_after(now))
     }
 
     /// When the rate lets more go, if it holds anything back.
@@ -73,7 +73,7 @@ impl Network {
 
     /// Nothing waits for the rate.
     pub(super) fn forget_pace(&mut self, now: Time) {
-        self.busy_until = self.busy_until.filter(|until| *until > now);
+        self.busy_until = self.busy_until.filter(|until| until.is_after(now));
     }
 
     /// Room for one datagram of any length, flushed if need be; `None` if the socket is full.
@@ -89,7 +89,7 @@ impl Network {
         self.outbox.push(len, marks, targets);
         if let Some(rate) = self.rate {
             let earliest = now - CATCH_UP;
-            let start = self.busy_until.filter(|until| *until > earliest).unwrap_or(now);
+            let start = self.busy_until.filter(|until| until.is_after(earliest)).unwrap_or(now);
             let bytes = (len as u64 + UDP_IP_LEN) * targets.len() as u64;
             self.busy_until = Some(start + rate.time_for(bytes));
         }

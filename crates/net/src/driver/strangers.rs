@@ -22,7 +22,7 @@ impl AnswerBudget {
 
     /// Takes one answer out of the budget, if there is one.
     pub(super) fn take(&mut self, now: Time) -> bool {
-        let full_at = self.full_at.filter(|full| *full > now).unwrap_or(now);
+        let full_at = self.full_at.filter(|full| full.is_after(now)).unwrap_or(now);
         if full_at.since(now).as_picos() > (BURST - 1) * PICOS_AN_ANSWER {
             return false;
         }

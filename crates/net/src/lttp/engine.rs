@@ -271,7 +271,7 @@ impl Loop {
 
     /// Whether the rate limit holds symbols back.
     fn is_limited(&self, now: Time) -> bool {
-        self.settings.rate_limit.is_some() && self.send_free > now
+        self.settings.rate_limit.is_some() && self.send_free.is_after(now)
     }
 
     /// Books symbols against the rate limit. What a late loop did not send it may catch up.
@@ -280,7 +280,7 @@ impl Loop {
         let granularity = Duration::from_nanos(self.settings.granularity.as_nanos() as u64);
         let headers = self.outbox.count() as u64 * 28;
         let time = rate.time_for(self.outbox.len() as u64 + headers);
-        self.send_free = self.send_free.max(now - granularity) + time;
+        self.send_free = self.send_free.later_of(now - granularity) + time;
     }
 
     /// Gives blocks to threads that may wait.
@@ -308,7 +308,7 @@ impl Loop {
         let held = self.injector.as_ref().and_then(Injector::deadline);
         let limit = (limited && self.table.in_line() > 0).then_some(self.send_free);
         for other in [held, limit].into_iter().flatten() {
-            deadline = Some(deadline.map_or(other, |first| first.min(other)));
+            deadline = Some(deadline.map_or(other, |first| first.earlier_of(other)));
         }
         let busy = self.readable || self.table.in_line() > 0 && !waits;
         let span = if busy {

@@ -77,7 +77,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
     pub(super) fn wake(&mut self, host: u32) {
         let now = Time::from_picos(self.now);
         let endpoint = &mut self.hosts[host as usize].endpoint;
-        if endpoint.poll_timeout().is_some_and(|due| due <= now) {
+        if endpoint.poll_timeout().is_some_and(|due| now.has_reached(due)) {
             endpoint.handle_timeout(now);
         }
         self.drain(host, true);

@@ -103,7 +103,7 @@ pub struct Recorder {
 
 impl Recorder {
     fn next(&mut self, now: Time, actions: &mut Actions<Blast>) {
-        while self.blasts.front().is_some_and(|blast| blast.at <= now) {
+        while self.blasts.front().is_some_and(|blast| now.has_reached(blast.at)) {
             if let Some(blast) = self.blasts.pop_front() {
                 actions.command(blast.from, blast);
             }

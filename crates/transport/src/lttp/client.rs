@@ -289,16 +289,16 @@ impl Client {
     pub fn deadline(&self, config: &Config) -> Time {
         let lost_peer = self.last_heard + config.peer_timeout;
         let control = self.awaits_answer().then_some(self.control_at);
-        [control, self.rate.deadline()].into_iter().flatten().fold(lost_peer, Time::min)
+        [control, self.rate.deadline()].into_iter().flatten().fold(lost_peer, Time::earlier_of)
     }
 
     /// A deadline has come; false if the server is lost.
     pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
-        if now >= self.last_heard + config.peer_timeout {
+        if now.has_reached(self.last_heard + config.peer_timeout) {
             return false;
         }
         self.rate.on_timeout(now);
-        if self.awaits_answer() && now >= self.control_at {
+        if self.awaits_answer() && now.has_reached(self.control_at) {
             self.repeats += u32::from(self.repeats < 10);
             self.control_due = true;
             self.control_at = now + config.control_timeout(self.repeats);

@@ -165,12 +165,12 @@ impl Endpoint {
         let deadline = server.deadline(&self.config);
         let at = match server.next_send() {
             Some(_) if server.ready => deadline,
-            Some(at) if at <= now => {
+            Some(at) if now.has_reached(at) => {
                 server.ready = true;
                 self.ready.push_back(place);
                 deadline
             }
-            Some(at) => at.min(deadline),
+            Some(at) => at.earlier_of(deadline),
             None => deadline,
         };
         self.timers.set(place * 2, Some(at));

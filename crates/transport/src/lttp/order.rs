@@ -51,7 +51,7 @@ impl Sent {
 
     /// How many had been sent at that time, to within a step.
     fn sent_by(&self, time: Time, step: u32) -> u64 {
-        let later = self.marks.iter().rev().take_while(|mark| **mark > time).count() as u64;
+        let later = self.marks.iter().rev().take_while(|mark| mark.is_after(time)).count() as u64;
         (self.symbols / u64::from(step)).saturating_sub(later) * u64::from(step)
     }
 

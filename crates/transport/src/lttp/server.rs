@@ -106,16 +106,16 @@ impl Server {
     pub fn deadline(&self, config: &Config) -> Time {
         let lost_peer = self.last_heard + config.peer_timeout;
         let nofeedback = self.rate.as_ref().map(RateSender::nofeedback_deadline);
-        nofeedback.map_or(lost_peer, |at| at.min(lost_peer))
+        nofeedback.map_or(lost_peer, |at| at.earlier_of(lost_peer))
     }
 
     /// A deadline has come; false if the client is lost.
     pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
-        if now >= self.last_heard + config.peer_timeout {
+        if now.has_reached(self.last_heard + config.peer_timeout) {
             return false;
         }
         if let Some(rate) = &mut self.rate
-            && now >= rate.nofeedback_deadline()
+            && now.has_reached(rate.nofeedback_deadline())
         {
             rate.on_timeout(now);
             self.stats.silences += 1;

@@ -154,7 +154,7 @@ impl Endpoint {
         let Some(((_, session), receiver)) = self.transfers.receiver(place) else { return };
         // Timers are not moved on every packet: look whether this one is still meant.
         let due = receiver.deadline(&self.config);
-        if due > now {
+        if due.is_after(now) {
             return self.transfers.set_receiver_due(place, due);
         }
         let abandoned = receiver.is_abandoned(now, &self.config);
@@ -284,6 +284,8 @@ impl EndpointContract for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.transfers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
+        Time::earliest(
+            [self.transfers.next_deadline(), self.pulls.deadline()].into_iter().flatten(),
+        )
     }
 }

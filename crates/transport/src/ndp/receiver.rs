@@ -171,7 +171,7 @@ impl Receiver {
         match self.done {
             true => self.last_arrival + config.peer_timeout * 2,
             false => {
-                let quiet_since = self.last_arrival.max(self.last_pull);
+                let quiet_since = self.last_arrival.later_of(self.last_pull);
                 quiet_since + self.timeout(config)
             }
         }
@@ -181,7 +181,7 @@ impl Receiver {
     /// longer.
     pub fn is_abandoned(&self, now: Time, config: &Config) -> bool {
         let patience = if self.has_pull() { 4 } else { 1 };
-        !self.done && now >= self.last_arrival + config.peer_timeout * patience
+        !self.done && now.has_reached(self.last_arrival + config.peer_timeout * patience)
     }
 
     /// Silence: asks for the last pull to be sent again unless others wait; true if it does.

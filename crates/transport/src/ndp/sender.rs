@@ -198,20 +198,20 @@ impl Sender {
     pub fn deadline(&self, config: &Config) -> Time {
         let lost_peer = self.last_heard + config.peer_timeout;
         match self.in_flight.front() {
-            Some((_, sent)) => (*sent + self.timeout(config)).min(lost_peer),
+            Some((_, sent)) => (*sent + self.timeout(config)).earlier_of(lost_peer),
             None => lost_peer,
         }
     }
 
     /// Gives packets up for lost; false if the receiver is.
     pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
-        if now >= self.last_heard + config.peer_timeout {
+        if now.has_reached(self.last_heard + config.peer_timeout) {
             return false;
         }
         let timeout = self.timeout(config);
         let mut found = false;
         while let Some((number, sent)) = self.in_flight.front().copied() {
-            if number.is_some() && sent + timeout > now {
+            if number.is_some() && (sent + timeout).is_after(now) {
                 break;
             }
             self.in_flight.pop_front();

@@ -144,7 +144,7 @@ impl Endpoint {
 
     fn on_receiver_deadline(&mut self, now: Time, place: u32) {
         let Some((key, receiver)) = self.transfers.receiver(place) else { return };
-        if now >= receiver.forgotten_at(&self.config) {
+        if now.has_reached(receiver.forgotten_at(&self.config)) {
             if !receiver.done {
                 self.fail(key.1, FailReason::PeerLost);
             }

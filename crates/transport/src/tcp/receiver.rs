@@ -152,13 +152,13 @@ impl Receiver {
 
     /// The ACK that was put off, if its time has come.
     pub fn overdue(&mut self, now: Time) -> Option<TcpHeader> {
-        self.ack_due.filter(|due| *due <= now).map(|_| self.answer_now())
+        self.ack_due.filter(|due| now.has_reached(*due)).map(|_| self.answer_now())
     }
 
     /// When an ACK is due, or the transfer to be forgotten.
     pub fn deadline(&self, config: &Config) -> Time {
         let forget = self.forgotten_at(config);
-        self.ack_due.map_or(forget, |due| due.min(forget))
+        self.ack_due.map_or(forget, |due| due.earlier_of(forget))
     }
 
     /// When the transfer is forgotten: a finished one outlives its sender's patience, so that no

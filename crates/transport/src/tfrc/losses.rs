@@ -149,7 +149,7 @@ impl LossHistory {
             let number = gap.first.wrapping_add(next);
             let at = nominal(number);
             if let Some(event) = self.event
-                && at <= event.at + rtt
+                && (event.at + rtt).has_reached(at)
             {
                 // The first packet that is far enough, without a look at each one before it.
                 let missing = (event.at + rtt).since(at).as_picos() / spacing + 1;

@@ -73,14 +73,14 @@ impl RateReceiver {
         // The timer is unset when it last went off without news: senders slower than a packet a
         // round trip get a report for each.
         let lost_more = self.history.loss_event_rate() > self.reported;
-        if first || lost_more || self.timer.is_none_or(|at| at <= now) {
+        if first || lost_more || self.timer.is_none_or(|at| now.has_reached(at)) {
             self.due = true;
         }
     }
 
     /// The feedback timer has gone off, if it has (§6.2).
     pub fn on_timeout(&mut self, now: Time) {
-        if self.timer.is_some_and(|at| at <= now) {
+        if self.timer.is_some_and(|at| now.has_reached(at)) {
             self.due |= self.unreported > 0;
             self.timer = None;
         }

@@ -103,15 +103,15 @@ impl RateSender {
     /// Books the packet that goes now: its stamp, if one may (§4.6). What a busy link did not let
     /// go is not caught up beyond [`RateConfig::granularity`]: there are no bursts.
     pub fn poll_stamp(&mut self, now: Time) -> Option<Stamp> {
-        if now < self.next_send {
+        if now.is_before(self.next_send) {
             return None;
         }
         let number = self.next_number;
         self.next_number = self.next_number.wrapping_add(1);
         // The nominal time, which a waking up that comes late does not move; but there are no bursts.
         let granularity = self.config.granularity;
-        self.last_send = self.next_send.max(now - self.interval().max(granularity));
-        self.next_send = (self.last_send + self.interval()).max(now - granularity);
+        self.last_send = self.next_send.later_of(now - self.interval().max(granularity));
+        self.next_send = (self.last_send + self.interval()).later_of(now - granularity);
         Some(Stamp { number, sent: now, rtt: self.rtt().unwrap_or(Duration::ZERO) })
     }
 
@@ -128,7 +128,8 @@ impl RateSender {
     /// Takes in a report (§4.3). One that cannot be true is ignored: false.
     pub fn on_report(&mut self, now: Time, report: &Report) -> bool {
         let sample = now.since(report.echo).saturating_sub(report.delay);
-        if report.echo > now || sample == Duration::ZERO || sample > Duration::from_secs(60) {
+        if report.echo.is_after(now) || sample == Duration::ZERO || sample > Duration::from_secs(60)
+        {
             return false;
         }
         let sample = sample.as_secs_f64();
@@ -150,7 +151,7 @@ impl RateSender {
         if self.config.prevent_oscillation {
             self.x_inst = (self.x * self.rtt_root / sqrt(sample)).max(self.s / T_MBI);
         }
-        self.next_send = (self.last_send + self.interval()).max(now - self.config.granularity);
+        self.next_send = (self.last_send + self.interval()).later_of(now - self.config.granularity);
         self.restart_nofeedback(now);
         true
     }
@@ -194,7 +195,7 @@ impl RateSender {
 
     /// The nofeedback timer has gone off, if it has (§4.4): the rate is halved.
     pub fn on_timeout(&mut self, now: Time) {
-        if now < self.nofeedback {
+        if now.is_before(self.nofeedback) {
             return;
         }
         let least = self.s / T_MBI;

@@ -107,7 +107,7 @@ fn a_receiver_that_was_silent_is_detached_and_finished_by_unicast() {
     lab.set_alive(host(3), true);
     lab.run(Duration::from_secs(30));
     let ends: Vec<Time> = (1..=3).map(|r| received(&lab, r).0).collect();
-    assert!(ends[2] > ends[0] && ends[2] > ends[1]);
+    assert!(ends[2].is_after(ends[0]) && ends[2].is_after(ends[1]));
     assert!(lab.log.iter().any(|(_, who, e)| *who == host(0)
         && matches!(e, Event::Straggler { action: StragglerAction::Detached, .. })));
     assert!(

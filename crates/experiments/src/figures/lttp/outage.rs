@@ -118,7 +118,7 @@ pub fn reaction() -> Reaction {
     let before = symbols.load(Ordering::Relaxed);
     let (mut cut, mut sent_meanwhile) = (None, 0);
     let mut now = down;
-    while now < Time::ZERO + END {
+    while now.is_before(Time::ZERO + END) {
         now = now + Duration::from_millis(1);
         sim.run_until(now, u64::MAX);
         let trace = &sim.application().trace;

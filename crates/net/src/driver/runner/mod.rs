@@ -474,7 +474,7 @@ impl<P: Protocol> Run for Runner<P> {
     }
 
     fn on_time(&mut self, host: &mut Host, now: Time) {
-        let due = self.endpoint.poll_timeout().is_some_and(|deadline| deadline <= now);
+        let due = self.endpoint.poll_timeout().is_some_and(|deadline| now.has_reached(deadline));
         if due || now.since(self.last_timeout) > LONGEST_SILENCE {
             self.last_timeout = now;
             self.endpoint.handle_timeout(now);

@@ -431,7 +431,7 @@ impl wellspring_core::Endpoint for Endpoint {
             });
         }
         debug_assert!(
-            self.timers.next_deadline().is_none_or(|at| at > now),
+            self.timers.next_deadline().is_none_or(|at| at.is_after(now)),
             "a deadline that stays due would keep the driver busy for ever: {self:?}"
         );
     }
@@ -459,6 +459,6 @@ impl wellspring_core::Endpoint for Endpoint {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        [self.timers.next_deadline(), self.pulls.deadline()].into_iter().flatten().min()
+        Time::earliest([self.timers.next_deadline(), self.pulls.deadline()].into_iter().flatten())
     }
 }

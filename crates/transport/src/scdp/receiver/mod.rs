@@ -420,7 +420,7 @@ impl Receiver {
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {
                 self.lose_sender(cx, index, None);
             } else if flow.liveness == Liveness::Live
-                && flow.last_pull + self.keepalive_interval <= cx.now
+                && cx.now.has_reached(flow.last_pull + self.keepalive_interval)
             {
                 self.flows[index].last_pull = cx.now;
                 self.keepalive = Some(index);
@@ -442,14 +442,11 @@ impl Receiver {
         if self.over {
             return None;
         }
-        self.flows
-            .iter()
-            .filter_map(|f| {
-                let alive =
-                    (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
-                f.deadline().into_iter().chain(alive).min()
-            })
-            .min()
+        Time::earliest(self.flows.iter().flat_map(|f| {
+            let alive =
+                (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
+            f.deadline().into_iter().chain(alive)
+        }))
     }
 
     /// Source symbols of an open block that have not come, ascending.

@@ -175,7 +175,7 @@ impl Sender {
             self.check_stragglers(cx, index);
             for member in &mut self.streams[index].members {
                 if member.standing == Standing::Live
-                    && member.last_heard + self.peer_timeout <= cx.now
+                    && cx.now.has_reached(member.last_heard + self.peer_timeout)
                 {
                     member.standing = Standing::Lost;
                     let receiver = member.host;
@@ -183,7 +183,7 @@ impl Sender {
                 }
             }
         }
-        if self.next_probe(cx.config).is_some_and(|at| at <= cx.now) {
+        if self.next_probe(cx.config).is_some_and(|at| cx.now.has_reached(at)) {
             self.probes += 1;
             self.last_activity = cx.now;
             for stream in self.streams.iter_mut().filter(|s| wants_probe(s)) {
@@ -220,8 +220,9 @@ impl Sender {
                 .map(|since| since + config.stragglers.silent_for);
             [Some(m.last_heard + self.peer_timeout), straggles]
         });
-        let earliest =
-            silences.flatten().chain(self.next_probe(config)).chain(self.release_at()).min();
+        let earliest = Time::earliest(
+            silences.flatten().chain(self.next_probe(config)).chain(self.release_at()),
+        );
         self.check_at = earliest;
     }
 
@@ -246,7 +247,7 @@ impl Sender {
         let members = || self.streams.iter().flat_map(|s| &s.members);
         let settled = members()
             .all(|m| m.closed || matches!(m.standing, Standing::Lost | Standing::Detached));
-        let released = self.release_at().is_some_and(|at| at <= cx.now);
+        let released = self.release_at().is_some_and(|at| cx.now.has_reached(at));
         if self.over || !(settled || released) {
             return;
         }
@@ -285,8 +286,9 @@ impl Sender {
             }
             let behind =
                 front_symbol.saturating_sub(self.object.first_symbol_of_block(member.floor));
-            let held_up =
-                member.holds_up_since.is_some_and(|since| since + policy.silent_for <= cx.now);
+            let held_up = member
+                .holds_up_since
+                .is_some_and(|since| cx.now.has_reached(since + policy.silent_for));
             // A receiver given up before has come back to find its blocks no longer served.
             let left_behind = member.floor < floor;
             let slow = behind >= policy.symbols_behind || held_up;

@@ -182,16 +182,16 @@ impl Sender {
     /// When something is due: a retransmission, or giving the receiver up.
     pub fn deadline(&self, config: &Config) -> Time {
         let lost = self.last_heard + config.peer_timeout;
-        self.timer.deadline().map_or(lost, |due| due.min(lost))
+        self.timer.deadline().map_or(lost, |due| due.earlier_of(lost))
     }
 
     /// Acts on a deadline: after a timeout everything unacknowledged is sent again, from a window of
     /// one segment on (RFC 5681 §3.1, RFC 6298 §5.4 to 5.6, RFC 6582 §4).
     pub fn on_deadline(&mut self, now: Time, config: &Config) -> Deadline {
-        if now >= self.last_heard + config.peer_timeout {
+        if now.has_reached(self.last_heard + config.peer_timeout) {
             return Deadline::PeerLost;
         }
-        if self.timer.deadline().is_none_or(|due| due > now) {
+        if self.timer.deadline().is_none_or(|due| due.is_after(now)) {
             return Deadline::Early;
         }
         let state = TimeoutState { window: self.window.bytes(), in_flight: self.flight() };

@@ -397,7 +397,7 @@ impl Flow {
         let usual = self.rtt.smoothed().unwrap_or(within);
         for credit in &mut self.credits {
             let expected = credit.granted_at + usual;
-            let slow = expected > now + within || expected + within < now;
+            let slow = expected.is_after(now + within) || (expected + within).is_before(now);
             if credit.state == CreditState::Counted && slow {
                 credit.state = CreditState::Uncounted;
                 for_each(credit.sbn);

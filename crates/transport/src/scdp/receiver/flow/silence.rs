@@ -29,7 +29,7 @@ impl Flow {
             Liveness::Awaited => Some(self.last_heard + self.peer_timeout),
             _ => {
                 let overdue = self.front_overdue_at(self.timeout(config));
-                overdue.into_iter().chain(self.probe_at(config)).min()
+                Time::earliest(overdue.into_iter().chain(self.probe_at(config)))
             }
         };
     }
@@ -67,7 +67,7 @@ impl Flow {
         config: &Config,
         mut for_each: impl FnMut(Settled),
     ) -> bool {
-        if self.deadline().is_none_or(|deadline| deadline > now) {
+        if self.deadline().is_none_or(|deadline| deadline.is_after(now)) {
             return false;
         }
         let silence = now.since(self.last_heard);
@@ -80,7 +80,7 @@ impl Flow {
         self.drop_settled_front();
         let (mut gaps, mut overdue) = (0, 0);
         while let Some(at) = self.front_overdue_at(timeout)
-            && at <= now
+            && now.has_reached(at)
         {
             let is_gap = self.first < self.highest;
             if is_gap {
@@ -110,7 +110,7 @@ impl Flow {
     /// Allows the tail loss probe, if it is due: the oldest credit in flight is no longer counted
     /// on, and one more may be granted. Returns the block of that credit.
     pub(in crate::scdp::receiver) fn probe(&mut self, now: Time, config: &Config) -> Option<u32> {
-        if self.probe_at(config)? > now {
+        if self.probe_at(config)?.is_after(now) {
             return None;
         }
         self.probe = Probe::Due;
@@ -133,7 +133,7 @@ impl Flow {
         let round_trips = self.rtt.smoothed()? * 2;
         let varied = self.rtt.timeout(config.initial_rtt, Duration::ZERO, Duration::ZERO);
         let wait = round_trips.max(varied).min(self.timeout(config));
-        Some(self.last_heard.max(self.last_pull) + wait)
+        Some(self.last_heard.later_of(self.last_pull) + wait)
     }
 
     /// When the oldest credit in flight is to be given up. One that others have overtaken is
@@ -146,13 +146,13 @@ impl Flow {
             _ if self.group => {
                 // While the stream flows, what it has not reached waits for a slower member.
                 let flowing = if self.first < self.highest { Time::ZERO } else { self.last_heard };
-                let since = oldest.granted_at.max(self.doubted_at).max(flowing);
+                let since = oldest.granted_at.later_of(self.doubted_at).later_of(flowing);
                 return Some(since + timeout);
             }
             // While answers come the timer starts anew with each (RFC 6298 §5.3), and with the tail loss
             // probe.
             _ if self.reordering_threshold.is_some() => {
-                let since = oldest.granted_at.max(self.last_heard).max(self.probed_at);
+                let since = oldest.granted_at.later_of(self.last_heard).later_of(self.probed_at);
                 return Some(since + timeout);
             }
             _ => timeout,
