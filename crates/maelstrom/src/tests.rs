@@ -26,7 +26,13 @@ fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
 }
 
 fn receiver(longest: usize) -> ReceiveSide {
-    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest, hold: Duration::ZERO };
+    let config = ReceiveConfig {
+        packets: 1_024,
+        repairs: 512,
+        longest,
+        hold: Duration::ZERO,
+        ..ReceiveConfig::default()
+    };
     ReceiveSide::new(&key(), OTHER, &config).expect("memory")
 }
 
@@ -108,7 +114,7 @@ fn lost_packets_come_back_as_they_left() {
     let account = *receiver.account();
     assert_eq!(account.recovered_total(), back.len() as u64);
     assert_eq!((account.garbled, receiver.counters().dropped), (0, [0; DropReason::COUNT]));
-    let report = receiver.loss_report();
+    let report = receiver.loss_report(Time::ZERO);
     assert_eq!((report.longest_burst, report.usual_burst), (25, 25));
     assert!((25..60).contains(&report.lost), "{report:?}");
     assert_eq!(u64::from(report.recovered), account.recovered_total());
@@ -264,7 +270,13 @@ fn nobody_else_can_bring_a_packet() {
     assert_eq!(dropped(&mut receiver, &repairs[3].1), Some(DropReason::OldSession));
     assert_eq!(receiver.peer(), Some(later));
     // An end's own repairs, sent back to it.
-    let own = ReceiveConfig { packets: 64, repairs: 64, longest: 300, hold: Duration::ZERO };
+    let own = ReceiveConfig {
+        packets: 64,
+        repairs: 64,
+        longest: 300,
+        hold: Duration::ZERO,
+        ..ReceiveConfig::default()
+    };
     let mut same_end = ReceiveSide::new(&key(), SESSION, &own).expect("memory");
     assert_eq!(dropped(&mut same_end, &good), Some(DropReason::Reflected));
     // Another key.
@@ -325,7 +337,7 @@ fn packets_that_their_repairs_overtake_are_not_lost() {
     }
     // Each layer's repair leaves right behind its last packet, which here comes after it.
     assert!(receiver.counters().overtaken > 200, "{:?}", receiver.counters());
-    let report = receiver.loss_report();
+    let report = receiver.loss_report(Time::ZERO);
     assert!((1..=4).contains(&report.lost), "{report:?}");
     assert_eq!(report.longest_burst, 1);
 }
@@ -340,7 +352,13 @@ fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
         restore(packet, identity.volatile);
     }
     let hold = Duration::from_micros(500);
-    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest: 300, hold };
+    let config = ReceiveConfig {
+        packets: 1_024,
+        repairs: 512,
+        longest: 300,
+        hold,
+        ..ReceiveConfig::default()
+    };
     let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
     let mut sender = sender(8, &[1, 19], 300);
     let mut out = Batch::new();
@@ -399,13 +417,13 @@ fn the_code_follows_the_loss() {
         }
         lost_at.push(lost);
         back_at.push(receiver.account().recovered_total());
-        let report = receiver.loss_report();
+        let report = receiver.loss_report(now);
         let mut out = Batch::new();
-        sender.on_report(&report, &mut out);
+        sender.on_report(now, &report, &mut out);
         for repair in out.iter() {
             receiver.handle_datagram(now, repair, &mut Batch::new());
         }
-        overheads.push(sender.parameters().overhead());
+        overheads.push(sender.parameters().map_or(0.0, Parameters::overhead));
     }
     assert!(back_at[40] < lost_at[40], "the first bursts come as a surprise");
     let (lost, back) = (lost_at[80] - lost_at[45], back_at[82] - back_at[45]);
@@ -454,7 +472,7 @@ proptest! {
         for (number, (kind, layer, packets, [length, stride], first, rest)) in
             bodies.into_iter().enumerate()
         {
-            let mut datagram = vec![1, kind, layer, packets];
+            let mut datagram = vec![2, kind, layer, packets];
             datagram.extend_from_slice(&(length % 256).to_be_bytes());
             datagram.extend_from_slice(&stride.to_be_bytes());
             datagram.extend_from_slice(&first.to_be_bytes());
@@ -464,6 +482,6 @@ proptest! {
             receiver.observe(Time::ZERO, &mut packet, &mut out).expect("a packet");
         }
         prop_assert!(out.is_empty());
-        receiver.loss_report();
+        receiver.loss_report(Time::ZERO);
     }
 }
