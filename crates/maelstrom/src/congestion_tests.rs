@@ -32,7 +32,8 @@ impl Link {
     /// When a datagram that is sent now arrives, if it does.
     fn send(&mut self, now: Time, len: usize) -> Option<Time> {
         let time = |bytes: u64| Duration::from_nanos(bytes * 1_000_000_000 / RATE);
-        let waits = if self.free_at > now { self.free_at.since(now) } else { Duration::ZERO };
+        let waits =
+            if self.free_at.is_after(now) { self.free_at.since(now) } else { Duration::ZERO };
         if waits > time(QUEUE) {
             self.queue_drops += 1;
             return None;
@@ -87,17 +88,17 @@ impl Reno {
 
     fn on_ack(&mut self, now: Time, number: u64, marked: bool) {
         if let Some(sent) = self.outstanding.remove(&number) {
-            self.newest = if sent > self.newest { sent } else { self.newest };
+            self.newest = sent.later_of(self.newest);
             self.window += if self.window < self.threshold { 1.0 } else { 1.0 / self.window };
         }
         let tolerance = Duration::from_millis(15);
         let late: Vec<u64> = self
             .outstanding
             .iter()
-            .filter(|(_, sent)| **sent + tolerance < self.newest)
+            .filter(|(_, sent)| (**sent + tolerance).is_before(self.newest))
             .map(|(number, _)| *number)
             .collect();
-        if (marked || !late.is_empty()) && now > self.recovers_until {
+        if (marked || !late.is_empty()) && now.is_after(self.recovers_until) {
             self.threshold = (self.window / 2.0).max(2.0);
             self.window = self.threshold;
             self.recovers_until = now + DELAY * 2 + Duration::from_millis(25);
@@ -202,10 +203,10 @@ impl Run {
         let (mut on_at, mut heard, mut report_at) = (None, Time::ZERO, Time::ZERO);
         while let Some(((picos, _), event)) = events.pop_first() {
             let now = Time::from_picos(picos);
-            if now >= Time::ZERO + Duration::from_secs(self.seconds) {
+            if now.has_reached(Time::ZERO + Duration::from_secs(self.seconds)) {
                 break;
             }
-            if now >= self.loses_from {
+            if now.has_reached(self.loses_from) {
                 link.loss = self.loss;
             }
             let mut local = Batch::new();
@@ -229,13 +230,13 @@ impl Run {
                     }
                 }
                 Event::Tick => {
-                    if heard + Duration::from_millis(300) < now {
+                    if now.is_after(heard + Duration::from_millis(300)) {
                         heard = now;
                         reno.on_timeout();
                     }
                     sender.handle_timeout(now, &mut repairs);
                     receiver.handle_timeout(now, &mut local);
-                    if now >= report_at || receiver.report_is_urgent(now) {
+                    if now.has_reached(report_at) || receiver.report_is_urgent(now) {
                         report_at = now + Duration::from_secs(1);
                         at(&mut events, now + DELAY, Event::Report(receiver.loss_report(now)));
                     }

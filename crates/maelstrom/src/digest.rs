@@ -68,7 +68,7 @@ impl Digester {
 
     /// Whether a digest is to be sent after a pause.
     pub(crate) fn due(&self, now: Time) -> bool {
-        self.poll_timeout().is_some_and(|at| now >= at)
+        self.poll_timeout().is_some_and(|at| now.has_reached(at))
     }
 
     /// Hands out what a digest has: the number of the first packet, and all their names.
@@ -88,7 +88,7 @@ impl Digester {
     }
 
     fn overdue(&self, now: Time) -> bool {
-        self.last_sent.is_none_or(|sent| now >= sent + LONGEST_DELAY)
+        self.last_sent.is_none_or(|sent| now.has_reached(sent + LONGEST_DELAY))
     }
 }
 
@@ -187,7 +187,7 @@ impl DigestReader {
     /// Hands out packets that are judged, in order: their number, and whether they arrived.
     pub(crate) fn judge(&mut self, now: Time, mut record: impl FnMut(u32, bool)) {
         while let Some(&Named { number, arrived, due, .. }) = self.named.front()
-            && (arrived || now >= due || self.named.len() > AWAITED)
+            && (arrived || now.has_reached(due) || self.named.len() > AWAITED)
         {
             self.named.pop_front();
             self.awaited -= usize::from(!arrived);

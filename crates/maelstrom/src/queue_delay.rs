@@ -46,10 +46,10 @@ impl Extreme {
 
     /// Takes in a sample; `better` chooses between two.
     fn add(&mut self, now: Time, sample: i32, better: impl Fn(i32, i32) -> i32) {
-        if now >= self.ends {
+        if now.has_reached(self.ends) {
             self.before = self.now;
             // Silence longer than a span: nothing older counts.
-            if now >= self.ends + self.span {
+            if now.has_reached(self.ends + self.span) {
                 self.before = sample;
             }
             self.now = sample;
@@ -98,7 +98,7 @@ impl QueueDelay {
         }
         state.last = later - base;
         state.lasting = state.lasting.min(state.last);
-        if now >= state.lasting_since + LASTING {
+        if now.has_reached(state.lasting_since + LASTING) {
             state.most.add(now, state.lasting, i32::max);
             (state.lasting, state.lasting_since) = (state.last, now);
         }

@@ -293,7 +293,7 @@ impl ReceiveSide {
 
     /// When [`ReceiveSide::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.hold.next().into_iter().chain(self.digests.poll_timeout()).min()
+        Time::earliest(self.hold.next().into_iter().chain(self.digests.poll_timeout()))
     }
 
     /// Packets that have been held long enough go to `out`; named packets that did not come count as
@@ -306,7 +306,7 @@ impl ReceiveSide {
 
     /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs.
     pub fn report_is_urgent(&self, now: Time) -> bool {
-        self.digest_meter.has_losses() && now >= self.reported_at + URGENT
+        self.digest_meter.has_losses() && now.has_reached(self.reported_at + URGENT)
     }
 
     /// What the newest datagram of the peer waited in queues.

@@ -199,7 +199,7 @@ impl SendSide {
 
     /// When [`SendSide::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.flush_at.into_iter().chain(self.digester.poll_timeout()).min()
+        Time::earliest(self.flush_at.into_iter().chain(self.digester.poll_timeout()))
     }
 
     /// It is that late: after a silence, unfinished repairs go to `out`, and names that wait.
