@@ -1,4 +1,4 @@
-//! `wellspring get`.
+//! `wellspring get`: one object from many hosts.
 
 use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -24,8 +24,8 @@ use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs};
 
 /// Fetch an object from all hosts that hold it, at once.
 ///
-/// Each host sends a share of the symbols; the object is complete with any of them left. Hosts
-/// that die, restart or stall are won back. The file appears under its name complete, verified and
+/// Each host sends its share of the symbols, and one host that is left is enough. Hosts that fail,
+/// restart or stall are asked again. The file appears under its name complete, verified and
 /// synced, or not at all. Without -o the object goes to standard output, or, if that is a
 /// terminal, to a file of the object's name in the current directory.
 #[derive(Args)]
@@ -36,17 +36,18 @@ Examples:
   wellspring get a.example/logs.tar | tar x
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
-    /// The hosts that hold the object, and its name. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
+    /// Hosts that hold the object, and its name: its path below the directory they serve. A host is
+    /// NAME, NAME:PORT or `[IPV6]:PORT`.
     #[arg(value_name = "HOST[,HOST...]/OBJECT")]
     from: Location,
-    /// The file to write; a directory keeps the object's name; `-` is standard output.
+    /// File to write; in a directory it has the object's name; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are passed
-    /// over instead of being an error.
+    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are
+    /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
     #[command(flatten)]
@@ -56,6 +57,9 @@ pub struct GetArgs {
     #[command(flatten)]
     report: ReportArgs,
 }
+
+/// Silence at the end of a transfer that is worth mentioning \[s\].
+const SILENT: f64 = 0.5;
 
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
@@ -78,7 +82,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
     // Ends the session in good order: its part file is gone when we are.
     drop(client);
-    let report = fetched?.map_err(|error| exit::of_fetch(&error))?;
+    let report = fetched?.map_err(|error| exit::of_fetch(&error, "wellspring serve", &shown))?;
     if args.report.json {
         let mut account = fetch_json(name.as_str(), &shown, &report);
         account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
@@ -140,6 +144,16 @@ pub fn fetched(
     format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
+/// A host that took part to the end, as far as anybody knows: one that died in the last seconds of
+/// a transfer was only silent.
+fn served(silent: wellspring_core::Duration) -> String {
+    let seconds = silent.as_secs_f64();
+    if seconds < SILENT {
+        return "served".to_owned();
+    }
+    format!("served, silent for the last {seconds:.1} s")
+}
+
 fn summary(name: &str, output: &str, report: &FetchReport) -> String {
     let mut text =
         fetched((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
@@ -157,14 +171,14 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
         report.stats.decoded_blocks,
     ));
     if report.replicas.len() > 1 {
-        let head = ["replica", "share", "useful", "needless", "lost", "state"];
+        let head = ["replica", "share", "useful", "redundant", "lost", "state"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for replica in &report.replicas {
             let state = match &replica.state {
                 ReplicaState::Served if replica.losses > 0 => {
                     format!("served (lost {}x, back {}x)", replica.losses, replica.returns)
                 }
-                ReplicaState::Served => "served".to_owned(),
+                ReplicaState::Served => served(replica.stats.silent),
                 ReplicaState::Lost(reason) => format!("lost: {reason}"),
                 ReplicaState::Unused(reason) => format!("unused: {reason}"),
             };
@@ -198,10 +212,11 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
             "reason": reason,
             "losses": r.losses,
             "returns": r.returns,
+            "seconds_silent": r.stats.silent.as_secs_f64(),
             "share": part(r.stats.useful, useful),
             "symbols_asked": r.stats.granted,
             "symbols_useful": r.stats.useful,
-            "symbols_needless": r.stats.needless,
+            "symbols_redundant": r.stats.needless,
             "symbols_lost": r.stats.lost,
             "symbols_trimmed": r.stats.trimmed,
         })
@@ -227,4 +242,16 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
         "overhead_sent": report.overhead_sent(),
         "replicas": report.replicas.iter().map(replica).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_fell_silent_at_the_end_is_said_to_be_silent() {
+        let after = |millis| served(wellspring_core::Duration::from_millis(millis));
+        assert_eq!(after(3), "served");
+        assert_eq!(after(1_900), "served, silent for the last 1.9 s");
+    }
 }

@@ -1,4 +1,4 @@
-//! `wellspring serve`.
+//! `wellspring serve`: objects of a directory, and its events on standard output.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
 use crate::exit;
 use crate::transfer::NetworkArgs;
 
-/// Serve the files of a directory, and take files if allowed.
+/// Serve the files of a directory; with --allow-put, receive files too.
 ///
-/// Runs until Ctrl-C. Digests are computed once and kept in the cache, so that the second fetch of
-/// a large file starts at once. Names cannot lead out of DIR: symbolic links are not followed, and
+/// Runs until Ctrl-C. The digest of a file is computed once and cached, so that later fetches start
+/// at once. Names cannot lead out of DIR: symbolic links are not followed, and
 /// only regular files are objects.
 #[derive(Args)]
 #[command(after_help = "\
@@ -34,33 +34,33 @@ pub struct ServeArgs {
     /// Address and port to listen at; port 0 lets the system choose.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT))]
     bind: SocketAddr,
-    /// Take objects that clients put.
+    /// Accept objects that clients put.
     #[arg(long)]
     allow_put: bool,
     /// Let a put replace an object of the same name (the client must ask for it with --force).
     #[arg(long, requires = "allow_put")]
     allow_overwrite: bool,
-    /// Largest object taken.
+    /// Size of an object that is accepted, at most.
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
     max_object: u64,
-    /// Objects taken at one time.
+    /// Objects being received at one time, at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_puts: usize,
-    /// Length of all objects taken at one time.
+    /// Size of all objects being received at one time, at most.
     #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parse_size)]
     max_reserved: u64,
-    /// What must stay free on the disk.
+    /// Space that must stay free on the disk.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     keep_free: u64,
-    /// Where digests are kept [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The interface that multicast comes in by: a name or an address of it.
+    /// Interface that receives multicast: its name, or an address of it.
     #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
     #[command(flatten)]
     network: NetworkArgs,
-    /// Print what happens as one JSON object a line.
+    /// Print events as JSON objects, one a line.
     #[arg(long)]
     json: bool,
 }
@@ -133,6 +133,9 @@ fn to_text(event: &ServerEvent) -> String {
             let way = if *multicast { " by multicast" } else { "" };
             format!("{name}: receiving {}{way} from {client}", bytes(*size))
         }
+        ServerEvent::Received { name, client, size, stats: None } if *size > 0 => {
+            format!("{name}: {client} offered {} that are here already", bytes(*size))
+        }
         ServerEvent::Received { name, client, size, .. } => {
             format!("{name}: received {} from {client}, verified", bytes(*size))
         }
@@ -182,5 +185,20 @@ fn to_json(event: &ServerEvent) -> Value {
             "event": "refused", "object": name, "client": client.to_string(), "reason": reason,
         }),
         _ => json!({"event": "other"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_here_already_was_not_received() {
+        let client = SocketAddr::from(([192, 0, 2, 1], 5_000));
+        let event =
+            |stats| ServerEvent::Received { name: "x".into(), client, size: 1_000_000_000, stats };
+        let offered = to_text(&event(None));
+        assert_eq!(offered, "x: 192.0.2.1:5000 offered 1.0 GB that are here already");
+        assert!(to_text(&event(Some(Default::default()))).contains("received 1.0 GB"));
     }
 }

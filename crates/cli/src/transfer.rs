@@ -22,7 +22,7 @@ pub struct CutArgs {
     /// Source symbols a block.
     #[arg(long, value_name = "K", default_value_t = DEFAULT_SYMBOLS_PER_BLOCK, value_parser = clap::value_parser!(u32).range(1..=1_024), help_heading = "Transfer")]
     pub block_symbols: u32,
-    /// Symbols a sender pushes unasked, in packets.
+    /// Symbols that a sender sends before the first pull.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_INITIAL_WINDOW, help_heading = "Transfer")]
     pub initial_window: u8,
 }
@@ -40,16 +40,13 @@ impl CutArgs {
 /// The network and this host's part in it.
 #[derive(Args, Clone)]
 pub struct NetworkArgs {
-    /// The rate of this host's own link: pulls are paced to fill it.
+    /// Rate of this host's link; pulls are paced to fill it.
     #[arg(long, value_name = "RATE", default_value = "10G", value_parser = parse_rate, help_heading = "Network")]
     pub link_rate: Rate,
-    /// What switches do with packets they cannot hold: trim them (Linux shows trimmed packets only
-    /// to who has CAP_NET_RAW); drop them, and others share the
-    /// path (a congestion controller keeps the session fair to TCP); drop them, but the path is
-    /// ours alone.
+    /// What switches do with packets when a queue is full.
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
     pub fabric: FabricArg,
-    /// Symbols in flight to one receiver from each sender, at most, in packets.
+    /// Symbols in flight from one sender to one receiver, at most.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
     pub window: u32,
     /// How long a host may be silent before it counts as gone, in seconds.
@@ -68,11 +65,11 @@ pub struct NetworkArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FabricArg {
-    /// Switches trim packets to their headers.
+    /// Trim them to their headers. Seeing trimmed packets needs CAP_NET_RAW on Linux.
     Trimming,
-    /// Switches drop, and the path is shared.
+    /// Drop them. Other traffic shares the path, and a congestion controller runs.
     Shared,
-    /// Switches drop, and the path is ours alone.
+    /// Drop them. No other traffic uses the path, and the window is fixed.
     Dedicated,
 }
 
@@ -108,11 +105,10 @@ impl NetworkArgs {
 /// What is reported, and how.
 #[derive(Args, Clone)]
 pub struct ReportArgs {
-    /// Print a summary as one JSON object (to standard error if the object goes to standard
-    /// output).
+    /// Print the summary as a JSON object (to standard error if the object goes to standard output).
     #[arg(long, help_heading = "Report")]
     pub json: bool,
-    /// Print progress as one JSON object a line to standard error.
+    /// Print progress to standard error as JSON objects, one a line.
     #[arg(long, help_heading = "Report")]
     pub json_progress: bool,
 }

@@ -1,4 +1,4 @@
-//! `wellspring fec decode`.
+//! `wellspring fec decode`: an RFC 6330 object back as a file.
 
 use std::fmt;
 use std::fs::File;

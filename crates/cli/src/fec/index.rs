@@ -1,4 +1,4 @@
-//! Where the packets of an object stand in its file.
+//! Index of an object's packets by source block and symbol.
 
 use std::collections::BTreeMap;
 use std::fs::File;

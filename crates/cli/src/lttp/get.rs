@@ -110,7 +110,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     display.finish();
     // Ends the sessions in good order: the part file is gone when we are.
     drop(client);
-    let report = fetched?.map_err(|error| exit::of_fetch(&error))?;
+    let report =
+        fetched?.map_err(|error| exit::of_fetch(&error, "wellspring lttp serve", &shown))?;
     if args.report.json {
         let line = account(name.as_str(), &shown, &report).to_string();
         if to_stdout {

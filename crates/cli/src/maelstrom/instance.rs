@@ -1,4 +1,4 @@
-//! `wellspring maelstrom status`, `down` and `key`.
+//! `wellspring maelstrom status`, `down` and `key`: appliances of this machine.
 
 use std::fs::OpenOptions;
 use std::io::Write;

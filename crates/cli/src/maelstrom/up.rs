@@ -1,4 +1,4 @@
-//! `wellspring maelstrom up`.
+//! `wellspring maelstrom up`: one appliance, from its arguments to its summary.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `wellspring-lab fec bench`: our codec beside others, in one run, with every answer checked.
+//! `wellspring-lab fec bench`: RaptorQ beside other codecs in one run, with verified results.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The codecs that are measured, behind one interface.
+//! Common interface to the codecs under test.
 
 use std::fmt;
 use std::sync::Arc;

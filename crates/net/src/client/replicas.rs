@@ -9,6 +9,7 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Geometry, RefusalCode, Request, ResumeAt, Start};
 
+use super::error::NO_ANSWER;
 use super::requester::{Answer, AskError, Requester};
 use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
@@ -56,7 +57,7 @@ impl Replica {
 
     pub(super) fn complaint(&self) -> HostError {
         let reason = match &self.standing {
-            Standing::Asked => "no answer".to_owned(),
+            Standing::Asked => NO_ANSWER.to_owned(),
             Standing::Live => "was serving".to_owned(),
             Standing::Lost(reason) | Standing::Unused(reason) => reason.clone(),
         };

@@ -12,6 +12,7 @@ use wellspring_wire::control::{
     Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
 };
 
+use super::error::NO_ANSWER;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -50,7 +51,7 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AskError::NoAnswer(after) => {
-                write!(f, "no answer within {:.1} s", after.as_secs_f64())
+                write!(f, "{NO_ANSWER} within {:.1} s", after.as_secs_f64())
             }
             AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
             AskError::Refused { text, .. } => write!(f, "refused: {text}"),

@@ -36,7 +36,7 @@ pub enum Fabric {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StragglerPolicy {
     /// Left behind when its lowest incomplete block lies that many symbols below the fastest
-    /// receiver's.
+    /// receiver's, and it alone has held up the group for a quarter of the time.
     pub symbols_behind: u64,
     /// Left behind when it alone has held up the group for so long.
     pub silent_for: Duration,

@@ -315,7 +315,7 @@ impl Receiver {
         cx.events.push_back(Event::BlockComplete { session, sbn, decoded });
         if self.blocks.all_complete() {
             self.over = true;
-            cx.events.push_back(Event::Received { session, stats: self.stats() });
+            cx.events.push_back(Event::Received { session, stats: self.stats(cx.now) });
         }
     }
 
@@ -327,13 +327,13 @@ impl Receiver {
         }
     }
 
-    fn stats(&self) -> ReceiveStats {
+    fn stats(&self, now: Time) -> ReceiveStats {
         ReceiveStats {
             needed: self.object.total_symbols(),
             decoded_blocks: self.decoded_blocks,
             decode_free_blocks: self.decode_free_blocks,
             failed_decodes: self.failed_decodes,
-            senders: self.flows.iter().map(|f| f.stats).collect(),
+            senders: self.flows.iter().map(|f| f.stats(now)).collect(),
         }
     }
 

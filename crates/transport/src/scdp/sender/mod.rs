@@ -278,7 +278,7 @@ impl Sender {
         let stream = &self.streams[index];
         let front = stream.members.iter().map(|m| m.floor).max().unwrap_or(0);
         let front_symbol = self.object.first_symbol_of_block(front.min(self.object.source_blocks));
-        let floor = stream.symbols.floor();
+        let (floor, began) = (stream.symbols.floor(), stream.began);
         let mut detached = Vec::new();
         for member in &mut self.streams[index].members {
             if !matches!(member.standing, Standing::Live | Standing::Finished) || member.closed {
@@ -291,7 +291,9 @@ impl Sender {
                 .is_some_and(|since| cx.now.has_reached(since + policy.silent_for));
             // A receiver given up before has come back to find its blocks no longer served.
             let left_behind = member.floor < floor;
-            let slow = behind >= policy.symbols_behind || held_up;
+            // Behind alone costs nobody anything: its disk may be late, its credits not.
+            let costly = member.held_up(cx.now) * 4 >= cx.now.since(began);
+            let slow = held_up || (costly && behind >= policy.symbols_behind);
             if left_behind || (slow && (policy.detach || !member.reported)) {
                 member.reported = true;
                 let detach = policy.detach || left_behind;

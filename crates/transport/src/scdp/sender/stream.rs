@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wellspring_core::{Destination, DropReason, HostId, Time};
+use wellspring_core::{Destination, DropReason, Duration, HostId, Time};
 use wellspring_wire::scdp::{Mode, Pull};
 
 use super::demand::Demand;
@@ -41,6 +41,8 @@ pub(super) struct Member {
     pub(super) floor: u32,
     /// Since when it alone has held up the stream.
     pub(super) holds_up_since: Option<Time>,
+    /// How long it has held up the stream before that, in all.
+    held_up_before: Duration,
     /// Already reported as a straggler.
     pub(super) reported: bool,
     /// Closed the session as complete.
@@ -59,10 +61,23 @@ impl Member {
             granted: pushed,
             floor: 0,
             holds_up_since: None,
+            held_up_before: Duration::ZERO,
             reported: false,
             closed: false,
             requests: VecDeque::new(),
         }
+    }
+
+    /// How long it alone has held up the stream, in all.
+    pub(super) fn held_up(&self, now: Time) -> Duration {
+        let this_time = self.holds_up_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.held_up_before + this_time
+    }
+
+    /// It holds up the stream no longer.
+    fn goes_on(&mut self, now: Time) {
+        self.held_up_before = self.held_up(now);
+        self.holds_up_since = None;
     }
 
     /// The block credit `number` is for.
@@ -102,6 +117,7 @@ pub(super) struct Stream {
     pub(super) destination: Destination,
     pub(super) mode: Mode,
     pub(super) epoch: u8,
+    pub(super) began: Time,
     pub(super) members: Vec<Member>,
     pub(super) symbols: SymbolStream,
     /// In a group: what it wants. One receiver's credits say that themselves.
@@ -123,6 +139,7 @@ impl Stream {
             destination,
             mode,
             epoch,
+            began: now,
             members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
             symbols,
             demand,
@@ -172,7 +189,7 @@ impl Stream {
             return Err(DropReason::Stale); // already served
         }
         member.granted = pull.granted;
-        member.holds_up_since = None;
+        member.goes_on(now);
         if !in_group {
             member.request(pull.granted, pull.sbn);
         }
@@ -271,8 +288,11 @@ impl Stream {
         for member in &mut self.members {
             let holds_up =
                 others_wait && member.standing == Standing::Live && member.granted <= sent;
-            member.holds_up_since =
-                if holds_up { member.holds_up_since.or(Some(now)) } else { None };
+            if holds_up {
+                member.holds_up_since = member.holds_up_since.or(Some(now));
+            } else {
+                member.goes_on(now);
+            }
         }
     }
 }
