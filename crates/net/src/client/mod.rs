@@ -252,9 +252,9 @@ pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
 /// # }
 /// ```
 pub struct Client {
-    driver: Driver,
+    pub(crate) driver: Driver,
     requester: Requester,
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
 }
 
 impl Client {
@@ -268,6 +268,7 @@ impl Client {
         config.driver.scdp.peer_timeout = peer_timeout;
         // Who is silent for that long may also ask again for its last symbols so late.
         config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);
+        config.driver.lttp.peer_timeout = peer_timeout;
         let table = Arc::new(Table::default());
         let start = |config: &DriverConfig| {
             let table = Arc::clone(&table);

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use wellspring_core::{Duration, HostId, Rate, Time};
-use wellspring_transport::scdp;
+use wellspring_core::{Duration, HostId, Rate, Seed, Time};
+use wellspring_transport::{lttp, scdp};
+use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
 
 use crate::socket::SocketConfig;
 
@@ -15,6 +16,10 @@ pub struct DriverConfig {
     /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
     /// always announced first (by control messages, which can be authenticated).
     pub scdp: scdp::Config,
+    /// LTTP. Its `host` is set by the driver; how objects are cut, each session says.
+    pub lttp: lttp::Config,
+    /// Send no faster than this, over all sessions; the rate of the own link, say.
+    pub send_rate: Option<Rate>,
     /// Whether to look for datagrams that switches have trimmed.
     pub trim_taps: TrimTaps,
     /// The DSCPs of what is sent.
@@ -55,9 +60,19 @@ impl DriverConfig {
         // Where packets are lost, this must outlast the receiver's patience (see there).
         scdp.release_after = scdp.peer_timeout;
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
+        let lttp = lttp::Config {
+            // Our header, UDP's and IPv4's.
+            overhead_per_packet: SYMBOL_HEADER_LEN as u32 + 28,
+            overlap: true,
+            granularity: Duration::from_millis(1),
+            peer_timeout: Duration::from_secs(10),
+            ..lttp::Config::new(HostId(0), Seed(0))
+        };
         DriverConfig {
             socket: SocketConfig::new(bind),
             scdp,
+            lttp,
+            send_rate: None,
             trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
             workers,

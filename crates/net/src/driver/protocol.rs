@@ -107,6 +107,7 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     fn open(
         &mut self,
         session: SessionId,
+        state: &Self::Session,
         opening: Self::Opening,
         peers: &[HostId],
     ) -> Command<Self>;
@@ -129,8 +130,9 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     /// A session is over, or was refused; its number is free.
     fn on_closed(&mut self, _session: SessionId) {}
 
-    /// Of a send session: the lowest block that may still be wanted, if the endpoint can tell.
-    fn floor(_endpoint: &Self::Endpoint, _session: SessionId) -> Option<u32> {
+    /// Of the session that a symbol is sent in: the lowest block that may still be wanted, if the
+    /// endpoint can tell.
+    fn floor(_endpoint: &mut Self::Endpoint, _symbol: &Frame<Header<Self>>) -> Option<u32> {
         None
     }
 

@@ -59,9 +59,11 @@ impl Builder {
             }),
             TrimTaps::Required => Taps::open(local_addr, &waiter)?,
         };
+        let rates = [config.send_rate, config.faults.send_rate];
+        let rate = rates.into_iter().flatten().min();
         let host = Host {
             clock: Clock::starting_at(config.clock_start),
-            network: Network::new(socket, config.dscp.clone(), config.faults.send_rate),
+            network: Network::new(socket, config.dscp.clone(), rate),
             peers: PeerTable::new(config.peers),
             received: ReceiveStore::new(config.receive_memory),
             to_send: SendStore::new(config.send_memory),

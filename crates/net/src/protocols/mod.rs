@@ -1,5 +1,6 @@
 //! Protocols on the driver, and the driver that runs them all on one socket.
 
+pub(crate) mod lttp;
 mod scdp;
 
 use std::fmt;
@@ -31,8 +32,9 @@ impl Driver {
     pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
         let mut builder = Builder::open(config.clone(), control)?;
         let scdp = scdp::add(&mut builder, &config);
+        let lttp = lttp::add(&mut builder, &config);
         let running = builder.start()?;
-        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp };
+        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp, lttp };
         Ok(Driver { handle, _running: running })
     }
 
@@ -58,6 +60,7 @@ impl Driver {
 pub struct DriverHandle {
     shared: Arc<Shared>,
     scdp: ProtocolHandle<scdp::Scdp>,
+    lttp: lttp::LttpHandle,
 }
 
 impl fmt::Debug for Driver {
@@ -73,6 +76,11 @@ impl fmt::Debug for DriverHandle {
 }
 
 impl DriverHandle {
+    /// A way to LTTP's endpoint.
+    pub(crate) fn lttp(&self) -> lttp::LttpHandle {
+        self.lttp.clone()
+    }
+
     /// The address the driver's socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_addr

@@ -336,7 +336,13 @@ impl Protocol for Scdp {
         Unknown::Answer(ScdpHeader::Close(Close { reason, from_receiver }))
     }
 
-    fn open(&mut self, session: SessionId, opening: Start, peers: &[HostId]) -> Command {
+    fn open(
+        &mut self,
+        session: SessionId,
+        _: &Session,
+        opening: Start,
+        peers: &[HostId],
+    ) -> Command {
         match opening {
             Start::Send { object, to, initial_window, resume } => {
                 let role = match (to, peers) {
@@ -440,8 +446,8 @@ impl Protocol for Scdp {
         }
     }
 
-    fn floor(endpoint: &scdp::Endpoint, session: SessionId) -> Option<u32> {
-        endpoint.floor(session)
+    fn floor(endpoint: &mut scdp::Endpoint, symbol: &Frame<ScdpHeader>) -> Option<u32> {
+        endpoint.floor(symbol.session)
     }
 
     fn missing(endpoint: &scdp::Endpoint, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use wellspring_transport::lttp;
 use wellspring_transport::scdp::{ReceiveStats, SendStats};
 
 /// What happens at a server.
@@ -35,7 +36,27 @@ pub enum ServerEvent {
         /// The account.
         stats: SendStats,
     },
-    /// An object did not go out to its end.
+    /// A part of an object goes out by LTTP.
+    SendingPart {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// Where the part begins \[bytes\].
+        offset: u64,
+        /// How long it is \[bytes\].
+        len: u64,
+    },
+    /// A part is out.
+    SentPart {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// The account.
+        stats: lttp::SendStats,
+    },
+    /// An object, or a part of it, did not go out to its end.
     SendFailed {
         /// The object.
         name: String,
@@ -75,9 +96,9 @@ pub enum ServerEvent {
         /// Why.
         reason: String,
     },
-    /// A request was refused.
+    /// A request was refused, or made no sense.
     Refused {
-        /// What was asked for.
+        /// What was asked for; empty if that was not told.
         name: String,
         /// By whom.
         client: SocketAddr,

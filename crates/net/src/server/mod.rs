@@ -8,6 +8,7 @@
 mod cookie;
 pub(crate) mod digests;
 mod event;
+mod parts;
 mod puts;
 mod requests;
 mod sends;
@@ -19,20 +20,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::driver::{DriverConfig, SessionEvent};
+use crate::driver::{ControlMessage, DriverConfig, HandleError, SessionEvent, Statistics};
 use crate::protocols::Driver;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, Store, StoreError};
 
 pub use event::ServerEvent;
+use parts::Parts;
 use requests::Desk;
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
 const MAX_WAITING: usize = 1_024;
+
+/// Ports tried when the system is to choose one that is free for TCP and for UDP.
+const PORT_ATTEMPTS: usize = 16;
 
 /// Longest silence of a client that a session waits for. A client says how long it waits for the
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
@@ -53,6 +59,8 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// Objects sent at one time, at most.
     pub max_sends: usize,
+    /// Bounds on what is sent by LTTP.
+    pub lttp: LttpLimits,
     /// Where digests are kept.
     pub cache: Arc<DigestCache>,
     /// The interface multicast comes in by; `None` leaves it to the system.
@@ -71,10 +79,30 @@ impl ServerConfig {
             allow_overwrite: false,
             limits: Limits::default(),
             max_sends: 256,
+            lttp: LttpLimits::default(),
             cache: Arc::new(DigestCache::in_memory()),
             interface: None,
             events: Arc::new(|_| {}),
         }
+    }
+}
+
+/// Bounds on what a server sends by LTTP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LttpLimits {
+    /// TCP connections at one time, at most; others are closed at once.
+    pub max_connections: usize,
+    /// Parts sent at one time, at most; others are refused.
+    pub max_sessions: usize,
+    /// How long a client may take over each message.
+    pub timeout: Duration,
+}
+
+impl Default for LttpLimits {
+    /// 256 connections, 64 parts, ten seconds.
+    fn default() -> Self {
+        LttpLimits { max_connections: 256, max_sessions: 64, timeout: Duration::from_secs(10) }
     }
 }
 
@@ -138,11 +166,10 @@ impl Server {
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
         let (control, mut messages) = mpsc::channel(MAX_WAITING);
         let address = config.driver.socket.bind;
-        let driver = Driver::start(
-            config.driver.clone(),
-            Box::new(move |message| control.try_send(message).is_ok()),
-        )
-        .map_err(|error| BindError::Socket(address, error))?;
+        let (listener, driver) = open(&config.driver, &control)
+            .await
+            .map_err(|error| BindError::Socket(address, error))?;
+        let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();
         let desk = Arc::new(Desk::new(driver.handle(), store, config, session_events));
         let clerk = Arc::clone(&desk);
@@ -151,6 +178,8 @@ impl Server {
                 clerk.take_in(message);
             }
         });
+        let parts = Parts::new(Arc::clone(&desk), driver.handle().lttp(), lttp);
+        let connections = tokio::spawn(parts::accept(listener, Arc::new(parts)));
         let events = tokio::spawn(async move {
             while let Some(told) = happened.recv().await {
                 desk.on_session(told);
@@ -159,13 +188,22 @@ impl Server {
         Ok(Server {
             local_addr: driver.local_addr(),
             driver: Some(driver),
-            tasks: vec![requests, events],
+            tasks: vec![requests, connections, events],
         })
     }
 
-    /// The address the server listens at.
+    /// The address the server listens at, by UDP and, for LTTP's control channel, by TCP.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// The driver's counters.
+    ///
+    /// # Errors
+    /// The driver has stopped.
+    pub fn statistics(&self) -> Result<Statistics, HandleError> {
+        let driver = self.driver.as_ref().ok_or(HandleError::Stopped)?;
+        driver.handle().statistics()
     }
 
     /// Ends all transfers, tells their peers, and removes part files.
@@ -188,6 +226,28 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.end_tasks();
+    }
+}
+
+/// Opens a port for TCP, and the same for UDP.
+async fn open(
+    config: &DriverConfig,
+    control: &mpsc::Sender<ControlMessage>,
+) -> io::Result<(TcpListener, Driver)> {
+    let mut attempts = PORT_ATTEMPTS;
+    loop {
+        let listener = TcpListener::bind(config.socket.bind).await?;
+        let mut config = config.clone();
+        let chosen = config.socket.bind.port() == 0;
+        config.socket.bind.set_port(listener.local_addr()?.port());
+        let control = control.clone();
+        let control = Box::new(move |message| control.try_send(message).is_ok());
+        match Driver::start(config, control) {
+            Err(error) if chosen && attempts > 1 && error.kind() == io::ErrorKind::AddrInUse => {
+                attempts -= 1;
+            }
+            started => return Ok((listener, started?)),
+        }
     }
 }
 

@@ -220,7 +220,7 @@ impl<P: Protocol> Runner<P> {
         if let Err(refusal) = possible {
             return self.refuse(host, session, peers, events, refusal.into());
         }
-        let command = self.protocol.open(session, protocol, &peers);
+        let command = self.protocol.open(session, &state, protocol, &peers);
         match self.endpoint.handle_command(host.clock.now(), command) {
             Ok(()) => {
                 let id = session;
@@ -307,12 +307,10 @@ impl<P: Protocol> Runner<P> {
         let id = session.id;
         let now = host.clock.now();
         // The endpoint may have ended it in the same turn; then there is nothing left to cancel.
-        let cancelled = self.endpoint.handle_command(now, P::cancel(id));
+        let _ = self.endpoint.handle_command(now, P::cancel(id));
         self.drain_events(host);
         // An endpoint whose sessions end with their cancelling reports no end of its own.
-        if cancelled.is_ok()
-            && let Some(session) = self.sessions.by_key(key.0).filter(|s| !s.is_over())
-        {
+        if let Some(session) = self.sessions.by_key(key.0).filter(|s| !s.is_over()) {
             let failure = session.failure.take().unwrap_or(Failure::Cancelled);
             self.end_session(host, id, SessionEvent::Failed(failure));
         }
@@ -414,6 +412,8 @@ impl<P: Protocol> Runner<P> {
             self.queue.forget(id, held);
             host.release(peers);
             self.protocol.on_closed(id);
+            // Some endpoints would go on to have the end confirmed: there is nobody to hear of it.
+            let _ = self.endpoint.handle_command(host.clock.now(), P::cancel(id));
         }
     }
 }
