@@ -6,7 +6,6 @@ mod demo;
 mod exit;
 mod fec;
 mod get;
-mod lttp;
 mod maelstrom;
 mod progress;
 mod put;
@@ -58,7 +57,6 @@ enum Command {
     Get(get::GetArgs),
     Put(put::PutArgs),
     Demo(demo::DemoArgs),
-    Lttp(lttp::LttpArgs),
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
     Switch(switch::SwitchArgs),
@@ -105,7 +103,6 @@ fn run(cli: Cli) -> Result<(), Failed> {
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
-        Command::Lttp(args) => runtime.block_on(lttp::run(&args, quiet)),
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
     };
     command::shut_down(runtime);

@@ -99,7 +99,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         overwrite: args.force,
         group: args.group,
         quorum: args.quorum,
-        cut: args.cut.to_cut(),
+        cut: args.cut.to_cut()?,
     };
     let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
     let put = client.put(&args.file, &args.hosts, &options, display.updates());

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::print_line;
-use wellspring_console::units::{bytes, parse_size};
+use wellspring_console::units::{bytes, parse_rate, parse_size};
+use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
 use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
@@ -17,15 +18,17 @@ use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
 use crate::exit;
 use crate::transfer::NetworkArgs;
 
-/// Serve the files of a directory; with --allow-put, receive files too.
+/// Serve the files of a directory by every protocol; with --allow-put, receive files too.
 ///
-/// Runs until Ctrl-C. The digest of a file is computed once and cached, so that later fetches start
+/// Runs until Ctrl-C, on one port: by UDP, and by TCP for LTTP's control channel. The digest of a
+/// file is computed once and cached, so that later fetches start
 /// at once. Names cannot lead out of DIR: symbolic links are not followed, and
 /// only regular files are objects.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   wellspring serve /srv/models
+  wellspring serve --rate 900M /srv/models         # leave something of a gigabit link
   wellspring serve --allow-put --bind 0.0.0.0:4711 /srv/incoming
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given")]
 pub struct ServeArgs {
@@ -52,6 +55,12 @@ pub struct ServeArgs {
     /// Space that must stay free on the disk.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     keep_free: u64,
+    /// Send no faster than this, over all transfers [default: no limit].
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<Rate>,
+    /// Parts of objects being sent by LTTP at one time, at most.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_parts: usize,
     /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -74,6 +83,11 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
         (args.network.timeout.as_millis() as u64).clamp(100, 600_000),
     );
+    config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.send_rate = args.rate;
+    config.lttp.max_sessions = args.max_parts;
+    config.lttp.timeout = args.network.timeout;
     config.driver.socket.multicast_interface = args.interface.clone();
     config.interface = args.interface.clone();
     config.allow_put = args.allow_put;
@@ -126,6 +140,16 @@ fn to_text(event: &ServerEvent) -> String {
             let symbols = stats.source_symbols + stats.repair_symbols;
             format!("{name}: sent to {client} ({symbols} symbols, {} repair)", stats.repair_symbols)
         }
+        ServerEvent::SentNdp { name, client, stats } => {
+            format!("{name}: sent to {client} ({} packets by NDP)", stats.sent)
+        }
+        ServerEvent::SendingPart { name, client, offset, len } => {
+            format!("{name}: sending {} from {offset} on to {client}", bytes(*len))
+        }
+        ServerEvent::SentPart { name, client, stats } => {
+            let (sent, source) = (stats.sent, stats.source);
+            format!("{name}: sent to {client} ({sent} symbols for {source})")
+        }
         ServerEvent::SendFailed { name, client, reason } => {
             format!("{name}: not sent to {client}: {reason}")
         }
@@ -141,6 +165,9 @@ fn to_text(event: &ServerEvent) -> String {
         }
         ServerEvent::ReceiveFailed { name, client, reason } => {
             format!("{name}: not received from {client}: {reason}")
+        }
+        ServerEvent::Refused { name, client, reason } if name.is_empty() => {
+            format!("refused to {client}: {reason}")
         }
         ServerEvent::Refused { name, client, reason } => {
             format!("{name}: refused to {client}: {reason}")
@@ -162,6 +189,20 @@ fn to_json(event: &ServerEvent) -> Value {
             "event": "sent", "object": name, "client": client.to_string(),
             "source_symbols": stats.source_symbols, "repair_symbols": stats.repair_symbols,
             "pulls": stats.pulls,
+        }),
+        ServerEvent::SentNdp { name, client, stats } => json!({
+            "event": "sent", "object": name, "client": client.to_string(),
+            "packets_sent": stats.sent, "retransmitted": stats.retransmitted,
+            "timed_out": stats.timed_out,
+        }),
+        ServerEvent::SendingPart { name, client, offset, len } => json!({
+            "event": "sending", "object": name, "client": client.to_string(),
+            "offset": offset, "length": len,
+        }),
+        ServerEvent::SentPart { name, client, stats } => json!({
+            "event": "sent", "object": name, "client": client.to_string(),
+            "symbols_sent": stats.sent, "source_symbols": stats.source,
+            "reports": stats.reports, "silences": stats.silences,
         }),
         ServerEvent::SendFailed { name, client, reason } => json!({
             "event": "send_failed", "object": name, "client": client.to_string(), "reason": reason,

@@ -21,9 +21,9 @@ pub mod store;
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
     Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOL_SIZE,
-    DEFAULT_SYMBOLS_PER_BLOCK, FetchError, FetchOptions, FetchReport, HostError, PutError,
-    PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState, Target,
-    Update, Updates,
+    DEFAULT_SYMBOLS_PER_BLOCK, FetchError, FetchOptions, FetchReport, HostError, NdpReport,
+    PutError, PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
+    Target, Update, Updates,
 };
 pub use lttp::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,

@@ -122,6 +122,19 @@ pub struct Start<'a> {
     pub timeout_ms: u32,
 }
 
+/// Asks a server to send an object in an NDP transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartNdp<'a> {
+    /// The transfer; the client chose it.
+    pub session: SessionId,
+    /// The object.
+    pub name: Name<'a>,
+    /// Its digest as the client knows it: other bytes are refused.
+    pub digest: [u8; 32],
+    /// Payload of a packet \[bytes\], 1 or more.
+    pub payload: u16,
+}
+
 /// Offers an object to a server that takes objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer<'a> {
@@ -158,6 +171,8 @@ pub enum Request<'a> {
     Start(Start<'a>),
     /// Take an object.
     Offer(Offer<'a>),
+    /// Send the object by NDP.
+    StartNdp(StartNdp<'a>),
     /// How far is an object that was offered?
     Status {
         /// The session of the offer.

@@ -60,9 +60,9 @@ impl Place {
         Server::start(command)
     }
 
-    /// A server of LTTP, started by `command`: the program itself, or what runs it elsewhere.
-    pub fn serve_lttp(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
-        command.args(["lttp", "serve", "--json", "--bind", bind, "--cache"]);
+    /// A server, started by `command`: the program itself, or what runs it elsewhere.
+    pub fn serve_by(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
+        command.args(["serve", "--json", "--bind", bind, "--cache"]);
         command.arg(self.path("cache")).arg(dir);
         Server::start(command)
     }

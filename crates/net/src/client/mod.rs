@@ -2,6 +2,7 @@
 
 mod error;
 mod fetch;
+mod ndp;
 mod put;
 pub(crate) mod replicas;
 mod report;
@@ -23,6 +24,7 @@ use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
 pub use error::{FetchError, HostError, PutError};
+pub use ndp::NdpReport;
 pub use report::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
@@ -269,6 +271,7 @@ impl Client {
         // Who is silent for that long may also ask again for its last symbols so late.
         config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);
         config.driver.lttp.peer_timeout = peer_timeout;
+        config.driver.ndp.peer_timeout = peer_timeout;
         let table = Arc::new(Table::default());
         let start = |config: &DriverConfig| {
             let table = Arc::clone(&table);

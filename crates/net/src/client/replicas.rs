@@ -55,6 +55,11 @@ impl Replica {
         !matches!(self.standing, Standing::Unused(_))
     }
 
+    /// Whether it has the object.
+    pub(super) fn is_live(&self) -> bool {
+        self.standing == Standing::Live
+    }
+
     pub(super) fn complaint(&self) -> HostError {
         let reason = match &self.standing {
             Standing::Asked => NO_ANSWER.to_owned(),

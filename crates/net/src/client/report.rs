@@ -91,7 +91,7 @@ fn beyond(got: u64, needed: u64) -> f64 {
     if needed == 0 { 0.0 } else { (got as f64 - needed as f64) / needed as f64 }
 }
 
-fn rate(bytes: u64, time: Duration) -> f64 {
+pub(super) fn rate(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }

@@ -87,6 +87,12 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         false
     }
 
+    /// Whether a header may open a session at the endpoint, and so must not reach it unless the session
+    /// is open here.
+    fn may_open(_header: &Header<Self>) -> bool {
+        false
+    }
+
     /// Checks a symbol from `peer` before the endpoint sees it.
     fn admit(
         _session: &mut Self::Session,
@@ -103,14 +109,15 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         from: SocketAddr,
     ) -> Unknown<Self>;
 
-    /// The command that opens a session, now that its peers have numbers.
+    /// The command that opens a session, now that its peers have numbers; `None` if its endpoint
+    /// opens it when it hears of it.
     fn open(
         &mut self,
         session: SessionId,
         state: &Self::Session,
         opening: Self::Opening,
         peers: &[HostId],
-    ) -> Command<Self>;
+    ) -> Option<Command<Self>>;
 
     /// The command that ends a session early.
     fn cancel(session: SessionId) -> Command<Self>;

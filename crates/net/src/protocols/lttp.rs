@@ -311,15 +311,15 @@ impl Protocol for Lttp {
         state: &Session,
         opening: Start,
         peers: &[HostId],
-    ) -> Command {
+    ) -> Option<Command> {
         self.name(session, state.cookie);
         let peer = peers.first().copied().unwrap_or_default();
-        match opening {
+        Some(match opening {
             Start::Offer(parameters) => Command::OfferCut { session, client: peer, parameters },
             Start::Request { symbol_size } => {
                 Command::RequestCut { session, server: peer, symbol_size }
             }
-        }
+        })
     }
 
     fn cancel(session: SessionId) -> Command {

@@ -342,8 +342,8 @@ impl Protocol for Scdp {
         _: &Session,
         opening: Start,
         peers: &[HostId],
-    ) -> Command {
-        match opening {
+    ) -> Option<Command> {
+        Some(match opening {
             Start::Send { object, to, initial_window, resume } => {
                 let role = match (to, peers) {
                     (To::One(share), &[receiver]) => Role::Unicast { receiver, share },
@@ -357,7 +357,7 @@ impl Protocol for Scdp {
                 let senders = peers.to_vec();
                 Command::Receive(ReceiveSession { session, object, mode, senders, initial_window })
             }
-        }
+        })
     }
 
     fn cancel(session: SessionId) -> Command {

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use wellspring_transport::lttp;
 use wellspring_transport::scdp::{ReceiveStats, SendStats};
+use wellspring_transport::{lttp, ndp};
 
 /// What happens at a server.
 #[derive(Clone, Debug)]
@@ -35,6 +35,15 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// The account.
         stats: SendStats,
+    },
+    /// An object is out by NDP.
+    SentNdp {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// The account.
+        stats: ndp::SendStats,
     },
     /// A part of an object goes out by LTTP.
     SendingPart {

@@ -8,6 +8,7 @@
 mod cookie;
 pub(crate) mod digests;
 mod event;
+mod ndp;
 mod parts;
 mod puts;
 mod requests;
@@ -23,6 +24,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use wellspring_core::SessionId;
+use wellspring_transport::ndp::{ReceiveStats, SendStats};
 
 use crate::driver::{ControlMessage, DriverConfig, HandleError, SessionEvent, Statistics};
 use crate::protocols::Driver;
@@ -252,9 +255,15 @@ async fn open(
 }
 
 /// An event of one of the server's sessions.
-struct Told {
-    session: wellspring_core::SessionId,
-    /// Tells a session from an earlier one of the same number.
-    epoch: u8,
-    event: SessionEvent,
+enum Told {
+    Scdp {
+        session: SessionId,
+        /// Tells a session from an earlier one of the same number.
+        epoch: u8,
+        event: SessionEvent,
+    },
+    Ndp {
+        session: SessionId,
+        event: SessionEvent<ReceiveStats, SendStats>,
+    },
 }

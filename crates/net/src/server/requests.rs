@@ -10,6 +10,7 @@ use wellspring_wire::control::{Cookie, Parsed, RefusalCode, Reply, Request, emit
 
 use super::cookie::CookieJar;
 use super::digests::{Digests, Known};
+use super::ndp::Transfers;
 use super::puts::Puts;
 use super::sends::Sends;
 use super::{ServerConfig, ServerEvent, Told};
@@ -64,6 +65,7 @@ pub(super) struct Desk {
     pub(super) told: mpsc::UnboundedSender<Told>,
     pub(super) sends: Mutex<Sends>,
     pub(super) puts: Mutex<Puts>,
+    pub(super) ndp: Mutex<Transfers>,
     jar: CookieJar,
     at_work: Arc<Semaphore>,
 }
@@ -85,6 +87,7 @@ impl Desk {
             digests: Digests::new(Arc::clone(&config.cache)),
             sends: Mutex::new(Sends::new(config.max_sends)),
             puts: Mutex::default(),
+            ndp: Mutex::default(),
             config,
             told,
             jar: CookieJar::new(),
@@ -123,6 +126,7 @@ impl Desk {
             _ if !proven => Ok(Outcome::Challenge),
             Request::Start(start) => self.start(client, start),
             Request::Offer(offer) => self.offer(client, offer),
+            Request::StartNdp(start) => self.start_ndp(client, start),
             Request::Status { .. } => Ok(Outcome::Nothing),
         };
         match outcome {
@@ -144,6 +148,7 @@ impl Desk {
                     Request::Info { name } => name.to_string(),
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
+                    Request::StartNdp(start) => start.name.to_string(),
                     Request::Status { .. } => String::new(),
                 };
                 let Refusal { code, text } = refusal;
@@ -195,7 +200,10 @@ impl Desk {
 
     /// Takes in what happened in a session.
     pub(super) fn on_session(self: &Arc<Self>, told: Told) {
-        let Told { session, epoch, event } = told;
+        let (session, epoch, event) = match told {
+            Told::Scdp { session, epoch, event } => (session, epoch, event),
+            Told::Ndp { session, event } => return self.on_ndp_event(session, event),
+        };
         if lock(&self.sends).holds(session) {
             self.on_send_event(session, epoch, event);
         } else {

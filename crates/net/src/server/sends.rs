@@ -13,10 +13,18 @@ use super::requests::{Desk, Outcome, Refusal, lock};
 use super::{ServerEvent, Told};
 use crate::driver::SessionEvent;
 use crate::protocols::{Recipients, SendObject};
-use crate::store::{FileSource, ObjectName, StoreError};
+use crate::store::{Digest, FileSource, ObjectName, StoreError};
 
 /// Largest symbol that a datagram holds, headers included \[bytes\].
 pub(crate) const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
+
+/// An object as a client knows it.
+pub(super) struct Held {
+    pub name: ObjectName,
+    pub source: FileSource,
+    pub size: u64,
+    pub digest: Digest,
+}
 
 /// Sessions that send.
 pub(super) struct Sends {
@@ -101,20 +109,34 @@ impl Desk {
         outcome
     }
 
-    fn open_send(&self, client: SocketAddr, start: &Start<'_>) -> Result<Outcome, Refusal> {
-        let name = ObjectName::new(start.name.as_str()).map_err(StoreError::from)?;
+    /// Opens an object that must have that digest; or what is to be answered first.
+    pub(super) fn held(
+        &self,
+        name: &str,
+        wanted: [u8; 32],
+    ) -> Result<Result<Held, Outcome>, Refusal> {
+        let name = ObjectName::new(name).map_err(StoreError::from)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
         let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
             Known::Digest(digest) => digest,
-            Known::Pending(done) => return Ok(Outcome::Pending { done, total: size }),
+            Known::Pending(done) => return Ok(Err(Outcome::Pending { done, total: size })),
             Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),
-            Known::Unknown => return Ok(Outcome::Challenge),
+            Known::Unknown => return Ok(Err(Outcome::Challenge)),
         };
-        if digest.0 != start.digest {
+        if digest.0 != wanted {
             let text = format!("{name} has changed: its digest is now {digest}");
             return Err(Refusal::new(RefusalCode::Changed, text));
         }
+        Ok(Ok(Held { name, source: FileSource::new(file, fingerprint), size, digest }))
+    }
+
+    fn open_send(&self, client: SocketAddr, start: &Start<'_>) -> Result<Outcome, Refusal> {
+        let held = match self.held(start.name.as_str(), start.digest)? {
+            Ok(held) => held,
+            Err(answer) => return Ok(answer),
+        };
+        let Held { name, source, size, digest } = held;
         let object = self.object_info(size, digest.tag(), &start.geometry)?;
         let share = Share { index: start.share_index, count: start.share_count };
         let resume =
@@ -123,7 +145,7 @@ impl Desk {
             session: start.session,
             object,
             digest: digest.0,
-            source: Arc::new(FileSource::new(file, fingerprint)),
+            source: Arc::new(source),
             to: Recipients::One { receiver: client, share },
             initial_window: start.geometry.initial_window,
             resume,
@@ -171,7 +193,7 @@ impl Desk {
         let told = self.told.clone();
         Box::new(move |event| {
             // Nobody listens only when the server is going away.
-            let _ = told.send(Told { session, epoch, event });
+            let _ = told.send(Told::Scdp { session, epoch, event });
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Cookie, Geometry, MAX_LEN, MAX_TEXT_LEN, Name, Offer, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN,
-    RefusalCode, Reply, Request, ResumeAt, Start,
+    RefusalCode, Reply, Request, ResumeAt, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -71,6 +71,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Start(_) => 1,
         Request::Offer(_) => 2,
         Request::Status { .. } => 3,
+        Request::StartNdp(_) => 4,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -78,6 +79,12 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Info { name } => put_name(*name, out),
         Request::Start(start) => put_start(start, out),
         Request::Offer(offer) => put_offer(offer, out),
+        Request::StartNdp(StartNdp { session, name, digest, payload }) => {
+            out.extend_from_slice(&session.0.to_be_bytes());
+            out.extend_from_slice(digest);
+            out.extend_from_slice(&payload.to_be_bytes());
+            put_name(*name, out);
+        }
         Request::Status { session } => out.extend_from_slice(&session.0.to_be_bytes()),
     }
     end(out);
@@ -271,6 +278,7 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
         1 => parse_start(body).map(Request::Start),
         2 => parse_offer(body).map(Request::Offer),
         3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
+        4 => parse_start_ndp(body).map(Request::StartNdp),
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -293,6 +301,14 @@ fn parse_start<'a>(body: &mut Reader<'a>) -> Result<Start<'a>, ParseError> {
     let timeout_ms = body.u32()?;
     let name = name(body)?;
     Ok(Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms })
+}
+
+fn parse_start_ndp<'a>(body: &mut Reader<'a>) -> Result<StartNdp<'a>, ParseError> {
+    let (session, digest, payload) = (SessionId(body.u32()?), body.array()?, body.u16()?);
+    if payload == 0 {
+        return Err(ParseError::BadField("payload"));
+    }
+    Ok(StartNdp { session, name: name(body)?, digest, payload })
 }
 
 fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {

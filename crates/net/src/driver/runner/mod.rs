@@ -197,6 +197,10 @@ impl<P: Protocol> Runner<P> {
             Side::Sending { group, .. } => *group,
             Side::Receiving { .. } => None,
         };
+        if self.sessions.by_id(session).is_some() {
+            let refusal = Refusal::Invalid("a session number that is in use");
+            return self.refuse(host, session, Vec::new(), events, refusal.into());
+        }
         let named = host.name_peers(&peers, group);
         let peers = match named {
             Ok(peers) => peers,
@@ -221,7 +225,8 @@ impl<P: Protocol> Runner<P> {
             return self.refuse(host, session, peers, events, refusal.into());
         }
         let command = self.protocol.open(session, &state, protocol, &peers);
-        match self.endpoint.handle_command(host.clock.now(), command) {
+        let now = host.clock.now();
+        match command.map_or(Ok(()), |command| self.endpoint.handle_command(now, command)) {
             Ok(()) => {
                 let id = session;
                 let new = NewSession { id, geometry, coding, progress, peers, side, state, events };

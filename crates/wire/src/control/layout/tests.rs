@@ -67,6 +67,8 @@ proptest! {
         let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
         let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms };
         check_request(nonce, cookie, Request::Offer(offer));
+        let payload = geometry.symbol_size;
+        check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
     }
 
     #[test]
