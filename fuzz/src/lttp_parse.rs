@@ -2,7 +2,8 @@
 //! panics nor reads past the end, and what it understands comes back the same after being emitted.
 
 use wellspring_wire::lttp::{
-    KINDS, MESSAGE_HEADER_LEN, SYMBOL_HEADER_LEN, emit, emit_message, message_kind, parse, parse_message,
+    KINDS, MESSAGE_HEADER_LEN, SYMBOL_HEADER_LEN, emit, emit_message, message_kind, parse,
+    parse_message,
 };
 
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);

@@ -266,8 +266,11 @@ fn served(silent: wellspring_core::Duration) -> String {
 }
 
 fn summary(name: &str, output: &str, report: &FetchReport) -> String {
-    let mut text =
-        fetched_line((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
+    let mut text = fetched_line(
+        (name, output),
+        (report.size, &report.digest),
+        (report.elapsed, report.goodput()),
+    );
     if report.size == 0 {
         return text;
     }

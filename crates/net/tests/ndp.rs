@@ -25,7 +25,10 @@ fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// A server of `object`, and its folder.
-async fn serve(bytes: &[u8], change: impl FnOnce(&mut ServerConfig)) -> (Server, tempfile::TempDir) {
+async fn serve(
+    bytes: &[u8],
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Server, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("temporary directory");
     std::fs::write(folder.path().join("object"), bytes).expect("write");
     let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
@@ -125,7 +128,8 @@ async fn datagrams_of_strangers_are_counted_and_open_nothing() {
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let (sent, rtt) = (Time::from_picos(u64::MAX), wellspring_core::Duration::from_secs(400));
     let (total, window) = (u32::MAX, u16::MAX);
-    let data = |number| NdpHeader::Data(Data { number, total, window, vanished: u32::MAX, sent, rtt });
+    let data =
+        |number| NdpHeader::Data(Data { number, total, window, vanished: u32::MAX, sent, rtt });
     let hostile = [
         datagram(1, &data(0), &[7; 1_408]),
         datagram(1, &data(u32::MAX - 1), b"x"),
@@ -167,7 +171,9 @@ async fn a_server_that_contradicts_itself_is_not_believed() {
         let mut out = Vec::new();
         while !matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
             let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
-            let Ok(Parsed::Request { nonce, request, .. }) = parse(&buffer[..len]) else { continue };
+            let Ok(Parsed::Request { nonce, request, .. }) = parse(&buffer[..len]) else {
+                continue;
+            };
             let (cookie, digest) = (Cookie([1; 16]), [7; 32]);
             let reply = match request {
                 Request::Info { .. } => Reply::Info { cookie, size: 14_080, digest },

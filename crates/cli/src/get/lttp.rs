@@ -80,8 +80,11 @@ pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
 }
 
 pub fn summary(name: &str, output: &str, report: &LttpReport) -> String {
-    let mut text =
-        fetched_line((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
+    let mut text = fetched_line(
+        (name, output),
+        (report.size, &report.digest),
+        (report.elapsed, report.goodput()),
+    );
     if report.size == 0 {
         return text;
     }

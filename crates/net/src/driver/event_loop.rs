@@ -32,7 +32,6 @@ pub(super) struct Inlets {
     pub groups: Groups,
     pub taps: Taps,
     pub injector: Option<Injector>,
-    pub batch: ReceiveBatch,
 }
 
 /// Ways in from the rest of the program.
@@ -60,6 +59,7 @@ pub(super) struct EventLoop {
 impl EventLoop {
     /// Runs until a handle asks to stop.
     pub(super) fn run(mut self) {
+        let mut batch = ReceiveBatch::default();
         while !self.stopping {
             self.serve_requests();
             self.collect_done();
@@ -67,7 +67,7 @@ impl EventLoop {
             for runner in &mut self.runners {
                 runner.on_time(&mut self.host, now);
             }
-            let more_to_receive = self.receive();
+            let more_to_receive = self.receive(&mut batch);
             let more_to_send = self.drain();
             if !more_to_receive && !more_to_send && !self.stopping {
                 self.sleep();
@@ -129,7 +129,7 @@ impl EventLoop {
     }
 
     /// Takes in what has arrived, up to one batch a socket; true if there may be more.
-    fn receive(&mut self) -> bool {
+    fn receive(&mut self, batch: &mut ReceiveBatch) -> bool {
         self.release_held();
         let mut more = self.receive_trims();
         for number in 0..self.inlets.groups.end() {
@@ -138,19 +138,17 @@ impl EventLoop {
             }
             let own = &self.host.network.socket;
             let socket = self.inlets.groups.socket(number).unwrap_or(own);
-            match socket.receive(&mut self.inlets.batch) {
+            match socket.receive(batch) {
                 Ok(_) => {
                     // A call that did not fill the batch saw the end of the queue; what comes
                     // behind it is an edge of its own.
-                    if self.inlets.batch.is_full() {
+                    if batch.is_full() {
                         more = true;
                     } else {
                         self.inlets.groups.mark_drained(number);
                     }
                     self.host.counters.calls += 1;
-                    let batch = std::mem::take(&mut self.inlets.batch);
-                    self.take_in(&batch);
-                    self.inlets.batch = batch;
+                    self.take_in(batch);
                 }
                 Err(error) => {
                     self.inlets.groups.mark_drained(number);

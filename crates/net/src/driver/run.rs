@@ -24,7 +24,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
 use super::{DriverConfig, TrimTaps};
-use crate::socket::{ReceiveBatch, UdpSocket};
+use crate::socket::UdpSocket;
 
 /// A driver that is being put together: its socket is open, its thread not started.
 pub(crate) struct Builder {
@@ -72,12 +72,7 @@ impl Builder {
             answers: AnswerBudget::new(),
             counters: Received::default(),
         };
-        let inlets = Inlets {
-            groups: Groups::new(),
-            taps,
-            injector: Injector::new(config.faults),
-            batch: ReceiveBatch::default(),
-        };
+        let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
         let mailbox = Mailbox { shared, requests, done, control };
         let runners = Vec::new();
         let event_loop =

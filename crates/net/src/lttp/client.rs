@@ -81,7 +81,7 @@ impl Client {
         let (size, digest) = (asked[0].size, asked[0].digest);
         let geometry = options
             .geometry(asked.iter().map(|asked| asked.server.address))
-            .filter(|geometry| is_possible(geometry))
+            .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest).await?;
