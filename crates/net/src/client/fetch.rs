@@ -84,7 +84,7 @@ impl Client {
 }
 
 /// What the tasks beside a transfer come to.
-enum Done {
+enum Joined {
     Started(usize, Result<(), AskError>),
     Won(usize, u8, Result<(), String>),
 }
@@ -101,7 +101,7 @@ struct Run {
     sink: Sink,
     progress: SessionProgress,
     events: mpsc::UnboundedReceiver<SessionEvent>,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<Joined>,
     updates: Updates,
     _guard: Guard,
 }
@@ -198,7 +198,7 @@ impl Run {
         let Some(address) = self.replicas[index].address else { return };
         let order = self.order.clone();
         self.tasks.spawn(async move {
-            Done::Started(share, order.start(address, share as u8, None).await)
+            Joined::Started(share, order.start(address, share as u8, None).await)
         });
     }
 
@@ -214,7 +214,7 @@ impl Run {
         };
         self.tasks.spawn(async move {
             let resume = || place.resume_point(&object, open_blocks);
-            Done::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
+            Joined::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
         });
     }
 
@@ -233,7 +233,7 @@ impl Run {
                     None => return Err(FetchError::Session(Failure::Stopped)),
                 },
                 Some(done) = self.tasks.join_next() => if let Ok(done) = done {
-                    self.on_done(done)?;
+                    self.on_joined(done)?;
                 },
                 error = self.sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => self.tell_progress(),
@@ -305,21 +305,21 @@ impl Run {
         (self.updates)(Update::Lost { host: replica.host.clone(), reason });
     }
 
-    fn on_done(&mut self, done: Done) -> Result<(), FetchError> {
-        match done {
+    fn on_joined(&mut self, joined: Joined) -> Result<(), FetchError> {
+        match joined {
             // Silence is for the protocol to judge: its symbols may well be arriving.
-            Done::Started(_, Ok(()) | Err(AskError::NoAnswer(_))) => Ok(()),
-            Done::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
+            Joined::Started(_, Ok(()) | Err(AskError::NoAnswer(_))) => Ok(()),
+            Joined::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
                 if let Some(epoch) = self.lose(share, text) {
                     self.win(share, epoch);
                 }
                 Ok(())
             }
-            Done::Started(share, Err(error)) => {
+            Joined::Started(share, Err(error)) => {
                 self.drop_replica(share, error.to_string());
                 self.check_hope()
             }
-            Done::Won(share, epoch, Ok(())) => {
+            Joined::Won(share, epoch, Ok(())) => {
                 let index = self.shares[share];
                 let replica = &mut self.replicas[index];
                 replica.joining = false;
@@ -330,7 +330,7 @@ impl Run {
                 (self.updates)(Update::Back { host: replica.host.clone() });
                 Ok(self.handle.sender_back(self.order.session, address, epoch)?)
             }
-            Done::Won(share, _, Err(reason)) => {
+            Joined::Won(share, _, Err(reason)) => {
                 self.replicas[self.shares[share]].joining = false;
                 self.drop_replica(share, reason);
                 self.check_hope()

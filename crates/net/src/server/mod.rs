@@ -34,7 +34,7 @@ use crate::store::{DigestCache, Limits, Store, StoreError};
 
 pub use event::ServerEvent;
 use parts::Parts;
-use requests::Desk;
+use requests::Handler;
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
@@ -174,18 +174,18 @@ impl Server {
             .map_err(|error| BindError::Socket(address, error))?;
         let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();
-        let desk = Arc::new(Desk::new(driver.handle(), store, config, session_events));
-        let clerk = Arc::clone(&desk);
+        let handler = Arc::new(Handler::new(driver.handle(), store, config, session_events));
+        let for_requests = Arc::clone(&handler);
         let requests = tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
-                clerk.take_in(message);
+                for_requests.take_in(message);
             }
         });
-        let parts = Parts::new(Arc::clone(&desk), driver.handle().lttp(), lttp);
+        let parts = Parts::new(Arc::clone(&handler), driver.handle().lttp(), lttp);
         let connections = tokio::spawn(parts::accept(listener, Arc::new(parts)));
         let events = tokio::spawn(async move {
-            while let Some(told) = happened.recv().await {
-                desk.on_session(told);
+            while let Some(report) = happened.recv().await {
+                handler.on_session(report);
             }
         });
         Ok(Server {
@@ -255,7 +255,7 @@ async fn open(
 }
 
 /// An event of one of the server's sessions.
-enum Told {
+enum SessionReport {
     Scdp {
         session: SessionId,
         /// Tells a session from an earlier one of the same number.

@@ -8,14 +8,14 @@ use wellspring_core::SessionId;
 use wellspring_transport::ndp::{ReceiveStats, SendStats};
 use wellspring_wire::control::{RefusalCode, StartNdp};
 
-use super::requests::{Desk, Outcome, Refusal, lock};
-use super::{ServerEvent, Told};
+use super::requests::{Handler, Outcome, Refusal, lock};
+use super::{ServerEvent, SessionReport};
 use crate::driver::SessionEvent;
 
 /// Transfers under way: to whom, and of what.
 pub(super) type Transfers = BTreeMap<SessionId, (SocketAddr, String)>;
 
-impl Desk {
+impl Handler {
     /// Answers a request to send an object by NDP.
     pub(super) fn start_ndp(
         &self,
@@ -49,10 +49,10 @@ impl Desk {
             }
             None => {}
         }
-        let told = self.told.clone();
+        let reports = self.reports.clone();
         let events = Box::new(move |event| {
             // Nobody listens only when the server is going away.
-            let _ = told.send(Told::Ndp { session, event });
+            let _ = reports.send(SessionReport::Ndp { session, event });
         });
         endpoint
             .send(session, held.size, Arc::new(held.source), client, events)

@@ -12,7 +12,7 @@ use wellspring_wire::control::RefusalCode;
 use wellspring_wire::lttp::{Cookie, Message};
 
 use super::digests::Known;
-use super::requests::{Desk, Refusal};
+use super::requests::{Handler, Refusal};
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
@@ -59,7 +59,7 @@ pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
 
 /// Everything a connection can need.
 pub(super) struct Parts {
-    desk: Arc<Desk>,
+    handler: Arc<Handler>,
     handle: LttpHandle,
     limits: LttpLimits,
     connections: Arc<Semaphore>,
@@ -104,9 +104,9 @@ impl Ended {
 }
 
 impl Parts {
-    pub(super) fn new(desk: Arc<Desk>, handle: LttpHandle, limits: LttpLimits) -> Self {
+    pub(super) fn new(handler: Arc<Handler>, handle: LttpHandle, limits: LttpLimits) -> Self {
         Parts {
-            desk,
+            handler,
             handle,
             connections: Arc::new(Semaphore::new(limits.max_connections)),
             sessions: Arc::new(Semaphore::new(limits.max_sessions)),
@@ -135,7 +135,7 @@ impl Parts {
     }
 
     fn refused(&self, client: SocketAddr, name: &str, reason: String) {
-        self.desk.tell(ServerEvent::Refused { name: name.to_owned(), client, reason });
+        self.handler.tell(ServerEvent::Refused { name: name.to_owned(), client, reason });
     }
 
     async fn converse(
@@ -165,10 +165,10 @@ impl Parts {
         };
         let part = Part { offset, parameters, seed: crate::random::number() };
         let name = asked.name.to_string();
-        self.desk.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
+        self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let over = self.send(reader, writer, client.ip(), &part, asked.source).await?;
         drop(permit);
-        self.desk.tell(match over {
+        self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
             over => ServerEvent::SendFailed {
                 name,
@@ -215,10 +215,10 @@ impl Parts {
 
     /// Opens an object and asks for its digest; blocks the thread.
     fn look_up(&self, name: &ObjectName) -> Result<(FileSource, u64, Known), StoreError> {
-        let (file, fingerprint) = self.desk.store.open_object(name)?;
+        let (file, fingerprint) = self.handler.store.open_object(name)?;
         let size = fingerprint.size();
-        let begin = || self.desk.tell(ServerEvent::Hashing { name: name.to_string(), size });
-        let known = self.desk.digests.of(&file, fingerprint, Some(&begin));
+        let begin = || self.handler.tell(ServerEvent::Hashing { name: name.to_string(), size });
+        let known = self.handler.digests.of(&file, fingerprint, Some(&begin));
         Ok((FileSource::new(file, fingerprint), size, known))
     }
 

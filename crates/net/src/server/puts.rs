@@ -11,7 +11,7 @@ use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
 use super::digests::Known;
-use super::requests::{Desk, Outcome, Refusal, lock};
+use super::requests::{Handler, Outcome, Refusal, lock};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
@@ -117,10 +117,10 @@ enum Here {
     Pending(u64),
 }
 
-impl Desk {
+impl Handler {
     /// Answers an offer.
     pub(super) fn offer(
-        self: &Desk,
+        self: &Handler,
         client: SocketAddr,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
@@ -253,12 +253,12 @@ impl Desk {
                 drop(puts);
                 self.leave(group);
                 if let Stage::Receiving(part, _) = stage {
-                    let desk = Arc::clone(self);
+                    let handler = Arc::clone(self);
                     tokio::task::spawn_blocking(move || {
                         let committed = part.commit();
                         // Its room is free again before the client hears of the success.
                         drop(part);
-                        desk.finish_put(session, committed, Some(stats));
+                        handler.finish_put(session, committed, Some(stats));
                     });
                 }
             }

@@ -13,7 +13,7 @@ use super::digests::{Digests, Known};
 use super::ndp::Transfers;
 use super::puts::Puts;
 use super::sends::Sends;
-use super::{ServerConfig, ServerEvent, Told};
+use super::{ServerConfig, ServerEvent, SessionReport};
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -57,12 +57,12 @@ pub(super) enum Outcome {
 }
 
 /// Everything a request can need.
-pub(super) struct Desk {
+pub(super) struct Handler {
     pub(super) handle: DriverHandle,
     pub(super) store: Store,
     pub(super) config: ServerConfig,
     pub(super) digests: Arc<Digests>,
-    pub(super) told: mpsc::UnboundedSender<Told>,
+    pub(super) reports: mpsc::UnboundedSender<SessionReport>,
     pub(super) sends: Mutex<Sends>,
     pub(super) puts: Mutex<Puts>,
     pub(super) ndp: Mutex<Transfers>,
@@ -74,14 +74,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl Handler {
     pub(super) fn new(
         handle: DriverHandle,
         store: Store,
         config: ServerConfig,
-        told: mpsc::UnboundedSender<Told>,
+        reports: mpsc::UnboundedSender<SessionReport>,
     ) -> Self {
-        Desk {
+        Handler {
             handle,
             store,
             digests: Digests::new(Arc::clone(&config.cache)),
@@ -89,7 +89,7 @@ impl Desk {
             puts: Mutex::default(),
             ndp: Mutex::default(),
             config,
-            told,
+            reports,
             jar: CookieJar::new(),
             at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
         }
@@ -102,9 +102,9 @@ impl Desk {
             return;
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
-        let desk = Arc::clone(self);
+        let handler = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            desk.answer(&message);
+            handler.answer(&message);
             drop(permit);
         });
     }
@@ -199,10 +199,10 @@ impl Desk {
     }
 
     /// Takes in what happened in a session.
-    pub(super) fn on_session(self: &Arc<Self>, told: Told) {
-        let (session, epoch, event) = match told {
-            Told::Scdp { session, epoch, event } => (session, epoch, event),
-            Told::Ndp { session, event } => return self.on_ndp_event(session, event),
+    pub(super) fn on_session(self: &Arc<Self>, report: SessionReport) {
+        let (session, epoch, event) = match report {
+            SessionReport::Scdp { session, epoch, event } => (session, epoch, event),
+            SessionReport::Ndp { session, event } => return self.on_ndp_event(session, event),
         };
         if lock(&self.sends).holds(session) {
             self.on_send_event(session, epoch, event);

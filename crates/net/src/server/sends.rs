@@ -9,8 +9,8 @@ use wellspring_transport::scdp::{ObjectInfo, Resume, Share};
 use wellspring_wire::control::{Geometry, RefusalCode, Start};
 
 use super::digests::Known;
-use super::requests::{Desk, Outcome, Refusal, lock};
-use super::{ServerEvent, Told};
+use super::requests::{Handler, Outcome, Refusal, lock};
+use super::{ServerEvent, SessionReport};
 use crate::driver::SessionEvent;
 use crate::protocols::{Recipients, SendObject};
 use crate::store::{Digest, FileSource, ObjectName, StoreError};
@@ -79,7 +79,7 @@ impl Sends {
     }
 }
 
-impl Desk {
+impl Handler {
     /// Answers a request to send an object.
     pub(super) fn start(&self, client: SocketAddr, start: &Start<'_>) -> Result<Outcome, Refusal> {
         if lock(&self.puts).holds(start.session) {
@@ -190,10 +190,10 @@ impl Desk {
 
     /// Where the driver tells of a session: into the channel of the server's task.
     pub(super) fn session_events(&self, session: SessionId, epoch: u8) -> crate::driver::EventSink {
-        let told = self.told.clone();
+        let reports = self.reports.clone();
         Box::new(move |event| {
             // Nobody listens only when the server is going away.
-            let _ = told.send(Told::Scdp { session, epoch, event });
+            let _ = reports.send(SessionReport::Scdp { session, epoch, event });
         })
     }
 
