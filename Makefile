@@ -85,7 +85,7 @@ neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER = $(if $(filter aarc
 neon: export WELLSPRING_EXPECT_KERNEL = neon
 neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on other machines
 	@if $(SETUP) emulator && $(SETUP) std aarch64-unknown-linux-musl; then \
-		.ci/count-tests $(CARGO) test -p wellspring-kernels -p wellspring-codec --lib --test roads \
+		.ci/count-tests $(CARGO) test -p wellspring-kernels -p wellspring-codec --lib --test decoding_paths \
 			--target aarch64-unknown-linux-musl; \
 	else echo "NOT TESTED: the AArch64 kernels; their standard library could not be fetched" >&2; fi
 

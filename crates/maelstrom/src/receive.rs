@@ -378,7 +378,7 @@ impl ReceiveSide {
             }
         }
         if self.lacking.is_empty() {
-            self.recoverer.on_needless_repair();
+            self.recoverer.on_redundant_repair();
             return Ok(());
         }
         if self.may_be_forgotten(repair) {
