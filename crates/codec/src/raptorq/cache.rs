@@ -190,7 +190,12 @@ mod tests {
             code.plan(kernels);
             code.inverse(kernels);
             let memory = code.memory();
-            assert!(memory.abs_diff(documented) <= documented / 20, "K {k}: {memory} bytes");
+            // Where `usize` has 32 bits, the fields of small codes take less.
+            let least = documented - documented / if usize::BITS < 64 { 8 } else { 20 };
+            assert!(
+                (least..=documented + documented / 20).contains(&memory),
+                "K {k}: {memory} bytes"
+            );
         }
     }
 }
