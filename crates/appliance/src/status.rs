@@ -119,6 +119,11 @@ pub struct PartitionStatus {
 }
 
 impl PartitionStatus {
+    /// Packets that were brought back and did not come by themselves while they were held.
+    pub fn recovered(&self) -> u64 {
+        self.account.recovered_total().saturating_sub(self.receive.withdrawn)
+    }
+
     /// Adds another's; the code shown is the one of the newer.
     pub(crate) fn add(&mut self, other: &PartitionStatus) {
         self.code = other.code.clone();
@@ -228,7 +233,7 @@ pub fn to_json(status: &Status) -> Value {
             "repairs_expired": sum.account.expired,
             "repairs_too_late": sum.account.too_late,
             "garbled": sum.account.garbled,
-            "recovered": sum.account.recovered_total(),
+            "recovered": sum.recovered(),
             "recovered_by_layer": sum.account.recovered,
             "overtaken": sum.receive.overtaken,
             "withdrawn": sum.receive.withdrawn,

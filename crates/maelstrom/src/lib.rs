@@ -31,6 +31,7 @@ mod hold;
 mod identity;
 mod meter;
 mod mtu;
+mod named;
 mod partitions;
 mod queue_delay;
 mod receive;

@@ -12,11 +12,15 @@ use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
+use crate::named::{Named, NamedPackets};
 use crate::queue_delay::QueueDelay;
 use crate::wire::{Body, Ingredient, Sealed, WireRepair};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
 const URGENT: Duration = Duration::from_millis(20);
+
+/// A link that has lost nothing for so long loses nothing.
+const CALM: Duration = Duration::from_secs(5);
 
 /// What is done with packets that a full queue dropped and repairs could bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -39,9 +43,10 @@ pub struct ReceiveConfig {
     pub repairs: usize,
     /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
     pub longest: usize,
-    /// How long a packet that was brought back waits before it leaves, in case that its repair has only
-    /// overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's never
-    /// wait, which learns from what comes twice; in the paper none does.
+    /// How long a packet that was brought back waits before it leaves, at least, in case that its repair has
+    /// only overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's wait
+    /// only while the link loses nothing: TCP learns from what comes twice. In the paper none waits; zero is
+    /// that.
     pub hold: Duration,
     /// What is done with drops of full queues.
     pub congestion: CongestionLoss,
@@ -116,14 +121,6 @@ impl ReceiveCounters {
     }
 }
 
-/// What is known of a packet from the repairs that name it.
-#[derive(Clone, Copy, Debug)]
-struct Named {
-    name: PacketName,
-    number: u32,
-    volatile: Volatile,
-}
-
 /// Where a packet stood among those that arrived.
 #[derive(Clone, Copy, Debug)]
 struct Landmark {
@@ -142,9 +139,8 @@ pub struct ReceiveSide {
     queue: QueueDelay,
     digests: DigestReader,
     digest_meter: Meter,
-    /// Packets that were missing when they were named, by their name modulo its length: newer ones
-    /// take the place of older ones.
-    named: Vec<Option<Named>>,
+    /// Packets that were missing when they were named.
+    named: NamedPackets,
     longest: usize,
     /// Packets: how many are remembered.
     packets: u64,
@@ -159,6 +155,8 @@ pub struct ReceiveSide {
     congestion: CongestionLoss,
     reported: u64,
     reported_at: Time,
+    /// When losses were last reported.
+    last_loss: Option<Time>,
 }
 
 impl ReceiveSide {
@@ -179,7 +177,7 @@ impl ReceiveSide {
             queue: QueueDelay::default(),
             digests: DigestReader::new(),
             digest_meter: Meter::in_order(),
-            named: vec![None; (config.packets * 2).next_power_of_two()],
+            named: NamedPackets::new(config.packets),
             longest: config.longest,
             packets: config.packets as u64,
             landmark: None,
@@ -191,6 +189,7 @@ impl ReceiveSide {
             congestion: config.congestion,
             reported: 0,
             reported_at: Time::ZERO,
+            last_loss: None,
         })
     }
 
@@ -234,10 +233,10 @@ impl ReceiveSide {
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
         }
         self.digests.on_packet(identity.name);
-        let named = place(&self.named, identity.name);
-        if let Some(late) = self.named[named].take_if(|named| named.name == identity.name) {
+        if let Some(late) = self.named.take(identity.name) {
             self.counters.overtaken += 1;
             self.counters.withdrawn += u64::from(self.hold.withdraw(identity.name));
+            self.hold.learn(now, now.since(late.at));
             self.meter.arrived_late(late.number, now);
         }
         let mut accept = Accept {
@@ -246,6 +245,7 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,
         };
@@ -322,12 +322,23 @@ impl ReceiveSide {
     /// What was measured since the last call, for [`SendSide::report`](crate::SendSide::report).
     pub fn loss_report(&mut self, now: Time) -> LossReport {
         self.reported_at = now;
-        let recovered = self.recoverer.account().recovered_total();
-        let new = recovered - self.reported;
+        let recovered = self.recoverer.account().recovered_total() - self.counters.withdrawn;
+        // What was withdrawn meanwhile may have been reported as recovered before.
+        let new = recovered.saturating_sub(self.reported);
         self.reported = recovered;
         let report = self.meter.report(new.min(u64::from(u32::MAX)) as u32);
         let queue_delay = self.queue.last();
-        LossReport { queue_delay, ..report.and(&self.digest_meter.report(0)) }
+        let report = LossReport { queue_delay, ..report.and(&self.digest_meter.report(0)) };
+        if report.lost > 0 || report.congested_lost > 0 {
+            self.last_loss = Some(now);
+        }
+        report
+    }
+
+    /// Whether nothing was lost for a while.
+    fn link_loses_nothing(&self, now: Time) -> bool {
+        let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
+        calm && !self.meter.has_losses()
     }
 
     /// Counts those packets of digests of which it is known whether they came.
@@ -387,8 +398,7 @@ impl ReceiveSide {
         }
         for &Ingredient { name, number, volatile } in &self.lacking {
             self.meter.record(number, None);
-            let place = place(&self.named, name);
-            self.named[place] = Some(Named { name, number, volatile });
+            self.named.insert(Named { name, number, volatile, at: now });
         }
         let mut accept = Accept {
             namer: &self.namer,
@@ -396,6 +406,7 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,
         };
@@ -435,10 +446,11 @@ impl ReceiveSide {
 /// What looks at a packet that a repair gave back.
 struct Accept<'a> {
     namer: &'a Namer,
-    named: &'a [Option<Named>],
+    named: &'a NamedPackets,
     meter: &'a Meter,
     now: Time,
     congestion: CongestionLoss,
+    tcp_waits: bool,
     counters: &'a mut ReceiveCounters,
     hold: &'a mut Hold,
 }
@@ -449,7 +461,7 @@ impl Accept<'_> {
         if self.namer.name(normal) != name {
             return false;
         }
-        let named = self.named[place(self.named, name)].filter(|named| named.name == name);
+        let named = self.named.get(name);
         // Forgotten only when thousands were missing since: then as a host would send it.
         let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
         let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
@@ -462,14 +474,10 @@ impl Accept<'_> {
         }
         let expected = named.and_then(|named| self.meter.expected(named.number));
         let layer = layer.min(MAX_LAYERS as u8 - 1);
-        self.hold.put(self.now, name, layer, expected, |bytes| {
+        self.hold.put(self.now, self.tcp_waits, name, layer, expected, |bytes| {
             bytes.extend_from_slice(normal);
             restore(&mut bytes[..], volatile);
         });
         true
     }
-}
-
-fn place(named: &[Option<Named>], name: PacketName) -> usize {
-    name.0 as usize & (named.len() - 1)
 }

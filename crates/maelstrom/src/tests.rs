@@ -384,6 +384,56 @@ fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
 }
 
 #[test]
+fn where_nothing_is_lost_nothing_of_tcp_arrives_twice() {
+    let mut random = Seed(8).stream("packets");
+    let mut packets: Vec<_> = (0..4_000).map(|_| packet(&mut random, 300)).collect();
+    for packet in &mut packets {
+        let protocol = if packet[0] >> 4 == 4 { 9 } else { 6 };
+        packet[protocol] = 6;
+        let identity = Namer::new(&key()).identify(packet).expect("a packet");
+        restore(packet, identity.volatile);
+    }
+    // Repairs are ahead of their packets by so much, in another core's queue.
+    for (ahead, most) in [(900, 0), (6_000, 8)] {
+        let hold = Duration::from_millis(1);
+        let config = ReceiveConfig { repairs: 512, longest: 300, hold, ..ReceiveConfig::default() };
+        let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+        let mut sender = sender(8, &[1, 19], 300);
+        let steps = sent(&mut sender, &packets, Duration::from_micros(1_000));
+        let mut events = BTreeMap::new();
+        for (n, (now, repairs)) in steps.iter().enumerate() {
+            let late = *now + Duration::from_micros(ahead);
+            events.insert((late.as_picos(), n, 0), packets[n].clone());
+            for (k, repair) in repairs.iter().enumerate() {
+                events.insert((now.as_picos(), n, k + 1), repair.to_vec());
+            }
+        }
+        let mut out = Batch::new();
+        for ((picos, _, kind), bytes) in events {
+            let now = Time::from_picos(picos);
+            while let Some(due) = receiver.poll_timeout().filter(|due| now.has_reached(*due)) {
+                receiver.handle_timeout(due, &mut out);
+            }
+            match kind {
+                0 => drop(receiver.observe(now, &mut bytes.clone(), &mut out)),
+                _ => drop(receiver.handle_datagram(now, &bytes, &mut out)),
+            }
+            if is_whole_second(now) {
+                let report = receiver.loss_report(now);
+                assert_eq!(report.lost, 0, "{ahead} us ahead: {report:?}");
+            }
+        }
+        assert!(out.len() <= most, "{} twice, {:?}", out.len(), receiver.counters());
+        assert!(receiver.counters().withdrawn > 100, "{:?}", receiver.counters());
+    }
+}
+
+/// Whether a second is full.
+fn is_whole_second(now: Time) -> bool {
+    now.as_picos().is_multiple_of(1_000_000_000_000)
+}
+
+#[test]
 fn the_code_follows_the_loss() {
     let config = SendConfig {
         parameters: Parameters::new(8, &[1]).expect("a code"),

@@ -262,7 +262,7 @@ pub fn summary(status: &Status) -> String {
          brought back",
         status.sum.arriving.packets,
         percent(part(lost, status.sum.arriving.packets)),
-        status.sum.account.recovered_total(),
+        status.sum.recovered(),
     )
 }
 
