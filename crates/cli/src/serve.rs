@@ -43,6 +43,13 @@ pub struct ServeArgs {
     /// Let a put replace an object of the same name (the client must ask for it with --force).
     #[arg(long, requires = "allow_put")]
     allow_overwrite: bool,
+    /// Serve (and accept) files and directories whose names begin with a dot.
+    #[arg(long)]
+    allow_hidden: bool,
+    /// Accept names that begin with a dash, or hold characters that are invisible or turn the
+    /// direction of writing.
+    #[arg(long, requires = "allow_put")]
+    allow_odd_names: bool,
     /// Size of an object that is accepted, at most.
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
     max_object: u64,
@@ -92,6 +99,8 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     config.interface = args.interface.clone();
     config.allow_put = args.allow_put;
     config.allow_overwrite = args.allow_overwrite;
+    config.allow_hidden = args.allow_hidden;
+    config.allow_odd_names = args.allow_odd_names;
     config.cache = Arc::new(cache);
     config.limits = Limits {
         object_len: args.max_object,
@@ -172,6 +181,7 @@ fn to_text(event: &ServerEvent) -> String {
         ServerEvent::Refused { name, client, reason } => {
             format!("{name}: refused to {client}: {reason}")
         }
+        ServerEvent::Suppressed { what, count } => format!("{count} more events {what}"),
         _ => String::new(),
     }
 }
@@ -225,6 +235,9 @@ fn to_json(event: &ServerEvent) -> Value {
         ServerEvent::Refused { name, client, reason } => json!({
             "event": "refused", "object": name, "client": client.to_string(), "reason": reason,
         }),
+        ServerEvent::Suppressed { what, count } => {
+            json!({"event": "suppressed", "what": what, "count": count})
+        }
         _ => json!({"event": "other"}),
     }
 }

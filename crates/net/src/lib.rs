@@ -29,4 +29,6 @@ pub use lttp::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,
     Method, ShareReport,
 };
-pub use server::{BindError, LONGEST_WAIT, LttpLimits, Server, ServerConfig, ServerEvent};
+pub use server::{
+    BindError, LONGEST_WAIT, LttpLimits, Server, ServerConfig, ServerCounters, ServerEvent,
+};

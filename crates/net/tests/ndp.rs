@@ -176,7 +176,7 @@ async fn a_server_that_contradicts_itself_is_not_believed() {
             };
             let (cookie, digest) = (Cookie([1; 16]), [7; 32]);
             let reply = match request {
-                Request::Info { .. } => Reply::Info { cookie, size: 14_080, digest },
+                Request::Info { .. } => Reply::Info { cookie, size: 14_080, digest, instance: 1 },
                 Request::StartNdp(start) => {
                     let (sent, rtt) = (Time::ZERO, wellspring_core::Duration::ZERO);
                     for number in [0, 1, 999_999, u32::MAX - 1] {

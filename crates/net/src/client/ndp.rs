@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::ndp::ReceiveStats;
-use wellspring_wire::control::{Request, StartNdp};
+use wellspring_wire::control::{Cookie, Request, StartNdp};
 
 use super::replicas::{Found, Replica, find};
 use super::requester::Answer;
@@ -76,7 +76,7 @@ impl Client {
         let began = Instant::now();
         let timeout = self.config.timeout;
         let found = find(&self.requester, hosts, options, timeout, &updates).await?;
-        let Found { replicas, size, digest } = found;
+        let Found { replicas, size, digest, .. } = found;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest).await?;
         let handle = self.driver.handle().ndp();
@@ -126,7 +126,7 @@ impl Client {
         let (name, payload) = (options.name.to_wire(), handle.payload);
         let request = Request::StartNdp(StartNdp { session, name, digest: digest.0, payload });
         let pending = |_, _| {};
-        match self.requester.ask(address, &request, timeout, &pending).await {
+        match self.requester.ask(address, &request, Cookie::NONE, timeout, &pending).await {
             Ok(Answer::Accepted) => {}
             Ok(_) => return Err(lost("an answer that makes no sense".to_owned())),
             Err(error) => return Err(lost(error.to_string())),

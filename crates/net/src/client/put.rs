@@ -69,7 +69,7 @@ impl Client {
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
-        let source = Arc::new(FileSource::new(file, fingerprint));
+        let source = Arc::new(FileSource::new(file, fingerprint, digest));
         let mut run = Run::begin(self, &offer, offered, needed, began, updates);
         if size > 0 {
             run.send(options, &source)?;

@@ -125,6 +125,9 @@ impl EventLoop {
         for runner in sooner.iter_mut().chain(later) {
             more |= runner.drain(&mut self.host);
         }
+        if let Some(local) = self.host.network.take_refused_source() {
+            self.host.peers.forget_local(local);
+        }
         more
     }
 
@@ -148,10 +151,12 @@ impl EventLoop {
                         self.inlets.groups.mark_drained(number);
                     }
                     self.host.counters.calls += 1;
+                    self.report_closed_ports();
                     self.take_in(batch);
                 }
                 Err(error) => {
                     self.inlets.groups.mark_drained(number);
+                    self.report_closed_ports();
                     if error.kind() != io::ErrorKind::WouldBlock {
                         self.host.counters.errors += 1;
                     }
@@ -159,6 +164,13 @@ impl EventLoop {
             }
         }
         more
+    }
+
+    /// Tells whoever has sent control messages that nobody listens where they went.
+    fn report_closed_ports(&mut self) {
+        for from in self.host.network.socket.take_closed_ports() {
+            (self.mailbox.control)(ControlMessage { from, local: None, bytes: Vec::new() });
+        }
     }
 
     /// Takes in what switches have trimmed; true if there may be more.

@@ -155,7 +155,20 @@ impl DriverHandle {
         session: SessionId,
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
-        self.scdp.request(Request::Wait { session, peer_timeout })
+        self.scdp.request(Request::Wait { session, peer_timeout, win_back: false })
+    }
+
+    /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
+    /// won back when they are lost: it outlives for so long, too, that all have closed it.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_return(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(Request::Wait { session, peer_timeout, win_back: true })
     }
 
     /// Ends a session and tells its peers. Its last event is `Failed` with
@@ -245,7 +258,7 @@ pub(crate) enum To {
 /// What an application asks of SCDP alone.
 pub(crate) enum Request {
     SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
-    Wait { session: SessionId, peer_timeout: Duration },
+    Wait { session: SessionId, peer_timeout: Duration, win_back: bool },
     ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
 }
 
@@ -435,8 +448,8 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
-            Request::Wait { session, peer_timeout } => {
-                Action::Command(Command::Wait { session, peer_timeout })
+            Request::Wait { session, peer_timeout, win_back } => {
+                Action::Command(Command::Wait { session, peer_timeout, win_back })
             }
             Request::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.

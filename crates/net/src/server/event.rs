@@ -1,9 +1,11 @@
 //! What a server tells whoever runs it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wellspring_transport::scdp::{ReceiveStats, SendStats};
 use wellspring_transport::{lttp, ndp};
+use wellspring_wire::control::RefusalCode;
 
 /// What happens at a server.
 #[derive(Clone, Debug)]
@@ -114,4 +116,19 @@ pub enum ServerEvent {
         /// Why.
         reason: String,
     },
+    /// Events like the next one were left out, since there were too many.
+    Suppressed {
+        /// Which.
+        what: String,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// What a server counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ServerCounters {
+    /// Refused requests by what the client was told.
+    pub refused: BTreeMap<RefusalCode, u64>,
 }

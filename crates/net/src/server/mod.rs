@@ -5,9 +5,11 @@
 //! synced and renamed on threads that may wait; neither the socket's thread nor the async tasks
 //! ever do.
 
+mod address_limit;
 mod cookie;
 pub(crate) mod digests;
 mod event;
+mod event_limit;
 mod ndp;
 mod parts;
 mod puts;
@@ -32,7 +34,7 @@ use crate::protocols::Driver;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, Store, StoreError};
 
-pub use event::ServerEvent;
+pub use event::{ServerCounters, ServerEvent};
 use parts::Parts;
 use requests::Handler;
 
@@ -58,12 +60,27 @@ pub struct ServerConfig {
     pub allow_put: bool,
     /// Let an object that is taken replace one of the same name.
     pub allow_overwrite: bool,
+    /// Serve and take objects whose names have a component that begins with a dot.
+    pub allow_hidden: bool,
+    /// Take objects whose names begin with a dash or hold characters that are invisible or turn the
+    /// direction of writing.
+    pub allow_odd_names: bool,
     /// Bounds on what is taken.
     pub limits: Limits,
     /// Objects sent at one time, at most.
     pub max_sends: usize,
     /// Bounds on what is sent by LTTP.
     pub lttp: LttpLimits,
+    /// Objects sent to one address at one time, at most (of IPv6, to one network of 64 bits).
+    pub max_sends_an_address: usize,
+    /// Objects taken from one address at one time, at most.
+    pub max_puts_an_address: usize,
+    /// Empty objects taken from one address in a minute, at most: they are over at once, so nothing
+    /// else bounds them.
+    pub max_empty_an_address: usize,
+    /// An object of which less than 32 KiB arrive in so long, though its client is not silent, is
+    /// given up; never sooner than twice the time that its client waits.
+    pub idle_put: Duration,
     /// Where digests are kept.
     pub cache: Arc<DigestCache>,
     /// The interface multicast comes in by; `None` leaves it to the system.
@@ -80,9 +97,15 @@ impl ServerConfig {
             directory,
             allow_put: false,
             allow_overwrite: false,
+            allow_hidden: false,
+            allow_odd_names: false,
             limits: Limits::default(),
             max_sends: 256,
             lttp: LttpLimits::default(),
+            max_sends_an_address: 64,
+            max_puts_an_address: 32,
+            max_empty_an_address: 256,
+            idle_put: Duration::from_secs(60),
             cache: Arc::new(DigestCache::in_memory()),
             interface: None,
             events: Arc::new(|_| {}),
@@ -154,12 +177,14 @@ impl std::error::Error for BindError {
 /// ```
 pub struct Server {
     local_addr: SocketAddr,
+    handler: Arc<Handler>,
     driver: Option<Driver>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Opens the directory and the socket and starts to answer. Must be called within a tokio
+    /// Opens the directory and the socket and starts to answer. A server that takes objects first
+    /// removes the part files that dead processes have left in the directory. Must be called within a tokio
     /// runtime whose time and blocking threads are enabled.
     ///
     /// # Errors
@@ -167,6 +192,17 @@ impl Server {
     pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
         let store = Store::open(&config.directory, config.limits)
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
+        if config.allow_put {
+            let directory = config.directory.clone();
+            let sweep = move || crate::store::remove_stale_parts(&directory, true);
+            match tokio::task::spawn_blocking(sweep).await {
+                Ok(Ok(removed)) if removed > 0 => {
+                    tracing::info!(removed, "part files of dead processes are removed");
+                }
+                // The directory was opened a moment ago: what cannot be looked at stays.
+                _ => {}
+            }
+        }
         let (control, mut messages) = mpsc::channel(MAX_WAITING);
         let address = config.driver.socket.bind;
         let (listener, driver) = open(&config.driver, &control)
@@ -175,7 +211,7 @@ impl Server {
         let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();
         let handler = Arc::new(Handler::new(driver.handle(), store, config, session_events));
-        let for_requests = Arc::clone(&handler);
+        let (for_requests, kept) = (Arc::clone(&handler), Arc::clone(&handler));
         let requests = tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 for_requests.take_in(message);
@@ -188,10 +224,12 @@ impl Server {
                 handler.on_session(report);
             }
         });
+        let idle = tokio::spawn(end_idle_puts(Arc::clone(&kept)));
         Ok(Server {
             local_addr: driver.local_addr(),
+            handler: kept,
             driver: Some(driver),
-            tasks: vec![requests, connections, events],
+            tasks: vec![requests, connections, events, idle],
         })
     }
 
@@ -209,6 +247,11 @@ impl Server {
         driver.handle().statistics()
     }
 
+    /// The server's own counters.
+    pub fn counters(&self) -> ServerCounters {
+        self.handler.counters()
+    }
+
     /// Ends all transfers, tells their peers, and removes part files.
     pub async fn shut_down(mut self) {
         if let Some(driver) = self.driver.take() {
@@ -223,6 +266,17 @@ impl Server {
 
     fn end_tasks(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Looks from time to time whether objects that are taken get on.
+async fn end_idle_puts(handler: Arc<Handler>) {
+    let mut ticks =
+        tokio::time::interval(handler.config.idle_put.max(Duration::from_millis(10)) / 4);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        handler.end_idle_puts(std::time::Instant::now());
     }
 }
 

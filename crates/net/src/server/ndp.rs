@@ -8,26 +8,53 @@ use wellspring_core::SessionId;
 use wellspring_transport::ndp::{ReceiveStats, SendStats};
 use wellspring_wire::control::{RefusalCode, StartNdp};
 
-use super::requests::{Handler, Outcome, Refusal, lock};
+use super::cookie::Purpose;
+use super::requests::{Handler, Outcome, Refusal, Shown, lock};
 use super::{ServerEvent, SessionReport};
 use crate::driver::SessionEvent;
+use crate::store::Digest;
 
 /// Transfers under way: to whom, and of what.
 pub(super) type Transfers = BTreeMap<SessionId, (SocketAddr, String)>;
 
 impl Handler {
     /// Answers a request to send an object by NDP.
-    pub(super) fn start_ndp(
-        &self,
-        client: SocketAddr,
-        start: &StartNdp<'_>,
-    ) -> Result<Outcome, Refusal> {
+    pub(super) fn start_ndp(&self, shown: Shown, start: &StartNdp<'_>) -> Result<Outcome, Refusal> {
+        let Shown { client, cookie } = shown;
         let session = start.session;
         let endpoint = self.handle.ndp();
         if start.payload != endpoint.payload {
             let text = format!("packets of {} bytes (only {})", start.payload, endpoint.payload);
             return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
+        let open = lock(&self.ndp).get(&session).cloned();
+        match open {
+            Some((of, name)) if of == client && name == start.name.as_str() => {
+                return Ok(Outcome::Accepted);
+            }
+            Some(_) => {
+                return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
+            }
+            None => {}
+        }
+        let purpose = Purpose::StartNdp {
+            name: start.name.as_str(),
+            digest: Digest(start.digest),
+            payload: start.payload,
+        };
+        if !self.jar.spend(client, cookie, purpose) {
+            return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
+        }
+        let outcome = self.open_ndp(client, start);
+        if !matches!(outcome, Ok(Outcome::Accepted)) {
+            self.jar.give_back(cookie);
+        }
+        outcome
+    }
+
+    fn open_ndp(&self, client: SocketAddr, start: &StartNdp<'_>) -> Result<Outcome, Refusal> {
+        let session = start.session;
+        let endpoint = self.handle.ndp();
         let held = match self.held(start.name.as_str(), start.digest)? {
             Ok(held) if held.size > 0 => held,
             Ok(_) => {

@@ -1,5 +1,6 @@
 //! Parts of objects on their way out by LTTP: connections of its control channel, answered.
 
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::lttp::control::{ControlError, Reader, Writer, split};
 use crate::lttp::is_possible;
 use crate::payload::ObjectSource;
 use crate::protocols::lttp::{LttpHandle, Part};
-use crate::store::{Digest, FileSource, ObjectName, StoreError};
+use crate::store::{FileSource, Fingerprint, ObjectName, StoreError};
 
 /// How often a client that waits for a digest is told how far it is.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
@@ -192,15 +193,18 @@ impl Parts {
         let Message::Ask { name } = reader.next_within(self.timeout()).await? else {
             return Err(ControlError::OutOfPlace.into());
         };
-        let name = ObjectName::new(name.as_str()).map_err(StoreError::from)?;
+        let name = self.handler.name_to_serve(name.as_str())?;
         loop {
             let (parts, wanted) = (Arc::clone(self), name.clone());
             let looked = tokio::task::spawn_blocking(move || parts.look_up(&wanted)).await;
-            let (source, size, known) = looked.map_err(Ended::failed)??;
+            let (file, fingerprint, known) = looked.map_err(Ended::failed)??;
+            let size = fingerprint.size();
             match known {
-                Known::Digest(Digest(digest)) => {
-                    writer.say(&Message::Object { size, digest }, self.timeout()).await?;
-                    return Ok(Asked { name, source: Arc::new(source), size });
+                Known::Digest(digest) => {
+                    let object = Message::Object { size, digest: digest.0 };
+                    writer.say(&object, self.timeout()).await?;
+                    let source = Arc::new(FileSource::new(file, fingerprint, digest));
+                    return Ok(Asked { name, source, size });
                 }
                 Known::Failed(reason) => return Err(Ended::failed(reason)),
                 Known::Pending(done) => {
@@ -214,12 +218,12 @@ impl Parts {
     }
 
     /// Opens an object and asks for its digest; blocks the thread.
-    fn look_up(&self, name: &ObjectName) -> Result<(FileSource, u64, Known), StoreError> {
+    fn look_up(&self, name: &ObjectName) -> Result<(File, Fingerprint, Known), StoreError> {
         let (file, fingerprint) = self.handler.store.open_object(name)?;
         let size = fingerprint.size();
         let begin = || self.handler.tell(ServerEvent::Hashing { name: name.to_string(), size });
         let known = self.handler.digests.of(&file, fingerprint, Some(&begin));
-        Ok((FileSource::new(file, fingerprint), size, known))
+        Ok((file, fingerprint, known))
     }
 
     /// Grants a part and stays with it to its end.

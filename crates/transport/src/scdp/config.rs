@@ -101,7 +101,8 @@ pub struct Config {
     /// the receiver's patience: `peer_timeout`.
     pub release_after: Duration,
     /// Most credits in flight to one sender, whatever the congestion controller says
-    /// \[packets\]; what the receive buffer holds.
+    /// \[packets\]; what the receive buffer holds. A sender ignores what a pull asks for beyond it,
+    /// so one pull never brings more.
     pub max_window: u32,
     /// What to do about stragglers.
     pub stragglers: StragglerPolicy,

@@ -76,7 +76,10 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
     match request {
-        Request::Info { name } => put_name(*name, out),
+        Request::Info { name, geometry } => {
+            put_geometry(geometry, out);
+            put_name(*name, out);
+        }
         Request::Start(start) => put_start(start, out),
         Request::Offer(offer) => put_offer(offer, out),
         Request::StartNdp(StartNdp { session, name, digest, payload }) => {
@@ -107,8 +110,9 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
-        Reply::Info { cookie, size, digest } => {
+        Reply::Info { cookie, size, digest, instance } => {
             out.extend_from_slice(&cookie.0);
+            out.extend_from_slice(&instance.to_be_bytes());
             out.extend_from_slice(&size.to_be_bytes());
             out.extend_from_slice(digest);
         }
@@ -274,7 +278,7 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
 
 fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>, ParseError> {
     match operation {
-        0 => Ok(Request::Info { name: name(body)? }),
+        0 => Ok(Request::Info { geometry: geometry(body)?, name: name(body)? }),
         1 => parse_start(body).map(Request::Start),
         2 => parse_offer(body).map(Request::Offer),
         3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
@@ -351,7 +355,8 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
     match operation {
         0 => {
             let cookie = Cookie(body.array()?);
-            Ok(Reply::Info { cookie, size: body.u64()?, digest: body.array()? })
+            let instance = body.u32()?;
+            Ok(Reply::Info { cookie, size: body.u64()?, digest: body.array()?, instance })
         }
         1 => Ok(Reply::Challenge { cookie: Cookie(body.array()?) }),
         2 => Ok(Reply::Pending { done: body.u64()?, total: body.u64()? }),

@@ -473,7 +473,10 @@ impl<P: Protocol> Run for Runner<P> {
                 host.to_send.prepared(key, encoder);
                 self.release_frames(key);
             }
-            Done::Prepared { encoder: Err(error) } => self.fail(host, key, Failure::Read(error)),
+            Done::Prepared { encoder: Err(error) } => {
+                host.to_send.not_prepared(key);
+                self.fail(host, key, Failure::Read(error));
+            }
         }
         self.sessions.job_done(key.0);
     }

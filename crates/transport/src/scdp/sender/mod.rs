@@ -21,6 +21,10 @@ use super::{
 /// More packets than that are never pushed unasked: the options count them in 8 bits.
 const MAX_PUSHED: u32 = 255;
 
+/// Length of symbols for which the window is counted in packets; longer ones are counted by their
+/// bytes \[bytes\]: jumbo frames.
+const USUAL_LEN: u64 = 8_192;
+
 /// One send session.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -40,6 +44,8 @@ pub(super) struct Sender {
     /// When to look at the deadlines again: never later than the earliest, but activity that only
     /// postpones them is not followed (an early timeout is a no-op).
     check_at: Option<Time>,
+    /// Credits a receiver may have outstanding \[packets\].
+    window: u32,
     /// A receiver silent for that long is lost.
     peer_timeout: Duration,
     /// See [`Config::release_after`].
@@ -62,6 +68,7 @@ impl Sender {
             epoch: command.resume.map_or(0, |r| r.epoch),
             symbols: SymbolStream::new(share, command.resume),
             initial_window: share.initial_window(&command.object, command.initial_window),
+            window: window(&command.object, config),
             object: command.object,
         };
         let mut sender = Sender {
@@ -77,6 +84,7 @@ impl Sender {
             stats: SendStats::default(),
             over: false,
             check_at: None,
+            window: window(&command.object, config),
             peer_timeout: config.peer_timeout,
             release_after: config.release_after,
         };
@@ -322,6 +330,7 @@ impl Sender {
             epoch,
             symbols: SymbolStream::new(Share::WHOLE, Some(Resume { epoch, floor, horizon })),
             initial_window: u32::from(self.initial_window),
+            window: self.window,
             object: self.object,
         };
         self.streams.push(Stream::new(now, plan, &[host]));
@@ -411,6 +420,14 @@ impl Sender {
         let sunk = config.demotion_thresholds.iter().filter(|&&t| t <= self.bytes_sent).count();
         1 + sunk.min(30) as Class
     }
+}
+
+/// Credits a receiver may have outstanding \[packets\]: what this host allows in flight, and if
+/// symbols are long no more bytes than as many symbols of [`USUAL_LEN`] have.
+fn window(object: &ObjectInfo, config: &Config) -> u32 {
+    let bytes = u64::from(config.max_window) * USUAL_LEN;
+    let packets = bytes / u64::from(object.symbol_size.max(1));
+    config.max_window.min(u32::try_from(packets).unwrap_or(u32::MAX)).max(1)
 }
 
 /// Whether a stream's first symbols have found no answer yet.

@@ -9,7 +9,7 @@ use super::demand::Demand;
 use super::symbols::SymbolStream;
 use crate::scdp::ObjectInfo;
 
-/// Credits a receiver may have outstanding at a sender \[packets\]; what lies beyond is ignored.
+/// Credits beyond these are not believed at all \[packets\].
 const MAX_PENDING: u32 = 65_536;
 /// Ranges of credits kept apart by block for one receiver.
 const MAX_RANGES: usize = 256;
@@ -108,6 +108,8 @@ pub(super) struct StreamPlan {
     pub(super) symbols: SymbolStream,
     /// Symbols pushed unasked \[packets\].
     pub(super) initial_window: u32,
+    /// Credits a receiver may have outstanding \[packets\]; what a pull asks for beyond is ignored.
+    pub(super) window: u32,
     pub(super) object: ObjectInfo,
 }
 
@@ -124,6 +126,7 @@ pub(super) struct Stream {
     demand: Option<Demand>,
     /// Symbols pushed unasked so far, announced in their options \[packets\].
     pub(super) pushed: u32,
+    window: u32,
     object: ObjectInfo,
     /// Packets numbered so far.
     pub(super) sent: u32,
@@ -133,7 +136,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
-        let StreamPlan { destination, mode, epoch, symbols, initial_window, object } = plan;
+        let StreamPlan { destination, mode, epoch, symbols, initial_window, window, object } = plan;
         let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols));
         Stream {
             destination,
@@ -144,6 +147,7 @@ impl Stream {
             symbols,
             demand,
             pushed: initial_window,
+            window,
             object,
             sent: 0,
             fin: false,
@@ -162,6 +166,7 @@ impl Stream {
         pull: &Pull,
     ) -> Result<(), DropReason> {
         let (sent, source_blocks) = (self.sent, self.object.source_blocks);
+        let most = sent.saturating_add(self.window);
         let in_group = self.demand.is_some();
         if pull.sbn >= source_blocks || pull.floor > source_blocks {
             return Err(DropReason::Malformed);
@@ -181,17 +186,18 @@ impl Stream {
         if pull.granted > sent.saturating_add(MAX_PENDING) {
             return Err(DropReason::OverLimit);
         }
-        if pull.granted <= member.granted.max(sent) {
+        let granted = pull.granted.min(most);
+        if granted <= member.granted.max(sent) {
             if in_group {
                 self.raise_floor();
                 return Ok(()); // it tells what is wanted
             }
             return Err(DropReason::Stale); // already served
         }
-        member.granted = pull.granted;
+        member.granted = granted;
         member.goes_on(now);
         if !in_group {
-            member.request(pull.granted, pull.sbn);
+            member.request(granted, pull.sbn);
         }
         self.fin = pull.fin;
         self.raise_floor();
