@@ -1,4 +1,4 @@
-//! Start and end of a command: logs, runtime, error message, exit status.
+//! The frame of a command: logs, the runtime, and the last words.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! How fast the simulator is: fixed scenarios, timed.
+//! Benchmarks of the simulator: fixed scenarios, timed.
 
 use crate::run::{Outcome, run};
 use crate::scenario::{Plan, Scenario};
@@ -6,12 +6,10 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use std::time::Instant;
 
-/// A fixed scenario, and what htsim took for the same work on this class of machine.
+/// A fixed scenario.
 struct Case {
     name: &'static str,
     text: &'static str,
-    /// Processor seconds of htsim (csg-htsim, best of 3, two shared Zen 4 cores).
-    htsim_seconds: Option<f64>,
 }
 
 const CASES: &[Case] = &[
@@ -22,7 +20,6 @@ const CASES: &[Case] = &[
                [switch]\nbuffer_packets = 8\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
                [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9000\n\
                [workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
-        htsim_seconds: Some(2.29),
     },
     Case {
         name: "ndp-perm-432",
@@ -30,32 +27,24 @@ const CASES: &[Case] = &[
                [switch]\nbuffer_packets = 8\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
                [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9000\n\
                [workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
-        htsim_seconds: Some(32.44),
     },
     // The paper's network at 1500 bytes.
     Case {
         name: "ndp-perm-250",
         text: "[switch]\nspraying = \"label\"\n[protocol]\nname = \"ndp\"\n\
                [workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
-        htsim_seconds: Some(38.69),
     },
-    Case {
-        name: "scdp-perm-250",
-        text: "[workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
-        htsim_seconds: None,
-    },
+    Case { name: "scdp-perm-250", text: "[workload]\nkind = \"permutation\"\nsize = \"20MB\"\n" },
     Case {
         name: "ndp-incast-70",
         text: "[protocol]\nname = \"ndp\"\n\
                [workload]\nkind = \"incast\"\nsenders = 70\nsize = \"256KB\"\n",
-        htsim_seconds: Some(0.20),
     },
     Case {
         name: "scdp-write-3",
         text: "[background]\nfraction = 0.3\n\
                [workload]\nkind = \"storage\"\nsessions = 500\nlambda = 2000.0\n\
                size = \"1MB\"\nreplicas = 3\nwrites = 1.0\n",
-        htsim_seconds: None,
     },
     // A fiftieth of a point of SCDP Fig. 7 at load 0.8.
     Case {
@@ -63,21 +52,18 @@ const CASES: &[Case] = &[
         text: "[background]\nfraction = 0.8\nwarmup = \"20ms\"\n\
                [workload]\nkind = \"flows\"\nsessions = 400\nlambda = 2500.0\n\
                sizes = \"web-search\"\n",
-        htsim_seconds: None,
     },
     Case {
         name: "ndp-perm-8192",
         text: "[topology]\nk = 32\n[switch]\nspraying = \"label\"\n\
                [protocol]\nname = \"ndp\"\n\
                [workload]\nkind = \"permutation\"\nsize = \"500KB\"\n",
-        htsim_seconds: None,
     },
     Case {
         name: "ndp-perm-65536",
         text: "[topology]\nk = 64\n[switch]\nspraying = \"label\"\n\
                [protocol]\nname = \"ndp\"\n\
                [workload]\nkind = \"permutation\"\nsize = \"100KB\"\n",
-        htsim_seconds: None,
     },
 ];
 
@@ -106,8 +92,6 @@ pub struct BenchRow {
     /// Largest resident memory during the benchmark \[MB\] (of the process so far where the system
     /// does not let it be reset).
     pub peak_memory_mb: f64,
-    /// htsim's processor time for the same work over ours.
-    pub times_htsim: Option<f64>,
     /// Mean completion time \[ms\].
     pub fct_mean_ms: f64,
     /// Longest completion time \[ms\].
@@ -178,7 +162,6 @@ pub fn measure(name: &str, repeats: u32) -> Result<BenchRow> {
         peak_pending: counters.peak_pending,
         peak_packets: counters.peak_packets,
         peak_memory_mb: peak_memory_mb(),
-        times_htsim: case.and_then(|case| case.htsim_seconds).map(|theirs| theirs / seconds),
         fct_mean_ms: times.iter().sum::<f64>() / times.len().max(1) as f64 * 1e3,
         fct_max_ms: times.iter().copied().fold(0.0, f64::max) * 1e3,
         trimmed: counters.trimmed,

@@ -72,6 +72,9 @@ pub struct RunRow {
     pub timeouts: usize,
     pub digest: String,
     pub parameters: String,
+    /// What the scenario's sweep varies, as (key, value): further columns of the table.
+    #[serde(skip)]
+    pub swept: Vec<(String, String)>,
     /// What is known of requests that were stuck.
     #[serde(skip)]
     pub stuck_state: Option<Stuck>,
@@ -169,6 +172,7 @@ impl RunRow {
             timeouts: outcome.timeouts.len(),
             digest: format!("{:016x}", outcome.counters.digest),
             parameters: parameters(scenario, outcome.seed),
+            swept: scenario.swept.clone(),
             stuck_state: outcome.stuck.clone(),
         }
     }

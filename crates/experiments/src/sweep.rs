@@ -1,4 +1,4 @@
-//! Many runs: scenarios by seeds, on all cores, taken up again where they were broken off.
+//! Resumable sweeps of scenarios over seeds, on all cores.
 
 use crate::observe::{Capture, series_files};
 use crate::results::{RunRow, write_flows};
@@ -35,7 +35,7 @@ const DONE_BEFORE: Progress =
 /// # Errors
 /// A run failed, a file could not be written, or `runs.csv` is not ours.
 pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Result<Vec<RunRow>> {
-    let store = output.folder.as_deref().map(Store::open).transpose()?;
+    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
     let jobs = jobs(scenarios, &bare);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
@@ -61,7 +61,7 @@ pub fn watch<T: Send>(
     report: Report<'_>,
     look: impl Fn(&Outcome) -> T + Sync,
 ) -> Result<Vec<(RunRow, T)>> {
-    let store = output.folder.as_deref().map(Store::open).transpose()?;
+    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
     let jobs = jobs(scenarios, &bare);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
@@ -69,6 +69,16 @@ pub fn watch<T: Send>(
         Ok((row, look(&outcome)))
     });
     runs.collect()
+}
+
+fn open(output: &Output, scenarios: &[Scenario]) -> Result<Option<Store>> {
+    let mut keys: Vec<String> = Vec::new();
+    for (key, _) in scenarios.iter().flat_map(|scenario| &scenario.swept) {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    output.folder.as_deref().map(|folder| Store::open(folder, &keys)).transpose()
 }
 
 /// Scenarios without their seeds, of which there may be many, with their hashes.
@@ -172,7 +182,9 @@ mod tests {
         std::fs::write(&table, text).unwrap();
         let all = sweep(&scenarios, &output, &count).unwrap();
         assert_eq!((all.len(), runs.load(Ordering::Relaxed)), (4, 4));
-        assert_eq!(all[..2], first[..]);
+        // Swept values are columns of the table, and not read back.
+        let bare = |row: &RunRow| RunRow { swept: Vec::new(), ..row.clone() };
+        assert_eq!(all[..2], first.iter().map(bare).collect::<Vec<_>>()[..]);
         assert_eq!(std::fs::read_to_string(&table).unwrap().lines().count(), 5);
         let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let again = one_thread.install(|| sweep(&scenarios, &Output::default(), &count)).unwrap();

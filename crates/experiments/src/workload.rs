@@ -34,6 +34,8 @@ pub enum Request {
         /// The hosts from which parts are read without many-to-one sessions, one of `from` each
         /// (the one in the client's rack, or a random one).
         single: Vec<u32>,
+        /// The hosts of the blocks that follow, where several are read at once.
+        ahead: Vec<Vec<u32>>,
         /// Size \[bytes\].
         bytes: u64,
     },
@@ -289,11 +291,13 @@ pub(crate) fn storage(
     }
     // The replicas of consecutive blocks lie elsewhere each time (SCDP §V-A, 3-block reads).
     let mut single = vec![population.nearest(client, &hosts, random)];
+    let mut ahead = Vec::new();
     for _ in 1..replicas {
         let other = population.replicas(client, replicas, placement, random);
         single.push(population.nearest(client, &other, random));
+        ahead.push(other);
     }
-    Request::Read { to: client, from: hosts, single, bytes }
+    Request::Read { to: client, from: hosts, single, ahead, bytes }
 }
 
 /// What is asked for at the start of a run.
@@ -325,7 +329,16 @@ fn list(workload: &Workload, population: &Population, random: &mut RandomStream)
                 })
                 .collect()
         }
-        Workload::Outcast { near, far, size } => outcast(population, (*near, *far), size.0)?,
+        Workload::Outcast { near, far, size, jitter } => {
+            let mut listed = outcast(population, (*near, *far), size.0)?;
+            if jitter.0 > Duration::ZERO {
+                let span = jitter.0.as_picos();
+                for (at, _) in &mut listed {
+                    *at = Duration::from_picos(random.below(span + 1));
+                }
+            }
+            listed
+        }
         Workload::Convergence { flows, interval, duration } => {
             let (to, senders) = (hosts[0], &hosts[1..]);
             (0..*flows)

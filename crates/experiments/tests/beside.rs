@@ -11,7 +11,7 @@ use wellspring_experiments::stats::mean;
 /// `protocol` and `beside` are what stands in these tables.
 fn parse(protocol: &str, beside: &str) -> anyhow::Result<Scenario> {
     let text = format!(
-        "name = \"two\"\n[topology]\nk = 4\n[switch]\noverflow = \"drop\"\nspraying = \"flow\"\n\
+        "name = \"two\"\n[topology]\nk = 4\n[switch]\noverflow = \"drop\"\nspraying = \"flow\"\nmark_packets = 10\n\
          [protocol]\n{protocol}\n[beside]\n{beside}\n\
          [background]\nfraction = 0.25\nwarmup = \"2ms\"\n\
          [workload]\nkind = \"storage\"\nsessions = 40\nlambda = 500.0\nsize = \"400KB\"\nreplicas = 3\n\

@@ -110,7 +110,8 @@ fn transfers_survive_failures_and_repairs() {
 fn transfers_end_whatever_links_lose() {
     let lossy = INCAST.replace("k = 4", "k = 4\ndata_loss = 0.01\ncontrol_loss = 0.05");
     for protocol in ["scdp", "polyraptor", "ndp", "ndp+", "tcp-newreno", "dctcp"] {
-        let outcome = outcome(&format!("{lossy}[protocol]\nname = \"{protocol}\"\n"));
+        let marks = "[switch]\nmark_packets = 10\n";
+        let outcome = outcome(&format!("{lossy}{marks}[protocol]\nname = \"{protocol}\"\n"));
         assert_eq!(outcome.stuck, None, "{protocol}");
         assert!(outcome.counters.dropped_by_rule > 100, "{protocol}");
         assert!(outcome.foreground().all(|flow| flow.end.is_some()), "{protocol}");
@@ -284,8 +285,10 @@ fn storage_finds_hosts_in_any_network() {
 #[test]
 fn progress_goes_by_what_has_arrived_of_requests_under_way() {
     for protocol in ["scdp", "ndp", "dctcp"] {
-        let text =
-            format!("{}[protocol]\nname = \"{protocol}\"\n", single("").replace("3MB", "150MB"));
+        let text = format!(
+            "{}[switch]\nmark_packets = 10\n[protocol]\nname = \"{protocol}\"\n",
+            single("").replace("3MB", "150MB")
+        );
         let mut shares = Vec::new();
         run(&scenario(&text), 1, &mut |progress| shares.push(progress.share())).unwrap();
         let half = shares.iter().filter(|share| (0.2..0.8).contains(*share)).count();

@@ -17,7 +17,7 @@ fn every_protocol_completes_every_workload() {
     for workload in workloads {
         for protocol in ["scdp", "polyraptor", "ndp", "ndp+", "tcp-newreno", "dctcp", "pias"] {
             let text = format!(
-                "name = \"smoke\"\n[topology]\nk = 4\n[protocol]\nname = \"{protocol}\"\n\
+                "name = \"smoke\"\n[topology]\nk = 4\n[switch]\nmark_packets = 10\n[protocol]\nname = \"{protocol}\"\n\
                  tcp = {{ min_timeout = \"5ms\", initial_timeout = \"5ms\" }}\n[background]\nfraction = 0.25\nwarmup = \"2ms\"\n\
                  [run]\nlimit = \"10s\"\npatience = \"1s\"\n[workload]\n{workload}"
             );

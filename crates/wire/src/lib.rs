@@ -15,7 +15,6 @@ mod bytes;
 pub mod control;
 mod error;
 pub mod lttp;
-pub mod ndp;
 pub mod scdp;
 
 pub use error::ParseError;

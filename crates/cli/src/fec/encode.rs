@@ -1,4 +1,4 @@
-//! `wellspring fec encode`: a file as an RFC 6330 object.
+//! `wellspring fec encode`.
 
 use std::fs::File;
 use std::io::{self, Read};

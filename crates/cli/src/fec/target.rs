@@ -1,4 +1,4 @@
-//! Output file that appears under its name complete or not at all.
+//! The file a command writes: all of it under its name, or nothing.
 
 use std::fs::{Metadata, Permissions};
 use std::io::{self, BufWriter, Write};

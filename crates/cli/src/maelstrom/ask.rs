@@ -1,4 +1,4 @@
-//! `wellspring maelstrom ask`: requests to an appliance's packet cache.
+//! `wellspring maelstrom ask`.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

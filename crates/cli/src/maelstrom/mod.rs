@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use wellspring_console::exit::Failed;
 
-/// Repair packet loss on a long link, transparently to the hosts.
+/// Hide packet loss on a long link from whoever talks over it.
 #[derive(Args, Clone, Debug)]
 pub struct MaelstromArgs {
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! Tests of block codes with interleave: recovery, and hostile repairs.
+//! Block codes with interleave: what comes back, and what hostile repairs do.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;

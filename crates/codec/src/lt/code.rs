@@ -1,4 +1,4 @@
-//! LT code: the neighbours of each encoding symbol.
+//! Which source symbols an encoding symbol is the sum of.
 
 use super::distribution::RobustSoliton;
 use super::random::Random;

@@ -1,4 +1,4 @@
-//! LT encoder (LTTP §III-C).
+//! Making encoding symbols (LTTP §III-C).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Errors of callers and senders. Nothing in this module panics on input.
+//! What callers and senders can get wrong. Nothing in this module panics on input.
 
 use core::fmt;
 

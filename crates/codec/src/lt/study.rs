@@ -1,4 +1,4 @@
-//! Overhead study: decoding on neighbours alone.
+//! Decoding on neighbours alone: how many symbols a method needs.
 
 use super::code::Code;
 use super::description::description_len;

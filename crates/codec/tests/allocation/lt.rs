@@ -1,4 +1,4 @@
-//! Memory of LT decoders from block to block.
+//! LT codes: what is kept from block to block, and that it is all accounted for.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -68,10 +68,10 @@ impl<A: Adapter> Driver<A> {
                 self.start_write(operation, *from, to, *bytes, actions);
                 operation
             }
-            Request::Read { to, from, single, bytes } => {
+            Request::Read { to, from, single, ahead, bytes } => {
                 let first = from.first().copied().unwrap_or(*to);
                 let operation = self.open(record("read", *to, first, *bytes), 1, Endless::No);
-                self.start_read(operation, *to, (from, single), *bytes, actions);
+                self.start_read(operation, *to, (from, single, ahead), *bytes, actions);
                 operation
             }
             Request::Timed { from, to, duration } => {
@@ -116,28 +116,49 @@ impl<A: Adapter> Driver<A> {
         }
     }
 
+    /// Reads one block from all that have it; false if the protocol cannot.
+    fn many_to_one(
+        &mut self,
+        operation: u32,
+        from: &[u32],
+        to: u32,
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) -> bool {
+        let leg = self.leg(operation, from.first().copied().unwrap_or(to), to, bytes);
+        let begun = self.adapter.many_to_one(leg, from, actions);
+        if begun && let Some(session) = self.sessions.get_mut(&leg.session) {
+            session.senders = from.len() as u32;
+        }
+        if !begun {
+            self.sessions.remove(&leg.session);
+        }
+        begun
+    }
+
     fn start_read(
         &mut self,
         operation: u32,
         to: u32,
-        (from, single): (&[u32], &[u32]),
+        (from, single, ahead): (&[u32], &[u32], &[Vec<u32>]),
         bytes: u64,
         actions: &mut ActionsOf<A>,
     ) {
-        if from.len() > 1 {
-            let leg = self.leg(operation, from[0], to, bytes);
-            if self.adapter.many_to_one(leg, from, actions) {
-                if let Some(session) = self.sessions.get_mut(&leg.session) {
-                    session.senders = from.len() as u32;
-                }
-                return;
-            }
-            self.sessions.remove(&leg.session);
-        }
         let read_by = match self.scenario.workload {
             Workload::Storage { read_by, .. } => read_by,
             _ => ReadBy::Single,
         };
+        if from.len() > 1 {
+            let ahead = if read_by == ReadBy::MultiBlock { ahead } else { &[] };
+            let part = bytes.div_ceil(1 + ahead.len() as u64);
+            let mut blocks = core::iter::once(from).chain(ahead.iter().map(Vec::as_slice));
+            if blocks.all(|from| self.many_to_one(operation, from, to, part, actions)) {
+                if let Some(operation) = &mut self.operations[operation as usize] {
+                    operation.pending = 1 + ahead.len() as u32;
+                }
+                return;
+            }
+        }
         let sources = match read_by {
             ReadBy::Single => &single[..1.min(single.len())],
             ReadBy::MultiBlock => single,
@@ -207,11 +228,11 @@ impl<A: Adapter> Driver<A> {
                 }
                 self.start_write(operation, from, &to, bytes, actions);
             }
-            Request::Read { to, from, single, bytes } => {
+            Request::Read { to, from, single, ahead, bytes } => {
                 if let Some(entry) = &mut self.operations[operation as usize] {
                     entry.pending = 1;
                 }
-                self.start_read(operation, to, (&from, &single), bytes, actions);
+                self.start_read(operation, to, (&from, &single, &ahead), bytes, actions);
             }
             Request::Transfer { .. } | Request::Timed { .. } => {}
         }

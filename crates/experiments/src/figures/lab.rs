@@ -1,43 +1,19 @@
 //! Running the cases of a figure, and holding results against the paper's.
 
 use super::traffic::{Traffic, Unavailable};
+use super::verdict::{Check, Verdict};
 use crate::catalogue;
 use crate::results::RunRow;
 use crate::run::{Outcome, Progress};
-use crate::scenario::{Plan, Scenario};
+use crate::scenario::{Plan, Scenario, Workload};
 use crate::stats::{half_interval, mean};
 use crate::sweep::{Output, sweep, watch};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-
-/// Whether a result counts as reproduced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Within the tolerance.
-    Pass,
-    /// Not within it.
-    Miss,
-    /// Reported only: the paper's own inputs do not give its number.
-    Report,
-}
-
-/// One claim of a paper, and what we found.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Check {
-    /// What is measured.
-    pub what: String,
-    /// The paper's.
-    pub paper: String,
-    /// Ours.
-    pub ours: String,
-    /// What would pass.
-    pub tolerance: String,
-    /// The verdict.
-    pub verdict: Verdict,
-}
 
 /// How much of an experiment is run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -58,6 +34,8 @@ pub struct Lab<'a> {
     report: &'a (dyn Fn(usize, usize, Progress) + Sync),
     traffic: Result<&'a dyn Traffic, Unavailable>,
     missing: Mutex<Missing>,
+    /// Whether anything was run at less than the paper's scale: then nothing is judged.
+    shrunk: AtomicBool,
     /// Everything checked so far.
     pub checks: Vec<Check>,
 }
@@ -96,7 +74,8 @@ impl<'a> Lab<'a> {
         let mut seen = BTreeSet::new();
         scale.seeds.iter_mut().for_each(|seeds| seeds.retain(|seed| seen.insert(*seed)));
         let traffic = Err(Unavailable("nothing was given to measure it with".to_owned()));
-        Lab { scale, output, report, traffic, missing: Mutex::default(), checks: Vec::new() }
+        let (missing, shrunk) = (Mutex::default(), AtomicBool::default());
+        Lab { scale, output, report, traffic, missing, shrunk, checks: Vec::new() }
     }
 
     /// Real traffic can be measured with this, or cannot for that reason.
@@ -104,6 +83,15 @@ impl<'a> Lab<'a> {
     pub fn with_traffic(mut self, traffic: Result<&'a dyn Traffic, Unavailable>) -> Self {
         self.traffic = traffic;
         self
+    }
+
+    /// Whether the figure is to be quick, for a figure that then makes fewer points or shorter
+    /// measurements: what it finds is not judged.
+    pub(super) fn quick(&self) -> bool {
+        if self.scale.quick {
+            self.shrunk.store(true, Ordering::Relaxed);
+        }
+        self.scale.quick
     }
 
     /// What measures real traffic. Where nothing can, that and why becomes a row of its own about
@@ -127,6 +115,7 @@ impl<'a> Lab<'a> {
     /// No such scenario.
     pub fn plan(&self, scenario: &str, quick: Settings<'_>) -> Result<Plan> {
         let mut plan = catalogue::plan(scenario)?.without_sweep();
+        let whole = first(&plan)?;
         if self.scale.quick {
             plan.set("run.seeds", "[1]")?;
             for (key, value) in quick {
@@ -140,6 +129,9 @@ impl<'a> Lab<'a> {
         }
         if let (Some(sessions), true) = (self.scale.sessions, plan.has("workload.sessions")) {
             plan.set("workload.sessions", &sessions.to_string())?;
+        }
+        if is_less(&first(&plan)?, &whole) {
+            self.shrunk.store(true, Ordering::Relaxed);
         }
         Ok(plan)
     }
@@ -206,7 +198,7 @@ impl<'a> Lab<'a> {
         for (key, value) in settings {
             plan.set(key, value)?;
         }
-        plan.scenarios()?.into_iter().next().context("a plan is one scenario at least")
+        first(&plan)
     }
 
     fn count_missing(&self, rows: &[RunRow], quick: Settings<'_>) {
@@ -230,7 +222,8 @@ impl<'a> Lab<'a> {
         for (what, count) in [("failed", failed), ("did not finish", unfinished)] {
             if count > 0 {
                 let what = format!("requests that {what}: the numbers above are without them");
-                self.push(&what, "none", ours(count), "0".into(), Verdict::Miss);
+                let row = Check::new(&what, "none", ours(count), "0".into());
+                self.checks.push(Check { verdict: Verdict::Missed, ..row });
             }
         }
         if planned > 0 {
@@ -255,35 +248,110 @@ impl<'a> Lab<'a> {
         results.collect()
     }
 
-    /// A number that must lie in a range.
+    /// A number of the paper's own configuration, and the range that counts as reproduced.
     pub fn number(&mut self, what: &str, paper: &str, ours: f64, range: RangeInclusive<f64>) {
-        let verdict = if range.contains(&ours) { Verdict::Pass } else { Verdict::Miss };
-        let (low, high) = (*range.start(), *range.end());
-        let tolerance = if high >= 1e9 {
-            format!(">= {low:.3}")
-        } else if low <= -1e9 {
-            format!("<= {high:.3}")
-        } else {
-            format!("{low:.3} to {high:.3}")
-        };
-        self.push(what, paper, format!("{ours:.3}"), tolerance, verdict);
+        self.judge(None, number(what, paper, ours, &range), range.contains(&ours));
     }
 
-    /// Something that must hold.
+    /// A number under a reading of what the paper leaves open.
+    pub fn reading(
+        &mut self,
+        reading: &str,
+        what: &str,
+        paper: &str,
+        ours: f64,
+        range: RangeInclusive<f64>,
+    ) {
+        self.judge(Some(reading), number(what, paper, ours, &range), range.contains(&ours));
+    }
+
+    /// Something that must hold in the paper's own configuration.
     pub fn holds(&mut self, what: &str, ours: String, holds: bool) {
-        let verdict = if holds { Verdict::Pass } else { Verdict::Miss };
-        self.push(what, "yes", ours, "ordering or shape".into(), verdict);
+        self.judge(None, Check::new(what, "yes", ours, "ordering or shape".into()), holds);
     }
 
-    /// Something to be reported only.
+    /// Something that must hold under a reading of what the paper leaves open.
+    pub fn reading_holds(&mut self, reading: &str, what: &str, ours: String, holds: bool) {
+        self.judge(Some(reading), Check::new(what, "yes", ours, "ordering or shape".into()), holds);
+    }
+
+    /// Why the last row is missed, if `shown` by an experiment of this run.
+    pub fn cause(&mut self, cause: &str, shown: bool) {
+        if let Some(check) = self.checks.last_mut()
+            && shown
+            && check.verdict == Verdict::Missed
+        {
+            check.verdict = Verdict::MissedWithCause;
+            check.cause = Some(cause.to_owned());
+        }
+    }
+
+    /// A value of the paper's configuration that it prints without a claim to hold it against.
     pub fn note(&mut self, what: &str, paper: &str, ours: String) {
-        self.push(what, paper, ours, "reported".into(), Verdict::Report);
+        self.checks.push(Check::new(what, paper, ours, "reported".into()));
     }
 
-    fn push(&mut self, what: &str, paper: &str, ours: String, tolerance: String, verdict: Verdict) {
-        let (what, paper) = (what.to_owned(), paper.to_owned());
-        self.checks.push(Check { what, paper, ours, tolerance, verdict });
+    /// What a variant of ours gives, which the paper does not have.
+    pub fn variant(&mut self, what: &str, ours: String) {
+        self.checks.push(Check::new(what, "-", ours, "variant".into()));
     }
+
+    /// A goal of this project's, which the paper does not have.
+    pub fn goal(&mut self, what: &str, ours: f64, range: RangeInclusive<f64>) {
+        let met = if range.contains(&ours) { "met" } else { "not met" };
+        let row = number(what, "not in the paper", ours, &range);
+        let tolerance = format!("goal {}: {met}", row.tolerance);
+        self.checks.push(Check { tolerance, ..row });
+    }
+
+    fn judge(&mut self, reading: Option<&str>, row: Check, fits: bool) {
+        let verdict = match self.shrunk.load(Ordering::Relaxed) {
+            true => Verdict::NotJudged,
+            false => Verdict::of(fits, reading.is_some()),
+        };
+        let reading = reading.map(str::to_owned);
+        self.checks.push(Check { fits: Some(fits), verdict, reading, ..row });
+    }
+}
+
+/// A row for a number, with its range in words.
+fn number(what: &str, paper: &str, ours: f64, range: &RangeInclusive<f64>) -> Check {
+    let (low, high) = (*range.start(), *range.end());
+    let tolerance = if high >= 1e9 {
+        format!(">= {low:.3}")
+    } else if low <= -1e9 {
+        format!("<= {high:.3}")
+    } else {
+        format!("{low:.3} to {high:.3}")
+    };
+    Check::new(what, paper, format!("{ours:.3}"), tolerance)
+}
+
+fn first(plan: &Plan) -> Result<Scenario> {
+    plan.scenarios()?.into_iter().next().context("a plan is one scenario at least")
+}
+
+/// Whether a run is smaller than the whole: fewer seeds, fewer sessions, or in a quick form.
+fn is_less(run: &Scenario, whole: &Scenario) -> bool {
+    let sessions = |scenario: &Scenario| match scenario.workload {
+        Workload::Flows { sessions, .. } | Workload::Storage { sessions, .. } => sessions,
+        _ => 0,
+    };
+    if run.run.seeds.len() < whole.run.seeds.len() || sessions(run) < sessions(whole) {
+        return true;
+    }
+    // What a quick form sets beside sessions: a limit, a shorter warm-up, less time.
+    let rest = |scenario: &Scenario| {
+        let mut rest = scenario.clone();
+        rest.run.seeds.clear();
+        if let Workload::Flows { sessions, .. } | Workload::Storage { sessions, .. } =
+            &mut rest.workload
+        {
+            *sessions = 0;
+        }
+        rest
+    };
+    rest(run) != rest(whole)
 }
 
 /// Mean of a column over a case's seeds.
@@ -323,10 +391,10 @@ mod tests {
             lab.checks.into_iter().map(|check| (check.ours, check.verdict)).collect::<Vec<_>>()
         };
         let [failed, unfinished] = ["1 of 10", "3 of 10"].map(str::to_owned);
-        let missed = vec![(failed.clone(), Verdict::Miss), (unfinished.clone(), Verdict::Miss)];
+        let missed = vec![(failed.clone(), Verdict::Missed), (unfinished.clone(), Verdict::Missed)];
         assert_eq!(rows(&[], false), missed);
         assert_eq!(rows(QUICK, true), missed, "stuck before the limit");
-        let planned = vec![(failed, Verdict::Miss), (unfinished, Verdict::Report)];
+        let planned = vec![(failed, Verdict::Missed), (unfinished, Verdict::Reported)];
         assert_eq!(rows(QUICK, false), planned);
         let mut whole = lab(None);
         whole.count_missing(&[RunRow { requests: 3, completed: 3, ..RunRow::default() }], &[]);
@@ -349,5 +417,72 @@ mod tests {
         };
         assert_eq!(limit(None), "80000000000ps");
         assert_ne!(limit(Some(600)), limit(None));
+    }
+
+    /// A lab at that scale that has read a scenario of 5 seeds and 20,000 sessions.
+    fn after_a_plan(scale: Scale, quick: Settings<'_>) -> Lab<'static> {
+        let lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        lab.plan("scdp-7", quick).unwrap();
+        lab
+    }
+
+    #[test]
+    fn what_is_too_small_is_not_judged() {
+        let scales = [
+            (Scale::default(), Verdict::Reproduced),
+            (Scale { quick: true, ..Scale::default() }, Verdict::NotJudged),
+            (Scale { sessions: Some(600), ..Scale::default() }, Verdict::NotJudged),
+            (Scale { sessions: Some(20_000), ..Scale::default() }, Verdict::Reproduced),
+            (Scale { sessions: Some(40_000), ..Scale::default() }, Verdict::Reproduced),
+            (Scale { seeds: Some(vec![1]), ..Scale::default() }, Verdict::NotJudged),
+            (Scale { seeds: Some(vec![6, 7, 8, 9, 10]), ..Scale::default() }, Verdict::Reproduced),
+        ];
+        for (scale, expected) in scales {
+            let mut lab = after_a_plan(scale.clone(), QUICK);
+            lab.number("a", "1", 1.0, 0.9..=1.1);
+            assert_eq!(lab.checks[0].verdict, expected, "{scale:?}");
+        }
+    }
+
+    #[test]
+    fn a_quick_form_that_is_the_whole_is_judged() {
+        // One run of one seed, whatever the scale.
+        let scale = Scale { quick: true, ..Scale::default() };
+        let mut lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        lab.plan("scdp-15", &[]).unwrap();
+        lab.number("least window", "12", 17.0, 10.8..=13.2);
+        assert_eq!(lab.checks[0].verdict, Verdict::Missed);
+        assert!(lab.quick());
+        lab.number("fewer points", "12", 12.0, 10.8..=13.2);
+        assert_eq!(lab.checks[1].verdict, Verdict::NotJudged);
+    }
+
+    #[test]
+    fn only_a_miss_that_an_experiment_explains_has_a_cause() {
+        let mut lab = after_a_plan(Scale::default(), &[]);
+        lab.number("a", "1", 2.0, 0.9..=1.1);
+        lab.cause("not shown", false);
+        assert_eq!((lab.checks[0].verdict, &lab.checks[0].cause), (Verdict::Missed, &None));
+        lab.cause("shown", true);
+        assert_eq!(lab.checks[0].verdict, Verdict::MissedWithCause);
+        lab.number("b", "1", 1.0, 0.9..=1.1);
+        lab.cause("nothing to explain", true);
+        assert_eq!((lab.checks[1].verdict, &lab.checks[1].cause), (Verdict::Reproduced, &None));
+    }
+
+    #[test]
+    fn readings_variants_and_goals_are_never_the_papers_verdict() {
+        let mut lab = after_a_plan(Scale::default(), &[]);
+        lab.reading("1 us a link", "a", "1", 1.0, 0.9..=1.1);
+        lab.reading_holds("1 us a link", "b", String::new(), false);
+        lab.variant("our codec", "1.0".to_owned());
+        lab.goal("latency", 1.0, 0.0..=0.5);
+        lab.note("printed", "1", "1".to_owned());
+        let verdicts: Vec<_> = lab.checks.iter().map(|check| check.verdict).collect();
+        let (reading, missed) = (Verdict::ReproducedUnderReading, Verdict::Missed);
+        let reported = Verdict::Reported;
+        assert_eq!(verdicts, [reading, missed, reported, reported, reported]);
+        assert_eq!(lab.checks[0].reading.as_deref(), Some("1 us a link"));
+        assert!(lab.checks[3].tolerance.ends_with("not met"), "{:?}", lab.checks[3]);
     }
 }

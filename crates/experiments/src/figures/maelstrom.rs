@@ -156,11 +156,11 @@ fn layered(rate: u8, interleaves: &[u16]) -> Result<Scheme> {
 }
 
 fn packets(lab: &Lab) -> u64 {
-    if lab.scale.quick { 100_000 } else { 1_000_000 }
+    if lab.quick() { 100_000 } else { 1_000_000 }
 }
 
 fn seeds(lab: &Lab) -> Vec<u64> {
-    let default = if lab.scale.quick { vec![1] } else { vec![1, 2, 3, 4, 5] };
+    let default = if lab.quick() { vec![1] } else { vec![1, 2, 3, 4, 5] };
     lab.scale.seeds.clone().unwrap_or(default)
 }
 

@@ -1,8 +1,8 @@
-//! What a scenario may not ask for.
+//! Validation of scenarios.
 
 use super::{
-    Background, Beside, FabricKind, Protocol, ProtocolName, Run, Scenario, Sizes, Switch, Tcp,
-    Topology, TopologyKind, Workload,
+    Background, Beside, FabricKind, OverflowKind, Protocol, ProtocolName, Run, Scenario, Sizes,
+    Switch, Tcp, Topology, TopologyKind, Workload,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
@@ -96,6 +96,7 @@ impl Scenario {
             beside.check()?;
             self.protocol.check_beside_tcp()?;
         }
+        self.check_switches_serve_protocols()?;
         self.workload.check()?;
         self.background.check()?;
         for event in &self.events {
@@ -107,6 +108,27 @@ impl Scenario {
             TopologyKind::Graph => Ok(()),
             _ => self.check_hosts(self.topology.hosts()),
         }
+    }
+
+    /// Whether the switches do what the protocols rely on: without it DCTCP is NewReno, and a receiver
+    /// that waits for trimmed headers recovers by timeouts alone.
+    fn check_switches_serve_protocols(&self) -> Check {
+        let marked =
+            |protocol: &Protocol| matches!(protocol.name, ProtocolName::Dctcp | ProtocolName::Pias);
+        must(
+            self.switch.mark_packets.is_some() || !self.protocols().any(marked),
+            "switch.mark_packets",
+            &"not set",
+            "set for dctcp and pias: without ECN marks they are NewReno",
+        )?;
+        let expects_trims =
+            self.protocol.name.is_coded() && self.protocol.fabric == FabricKind::Trimming;
+        must(
+            self.switch.overflow == OverflowKind::Trim || !expects_trims,
+            "switch.overflow",
+            &"drop",
+            "trim for scdp and polyraptor, or protocol.fabric must be shared or dedicated",
+        )
     }
 
     /// Whether so many hosts are enough for the workload.
@@ -368,9 +390,10 @@ impl Workload {
                 span("workload.jitter", *jitter)?;
                 size("workload.size", *bytes)
             }
-            Workload::Outcast { near, far, size: bytes } => {
+            Workload::Outcast { near, far, size: bytes, jitter } => {
                 few("workload.near", *near)?;
                 few("workload.far", *far)?;
+                span("workload.jitter", *jitter)?;
                 size("workload.size", *bytes)
             }
             Workload::Convergence { flows, interval, duration } => {
@@ -480,6 +503,28 @@ mod tests {
             ("[run]\nsample = \"1ps\"\n", "run.sample"),
         ] {
             refused(&format!("{lines}{single}"), key);
+        }
+        for (lines, key) in [
+            ("[protocol]\nname = \"dctcp\"\n", "switch.mark_packets"),
+            ("[protocol]\nname = \"pias\"\n", "switch.mark_packets"),
+            (
+                "[beside]\nshare = 0.5\nprotocol = { name = \"dctcp\" }\n[protocol]\nname = \"ndp\"\n",
+                "switch.mark_packets",
+            ),
+            ("[switch]\noverflow = \"drop\"\n", "switch.overflow"),
+            (
+                "[protocol]\nname = \"polyraptor\"\n[switch]\noverflow = \"drop\"\n",
+                "switch.overflow",
+            ),
+        ] {
+            refused(&format!("{lines}{single}"), key);
+        }
+        for lines in [
+            "[protocol]\nname = \"dctcp\"\n[switch]\nmark_packets = 10\n",
+            "[protocol]\nfabric = \"shared\"\n[switch]\noverflow = \"drop\"\n",
+            "[protocol]\nname = \"ndp\"\n[switch]\noverflow = \"drop\"\n",
+        ] {
+            Plan::parse(&format!("name = \"x\"\n{lines}{single}")).unwrap();
         }
         let storage = "[background]\nfraction = 0.01\nstorage = \"4MB\"\n";
         refused(&format!("{storage}{single}"), "background.fraction");

@@ -53,6 +53,9 @@ pub struct Scenario {
     /// How often and how long.
     #[serde(default)]
     pub run: Run,
+    /// The keys that its plan varies, and their values here.
+    #[serde(skip)]
+    pub swept: Vec<(String, String)>,
 }
 
 /// How often and how long.

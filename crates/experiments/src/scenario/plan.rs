@@ -1,4 +1,4 @@
-//! Scenario files: a scenario, and what varies.
+//! Scenario files: a scenario, and the keys it sweeps.
 
 use super::Scenario;
 use anyhow::{Context, Result, bail};
@@ -13,6 +13,14 @@ const MAX_FILE: u64 = 64 << 20;
 /// The most scenarios of a plan, and what their tables take in all as text \[bytes\].
 const MAX_SCENARIOS: usize = 100_000;
 const MAX_TEXT: usize = 1 << 30;
+
+/// Keys whose value is a list itself, by the last part of their names.
+const LISTS: [&str; 7] =
+    ["seeds", "thresholds", "decode_curve", "links", "points", "events", "nodes"];
+
+fn takes_a_list(key: &str) -> bool {
+    LISTS.contains(&key.rsplit('.').next().unwrap_or(key))
+}
 
 /// A scenario file: a scenario, and what varies.
 #[derive(Clone, Debug)]
@@ -61,14 +69,25 @@ impl Plan {
     }
 
     /// Sets a key (`workload.sessions`) to a value in TOML, or to a string if it is not TOML;
-    /// such a key is no longer swept.
+    /// such a key is no longer swept. A list of values for a key that takes one is swept.
     ///
     /// # Errors
-    /// The key goes through something that is no table.
+    /// The key goes through something that is no table, or the list is empty.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
         self.sweep.retain(|(swept, _)| swept != key);
-        set(&mut self.base, key, parsed.unwrap_or_else(|| Value::String(value.to_owned())))
+        match parsed {
+            Some(Value::Array(values)) if !takes_a_list(key) => {
+                let Some(first) = values.first() else { bail!("`{key}` is given no value") };
+                set(&mut self.base, key, first.clone())?;
+                self.sweep.push((key.to_owned(), values));
+                Ok(())
+            }
+            parsed => {
+                let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
+                set(&mut self.base, key, value)
+            }
+        }
     }
 
     /// Forgets what varies: the scenario as its tables say, without `[sweep]`.
@@ -100,20 +119,29 @@ impl Plan {
         if count.saturating_mul(len) > MAX_TEXT {
             bail!("[sweep] makes {count} scenarios of {len} bytes, but all may take {MAX_TEXT}");
         }
-        let mut tables = vec![self.base.clone()];
+        let mut tables = vec![(self.base.clone(), Vec::new())];
         for (key, values) in &self.sweep {
             let mut next = Vec::with_capacity(tables.len() * values.len());
-            for table in &tables {
+            for (table, swept) in &tables {
                 for value in values {
-                    let mut table = table.clone();
+                    let (mut table, mut swept) = (table.clone(), swept.clone());
                     set(&mut table, key, value.clone())?;
-                    next.push(table);
+                    swept.push((key.clone(), text(value)));
+                    next.push((table, swept));
                 }
             }
             tables = next;
         }
-        tables.into_iter().map(scenario).collect()
+        let scenarios = tables
+            .into_iter()
+            .map(|(table, swept)| scenario(table).map(|scenario| Scenario { swept, ..scenario }));
+        scenarios.collect()
     }
+}
+
+/// A value as a column of a table shows it.
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn scenario(table: Table) -> Result<Scenario> {
@@ -229,8 +257,29 @@ mod tests {
     }
 
     #[test]
+    fn a_list_for_a_key_that_takes_one_value_is_swept() {
+        let mut plan = Plan::parse(TEXT).unwrap().without_sweep();
+        plan.set("workload.senders", "[1, 2, 9]").unwrap();
+        plan.set("topology.delay", "[\"1us\", \"10us\"]").unwrap();
+        plan.set("run.seeds", "[7, 8]").unwrap();
+        plan.set("protocol.thresholds", "[\"10MB\"]").unwrap();
+        let scenarios = plan.scenarios().unwrap();
+        assert_eq!(scenarios.len(), 6);
+        assert!(scenarios.iter().all(|one| one.run.seeds == [7, 8]));
+        assert!(scenarios.iter().all(|one| one.protocol.thresholds.len() == 1));
+        let swept = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let last = [swept("workload.senders", "9"), swept("topology.delay", "10us")];
+        assert_eq!(scenarios[5].swept, last);
+        assert!(plan.set("workload.senders", "[]").is_err());
+        plan.set("workload.senders", "4").unwrap();
+        assert_eq!(plan.scenarios().unwrap().len(), 2, "one value is no longer swept");
+    }
+
+    #[test]
     fn a_scenario_survives_a_round_trip() {
-        let scenario = Plan::parse(TEXT).unwrap().scenarios().unwrap().remove(0);
+        let mut scenario = Plan::parse(TEXT).unwrap().scenarios().unwrap().remove(0);
+        assert_eq!(scenario.swept.len(), 2);
+        scenario.swept.clear();
         let text = toml::to_string(&scenario).unwrap();
         assert_eq!(Plan::parse(&text).unwrap().scenarios().unwrap(), [scenario]);
     }

@@ -43,6 +43,9 @@ pub enum Workload {
         far: u32,
         /// Size of each transfer.
         size: Size,
+        /// Starts are spread evenly over so much time.
+        #[serde(default = "zero", skip_serializing_if = "is_zero")]
+        jitter: Span,
     },
     /// Flows to one receiver that start one after another and then stop.
     Convergence {
@@ -101,6 +104,11 @@ impl Workload {
 
 fn zero() -> Span {
     Span(Duration::ZERO)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(span: &Span) -> bool {
+    span.0 == Duration::ZERO
 }
 
 fn once() -> u32 {

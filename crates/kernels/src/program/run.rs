@@ -1,4 +1,4 @@
-//! Interpreter of programs.
+//! Going through a program, instruction by instruction.
 
 use super::{HEAD, Opcode, Strip};
 use crate::generic::Table;
@@ -34,12 +34,7 @@ pub(crate) unsafe fn run(table: &Table, strip: &mut Strip<'_>) {
                     let end = at + 5 + first + bases + inputs;
                     let (outputs, rest) = code.get_unchecked(at + 5..end).split_at_unchecked(first);
                     let (bases, inputs) = rest.split_at_unchecked(bases);
-                    let rows = (outputs, bases, inputs);
-                    if strip.width < table.vector {
-                        (table.short_product)(strip, rows, coefficients);
-                    } else {
-                        (table.product)(strip, rows, coefficients);
-                    }
+                    (table.product)(strip, (outputs, bases, inputs), coefficients);
                     at = end;
                 }
                 Opcode::Fold => {

@@ -1,4 +1,4 @@
-//! Work rows, and one strip of columns, of a running program.
+//! What a program works on: the work rows, and one strip of columns.
 
 use super::EXTERNAL;
 use crate::AlignedBuffer;

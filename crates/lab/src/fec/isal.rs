@@ -1,4 +1,4 @@
-//! Reed-Solomon codec of ISA-L, measured where its library is installed.
+//! Reed-Solomon of ISA-L, where its library is installed: what storage systems use.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! `wellspring-lab fec lt`: symbol and byte overhead of LT codes.
+//! `wellspring-lab fec lt`.
 
 use clap::Args;
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! `wellspring-lab fec`: measurements of the codes.
+//! `wellspring-lab fec`: the codec beside others, and what the codes need.
 
 mod bench;
 mod failure_law;

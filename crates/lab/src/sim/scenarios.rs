@@ -1,4 +1,4 @@
-//! `wellspring-lab sim run`, `list` and `show`.
+//! Scenarios: run, list, show.
 
 use std::path::Path;
 

@@ -17,12 +17,14 @@
 //!
 //! [`Limits::open_blocks`]: wellspring_transport::scdp::Limits::open_blocks
 
-mod clock;
+#![expect(dead_code, reason = "for protocols with other codes, which follow")]
+
+pub(crate) mod clock;
 pub(crate) mod coding;
 mod config;
 mod event;
 mod event_loop;
-mod faults;
+pub(crate) mod faults;
 pub(crate) mod geometry;
 mod groups;
 mod handle;
@@ -40,7 +42,7 @@ mod shared;
 mod statistics;
 mod strangers;
 mod taps;
-mod wait;
+pub(crate) mod wait;
 mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};

@@ -28,7 +28,7 @@ fn shown(onset: Option<u32>) -> String {
 
 /// Points of a quick curve are three senders apart.
 fn senders(lab: &Lab, from: u32) -> Vec<u32> {
-    (from..=45).step_by(if lab.scale.quick { 3 } else { 1 }).collect()
+    (from..=45).step_by(if lab.quick() { 3 } else { 1 }).collect()
 }
 
 pub fn figure_4(lab: &mut Lab) -> Result<()> {
@@ -165,10 +165,11 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             match (window, first) {
                 ("4", Some(first)) => {
                     let (low, high) = (f64::from(*range.start()), f64::from(*range.end()));
-                    lab.number(&what, &paper, first.into(), low..=high);
+                    let reading = "initial window 4, which the paper does not state";
+                    lab.reading(reading, &what, &paper, first.into(), low..=high);
                     let what = format!("{name}: goodput, 9 senders to there [Mbit/s]");
                     let plateau = between(&curve, 9..=first - 1);
-                    lab.number(&what, "~950", plateau, 921.5..=978.5);
+                    lab.reading(reading, &what, "~950", plateau, 921.5..=978.5);
                 }
                 _ => lab.note(&what, &paper, shown(first)),
             }
@@ -223,7 +224,9 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             };
             lab.note(&what, "window 2.929, 2 in flight", ours);
             if (window, count) == ("5", "24") {
-                lab.number("... window there [segments]", "2.929", at, 2.0..=4.0);
+                let reading = "24 senders and initial window 5: 16 senders have no timeout";
+                let what = "congestion window at timeouts [segments]";
+                lab.reading(reading, what, "2.929", at, 2.0..=4.0);
             }
         }
     }

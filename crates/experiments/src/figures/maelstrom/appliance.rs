@@ -64,7 +64,7 @@ struct Latency {
 /// §4.6: the engine alone, the pair on traffic, and the latency it adds.
 pub fn section_4_6(lab: &mut Lab) -> Result<()> {
     let Some(traffic) = lab.traffic("capacity of the engine and of a pair") else { return Ok(()) };
-    let seconds = if lab.scale.quick { 1 } else { 3 };
+    let seconds = if lab.quick() { 1 } else { 3 };
     for row in typed::<Engine>(traffic.engine(&format!("--seconds {seconds}"))?)? {
         for (name, side) in [("send", &row.send), ("receive", &row.receive)] {
             let what = format!("engine, one core, {name} side, packets of {} bytes", row.bytes);
@@ -77,7 +77,7 @@ pub fn section_4_6(lab: &mut Lab) -> Result<()> {
             }
         }
     }
-    let seconds = if lab.scale.quick { 5 } else { 10 };
+    let seconds = if lab.quick() { 5 } else { 10 };
     let arguments = format!("capacity --cc bbr,cubic --delay 0 --streams 2 --seconds {seconds}");
     for row in carried(&traffic.long_link(&arguments, 4)?)? {
         let Some((sender, receiver)) = row.aa.as_ref().zip(row.ab.as_ref()) else {
@@ -101,7 +101,7 @@ pub fn section_4_6(lab: &mut Lab) -> Result<()> {
         "capacity --load 1.2G --cc bbr --delay 0 --streams 2 --code 8,3:1,20,40 --seconds {seconds}"
     );
     lossless(lab, &traffic.long_link(&arguments, 1)?)?;
-    let rounds = if lab.scale.quick { 1 } else { 3 };
+    let rounds = if lab.quick() { 1 } else { 3 };
     let rows = traffic.long_link(&format!("latency --rounds {rounds}"), 2 * rounds)?;
     let rows = typed::<Latency>(rows)?;
     let best = |with: bool| {
@@ -110,7 +110,7 @@ pub fn section_4_6(lab: &mut Lab) -> Result<()> {
     };
     let added = (best(true) - best(false)) / 2.0;
     let what = "latency that a pair adds, one way, median of the best round with and without [us]";
-    lab.number(what, "not in the paper", added, f64::NEG_INFINITY..=100.0);
+    lab.goal(what, added, f64::NEG_INFINITY..=100.0);
     Ok(())
 }
 
@@ -124,9 +124,9 @@ fn lossless(lab: &mut Lab, rows: &[serde_json::Value]) -> Result<()> {
         lab.number(&what, "about 1,000", row.mbps, 1_000.0..=f64::INFINITY);
         let unseen = (sender.unseen + receiver.unseen) as f64;
         let what = "packets that pass on unseen, unprotected, at that load";
-        lab.number(what, "not in the paper", unseen, 0.0..=0.0);
+        lab.goal(what, unseen, 0.0..=0.0);
         let what = "TCP segments lost between the hosts at that load";
-        lab.number(what, "not in the paper", row.lost as f64, 0.0..=dropped.max(0) as f64);
+        lab.goal(what, row.lost as f64, 0.0..=dropped.max(0) as f64);
         let what = "frames that the emulated link dropped, having waited for a core";
         lab.note(what, "", dropped.to_string());
     }

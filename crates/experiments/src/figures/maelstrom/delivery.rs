@@ -49,7 +49,7 @@ fn pair(rows: &[Row], delay: f64, loss: f64) -> [Vec<&Row>; 2] {
 
 /// Fig. 11: mean latency of all messages, by loss at 50 ms and by one-way delay at 0.1 %.
 pub fn figure_11(lab: &mut Lab) -> Result<()> {
-    let (losses, delays, seconds): (&[f64], &[f64], u32) = match lab.scale.quick {
+    let (losses, delays, seconds): (&[f64], &[f64], u32) = match lab.quick() {
         true => (&[0.01], &[], 12),
         false => (&[0.0, 0.001, 0.01, 0.03], &[10.0, 100.0, 200.0, 250.0], 40),
     };
@@ -82,7 +82,7 @@ pub fn figure_11(lab: &mut Lab) -> Result<()> {
 /// Fig. 12: runs of late messages that a single loss makes.
 pub fn figure_12(lab: &mut Lab) -> Result<()> {
     let (delays, seconds): (&[f64], u32) =
-        if lab.scale.quick { (&[50.0], 12) } else { (&[50.0, 100.0], 30) };
+        if lab.quick() { (&[50.0], 12) } else { (&[50.0, 100.0], 30) };
     let text = delays.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
     let setting = format!("--delay {text} --loss 0.01 --seconds {seconds}");
     let Some(rows) = measure(lab, &setting, delays.len())? else { return Ok(()) };

@@ -34,7 +34,7 @@ pub fn point(lab: &mut Lab, code: &str, loss: f64, burst: u32) -> Result<()> {
         loss * 100.0
     );
     let Some(traffic) = lab.traffic(&what) else { return Ok(()) };
-    let seconds = if lab.scale.quick { 8 } else { 30 };
+    let seconds = if lab.quick() { 8 } else { 30 };
     let arguments = format!(
         "udp --delay 50 --pps 1250 --loss {loss} --burst {burst} --code {code} --seconds {seconds}"
     );

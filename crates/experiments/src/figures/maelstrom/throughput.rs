@@ -121,7 +121,7 @@ pub fn figure_10(lab: &mut Lab) -> Result<()> {
 
 /// The left halves: throughput by loss at 50 ms one way.
 fn by_loss(lab: &mut Lab, link: &str) -> Result<Option<Rows>> {
-    let (losses, count, seconds) = match lab.scale.quick {
+    let (losses, count, seconds) = match lab.quick() {
         true => ("0,0.01", 2, 5),
         false => ("0,0.0001,0.001,0.01,0.02,0.05,0.1", 7, 20),
     };
@@ -186,7 +186,7 @@ fn rates(lab: &mut Lab, what: &str, alone: &Mean, with: &Mean) {
 
 /// The right halves: throughput by one-way delay, at 0.1 and 1 % loss.
 fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
-    if lab.scale.quick {
+    if lab.quick() {
         return Ok(());
     }
     let (delays, losses) = ([10.0, 25.0, 100.0, 250.0], [0.001, 0.01]);
@@ -218,7 +218,7 @@ fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
 
 /// What came after the paper: CUBIC, and BBR, which needs no help with random loss.
 fn todays(lab: &mut Lab, link: &str) -> Result<()> {
-    let (ccs, losses, count, seconds): (&[&str], _, _, _) = match lab.scale.quick {
+    let (ccs, losses, count, seconds): (&[&str], _, _, _) = match lab.quick() {
         true => (&["bbr"], "0.01", 1, 5),
         false => (&["cubic", "bbr"], "0,0.001,0.01,0.05,0.1", 5, 10),
     };
@@ -237,7 +237,7 @@ fn todays(lab: &mut Lab, link: &str) -> Result<()> {
             if loss == 0.0 {
                 let what = format!("{name}, nothing lost: of the rate alone, less the code's 3/11");
                 let part = with.mbps / (alone.mbps * LEFT_BY_CODE);
-                lab.number(&what, "not in the paper", part, 0.85..=f64::INFINITY);
+                lab.goal(&what, part, 0.85..=f64::INFINITY);
             }
         }
     }
@@ -246,7 +246,7 @@ fn todays(lab: &mut Lab, link: &str) -> Result<()> {
 
 /// 1 % lost in bursts, where Reed-Solomon tunnels fall below no tunnel at all.
 pub fn bursts(lab: &mut Lab) -> Result<()> {
-    let (ccs, bursts, codes, seconds): (&[&str], &[u32], &[&str], u32) = match lab.scale.quick {
+    let (ccs, bursts, codes, seconds): (&[&str], &[u32], &[&str], u32) = match lab.quick() {
         true => (&["cubic"], &[20], &["none", FOR_BURSTS], 8),
         false => {
             let codes = &["none", PAPERS, FOR_BURSTS, "adaptive"];
@@ -344,12 +344,12 @@ mod tests {
     #[test]
     fn shares_and_ratios_are_means_over_seeds() {
         let checks = by_loss_with(vec![1], Ok(&Written));
-        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
-        let (report, pass, miss) = (Verdict::Report, Verdict::Pass, Verdict::Miss);
-        assert_eq!(verdicts, [report, report, pass, pass], "{checks:?}");
+        let fits: Vec<_> = checks.iter().map(|check| check.fits).collect();
+        assert_eq!(fits, [None, None, Some(true), Some(true)], "{checks:?}");
+        assert_eq!(checks[2].verdict, Verdict::NotJudged, "a quick form is too small");
         assert_eq!([&*checks[2].ours, &*checks[3].ours], ["1.000", "70.000"]);
         let checks = by_loss_with(vec![2], Ok(&Written));
-        assert_eq!(checks[2].verdict, miss, "{checks:?}");
+        assert_eq!(checks[2].fits, Some(false), "{checks:?}");
         let checks = by_loss_with(vec![1, 2], Ok(&Written));
         assert_eq!([&*checks[2].ours, &*checks[3].ours], ["0.850", "59.500"]);
     }
@@ -359,6 +359,6 @@ mod tests {
         let checks = by_loss_with(vec![1], Err(Unavailable("no root".to_owned())));
         assert_eq!(checks.len(), 1);
         assert_eq!(checks[0].ours, "not measured: no root");
-        assert_eq!(checks[0].verdict, Verdict::Report);
+        assert_eq!(checks[0].verdict, Verdict::Reported);
     }
 }

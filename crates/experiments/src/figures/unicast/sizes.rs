@@ -25,7 +25,7 @@ fn realistic(lab: &mut Lab, scenario: &str, loads: &[&str]) -> Result<Cases> {
 
 pub fn figure_7(lab: &mut Lab) -> Result<()> {
     let loads: &[&str] =
-        if lab.scale.quick { &["0.5"] } else { &["0.3", "0.4", "0.5", "0.6", "0.7", "0.8"] };
+        if lab.quick() { &["0.5"] } else { &["0.3", "0.4", "0.5", "0.6", "0.7", "0.8"] };
     let cases = realistic(lab, "scdp-7", loads)?;
     for load in loads {
         let short = |name: &str| shown(&cases, &format!("{name} {load}"), |r| r.fct_mean_100kb);
@@ -59,7 +59,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
         over(&alone, "alone", |r| r.fct_p99_100kb) / over(&alone, "alone", |r| r.fct_mean_100kb);
     let what = "the same without background at 100/s: what sizes alone make";
     lab.note(what, "-", format!("{ratio:.3}"));
-    if !lab.scale.quick {
+    if !lab.quick() {
         let at = |name: &str| over(&cases, &format!("{name} 0.8"), |row| row.fct_mean_100kb);
         lab.number(
             "mean FCT 0-100 KB at 0.8, SCDP over NDP+",
@@ -86,7 +86,7 @@ fn shortest_flows(lab: &mut Lab, cases: &Cases, load: &str) {
 }
 
 pub fn figure_8(lab: &mut Lab) -> Result<()> {
-    let loads: &[&str] = if lab.scale.quick { &["0.5"] } else { &["0.3", "0.5", "0.8"] };
+    let loads: &[&str] = if lab.quick() { &["0.5"] } else { &["0.3", "0.5", "0.8"] };
     let cases = realistic(lab, "scdp-8", loads)?;
     for load in loads {
         let at = |name: &str| over(&cases, &format!("{name} {load}"), |row| row.fct_mean_1mb);
@@ -109,14 +109,15 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let at_half = ten_gigabit(lab, window, half)?;
         let at_most = ten_gigabit(lab, window, ("background.fraction", "0.9"))?;
         let what = format!("w = {window}: SCDP mean FCT 0-1 MB, 1 over 10 Gbit/s");
-        lab.number(&what, "~10", slow / at_half[0], 6.0..=12.0);
+        let reading = format!("w = {window} at 10 Gbit/s");
+        lab.reading(&reading, &what, "~10", slow / at_half[0], 6.0..=12.0);
         for (load, [scdp, ndp]) in [("0.5", at_half), ("0.9", at_most)] {
             let what = format!("w = {window}, 10 Gbit/s, load {load}: SCDP < NDP [ms]");
-            lab.holds(&what, format!("{scdp:.3} / {ndp:.3}"), scdp < ndp);
+            lab.reading_holds(&reading, &what, format!("{scdp:.3} / {ndp:.3}"), scdp < ndp);
         }
         let [gap, narrow] = [at_half, at_most].map(|[scdp, ndp]| (ndp / scdp - 1.0) * 100.0);
         let what = format!("w = {window}: SCDP's lead is smaller at 0.9 than at 0.5 [%]");
-        lab.holds(&what, format!("{narrow:.1}, {gap:.1}"), narrow < gap);
+        lab.reading_holds(&reading, &what, format!("{narrow:.1}, {gap:.1}"), narrow < gap);
     }
     Ok(())
 }

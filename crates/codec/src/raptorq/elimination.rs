@@ -5,14 +5,14 @@
 
 use wellspring_kernels::{Kernels, gf256};
 
-use super::capacity;
+use super::room;
 
 /// Rows are worked on in pieces of so many bytes, the longest vector: a masked store is slow to read again.
 const WHOLE: usize = 64;
 
 /// A system of linear equations in a fixed number of unknowns.
 #[derive(Debug, Default)]
-pub(crate) struct GaussJordan {
+pub(crate) struct Elimination {
     unknowns: usize,
     stride: usize,
     /// One row an accepted equation: coefficients, then the combination of equations it is.
@@ -23,7 +23,7 @@ pub(crate) struct GaussJordan {
     factors: Vec<u8>,
 }
 
-impl GaussJordan {
+impl Elimination {
     /// Forgets all equations.
     pub(crate) fn reset(&mut self, unknowns: usize) {
         self.unknowns = unknowns;
@@ -32,13 +32,13 @@ impl GaussJordan {
         self.pivots.clear();
     }
 
-    /// Reserves memory for systems in so many unknowns.
+    /// Makes room for systems in so many unknowns.
     pub(crate) fn reserve(&mut self, unknowns: usize) {
         let stride = (2 * unknowns).next_multiple_of(WHOLE);
-        capacity::reserve(&mut self.rows, unknowns * stride);
-        capacity::reserve(&mut self.pivots, unknowns);
-        capacity::reserve(&mut self.candidate, stride);
-        capacity::reserve(&mut self.factors, unknowns);
+        room::reserve(&mut self.rows, unknowns * stride);
+        room::reserve(&mut self.pivots, unknowns);
+        room::reserve(&mut self.candidate, stride);
+        room::reserve(&mut self.factors, unknowns);
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -108,7 +108,7 @@ mod tests {
     fn the_inverse_solves_and_dependent_equations_are_refused() {
         let kernels = Kernels::detect();
         let n = 40;
-        let mut system = GaussJordan::default();
+        let mut system = Elimination::default();
         system.reset(n);
         let mut state = 1u32;
         let mut accepted: Vec<Vec<u8>> = Vec::new();

@@ -1,26 +1,16 @@
-//! Reception state of a block: the symbols received, the repair symbols themselves, and when an
-//! attempt to decode is worth its cost.
+//! What has come of one block: which symbols, the repair symbols themselves, and when a solution is
+//! worth trying.
 
 use std::sync::Arc;
 
 use wellspring_kernels::AlignedBuffer;
 
-use super::block::{BlockShape, default_max_repairs};
-use super::capacity;
+use super::block::BlockShape;
 use super::code::Code;
+use super::decoder::Added;
 use super::received::Received;
+use super::room;
 use crate::Error;
-
-/// What became of a symbol given to a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// It counts.
-    New,
-    /// It was there before, or the block is complete: nothing changed.
-    Duplicate,
-    /// There is no room for more repair symbols: it was dropped.
-    Full,
-}
 
 /// The place of a repair symbol that the caller lends.
 pub(crate) const LENT: u32 = u32::MAX;
@@ -35,7 +25,7 @@ const SHARE: u32 = 16;
 
 /// The symbols received of one block.
 #[derive(Debug)]
-pub(crate) struct Reception {
+pub(crate) struct Gathered {
     pub(crate) shape: BlockShape,
     pub(crate) received: Received,
     /// Repair symbols copied, in order of arrival.
@@ -50,9 +40,9 @@ pub(crate) struct Reception {
     starts: u32,
 }
 
-impl Reception {
+impl Gathered {
     pub(crate) fn new(shape: BlockShape) -> Self {
-        let mut reception = Self {
+        let mut gathered = Self {
             max_repairs: default_max_repairs(shape.k),
             until: shape.k,
             shape,
@@ -62,8 +52,8 @@ impl Reception {
             copied: 0,
             starts: 0,
         };
-        reception.clear();
-        reception
+        gathered.clear();
+        gathered
     }
 
     pub(crate) fn reset(
@@ -199,35 +189,40 @@ impl Reception {
         self.received.memory() + self.repairs.memory() + 4 * self.stored.capacity()
     }
 
-    /// Memory once exactly so many repair symbols have theirs reserved, if there is none for more yet.
+    /// Memory once there is room for exactly so many repair symbols, if there is none for more yet.
     pub(crate) fn memory_with(&self, repairs: usize) -> usize {
         self.received.memory_with(repairs) + repairs * (self.shape.stride() + 4)
     }
 
     /// Repair symbols that can be copied without growing.
-    pub(crate) fn repair_capacity(&self) -> usize {
+    pub(crate) fn room(&self) -> usize {
         self.stored.capacity()
     }
 
-    /// Reserves memory for exactly so many repair symbols.
-    pub(crate) fn reserve_repairs(&mut self, repairs: usize) {
+    /// Makes room for exactly so many repair symbols.
+    pub(crate) fn make_room(&mut self, repairs: usize) {
         self.received.reserve(repairs);
-        capacity::reserve(&mut self.stored, repairs);
+        room::reserve(&mut self.stored, repairs);
         self.repairs.reserve(repairs * self.shape.stride());
     }
 
-    /// Reserves memory for the IDs of all repair symbols there may be, if the code is small.
+    /// Makes room for the IDs of all repair symbols there may be, if the code is small.
     pub(crate) fn reserve_ids(&mut self) {
-        let repairs = self.shape.reserved_repairs(self.max_repairs);
+        let repairs = room::reserved_repairs(&self.shape, self.max_repairs);
         self.received.reserve(repairs);
-        capacity::reserve(&mut self.stored, repairs);
+        room::reserve(&mut self.stored, repairs);
     }
 
-    /// Reserves memory for copies of all repair symbols there may be before the first, if the code is small.
+    /// Before the first is copied, makes room for all repair symbols there may be, if the code is small.
     pub(crate) fn reserve_copies(&mut self) {
         if self.copied == 0 {
-            let repairs = self.shape.reserved_copies(self.max_repairs);
+            let repairs = room::reserved_copies(&self.shape, self.max_repairs);
             self.repairs.reserve(repairs * self.shape.stride());
         }
     }
+}
+
+/// Room for a block of repair symbols only and a generous number of failed attempts.
+pub(crate) fn default_max_repairs(k: u32) -> u32 {
+    k + 64
 }

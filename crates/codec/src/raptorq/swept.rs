@@ -1,15 +1,15 @@
-//! Symbols computed after forward elimination.
+//! The ways from a first sweep to symbols.
 
 use wellspring_kernels::{Kernels, Operand, Program};
 
-use super::capacity::{self, Capacity, LONGEST_ROW, TABLES_BEYOND};
 use super::constraints::Constraints;
-use super::cost::{self, OutputMethod, Size};
+use super::cost::{self, Size, Way};
+use super::room::{self, LONGEST_ROW, Room};
 use super::schedule::{Schedule, table_rows, table_rows_of};
 use crate::binary::ones;
 
-/// The state after forward elimination, on coefficients.
-pub(crate) struct Eliminated<'a> {
+/// What a first sweep leaves behind, on coefficients.
+pub(crate) struct Swept<'a> {
     pub(crate) kernels: Kernels,
     pub(crate) constraints: &'a Constraints,
     pub(crate) schedule: &'a Schedule,
@@ -18,7 +18,7 @@ pub(crate) struct Eliminated<'a> {
     pub(crate) words: usize,
 }
 
-/// Memory for [`Eliminated::outputs`], kept between uses.
+/// Memory for [`Swept::outputs`], kept between uses.
 #[derive(Debug, Default)]
 pub(crate) struct OutputScratch {
     columns: Vec<u32>,
@@ -30,14 +30,14 @@ pub(crate) struct OutputScratch {
 }
 
 impl OutputScratch {
-    /// Reserves memory for the symbols of a code of that size.
-    pub(crate) fn reserve(&mut self, capacity: &Capacity) {
-        capacity::reserve(&mut self.columns, LONGEST_ROW);
-        capacity::reserve(&mut self.bits, capacity.l.div_ceil(64));
-        capacity::reserve(&mut self.unknowns, capacity.l);
-        capacity::reserve(&mut self.coefficients, BATCH * capacity.l);
-        capacity::reserve(&mut self.bases, BATCH);
-        capacity::reserve(&mut self.outputs, BATCH);
+    /// Makes room for the symbols of a code of that size.
+    pub(crate) fn reserve(&mut self, room: &Room) {
+        room::reserve(&mut self.columns, LONGEST_ROW);
+        room::reserve(&mut self.bits, room.l.div_ceil(64));
+        room::reserve(&mut self.unknowns, room.l);
+        room::reserve(&mut self.coefficients, BATCH * room.l);
+        room::reserve(&mut self.bases, BATCH);
+        room::reserve(&mut self.outputs, BATCH);
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -60,22 +60,22 @@ pub(crate) struct Output {
     pub(crate) plus: Option<u32>,
 }
 
-impl Eliminated<'_> {
-    /// The method for so many symbols (`size.lost`) of that size that takes least time.
-    pub(crate) fn method(&self, size: &Size) -> OutputMethod {
+impl Swept<'_> {
+    /// The way to so many symbols (`size.lost`) of that size that takes least.
+    pub(crate) fn way(&self, size: &Size) -> Way {
         let free = u32::try_from(self.schedule.free_rows.len()).expect("at most H");
-        match cost::output_method(self.kernels.isa(), size, self.schedule.unknowns(), free) {
+        match cost::way(self.kernels.isa(), size, self.schedule.unknowns(), free) {
             // Beyond what is reserved for tables there are uncommonly many unknowns.
-            _ if !self.has_tables() => OutputMethod::Residuals,
-            method => method,
+            _ if !self.has_tables() => Way::Residuals,
+            way => way,
         }
     }
 
-    /// As [`method`](Self::method), where no back-substitution can follow: on the syndrome path the missing symbols count as zero.
-    pub(crate) fn method_without_back_substitution(&self, size: &Size) -> OutputMethod {
-        match self.method(size) {
-            OutputMethod::BackSubstitution => OutputMethod::Tables,
-            method => method,
+    /// The same where no second sweep can follow: on the syndrome road the missing symbols count as zero.
+    pub(crate) fn way_without_sweep(&self, size: &Size) -> Way {
+        match self.way(size) {
+            Way::Sweep => Way::Tables,
+            way => way,
         }
     }
 
@@ -84,28 +84,26 @@ impl Eliminated<'_> {
         table_rows(self.schedule.unknowns()) <= params.l + TABLES_BEYOND
     }
 
-    /// The first work row above those that a method uses.
-    pub(crate) fn above(&self, method: OutputMethod) -> u32 {
+    /// The first work row above those that are used on the way to symbols.
+    pub(crate) fn above(&self, way: Way) -> u32 {
         let free = self.schedule.free_row(&self.constraints.params);
-        match method {
-            OutputMethod::Residuals => free + BATCH as u32,
-            OutputMethod::Tables | OutputMethod::BackSubstitution => {
-                free + table_rows(self.schedule.unknowns())
-            }
+        match way {
+            Way::Residuals => free + BATCH as u32,
+            Way::Tables | Way::Sweep => free + table_rows(self.schedule.unknowns()),
         }
     }
 
-    /// Appends what computes symbols after forward elimination, by methods without back-substitution. Work
+    /// Appends what computes symbols from what the first sweep left, for ways without a second sweep. Work
     /// rows below [`above`](Self::above) are used.
     pub(crate) fn outputs(
         &self,
         program: &mut Program,
         scratch: &mut OutputScratch,
-        method: OutputMethod,
+        way: Way,
         outputs: impl Iterator<Item = Output>,
     ) {
-        match method {
-            OutputMethod::Tables => self.by_tables(program, scratch, outputs),
+        match way {
+            Way::Tables => self.by_tables(program, scratch, outputs),
             _ => self.by_residuals(program, scratch, outputs),
         }
     }
@@ -208,6 +206,9 @@ impl Eliminated<'_> {
     }
 }
 
+/// How many work rows tables may take beyond L.
+pub(crate) const TABLES_BEYOND: u32 = 32;
+
 #[cfg(test)]
-#[path = "outputs_tests.rs"]
+#[path = "swept_tests.rs"]
 mod tests;

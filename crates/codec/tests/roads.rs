@@ -1,20 +1,16 @@
-//! Equality of all decoding paths, kernels, symbol lengths and table boundaries.
+//! All roads, kernels, symbol lengths and table boundaries give the same bytes.
 
 use std::sync::Arc;
 
 use wellspring_codec::Error;
 use wellspring_codec::kernels::Kernels;
 use wellspring_codec::raptorq::{
-    Added, BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath, MAX_SOURCE_SYMBOLS,
-    ObjectEncoder, ObjectTransmissionInformation, PayloadId,
+    Added, BlockDecoder, BlockEncoder, Code, Decoded, MAX_SOURCE_SYMBOLS, ObjectEncoder,
+    ObjectTransmissionInformation, PayloadId, Road,
 };
 
-const ROADS: [Option<DecodingPath>; 4] = [
-    None,
-    Some(DecodingPath::Dense),
-    Some(DecodingPath::Syndrome),
-    Some(DecodingPath::Inactivation),
-];
+const ROADS: [Option<Road>; 4] =
+    [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)];
 
 struct Random(u64);
 
@@ -37,19 +33,19 @@ impl Random {
 /// `unaligned`, the block does not start at a round address and its last symbol is cut short.
 fn check(
     kernels: Kernels,
-    path: Option<DecodingPath>,
+    road: Option<Road>,
     (k, t, lost): (u32, usize, u32),
     unaligned: bool,
     random: &mut Random,
 ) {
-    check_with(&Code::new(k).expect("in range"), kernels, path, (k, t, lost), unaligned, random);
+    check_with(&Code::new(k).expect("in range"), kernels, road, (k, t, lost), unaligned, random);
 }
 
 /// The same with a code at hand.
 fn check_with(
     code: &Arc<Code>,
     kernels: Kernels,
-    path: Option<DecodingPath>,
+    road: Option<Road>,
     (k, t, lost): (u32, usize, u32),
     unaligned: bool,
     random: &mut Random,
@@ -58,7 +54,7 @@ fn check_with(
     let source = random.bytes(len);
     let mut encoder = BlockEncoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
     let mut decoder = BlockDecoder::with_kernels(code.clone(), k, t, kernels).expect("in range");
-    decoder.force_path(path);
+    decoder.force_road(road);
     let offset = if unaligned { 1 + random.below(63) as usize } else { 0 };
     let mut memory = vec![0xee; offset + len + 64];
     let block = &mut memory[offset..offset + len];
@@ -85,24 +81,24 @@ fn check_with(
         assert_eq!(decoder.add_repair(esi, &symbol), Ok(Added::New));
         esi += 1;
         given += 1;
-        assert!(given <= lost + 5, "K {k} lost {lost} {path:?}");
+        assert!(given <= lost + 5, "K {k} lost {lost} {road:?}");
     }
-    assert!(*block == source[..], "{kernels:?} {path:?} K {k} T {t} lost {lost}");
+    assert!(*block == source[..], "{kernels:?} {road:?} K {k} T {t} lost {lost}");
     assert!(memory[..offset].iter().chain(&memory[offset + len..]).all(|b| *b == 0xee));
 }
 
 #[test]
-fn every_loss_count_of_small_blocks_decodes_on_every_path() {
+fn every_loss_count_of_small_blocks_decodes_on_every_road() {
     let mut random = Random(1);
     for k in 1..=32 {
         let code = Code::new(k).expect("in range");
         for lost in 0..=k {
-            for (kernels, path) in
-                Kernels::available().flat_map(|kernels| ROADS.map(|path| (kernels, path)))
+            for (kernels, road) in
+                Kernels::available().flat_map(|kernels| ROADS.map(|road| (kernels, road)))
             {
                 for t in [1, 17, 130] {
                     let unaligned = (lost + t as u32).is_multiple_of(2);
-                    check_with(&code, kernels, path, (k, t, lost), unaligned, &mut random);
+                    check_with(&code, kernels, road, (k, t, lost), unaligned, &mut random);
                 }
             }
         }
@@ -114,9 +110,9 @@ fn every_kernel_and_symbol_length_agrees() {
     let mut random = Random(2);
     for kernels in Kernels::available() {
         for t in (1..=70).chain([127, 128, 129, 255, 256, 257, 511, 700, 1500, 2049]) {
-            for path in ROADS {
+            for road in ROADS {
                 let lost = 1 + random.below(11);
-                check(kernels, path, (11, t, lost), t % 2 == 0, &mut random);
+                check(kernels, road, (11, t, lost), t % 2 == 0, &mut random);
             }
         }
     }
@@ -128,9 +124,9 @@ fn blocks_around_table_boundaries_decode() {
     let kernels = Kernels::detect();
     for k_ext in [10, 12, 18, 26, 42, 101, 200, 257, 305, 405, 600, 1002, 1494, 2010] {
         for k in [k_ext - 1, k_ext, k_ext + 1] {
-            for path in ROADS {
+            for road in ROADS {
                 for lost in [1, 1 + random.below(k.min(60)), k] {
-                    check(kernels, path, (k, 20, lost), k % 2 == 0, &mut random);
+                    check(kernels, road, (k, 20, lost), k % 2 == 0, &mut random);
                 }
             }
         }
@@ -176,12 +172,12 @@ fn a_large_block_decodes() {
 fn lent_repair_symbols_decode_as_copied_ones_do() {
     let mut random = Random(6);
     for (k, t, lost) in [(10, 7, 3), (100, 64, 5), (100, 33, 90), (250, 20, 60)] {
-        for path in ROADS {
+        for road in ROADS {
             let source = random.bytes(k as usize * t);
             let code = Code::new(k).expect("in range");
             let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
             let mut decoder = BlockDecoder::new(code, k, t).expect("in range");
-            decoder.force_path(path);
+            decoder.force_road(road);
             let mut block = source.clone();
             block[..lost * t].fill(0);
             for esi in lost as u32..k {
@@ -207,7 +203,7 @@ fn lent_repair_symbols_decode_as_copied_ones_do() {
             }
             let lent = |esi: u32| &repairs[(esi - k) as usize * t..][..t];
             assert_eq!(decoder.try_decode_with(&mut block, lent), Ok(Decoded::Complete));
-            assert!(block == source, "K {k} {path:?}");
+            assert!(block == source, "K {k} {road:?}");
         }
     }
 }
@@ -254,11 +250,11 @@ fn a_source_symbol_after_a_failed_attempt_is_taken_in() {
     let code = Code::new(k).expect("in range");
     let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
     let mut symbol = vec![0; t];
-    for path in ROADS {
+    for road in ROADS {
         let mut failures = 0;
         for first in (k..40_000).step_by(10) {
             let mut decoder = BlockDecoder::new(code.clone(), k, t).expect("in range");
-            decoder.force_path(path);
+            decoder.force_road(road);
             let mut block = vec![0; source.len()];
             for esi in first..first + k {
                 encoder.encode(&source, esi, &mut symbol).expect("valid");
@@ -273,7 +269,7 @@ fn a_source_symbol_after_a_failed_attempt_is_taken_in() {
             }
             assert!(block == source);
         }
-        assert!(failures > 5, "{path:?}: the test saw {failures} failures");
+        assert!(failures > 5, "{road:?}: the test saw {failures} failures");
     }
 }
 

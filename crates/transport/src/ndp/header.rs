@@ -1,34 +1,4 @@
-//! NDP's packets (Handley et al., SIGCOMM 2017), laid out for UDP.
-//!
-//! ```text
-//!  0       1       2       3       4       5       6       7
-//! +-------+-------+-------+-------+-------+-------+-------+-------+
-//! |ver|knd| type  | check (CRC-16)|            session            |
-//! +-------+-------+-------+-------+-------+-------+-------+-------+
-//! |  fields of the type           |                                  36 for data
-//! ```
-//!
-//! | type | who | fields, bytes in brackets |
-//! |---|---|---|
-//! | 0 data | sender | number (4), packets (4), window (2), payload's length (2), vanished (4), time sent (8), round trip (4), the payload |
-//! | 1 ack | receiver | number (4), time echoed (8) |
-//! | 2 nack | receiver | number (4) |
-//! | 3 pull | receiver | packets granted (4) |
-//! | 4 done | receiver | none |
-//! | 5 close | sender | none |
-//!
-//! `check` covers the header but itself. Times sent are the sender's own business, and only repeated;
-//! the round trip counts 100 ns. A data packet whose payload is shorter than announced is a *trimmed
-//! header*; a switch must leave all of the header, so it may cut no shorter than 64 bytes over IPv4.
-
-mod layout;
-
-pub use layout::{Parsed, emit_header, parse};
-
-/// The kind of NDP's datagrams, which no other protocol on the port has.
-pub const KIND: u8 = 6;
-/// Bytes of a data packet's header, the longest.
-pub const DATA_HEADER_LEN: usize = 36;
+//! NDP's packets as values.
 
 use wellspring_core::{Duration, Header, Time};
 
@@ -83,7 +53,7 @@ pub enum NdpHeader {
 }
 
 impl Header for NdpHeader {
-    /// UDP and 20 bytes, not as laid out here but as in the SCDP authors' models; with 20 bytes of IP and 16 of framing
+    /// UDP and 20 bytes, as in the SCDP authors' models; with 20 bytes of IP and 16 of framing
     /// this makes the 64 bytes of htsim's headers, ACKs and pulls.
     fn wire_len(&self) -> u16 {
         28
