@@ -50,7 +50,6 @@ replays! {
     lttp_parse
     maelstrom_between
     maelstrom_receive
-    ndp_parse
     scdp_endpoint
     wire_parse
 }
