@@ -16,6 +16,9 @@ ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport 
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
 CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
 
+# Papers whose figures the nightly run reproduces.
+PAPERS ?= scdp polyraptor lttp maelstrom
+
 .DEFAULT_GOAL := help
 .PHONY: help test $(PARTS) check demo fuzz nightly bench
 
@@ -66,7 +69,7 @@ fuzz: ## Fuzz what strangers can send [SECONDS=60] [TARGETS="..."] [SANITIZER=ad
 	@fuzz/run $(SECONDS) $(TARGETS)
 
 fuzz-brief:
-	@SEED=1 fuzz/run 5
+	@SEED=1 PROFILE=dev fuzz/run 10
 
 # Static binaries, linked by the linker that comes with rustc: no cross compiler, no C library.
 test-32-bit: export CARGO_TARGET_I686_UNKNOWN_LINUX_MUSL_LINKER = rust-lld
@@ -82,15 +85,16 @@ neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER = $(if $(filter aarc
 neon: export WELLSPRING_EXPECT_KERNEL = neon
 neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on other machines
 	@if $(SETUP) emulator && $(SETUP) std aarch64-unknown-linux-musl; then \
-		.ci/count-tests $(CARGO) test -p wellspring-kernels -p wellspring-codec --lib --test roads \
+		.ci/count-tests $(CARGO) test -p wellspring-kernels -p wellspring-codec --lib --test decoding_paths \
 			--target aarch64-unknown-linux-musl; \
 	else echo "NOT TESTED: the AArch64 kernels; their standard library could not be fetched" >&2; fi
 
-nightly: ## What takes hours: fuzz for long, the slow tests, the whole reproduction
+nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
-	$(CARGO) test --workspace --release -- --ignored
+	PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host
+	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
+	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper || exit 1; done
 	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --allow-dirty --quiet
-	$(CARGO) run --release -p wellspring-lab -- reproduce all
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace

@@ -1,9 +1,9 @@
-//! The choice of a road: whatever K, T, losses, repair symbols and kernels, the road chosen and every
-//! road forced agree on whether the symbols suffice, before and after more of them, and on every byte.
+//! The choice of a decoding path: whatever K, T, losses, repair symbols and kernels, the path chosen and every
+//! path forced agree on whether the symbols suffice, before and after more of them, and on every byte.
 
 use arbitrary::{Arbitrary, Unstructured};
 use wellspring_codec::kernels::Kernels;
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath};
 
 #[derive(Arbitrary, Debug)]
 struct Case {
@@ -40,11 +40,16 @@ pub fn run(input: &[u8]) {
     let lent = |esi: u32| &symbols[(esi - first) as usize * t..][..t];
     let at_first = (missing + usize::from(case.at_first % 4)).saturating_sub(2);
 
-    let roads = [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)];
-    let outcomes = roads.map(|road| {
+    let paths = [
+        None,
+        Some(DecodingPath::Dense),
+        Some(DecodingPath::Syndrome),
+        Some(DecodingPath::Inactivation),
+    ];
+    let outcomes = paths.map(|path| {
         let mut decoder =
             BlockDecoder::with_kernels(code.clone(), k, t, kernels).expect("the code is for K");
-        decoder.force_road(road);
+        decoder.force_path(path);
         let offset = usize::from(case.offset % 64);
         let mut memory = vec![0xee; offset + len + 64];
         let block = &mut memory[offset..offset + len];
@@ -74,8 +79,8 @@ pub fn run(input: &[u8]) {
             let decoded = decoder.try_decode_with(block, lent).expect("right lengths");
             match decoded {
                 Decoded::Complete => {
-                    assert_eq!(wanted, 0, "{road:?}");
-                    assert_eq!(*block, source, "{road:?}");
+                    assert_eq!(wanted, 0, "{path:?}");
+                    assert_eq!(*block, source, "{path:?}");
                 }
                 Decoded::NeedMore(more) => assert_eq!(decoder.wanted(), more),
             }

@@ -17,6 +17,7 @@ mod control_parse;
 mod lttp_parse;
 mod maelstrom_between;
 mod maelstrom_receive;
+mod ndp_parse;
 mod scdp_endpoint;
 mod wire_parse;
 
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = targets! {
     lttp_parse
     maelstrom_between
     maelstrom_receive
+    ndp_parse
     scdp_endpoint
     wire_parse
 };

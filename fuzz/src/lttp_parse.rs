@@ -2,7 +2,8 @@
 //! panics nor reads past the end, and what it understands comes back the same after being emitted.
 
 use wellspring_wire::lttp::{
-    MESSAGE_HEADER_LEN, emit, emit_message, message_kind, parse, parse_message,
+    KINDS, MESSAGE_HEADER_LEN, SYMBOL_HEADER_LEN, emit, emit_message, message_kind, parse,
+    parse_message,
 };
 
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
@@ -10,7 +11,7 @@ const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
 /// Puts in what chance would hardly find: a right check, over the header of the datagram's kind.
 fn mend(datagram: &mut [u8]) {
     let Some(first) = datagram.first() else { return };
-    let len = if first & 0x0f == 2 { 12 } else { 36 };
+    let len = if first & 0x0f == *KINDS.end() { 12 } else { SYMBOL_HEADER_LEN };
     if datagram.len() < len {
         return;
     }

@@ -4,8 +4,8 @@
 use arbitrary::{Arbitrary, Unstructured};
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
-    Arrival, Batch, KEY_LEN, Namer, PresharedKey, ReceiveConfig, ReceiveSide, SessionId,
-    seal_datagram,
+    Arrival, Batch, CongestionLoss, KEY_LEN, Namer, PresharedKey, ReceiveConfig, ReceiveSide,
+    SessionId, seal_datagram,
 };
 
 #[derive(Arbitrary, Debug)]
@@ -67,7 +67,13 @@ pub fn run(bytes: &[u8]) {
     let sessions = [1, 2].map(|start| SessionId { start, random: 0 });
     // For some inputs recovered packets wait while two or three others are taken in.
     let hold = Duration::from_micros(if bytes.len().is_multiple_of(2) { 0 } else { 25 });
-    let config = ReceiveConfig { packets: 16, repairs: 8, longest: 128, hold };
+    let config = ReceiveConfig {
+        packets: 16,
+        repairs: 8,
+        longest: 128,
+        hold,
+        congestion: CongestionLoss::Signal,
+    };
     let own = SessionId { start: 3, random: 3 };
     let mut receiver = ReceiveSide::new(&key, own, &config).expect("memory");
     let namer = Namer::new(&key);
@@ -98,12 +104,12 @@ pub fn run(bytes: &[u8]) {
                 let packets = &packets[..packets.len().min(33)];
                 let (length, rest) = body(&namer, packets, spoil);
                 let mut datagram =
-                    vec![1, 1, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
+                    vec![2, 1, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
                 seal_datagram(&key, sessions[0], u64::from(number), &mut datagram, &rest);
                 receiver.handle_datagram(now, &datagram, &mut out);
             }
             Input::Report => {
-                let report = receiver.loss_report();
+                let report = receiver.loss_report(now);
                 assert!(report.bursts <= report.lost && report.lost <= report.packets);
                 continue;
             }
@@ -114,7 +120,8 @@ pub fn run(bytes: &[u8]) {
         }
     }
     out.clear();
-    receiver.handle_timeout(now + hold, &mut out);
+    // Longer than packets are held, and than named ones are waited for.
+    receiver.handle_timeout(now + Duration::from_millis(10), &mut out);
     check(&receiver, &namer, &out);
     assert_eq!(receiver.poll_timeout(), None);
 }

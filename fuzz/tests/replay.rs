@@ -50,6 +50,7 @@ replays! {
     lttp_parse
     maelstrom_between
     maelstrom_receive
+    ndp_parse
     scdp_endpoint
     wire_parse
 }

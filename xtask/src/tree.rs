@@ -46,6 +46,10 @@ impl Tree {
         if !file.exists() {
             return Ok(()); // deleted and not yet committed
         }
+        if file.is_dir() {
+            self.paths.insert(path.to_owned()); // a link to a folder of the tree
+            return Ok(());
+        }
         let bytes = std::fs::read(&file).map_err(|e| format!("{path}: {e}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
             self.texts.insert(path.to_owned(), text);

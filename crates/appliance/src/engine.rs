@@ -81,7 +81,7 @@ impl Engine {
                     Some(datagram) => {
                         let arrival =
                             self.receive.handle_datagram(time, datagram, &mut self.recovered);
-                        self.arrived(now, arrival);
+                        self.arrived(now, time, arrival);
                     }
                     None if self.addresses.is_theirs(from) => {
                         if let Some(cache) = &self.cache {
@@ -98,13 +98,13 @@ impl Engine {
     }
 
     /// Something of the peer has been understood, or not.
-    fn arrived(&mut self, now: Instant, arrival: Arrival) {
+    fn arrived(&mut self, now: Instant, time: Time, arrival: Arrival) {
         match arrival {
-            Arrival::Repair => self.heard = Some(now),
+            Arrival::Repair | Arrival::Digest => self.heard = Some(now),
             Arrival::Report(report) => {
                 self.heard = Some(now);
                 self.leaving = Some(report);
-                self.send.on_report(&report, &mut self.repairs);
+                self.send.on_report(time, &report, &mut self.repairs);
             }
             Arrival::Dropped(_) => {}
         }
@@ -125,10 +125,10 @@ impl Engine {
     }
 
     /// Tells the peer what was lost since the last time.
-    pub(crate) fn report(&mut self) {
-        let report = self.receive.loss_report();
+    pub(crate) fn report(&mut self, now: Time) {
+        let report = self.receive.loss_report(now);
         self.arriving.add(&report);
-        self.send.report(&report, &mut self.repairs);
+        self.send.report(now, &report, &mut self.repairs);
     }
 
     /// When [`Engine::handle_timeout`] has something to do.
@@ -144,7 +144,7 @@ impl Engine {
 
     pub(crate) fn status(&self, unseen: u64) -> PartitionStatus {
         PartitionStatus {
-            code: self.send.parameters().clone(),
+            code: self.send.parameters().cloned(),
             heard: self.heard,
             send: *self.send.counters(),
             receive: *self.receive.counters(),
@@ -157,6 +157,7 @@ impl Engine {
             late: self.late,
             arriving: self.arriving,
             leaving: self.leaving,
+            queue_delay: Duration::from_nanos(self.receive.queue_delay().as_nanos()),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use wellspring_codec::interleave::Parameters;
 use wellspring_maelstrom::DropReason;
 
 use crate::status::{LATE_BUCKETS_MS, Status};
@@ -32,6 +33,8 @@ pub fn to_prometheus(status: &Status) -> String {
     counter("sent_repairs_total", "Repairs sent.", status.sum.send.repairs);
     counter("sent_repair_bytes_total", "Bytes of repairs sent.", status.sum.send.repair_bytes);
     counter("sent_too_long_total", "Packets too long to be protected.", status.sum.send.too_long);
+    counter("sent_digests_total", "Digests sent, while the code is off.", status.sum.send.digests);
+    counter("sent_digest_bytes_total", "Bytes of digests.", status.sum.send.digest_bytes);
     counter("code_changes_total", "Times the code was changed.", status.sum.send.changes);
     counter("datagrams_failed_total", "Datagrams the kernel refused.", status.sum.to_peer.failed);
     counter("received_packets_total", "Packets that arrived.", status.sum.receive.packets);
@@ -53,6 +56,9 @@ pub fn to_prometheus(status: &Status) -> String {
         status.sum.arriving.packets,
     );
     counter("link_lost_packets_total", "Packets the link lost.", status.sum.arriving.lost);
+    let arriving = &status.sum.arriving;
+    counter("link_congested_packets_total", "Packets of congested times.", arriving.congested);
+    counter("link_queue_drops_total", "Packets that queues dropped.", arriving.congested_lost);
     counter("link_bursts_total", "Runs of lost packets.", status.sum.arriving.bursts);
     counter("peer_sessions_total", "Times the peer began anew.", status.sum.receive.sessions);
     let layers: Vec<_> =
@@ -91,7 +97,7 @@ pub fn to_prometheus(status: &Status) -> String {
         "# HELP wellspring_maelstrom_overhead_ratio Repairs for each packet.\n\
          # TYPE wellspring_maelstrom_overhead_ratio gauge\n\
          wellspring_maelstrom_overhead_ratio{{appliance=\"{name}\"}} {}",
-        status.sum.code.overhead()
+        status.sum.code.as_ref().map_or(0.0, Parameters::overhead)
     );
     histogram(&mut text, status);
     text

@@ -106,9 +106,9 @@ impl Partition {
             let time = Time::ZERO + Span::from_nanos((now - begin).as_nanos() as u64);
             let seen = self.look(now, time);
             self.engine.handle_timeout(time);
-            if now >= report_at {
+            if now >= report_at || self.engine.receive.report_is_urgent(time) {
                 report_at = now + REPORT_EVERY;
-                self.engine.report();
+                self.engine.report(time);
             }
             self.engine.peer.send(&mut self.engine.repairs);
             if now >= status_at {

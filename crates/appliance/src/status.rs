@@ -88,8 +88,8 @@ impl Status {
 /// What a partition has seen and done, or several together.
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {
-    /// The code in use.
-    pub code: Parameters,
+    /// The code in use; none while it is off.
+    pub code: Option<Parameters>,
     /// When the peer was heard last.
     pub heard: Option<Instant>,
     /// The send side's account.
@@ -114,9 +114,16 @@ pub struct PartitionStatus {
     pub arriving: Losses,
     /// What the peer last measured of what leaves.
     pub leaving: Option<LossReport>,
+    /// What the peer's newest datagram waited in queues.
+    pub queue_delay: Duration,
 }
 
 impl PartitionStatus {
+    /// Packets that were brought back and did not come by themselves while they were held.
+    pub fn recovered(&self) -> u64 {
+        self.account.recovered_total().saturating_sub(self.receive.withdrawn)
+    }
+
     /// Adds another's; the code shown is the one of the newer.
     pub(crate) fn add(&mut self, other: &PartitionStatus) {
         self.code = other.code.clone();
@@ -131,6 +138,7 @@ impl PartitionStatus {
         self.passed_over += other.passed_over;
         self.late.add_all(&other.late);
         self.arriving.add_all(&other.arriving);
+        self.queue_delay = self.queue_delay.max(other.queue_delay);
         self.leaving = match (self.leaving, other.leaving) {
             (Some(one), Some(two)) => Some(one.and(&two)),
             (one, two) => one.or(two),
@@ -141,7 +149,7 @@ impl PartitionStatus {
 /// Sums over reports.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Losses {
-    /// Packets that were sent.
+    /// Packets that were sent, but for those of congested times.
     pub packets: u64,
     /// Those that did not arrive by themselves.
     pub lost: u64,
@@ -149,6 +157,10 @@ pub struct Losses {
     pub bursts: u64,
     /// The longest run.
     pub longest_burst: u16,
+    /// Packets of congested times.
+    pub congested: u64,
+    /// Those of them that queues dropped.
+    pub congested_lost: u64,
 }
 
 impl Losses {
@@ -157,6 +169,8 @@ impl Losses {
         self.lost += u64::from(report.lost);
         self.bursts += u64::from(report.bursts);
         self.longest_burst = self.longest_burst.max(report.longest_burst);
+        self.congested += u64::from(report.congested);
+        self.congested_lost += u64::from(report.congested_lost);
     }
 
     fn add_all(&mut self, other: &Losses) {
@@ -164,6 +178,8 @@ impl Losses {
         self.lost += other.lost;
         self.bursts += other.bursts;
         self.longest_burst = self.longest_burst.max(other.longest_burst);
+        self.congested += other.congested;
+        self.congested_lost += other.congested_lost;
     }
 }
 
@@ -178,10 +194,11 @@ pub fn to_json(status: &Status) -> Value {
         "name": status.name,
         "uptime": status.uptime.as_secs_f64(),
         "longest_protected": status.longest,
-        "rate": [sum.code.rate(), sum.code.interleaves().len()],
-        "interleaves": sum.code.interleaves(),
-        "delayed": sum.code.delayed,
-        "overhead": sum.code.overhead(),
+        "code_on": sum.code.is_some(),
+        "rate": sum.code.as_ref().map(|code| [usize::from(code.rate()), code.interleaves().len()]),
+        "interleaves": sum.code.as_ref().map(Parameters::interleaves),
+        "delayed": sum.code.as_ref().is_some_and(|code| code.delayed),
+        "overhead": sum.code.as_ref().map_or(0.0, Parameters::overhead),
         "adaptive": status.adaptive,
         "peer_alive": status.peer_alive(),
         "partitions": { "of": status.partitions, "protected": status.protected },
@@ -205,20 +222,23 @@ pub fn to_json(status: &Status) -> Value {
         "sent": {
             "packets": sum.send.packets, "bytes": sum.send.packet_bytes,
             "repairs": sum.send.repairs, "repair_bytes": sum.send.repair_bytes,
+            "digests": sum.send.digests, "digest_bytes": sum.send.digest_bytes,
             "unprotected": sum.send.foreign, "too_long": sum.send.too_long,
             "code_changes": sum.send.changes, "datagrams": sum.to_peer.sent,
             "datagrams_failed": sum.to_peer.failed,
         },
         "received": {
             "packets": sum.receive.packets, "repairs": sum.account.repairs,
-            "repairs_needless": sum.account.needless,
+            "repairs_needless": sum.account.redundant,
             "repairs_expired": sum.account.expired,
             "repairs_too_late": sum.account.too_late,
             "garbled": sum.account.garbled,
-            "recovered": sum.account.recovered_total(),
+            "recovered": sum.recovered(),
             "recovered_by_layer": sum.account.recovered,
             "overtaken": sum.receive.overtaken,
             "withdrawn": sum.receive.withdrawn,
+            "congested_left": sum.receive.congested,
+            "congested_marked": sum.receive.marked,
             "recovered_injected": sum.to_local.sent,
             "recovered_failed": sum.to_local.failed,
             "late_mean": mean_late(&sum.late),
@@ -228,10 +248,14 @@ pub fn to_json(status: &Status) -> Value {
         "link": {
             "packets": sum.arriving.packets, "lost": sum.arriving.lost,
             "bursts": sum.arriving.bursts, "longest_burst": sum.arriving.longest_burst,
+            "congested": sum.arriving.congested, "congested_lost": sum.arriving.congested_lost,
+            "queue_delay": sum.queue_delay.as_secs_f64(),
         },
         "peer_measured": sum.leaving.map(|report| json!({
             "packets": report.packets, "lost": report.lost, "bursts": report.bursts,
             "usual_burst": report.usual_burst, "longest_burst": report.longest_burst,
+            "congested": report.congested, "congested_lost": report.congested_lost,
+            "queue_delay": report.queue_delay.as_secs_f64(),
         })),
         "unseen": sum.unseen,
         "unlike": sum.unlike,

@@ -1,10 +1,12 @@
-//! Exit statuses of transfers and codes, and the hints that go with the library's errors.
+//! Exit statuses of transfers and codes, and hints for the library's errors.
 
 use std::fmt;
+use std::io;
 
 use wellspring_console::exit::{Failed, USAGE};
+use wellspring_net::driver::Failure;
 use wellspring_net::store::StoreError;
-use wellspring_net::{BindError, FetchError, PutError};
+use wellspring_net::{BindError, FetchError, HostError, PutError};
 
 pub const TOO_FEW_SYMBOLS: u8 = 3;
 pub const NO_HOST: u8 = 4;
@@ -25,13 +27,11 @@ pub fn no_folder(folder: impl fmt::Display) -> Failed {
         .hint("Make the directory first, or choose another by -o.")
 }
 
-pub fn of_fetch(error: &FetchError) -> Failed {
+/// The failure of a fetch to `output` from servers that run `server`.
+pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
     let failed = |status| Failed::new(status, error.to_string());
     match error {
-        FetchError::NoReplica(_) => failed(NO_HOST).hint(
-            "Check the hosts' names and ports and the object's name; is `wellspring serve` \
-             running there, and does a firewall let UDP through?",
-        ),
+        FetchError::NoReplica(hosts) => failed(NO_HOST).hint(no_replica_hint(hosts, server)),
         FetchError::Differ { .. } => failed(REPLICAS_DIFFER).hint(
             "Name only hosts that hold the same bytes, or say which bytes you want by --digest.",
         ),
@@ -45,17 +45,59 @@ pub fn of_fetch(error: &FetchError) -> Failed {
         ),
         FetchError::Store(StoreError::Exists(target)) => target_exists(target),
         FetchError::Store(StoreError::NoParent(folder)) => no_folder(folder),
+        FetchError::Store(StoreError::Io(error)) => Failed::system(output, error),
+        FetchError::Store(StoreError::NoSpace { .. }) => {
+            Failed::other(format!("{output}: {error}"))
+                .hint("Free some space, or choose another disk by -o.")
+        }
+        FetchError::Write(error) | FetchError::Session(Failure::Write(error)) => {
+            Failed::system(output, error)
+        }
         _ => Failed::other(error.to_string()),
     }
+}
+
+fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
+    let mut hints = Vec::new();
+    if hosts.iter().any(HostError::is_silent) {
+        hints.push(silence_hint(server));
+    }
+    if hosts.iter().any(|host| !host.is_silent()) {
+        hints.push(
+            "Check the spelling of hosts and object: an object's name is its path below the \
+             directory that is served."
+                .to_owned(),
+        );
+    }
+    hints.join("\n")
+}
+
+fn not_accepted_hint(hosts: &[HostError]) -> String {
+    let server = "wellspring serve --allow-put";
+    let mut hints = Vec::new();
+    if hosts.iter().any(HostError::is_silent) {
+        hints.push(silence_hint(server));
+    }
+    if hosts.iter().any(|host| !host.is_silent()) {
+        hints.push(format!(
+            "Hosts take objects when they run `{server}`; an object of that name is replaced only \
+             with --force here and --allow-overwrite there."
+        ));
+    }
+    hints.join("\n")
+}
+
+fn silence_hint(server: &str) -> String {
+    format!(
+        "A host that does not answer: is its name right, does `{server}` run there at this port, \
+         and does a firewall let UDP through?"
+    )
 }
 
 pub fn of_put(error: &PutError) -> Failed {
     let failed = |status| Failed::new(status, error.to_string());
     match error {
-        PutError::NotAccepted { .. } => failed(NO_HOST).hint(
-            "Hosts take objects when they run `wellspring serve --allow-put`; an object of \
-             that name is replaced only with --force here and --allow-overwrite there.",
-        ),
+        PutError::NotAccepted { hosts, .. } => failed(NO_HOST).hint(not_accepted_hint(hosts)),
         PutError::Incomplete(_) => failed(TOO_FEW_RECEIVERS)
             .hint("Repeat the command: hosts that have the object already are done at once."),
         PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => failed(USAGE),
@@ -66,9 +108,48 @@ pub fn of_put(error: &PutError) -> Failed {
 pub fn of_bind(error: &BindError) -> Failed {
     let failed = Failed::other(error.to_string());
     match error {
-        BindError::Socket(_, error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            failed.hint("Another server runs there: choose another port by --bind ADDR:PORT.")
+        BindError::Socket(_, error) => match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                failed.hint("Another server runs there: choose another port by --bind ADDR:PORT.")
+            }
+            io::ErrorKind::AddrNotAvailable => failed
+                .hint("This machine has no such address (ip addr lists them): choose by --bind."),
+            io::ErrorKind::PermissionDenied => {
+                failed.hint("Ports below 1024 need root: choose another by --bind ADDR:PORT.")
+            }
+            _ => failed,
+        },
+        BindError::Directory(path, StoreError::Io(error)) => {
+            let failed = Failed::system(format!("cannot serve {}", path.display()), error);
+            match error.kind() {
+                io::ErrorKind::NotADirectory => {
+                    failed.hint("Name a directory: its files are served.")
+                }
+                _ => failed,
+            }
         }
         _ => failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(reasons: &[&str]) -> String {
+        let host = |reason: &&str| HostError { host: "a".into(), reason: (*reason).into() };
+        let error = FetchError::NoReplica(reasons.iter().map(host).collect());
+        of_fetch(&error, "wellspring serve", "x").hint.expect("a hint")
+    }
+
+    #[test]
+    fn firewalls_are_suspected_only_where_a_host_is_silent() {
+        let (silent, answered) = ("no answer within 10.0 s", "refused: no object named x");
+        assert!(hint(&[silent]).contains("firewall"));
+        assert!(!hint(&[silent]).contains("path below"));
+        assert!(!hint(&[answered]).contains("firewall"));
+        assert!(hint(&[answered]).contains("path below"));
+        let both = hint(&[silent, answered]);
+        assert!(both.contains("firewall") && both.contains("path below"), "{both}");
     }
 }

@@ -1,11 +1,13 @@
-//! `wellspring get`.
+//! `wellspring get`: one object from many hosts.
+
+mod lttp;
 
 use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
@@ -15,7 +17,8 @@ use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::driver::ReceivePath;
 use wellspring_net::store::{Digest, Existing, ObjectName};
 use wellspring_net::{
-    Client, ClientConfig, FetchOptions, FetchReport, ReplicaReport, ReplicaState, Target,
+    Client, ClientConfig, DEFAULT_LTTP_BLOCK_SYMBOLS, FetchOptions, FetchReport, LttpOptions,
+    ReplicaReport, ReplicaState, Target, Updates,
 };
 
 use crate::exit;
@@ -24,8 +27,9 @@ use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs};
 
 /// Fetch an object from all hosts that hold it, at once.
 ///
-/// Each host sends a share of the symbols; the object is complete with any of them left. Hosts
-/// that die, restart or stall are won back. The file appears under its name complete, verified and
+/// Each host sends its share of the symbols, and one host that is left is enough. Hosts that fail,
+/// restart or stall are asked again. By LTTP each host sends a contiguous part, and the others send
+/// what a lost one had not. The file appears under its name complete, verified and
 /// synced, or not at all. Without -o the object goes to standard output, or, if that is a
 /// terminal, to a file of the object's name in the current directory.
 #[derive(Args)]
@@ -34,21 +38,29 @@ Examples:
   wellspring get a.example/models/7b.bin -o 7b.bin
   wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
   wellspring get a.example/logs.tar | tar x
+  wellspring get --protocol lttp a.example,b.example,c.example/7b.bin -o 7b.bin
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
-    /// The hosts that hold the object, and its name. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
+    /// Hosts that hold the object, and its name: its path below the directory they serve. A host is
+    /// NAME, NAME:PORT or `[IPV6]:PORT`.
     #[arg(value_name = "HOST[,HOST...]/OBJECT")]
     from: Location,
-    /// The file to write; a directory keeps the object's name; `-` is standard output.
+    /// File to write; in a directory it has the object's name; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are passed
-    /// over instead of being an error.
+    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are
+    /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
+    /// By which protocol the object comes.
+    #[arg(long, value_enum, default_value_t = ProtocolArg::Scdp, help_heading = "Transfer")]
+    protocol: ProtocolArg,
+    /// LTTP: how blocks are decoded [default: improved].
+    #[arg(long, value_enum, help_heading = "Transfer")]
+    decoder: Option<lttp::DecoderArg>,
     #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
@@ -57,9 +69,25 @@ pub struct GetArgs {
     report: ReportArgs,
 }
 
+/// Silence at the end of a transfer that is worth mentioning \[s\].
+const SILENT: f64 = 0.5;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum ProtocolArg {
+    /// RaptorQ symbols, at the receiver's pace.
+    Scdp,
+    /// LT codes at TFRC's rate (RFC 5348), told to stop over a TCP connection to each host.
+    Lttp,
+    /// Packets without a code, at the receiver's pace, from the first host that has the object.
+    Ndp,
+}
+
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let name = &args.from.name;
+    if args.decoder.is_some() && args.protocol != ProtocolArg::Lttp {
+        return Err(Failed::usage("--decoder goes with --protocol lttp"));
+    }
     let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let config = ClientConfig {
@@ -69,19 +97,28 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     };
     let client =
         Client::new(config).map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
-    let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut() };
     let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
-    let display = Display::new(quiet || args.report.json, args.report.json_progress, true);
-    let fetch = client.fetch(&args.from.hosts, &options, target, display.updates());
-    let fetched = interrupt.guard(fetch).await;
+    let has_symbols = args.protocol != ProtocolArg::Lttp;
+    let display = Display::new(quiet || args.report.json, args.report.json_progress, has_symbols);
+    let fetched = match args.protocol {
+        ProtocolArg::Scdp => {
+            let fetch = fetch(args, &client, target, &shown, display.updates());
+            interrupt.guard(fetch).await
+        }
+        ProtocolArg::Lttp => {
+            let fetch = fetch_lttp(args, &client, target, &shown, display.updates());
+            interrupt.guard(fetch).await
+        }
+        ProtocolArg::Ndp => {
+            let fetch = fetch_ndp(args, &client, target, &shown, display.updates());
+            interrupt.guard(fetch).await
+        }
+    };
     display.finish();
-    let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
-    // Ends the session in good order: its part file is gone when we are.
+    // Ends the sessions in good order: the part file is gone when we are.
     drop(client);
-    let report = fetched?.map_err(|error| exit::of_fetch(&error))?;
+    let (mut account, summary) = fetched??;
     if args.report.json {
-        let mut account = fetch_json(name.as_str(), &shown, &report);
-        account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
         account["cpu_seconds"] = cpu_seconds(None).into();
         account["peak_memory_bytes"] = peak_memory().into();
         let line = account.to_string();
@@ -91,13 +128,91 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             writeln!(Stdout, "{line}")?;
         }
     } else if !quiet {
-        write!(Stderr, "{}", summary(name.as_str(), &shown, &report));
+        write!(Stderr, "{summary}");
     }
     Ok(())
 }
 
+/// Fetches by SCDP; the account for programs, and the one for people.
+async fn fetch(
+    args: &GetArgs,
+    client: &Client,
+    target: Target,
+    shown: &str,
+    updates: Updates,
+) -> Result<(Value, String), Failed> {
+    let name = &args.from.name;
+    let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut()? };
+    let fetched = client.fetch(&args.from.hosts, &options, target, updates).await;
+    let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
+    let mut account = fetch_json(name.as_str(), shown, &report);
+    let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
+    account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
+    Ok((account, summary(name.as_str(), shown, &report)))
+}
+
+/// The same by LTTP.
+async fn fetch_lttp(
+    args: &GetArgs,
+    client: &Client,
+    target: Target,
+    shown: &str,
+    updates: Updates,
+) -> Result<(Value, String), Failed> {
+    let name = &args.from.name;
+    let options = LttpOptions {
+        digest: args.digest,
+        method: args.decoder.unwrap_or(lttp::DecoderArg::Improved).method(),
+        symbol_size: args.cut.symbol_size,
+        block_symbols: args.cut.block_symbols.unwrap_or(DEFAULT_LTTP_BLOCK_SYMBOLS),
+        ..LttpOptions::new(name.clone())
+    };
+    let fetched = client.fetch_lttp(&args.from.hosts, &options, target, updates).await;
+    let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
+    let account = lttp::account(name.as_str(), shown, &report);
+    Ok((account, lttp::summary(name.as_str(), shown, &report)))
+}
+
+/// The same by NDP.
+async fn fetch_ndp(
+    args: &GetArgs,
+    client: &Client,
+    target: Target,
+    shown: &str,
+    updates: Updates,
+) -> Result<(Value, String), Failed> {
+    let name = &args.from.name;
+    let options = FetchOptions { digest: args.digest, ..FetchOptions::new(name.clone()) };
+    let fetched = client.fetch_ndp(&args.from.hosts, &options, target, updates).await;
+    let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
+    let account = json!({
+        "object": name.as_str(),
+        "output": shown,
+        "bytes": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "seconds_preparing": report.preparing.as_secs_f64(),
+        "seconds_finishing": report.finishing.as_secs_f64(),
+        "goodput_bits_per_second": report.goodput(),
+        "host": report.host,
+        "payload_size": report.payload,
+        "packets": report.stats.packets,
+        "packets_trimmed": report.stats.trimmed,
+        "packets_twice": report.stats.duplicates,
+        "pulls": report.stats.pulls,
+    });
+    let names = (name.as_str(), shown);
+    let mut summary =
+        fetched_line(names, (report.size, &report.digest), (report.elapsed, report.goodput()));
+    summary.push_str(&format!(
+        "{} packets, {} trimmed, {} came twice, {} pulls\n",
+        report.stats.packets, report.stats.trimmed, report.stats.duplicates, report.stats.pulls,
+    ));
+    Ok((account, summary))
+}
+
 /// Where the object goes, and what that is called.
-pub fn target(
+fn target(
     output: Option<&Path>,
     name: &ObjectName,
     force: bool,
@@ -130,7 +245,7 @@ pub fn target(
 }
 
 /// What has been fetched, in a line.
-pub fn fetched(
+fn fetched_line(
     (name, output): (&str, &str),
     (size, digest): (u64, &Digest),
     (elapsed, goodput): (Duration, f64),
@@ -140,9 +255,22 @@ pub fn fetched(
     format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
+/// A host that took part to the end, as far as anybody knows: one that died in the last seconds of
+/// a transfer was only silent.
+fn served(silent: wellspring_core::Duration) -> String {
+    let seconds = silent.as_secs_f64();
+    if seconds < SILENT {
+        return "served".to_owned();
+    }
+    format!("served, silent for the last {seconds:.1} s")
+}
+
 fn summary(name: &str, output: &str, report: &FetchReport) -> String {
-    let mut text =
-        fetched((name, output), (report.size, &report.digest), (report.elapsed, report.goodput()));
+    let mut text = fetched_line(
+        (name, output),
+        (report.size, &report.digest),
+        (report.elapsed, report.goodput()),
+    );
     if report.size == 0 {
         return text;
     }
@@ -157,14 +285,14 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
         report.stats.decoded_blocks,
     ));
     if report.replicas.len() > 1 {
-        let head = ["replica", "share", "useful", "needless", "lost", "state"];
+        let head = ["replica", "share", "useful", "redundant", "lost", "state"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for replica in &report.replicas {
             let state = match &replica.state {
                 ReplicaState::Served if replica.losses > 0 => {
                     format!("served (lost {}x, back {}x)", replica.losses, replica.returns)
                 }
-                ReplicaState::Served => "served".to_owned(),
+                ReplicaState::Served => served(replica.stats.silent),
                 ReplicaState::Lost(reason) => format!("lost: {reason}"),
                 ReplicaState::Unused(reason) => format!("unused: {reason}"),
             };
@@ -198,10 +326,11 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
             "reason": reason,
             "losses": r.losses,
             "returns": r.returns,
+            "seconds_silent": r.stats.silent.as_secs_f64(),
             "share": part(r.stats.useful, useful),
             "symbols_asked": r.stats.granted,
             "symbols_useful": r.stats.useful,
-            "symbols_needless": r.stats.needless,
+            "symbols_redundant": r.stats.needless,
             "symbols_lost": r.stats.lost,
             "symbols_trimmed": r.stats.trimmed,
         })
@@ -227,4 +356,16 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
         "overhead_sent": report.overhead_sent(),
         "replicas": report.replicas.iter().map(replica).collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_fell_silent_at_the_end_is_said_to_be_silent() {
+        let after = |millis| served(wellspring_core::Duration::from_millis(millis));
+        assert_eq!(after(3), "served");
+        assert_eq!(after(1_900), "served, silent for the last 1.9 s");
+    }
 }

@@ -6,7 +6,6 @@ mod demo;
 mod exit;
 mod fec;
 mod get;
-mod lttp;
 mod maelstrom;
 mod progress;
 mod put;
@@ -16,9 +15,10 @@ mod transfer;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 use wellspring_console::command::{self, Verbosity};
-use wellspring_console::exit::Failed;
+use wellspring_console::exit::{Failed, USAGE};
 use wellspring_console::interrupt::{unless_signal, with_children};
 
 const EXIT_CODES: &str = "\
@@ -57,16 +57,31 @@ enum Command {
     Get(get::GetArgs),
     Put(put::PutArgs),
     Demo(demo::DemoArgs),
-    Lttp(lttp::LttpArgs),
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
     Switch(switch::SwitchArgs),
 }
 
+/// Subcommands of `wellspring-lab`, for people who look for them here.
+const OF_THE_LAB: [&str; 6] = ["sim", "reproduce", "bench", "lab", "failure-law", "lt"];
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| misparsed(error));
     cli.verbosity.start_logs();
     command::end("wellspring", run(cli))
+}
+
+/// Says what is wrong with the command line, and ends.
+fn misparsed(error: clap::Error) -> ! {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && OF_THE_LAB.contains(&name.as_str())
+    {
+        let message = format!("`{name}` is not here: measurements are in another command");
+        let failed = Failed::usage(message).hint("Run `wellspring-lab --help`.");
+        command::end("wellspring", Err(failed));
+        std::process::exit(USAGE.into());
+    }
+    error.exit()
 }
 
 fn run(cli: Cli) -> Result<(), Failed> {
@@ -88,7 +103,6 @@ fn run(cli: Cli) -> Result<(), Failed> {
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
-        Command::Lttp(args) => runtime.block_on(lttp::run(&args, quiet)),
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
     };
     command::shut_down(runtime);

@@ -1,4 +1,4 @@
-//! Showing how a transfer gets on: a bar for people, lines for programs.
+//! Progress of a transfer: a bar for people, JSON lines for programs.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use wellspring_console::output::Stderr;
-use wellspring_console::units::{bit_rate, bytes, percent};
+use wellspring_console::units::{bit_rate, bytes, counted, percent};
 use wellspring_net::{Update, Updates};
 
 /// What is shown of a transfer.
@@ -85,19 +85,20 @@ impl Inner {
                 self.symbol_size.store((*symbol_size).max(1), Ordering::Relaxed);
                 self.bar.set_length((*size).max(1));
                 self.bar.set_position(0);
-                self.bar.set_message(format!("{} hosts", hosts.len()));
+                self.bar.set_message(counted(hosts.len() as u64, "host"));
             }
             Update::Moving { done, total, symbols } => self.show_moving(*done, *total, *symbols),
             Update::Verifying => self.bar.set_message("verifying and syncing"),
             Update::Lost { host, reason } => self.remark(&format!("{host}: {reason}")),
             Update::Back { host } => self.remark(&format!("{host}: is back")),
             Update::Straggler { host, symbols_behind, detached } => {
-                let what = if *detached { "goes on by unicast" } else { "is waited for" };
+                let what = if *detached { "continues by unicast" } else { "is waited for" };
                 self.remark(&format!("{host}: {symbols_behind} symbols behind, {what}"));
             }
             Update::Complete { host } => self.remark(&format!("{host}: complete")),
             Update::Quorum { complete } => {
-                self.remark(&format!("quorum: {complete} hosts have the object"));
+                let hosts = counted(*complete as u64, "host");
+                self.remark(&format!("quorum reached: {hosts} complete"));
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! `wellspring put`.
+//! `wellspring put`: one file to many hosts.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ use crate::progress::Display;
 use crate::serve::digest_cache;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs};
 
-/// Put a file to many hosts: by multicast, or to each on its own.
+/// Put a file to many hosts: by multicast, or to each by unicast.
 ///
-/// The hosts run `wellspring serve --allow-put`. With --group every symbol is sent once for all
-/// of them; a host that holds up the others is served by unicast. The put succeeds when all hosts
-/// (or --quorum of them) have the object verified, synced and in place.
+/// The hosts run `wellspring serve --allow-put`. With --group each symbol is sent once for all of
+/// them, and a host that holds up the others goes on by unicast. The put succeeds when all hosts
+/// (or --quorum of them) have verified and synced the object.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -43,22 +43,23 @@ pub struct PutArgs {
     /// The object's name there [default: the file's name].
     #[arg(long)]
     name: Option<ObjectName>,
-    /// Send by multicast to this group [port: 4712 unless given].
+    /// Multicast group to send to [default port: 4712].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
     group: Option<SocketAddr>,
-    /// The interface multicast goes out by: a name or an address of it.
+    /// Interface that sends multicast: its name, or an address of it.
     #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
-    /// Routers that multicast may pass, plus one.
+    /// TTL of multicast packets; 1 stays on the local network.
     #[arg(long, value_name = "N", default_value_t = 1)]
     ttl: u8,
-    /// Succeed when so many hosts have the object; the rest is gone on with while it gets on.
+    /// Hosts that must have the object for success [default: all]. The others are served on as long
+    /// as they make progress.
     #[arg(long, value_name = "N")]
     quorum: Option<usize>,
-    /// Replace objects of that name (the hosts must run with --allow-overwrite).
+    /// Replace objects of that name, where hosts run with --allow-overwrite.
     #[arg(short, long)]
     force: bool,
-    /// Where digests are kept [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     #[command(flatten)]
@@ -71,6 +72,10 @@ pub struct PutArgs {
 
 pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
+    if args.file.is_dir() {
+        return Err(Failed::usage(format!("{} is a directory", args.file.display()))
+            .hint("One file is put at a time: name a file, or pack the directory with tar."));
+    }
     let name = name(args)?;
     let any = match args.group {
         Some(group) => {
@@ -94,7 +99,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         overwrite: args.force,
         group: args.group,
         quorum: args.quorum,
-        cut: args.cut.to_cut(),
+        cut: args.cut.to_cut()?,
     };
     let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
     let put = client.put(&args.file, &args.hosts, &options, display.updates());
@@ -124,6 +129,19 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     }
 }
 
+/// What was sent of what was needed.
+fn symbols(report: &PutReport) -> String {
+    let (sent, needed) = (report.sent(), report.symbols_needed);
+    match report.overhead_sent() {
+        Some(overhead) => {
+            format!("{needed} symbols needed, {sent} sent ({} over)", percent(overhead))
+        }
+        None if needed > 0 => format!("{needed} symbols needed, {sent} sent, not all to their end"),
+        None if report.size == 0 => "nothing to send: the object has no bytes".to_owned(),
+        None => "nothing sent: the object was there already".to_owned(),
+    }
+}
+
 fn name(args: &PutArgs) -> Result<ObjectName, Failed> {
     if let Some(name) = &args.name {
         return Ok(name.clone());
@@ -136,23 +154,15 @@ fn name(args: &PutArgs) -> Result<ObjectName, Failed> {
 }
 
 fn summary(name: &str, report: &PutReport) -> String {
-    let sent = report.stats.source_symbols + report.stats.repair_symbols;
     let mut text = format!(
-        "{name}: {} to {} of {} hosts in {}, {}\n",
+        "{name}: {} at {} of {} hosts after {}{}\n{}\n",
         bytes(report.size),
         report.complete(),
         report.receivers.len(),
         seconds(report.quorum_after.unwrap_or(report.elapsed)),
-        bit_rate(report.goodput()),
+        report.goodput().map(|rate| format!(", {}", bit_rate(rate))).unwrap_or_default(),
+        symbols(report),
     );
-    let needed = report.symbols_needed;
-    text.push_str(&match (sent, report.complete()) {
-        (0, 1..) => "nothing sent: who has the object had it before\n".to_owned(),
-        _ => format!(
-            "{needed} symbols needed, {sent} sent ({} over)\n",
-            percent(report.overhead_sent())
-        ),
-    });
     let mut rows = vec![["receiver", "after", "state"].map(str::to_owned).to_vec()];
     for receiver in &report.receivers {
         let way = if receiver.detached { " (by unicast in the end)" } else { "" };
@@ -222,7 +232,61 @@ fn parse_group(text: &str) -> Result<SocketAddr, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use wellspring_transport::scdp::SendStats;
+
     use super::*;
+
+    /// A put of a gigabyte whose receivers ended in these states.
+    fn report(states: &[ReceiverState], symbols_needed: u64, sent: u64) -> PutReport {
+        let receiver = |state: &ReceiverState| ReceiverReport {
+            host: "a.example".into(),
+            address: None,
+            state: state.clone(),
+            detached: false,
+            blocks: (0, 1),
+        };
+        let all = states.iter().all(|state| matches!(state, ReceiverState::Complete(_)));
+        PutReport {
+            size: 1_000_000_000,
+            digest: wellspring_net::store::Digest([0; 32]),
+            elapsed: Duration::from_secs(1),
+            quorum_after: all.then_some(Duration::from_millis(6)),
+            needed: states.len(),
+            symbols_needed,
+            stats: SendStats { source_symbols: sent, ..SendStats::default() },
+            receivers: states.iter().map(receiver).collect(),
+        }
+    }
+
+    const COMPLETE: ReceiverState = ReceiverState::Complete(Duration::from_millis(6));
+
+    #[test]
+    fn what_was_there_already_has_no_rate() {
+        let text = summary("x", &report(&[COMPLETE], 0, 0));
+        assert!(text.contains("nothing sent: the object was there already"), "{text}");
+        assert!(!text.contains("bit/s") && !text.contains("over"), "{text}");
+        assert_eq!(
+            put_json("x", &report(&[COMPLETE], 0, 0))["goodput_bits_per_second"],
+            Value::Null
+        );
+    }
+
+    #[test]
+    fn copies_for_several_hosts_are_no_overhead() {
+        let states = [COMPLETE, COMPLETE, COMPLETE];
+        let text = summary("x", &report(&states, 3_000, 3_030));
+        assert!(text.contains("3000 symbols needed, 3030 sent (1.0 % over)"), "{text}");
+    }
+
+    #[test]
+    fn a_put_that_nobody_has_to_its_end_has_neither_rate_nor_overhead() {
+        let failed = ReceiverState::Failed("fell silent".into());
+        let text = summary("x", &report(&[failed], 1_000, 359));
+        assert!(text.contains("1000 symbols needed, 359 sent, not all to their end"), "{text}");
+        assert!(!text.contains("bit/s") && !text.contains('%'), "{text}");
+    }
 
     #[test]
     fn groups_are_multicast() {

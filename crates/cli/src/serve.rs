@@ -1,4 +1,4 @@
-//! `wellspring serve`.
+//! `wellspring serve`: objects of a directory, and its events on standard output.
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::print_line;
-use wellspring_console::units::{bytes, parse_size};
+use wellspring_console::units::{bytes, parse_rate, parse_size};
+use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
 use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
@@ -17,15 +18,17 @@ use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
 use crate::exit;
 use crate::transfer::NetworkArgs;
 
-/// Serve the files of a directory, and take files if allowed.
+/// Serve the files of a directory by every protocol; with --allow-put, receive files too.
 ///
-/// Runs until Ctrl-C. Digests are computed once and kept in the cache, so that the second fetch of
-/// a large file starts at once. Names cannot lead out of DIR: symbolic links are not followed, and
+/// Runs until Ctrl-C, on one port: by UDP, and by TCP for LTTP's control channel. The digest of a
+/// file is computed once and cached, so that later fetches start
+/// at once. Names cannot lead out of DIR: symbolic links are not followed, and
 /// only regular files are objects.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   wellspring serve /srv/models
+  wellspring serve --rate 900M /srv/models         # leave something of a gigabit link
   wellspring serve --allow-put --bind 0.0.0.0:4711 /srv/incoming
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given")]
 pub struct ServeArgs {
@@ -34,33 +37,46 @@ pub struct ServeArgs {
     /// Address and port to listen at; port 0 lets the system choose.
     #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT))]
     bind: SocketAddr,
-    /// Take objects that clients put.
+    /// Accept objects that clients put.
     #[arg(long)]
     allow_put: bool,
     /// Let a put replace an object of the same name (the client must ask for it with --force).
     #[arg(long, requires = "allow_put")]
     allow_overwrite: bool,
-    /// Largest object taken.
+    /// Serve (and accept) files and directories whose names begin with a dot.
+    #[arg(long)]
+    allow_hidden: bool,
+    /// Accept names that begin with a dash, or hold characters that are invisible or turn the
+    /// direction of writing.
+    #[arg(long, requires = "allow_put")]
+    allow_odd_names: bool,
+    /// Size of an object that is accepted, at most.
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
     max_object: u64,
-    /// Objects taken at one time.
+    /// Objects being received at one time, at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_puts: usize,
-    /// Length of all objects taken at one time.
+    /// Size of all objects being received at one time, at most.
     #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parse_size)]
     max_reserved: u64,
-    /// What must stay free on the disk.
+    /// Space that must stay free on the disk.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     keep_free: u64,
-    /// Where digests are kept [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    /// Send no faster than this, over all transfers [default: no limit].
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<Rate>,
+    /// Parts of objects being sent by LTTP at one time, at most.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_parts: usize,
+    /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// The interface that multicast comes in by: a name or an address of it.
+    /// Interface that receives multicast: its name, or an address of it.
     #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
     #[command(flatten)]
     network: NetworkArgs,
-    /// Print what happens as one JSON object a line.
+    /// Print events as JSON objects, one a line.
     #[arg(long)]
     json: bool,
 }
@@ -74,10 +90,17 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
         (args.network.timeout.as_millis() as u64).clamp(100, 600_000),
     );
+    config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.send_rate = args.rate;
+    config.lttp.max_sessions = args.max_parts;
+    config.lttp.timeout = args.network.timeout;
     config.driver.socket.multicast_interface = args.interface.clone();
     config.interface = args.interface.clone();
     config.allow_put = args.allow_put;
     config.allow_overwrite = args.allow_overwrite;
+    config.allow_hidden = args.allow_hidden;
+    config.allow_odd_names = args.allow_odd_names;
     config.cache = Arc::new(cache);
     config.limits = Limits {
         object_len: args.max_object,
@@ -126,6 +149,16 @@ fn to_text(event: &ServerEvent) -> String {
             let symbols = stats.source_symbols + stats.repair_symbols;
             format!("{name}: sent to {client} ({symbols} symbols, {} repair)", stats.repair_symbols)
         }
+        ServerEvent::SentNdp { name, client, stats } => {
+            format!("{name}: sent to {client} ({} packets by NDP)", stats.sent)
+        }
+        ServerEvent::SendingPart { name, client, offset, len } => {
+            format!("{name}: sending {} from {offset} on to {client}", bytes(*len))
+        }
+        ServerEvent::SentPart { name, client, stats } => {
+            let (sent, source) = (stats.sent, stats.source);
+            format!("{name}: sent to {client} ({sent} symbols for {source})")
+        }
         ServerEvent::SendFailed { name, client, reason } => {
             format!("{name}: not sent to {client}: {reason}")
         }
@@ -133,15 +166,22 @@ fn to_text(event: &ServerEvent) -> String {
             let way = if *multicast { " by multicast" } else { "" };
             format!("{name}: receiving {}{way} from {client}", bytes(*size))
         }
+        ServerEvent::Received { name, client, size, stats: None } if *size > 0 => {
+            format!("{name}: {client} offered {} that are here already", bytes(*size))
+        }
         ServerEvent::Received { name, client, size, .. } => {
             format!("{name}: received {} from {client}, verified", bytes(*size))
         }
         ServerEvent::ReceiveFailed { name, client, reason } => {
             format!("{name}: not received from {client}: {reason}")
         }
+        ServerEvent::Refused { name, client, reason } if name.is_empty() => {
+            format!("refused to {client}: {reason}")
+        }
         ServerEvent::Refused { name, client, reason } => {
             format!("{name}: refused to {client}: {reason}")
         }
+        ServerEvent::Suppressed { what, count } => format!("{count} more events {what}"),
         _ => String::new(),
     }
 }
@@ -159,6 +199,20 @@ fn to_json(event: &ServerEvent) -> Value {
             "event": "sent", "object": name, "client": client.to_string(),
             "source_symbols": stats.source_symbols, "repair_symbols": stats.repair_symbols,
             "pulls": stats.pulls,
+        }),
+        ServerEvent::SentNdp { name, client, stats } => json!({
+            "event": "sent", "object": name, "client": client.to_string(),
+            "packets_sent": stats.sent, "retransmitted": stats.retransmitted,
+            "timed_out": stats.timed_out,
+        }),
+        ServerEvent::SendingPart { name, client, offset, len } => json!({
+            "event": "sending", "object": name, "client": client.to_string(),
+            "offset": offset, "length": len,
+        }),
+        ServerEvent::SentPart { name, client, stats } => json!({
+            "event": "sent", "object": name, "client": client.to_string(),
+            "symbols_sent": stats.sent, "source_symbols": stats.source,
+            "reports": stats.reports, "silences": stats.silences,
         }),
         ServerEvent::SendFailed { name, client, reason } => json!({
             "event": "send_failed", "object": name, "client": client.to_string(), "reason": reason,
@@ -181,6 +235,24 @@ fn to_json(event: &ServerEvent) -> Value {
         ServerEvent::Refused { name, client, reason } => json!({
             "event": "refused", "object": name, "client": client.to_string(), "reason": reason,
         }),
+        ServerEvent::Suppressed { what, count } => {
+            json!({"event": "suppressed", "what": what, "count": count})
+        }
         _ => json!({"event": "other"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_here_already_was_not_received() {
+        let client = SocketAddr::from(([192, 0, 2, 1], 5_000));
+        let event =
+            |stats| ServerEvent::Received { name: "x".into(), client, size: 1_000_000_000, stats };
+        let offered = to_text(&event(None));
+        assert_eq!(offered, "x: 192.0.2.1:5000 offered 1.0 GB that are here already");
+        assert!(to_text(&event(Some(Default::default()))).contains("received 1.0 GB"));
     }
 }

@@ -1,4 +1,4 @@
-//! `wellspring switch`: the simulated switch on real frames.
+//! `wellspring switch`: software switch with the simulator's queues.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use wellspring_console::interrupt::until_signal;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, parse_rate};
 
-/// Join interfaces by a switch that trims packets instead of dropping them, until Ctrl-C.
+/// Run a software switch between interfaces that trims packets instead of dropping them.
 ///
-/// Frames go where their addresses were heard, at each port's rate, through the queues that are simulated: what finds
-/// its queue full is cut down to its headers, which overtake all data (or, with --drop, is dropped). Then tells
-/// what each port did. For test networks of up to about 1 Gbit/s: needs root, and interfaces without
-/// addresses; offloads of what sends to them must be off (`wellspring-lab lab plain`).
+/// It learns addresses as an Ethernet switch does, and has the queues of the simulator. A packet that finds
+/// its queue full is trimmed to its headers, which overtake all data (with --drop, it is dropped). Runs until
+/// Ctrl-C and then prints each port's counters. For test networks of up to about 1 Gbit/s. It needs root and
+/// interfaces without addresses; what sends to them must have offloads off (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-DSCPs are those of `--fabric trimming`: symbols in 10, 12 and 14 by priority, pulls in 48. What has none of
-them is dropped when there is no room. Trimmed packets get 11.
+The default DSCPs are those of `--fabric trimming`: 10, 12 and 14 for symbols by priority, 48 for pulls,
+11 for trimmed packets. Other packets are dropped when the queue is full.
 
 Examples:
   wellspring switch port1 port2 port3 port4
@@ -29,34 +29,34 @@ pub struct SwitchArgs {
     /// The interfaces.
     #[arg(required = true, num_args = 2.., value_name = "INTERFACE")]
     interfaces: Vec<String>,
-    /// What each port sends at.
+    /// Rate of each port.
     #[arg(long, value_name = "RATE", default_value = "1G", value_parser = parse_rate)]
     rate: wellspring_core::Rate,
-    /// Data packets that wait at a port, at most.
+    /// Data packets in a port's queue, at most.
     #[arg(long, value_name = "PACKETS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     queue: u32,
-    /// Drop what finds no room, and have one queue a port.
+    /// Drop packets instead of trimming them, with one queue a port.
     #[arg(long)]
     drop: bool,
-    /// Mark packets of transports that read marks when so many wait (ECN).
+    /// Mark ECN-capable packets when the queue has so many packets.
     #[arg(long, value_name = "PACKETS")]
     mark_at: Option<u32>,
-    /// What trimming leaves of an IP packet, in bytes; never less than IP's and UDP's headers and 16.
+    /// Bytes that trimming leaves of an IP packet; at least the IP and UDP headers and 16.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     keep: usize,
     /// DSCP of control packets.
     #[arg(long, value_name = "DSCP", default_value_t = 48, value_parser = dscp())]
     dscp_control: u8,
-    /// DSCPs of what may be trimmed, highest priority first, at most 8.
+    /// DSCPs of packets that may be trimmed, highest priority first, at most 8.
     #[arg(long, value_name = "DSCP", value_delimiter = ',', default_value = "10,12,14", value_parser = dscp())]
     dscp_symbols: Vec<u8>,
-    /// DSCP that trimmed packets get.
+    /// DSCP of trimmed packets.
     #[arg(long, value_name = "DSCP", default_value_t = 11, value_parser = dscp())]
     dscp_trimmed: u8,
-    /// Do not run before other programs.
+    /// Run at normal priority, not before other programs.
     #[arg(long)]
     no_priority: bool,
-    /// Print what each port did as one JSON object a line.
+    /// Print each port's counters as a JSON object, one a line.
     #[arg(long)]
     json: bool,
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use wellspring_console::exit::Failed;
 use wellspring_console::units::{parse_loss, parse_rate, parse_seconds};
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
@@ -12,44 +13,52 @@ use wellspring_net::store::ObjectName;
 use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOLS_PER_BLOCK, Host};
 use wellspring_transport::scdp::Fabric;
 
+/// Source symbols of SCDP's blocks, at most.
+const MAX_SYMBOLS_PER_BLOCK: u32 = 1_024;
+
 /// How an object is cut into symbols.
 #[derive(Args, Clone)]
 pub struct CutArgs {
     /// Symbol size, in bytes; with UDP and IP, headers of 100 (IPv4) or 120 bytes (IPv6) come on
-    /// top [default: 1376, or less where the path's MTU asks for it].
+    /// top, by LTTP 64 or 84 [default: 1376, by LTTP 1408, or less where the path's MTU asks for it].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=65_435), help_heading = "Transfer")]
     pub symbol_size: Option<u16>,
-    /// Source symbols a block.
-    #[arg(long, value_name = "K", default_value_t = DEFAULT_SYMBOLS_PER_BLOCK, value_parser = clap::value_parser!(u32).range(1..=1_024), help_heading = "Transfer")]
-    pub block_symbols: u32,
-    /// Symbols a sender pushes unasked, in packets.
+    /// Source symbols a block, up to 1024, by LTTP up to 4096 [default: 100, by LTTP 1024].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4_096), help_heading = "Transfer")]
+    pub block_symbols: Option<u32>,
+    /// Symbols that a sender sends before the first pull.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_INITIAL_WINDOW, help_heading = "Transfer")]
     pub initial_window: u8,
 }
 
 impl CutArgs {
-    pub fn to_cut(&self) -> Cut {
-        Cut {
-            symbol_size: self.symbol_size,
-            symbols_per_block: self.block_symbols,
-            initial_window: self.initial_window,
+    /// How SCDP cuts an object.
+    ///
+    /// # Errors
+    /// Blocks longer than SCDP's.
+    pub fn to_cut(&self) -> Result<Cut, Failed> {
+        let symbols_per_block = self.block_symbols.unwrap_or(DEFAULT_SYMBOLS_PER_BLOCK);
+        if symbols_per_block > MAX_SYMBOLS_PER_BLOCK {
+            let limit = MAX_SYMBOLS_PER_BLOCK;
+            let text =
+                format!("--block-symbols {symbols_per_block}: SCDP's blocks have up to {limit}");
+            return Err(Failed::usage(text));
         }
+        let (symbol_size, initial_window) = (self.symbol_size, self.initial_window);
+        Ok(Cut { symbol_size, symbols_per_block, initial_window })
     }
 }
 
 /// The network and this host's part in it.
 #[derive(Args, Clone)]
 pub struct NetworkArgs {
-    /// The rate of this host's own link: pulls are paced to fill it.
+    /// Rate of this host's link; pulls are paced to fill it.
     #[arg(long, value_name = "RATE", default_value = "10G", value_parser = parse_rate, help_heading = "Network")]
     pub link_rate: Rate,
-    /// What switches do with packets they cannot hold: trim them (Linux shows trimmed packets only
-    /// to who has CAP_NET_RAW); drop them, and others share the
-    /// path (a congestion controller keeps the session fair to TCP); drop them, but the path is
-    /// ours alone.
+    /// What switches do with packets when a queue is full.
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
     pub fabric: FabricArg,
-    /// Symbols in flight to one receiver from each sender, at most, in packets.
+    /// Symbols in flight from one sender to one receiver, at most.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
     pub window: u32,
     /// How long a host may be silent before it counts as gone, in seconds.
@@ -68,11 +77,11 @@ pub struct NetworkArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum FabricArg {
-    /// Switches trim packets to their headers.
+    /// Trim them to their headers. Seeing trimmed packets needs CAP_NET_RAW on Linux.
     Trimming,
-    /// Switches drop, and the path is shared.
+    /// Drop them. Other traffic shares the path, and a congestion controller runs.
     Shared,
-    /// Switches drop, and the path is ours alone.
+    /// Drop them. No other traffic uses the path, and the window is fixed.
     Dedicated,
 }
 
@@ -86,6 +95,7 @@ impl NetworkArgs {
             Fabric::Trimming => 64,
         };
         config.scdp.link_rate = self.link_rate;
+        config.ndp.link_rate = self.link_rate;
         config.scdp.max_window = self.window.max(1);
         config.scdp.fabric = match self.fabric {
             FabricArg::Trimming => Fabric::Trimming,
@@ -108,11 +118,10 @@ impl NetworkArgs {
 /// What is reported, and how.
 #[derive(Args, Clone)]
 pub struct ReportArgs {
-    /// Print a summary as one JSON object (to standard error if the object goes to standard
-    /// output).
+    /// Print the summary as a JSON object (to standard error if the object goes to standard output).
     #[arg(long, help_heading = "Report")]
     pub json: bool,
-    /// Print progress as one JSON object a line to standard error.
+    /// Print progress to standard error as JSON objects, one a line.
     #[arg(long, help_heading = "Report")]
     pub json_progress: bool,
 }

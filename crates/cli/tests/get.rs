@@ -23,6 +23,21 @@ fn one_replica_gives_the_object() {
 }
 
 #[test]
+fn one_server_gives_the_object_by_every_protocol() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_001, 11);
+    let server = place.serve(&place.replica("a", &bytes), &[]);
+    for protocol in ["scdp", "lttp", "ndp"] {
+        let out = place.path(protocol);
+        let from = object_at(&[&server]);
+        let got = run(&["get", "--protocol", protocol, &from, "-o", text(&out)]).success();
+        assert!(std::fs::read(&out).expect("read") == bytes, "{protocol}");
+        assert_eq!(got.summary["digest"], blake3::hash(&bytes).to_hex().as_str());
+        assert_eq!(server.wait_for("sent")["object"], "object", "{protocol}");
+    }
+}
+
+#[test]
 fn three_replicas_share_the_work() {
     let place = Place::new();
     let bytes = random_bytes(6_000_000, 2);

@@ -1,4 +1,4 @@
-//! `wellspring lttp` with the real binary: over loopback, and from several servers over one slow link
+//! `wellspring get --protocol lttp` with the real binary: over loopback, and from several servers over one slow link
 //! between two network namespaces. The latter needs root and iproute2; without root it says so and
 //! passes.
 
@@ -18,11 +18,12 @@ fn three_servers_give_a_third_each() {
     let place = Place::new();
     let bytes = random_bytes(3_000_001, 1);
     let servers = ["a", "b", "c"]
-        .map(|name| place.serve_lttp(program(), &place.replica(name, &bytes), LOOPBACK));
+        .map(|name| place.serve_by(program(), &place.replica(name, &bytes), LOOPBACK));
     let [a, b, c] = &servers;
     let out = place.dir("out");
     let from = object_at(&[a, b, c]);
-    let got = run(&["lttp", "get", &from, "-o", text(&out), "--inject-loss", "0.02"]).success();
+    let got = run(&["get", "--protocol", "lttp", &from, "-o", text(&out), "--inject-loss", "0.02"])
+        .success();
     assert!(std::fs::read(out.join("object")).expect("read") == bytes);
     assert_eq!(listing(&out), ["object"]);
     assert_eq!(got.summary["shares"].as_array().map(Vec::len), Some(3));
@@ -36,9 +37,9 @@ fn three_servers_give_a_third_each() {
 fn standard_output_gets_the_bytes_in_order() {
     let place = Place::new();
     let bytes = random_bytes(500_000, 2);
-    let server = place.serve_lttp(program(), &place.replica("a", &bytes), LOOPBACK);
+    let server = place.serve_by(program(), &place.replica("a", &bytes), LOOPBACK);
     let done = program()
-        .args(["lttp", "get", &object_at(&[&server]), "--decoder", "elimination"])
+        .args(["get", "--protocol", "lttp", &object_at(&[&server]), "--decoder", "elimination"])
         .output()
         .expect("runs");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -49,10 +50,10 @@ fn standard_output_gets_the_bytes_in_order() {
 fn each_failure_has_its_exit_status_and_leaves_nothing() {
     let place = Place::new();
     let bytes = random_bytes(10_000, 3);
-    let mut server = place.serve_lttp(program(), &place.replica("a", &bytes), LOOPBACK);
-    let other = place.serve_lttp(program(), &place.replica("b", b"other bytes"), LOOPBACK);
+    let mut server = place.serve_by(program(), &place.replica("a", &bytes), LOOPBACK);
+    let other = place.serve_by(program(), &place.replica("b", b"other bytes"), LOOPBACK);
     let (here, out) = (hosts(&[&server]), place.dir("out"));
-    let get = |from: &str| run(&["lttp", "get", from, "-o", text(&out)]);
+    let get = |from: &str| run(&["get", "--protocol", "lttp", from, "-o", text(&out)]);
     assert_eq!(get(&format!("{here}/nothing")).code, Some(4));
     assert_eq!(get(&object_at(&[&server, &other])).code, Some(5));
     std::fs::write(out.join("object"), b"mine").expect("write");
@@ -61,7 +62,8 @@ fn each_failure_has_its_exit_status_and_leaves_nothing() {
     assert_eq!(listing(&out), ["object"]);
     let large = format!("{here}/object");
     let blocks = ["--symbol-size", "65000", "--block-symbols", "4096", "--force"];
-    let too_large = [&["lttp", "get", &large, "-o", text(&out)][..], &blocks].concat();
+    let too_large =
+        [&["get", "--protocol", "lttp", &large, "-o", text(&out)][..], &blocks].concat();
     assert_eq!(run(&too_large).code, Some(2));
     assert_eq!(server.interrupt().code(), Some(0));
 }
@@ -70,7 +72,7 @@ fn each_failure_has_its_exit_status_and_leaves_nothing() {
 fn limited(place: &Place, name: &str, bytes: &[u8], rate: &str) -> Server {
     let dir = place.replica(name, bytes);
     let mut command = program();
-    command.args(["lttp", "serve", "--json", "--bind", LOOPBACK, "--rate", rate, "--cache"]);
+    command.args(["serve", "--json", "--bind", LOOPBACK, "--rate", rate, "--cache"]);
     command.arg(place.path("cache")).arg(dir);
     Server::start(command)
 }
@@ -82,7 +84,16 @@ fn what_a_killed_server_had_not_sent_comes_from_the_others() {
     let (mut a, b) = (limited(&place, "a", &bytes, "10M"), limited(&place, "b", &bytes, "10G"));
     let out = place.dir("out");
     let from = object_at(&[&a, &b]);
-    let fetch = Transfer::start(&["lttp", "get", &from, "-o", text(&out), "--block-symbols", "64"]);
+    let fetch = Transfer::start(&[
+        "get",
+        "--protocol",
+        "lttp",
+        &from,
+        "-o",
+        text(&out),
+        "--block-symbols",
+        "64",
+    ]);
     fetch.wait_for_part(0.001);
     a.kill();
     let ended = fetch.end().success();
@@ -102,7 +113,7 @@ fn killed_servers_and_ctrl_c_end_a_fetch_without_traces() {
     let (mut a, mut b) = (limited(&place, "a", &bytes, "10M"), limited(&place, "b", &bytes, "10M"));
     let out = place.dir("out");
     let from = object_at(&[&a, &b]);
-    let arguments = ["lttp", "get", &from, "-o", text(&out), "--block-symbols", "64"];
+    let arguments = ["get", "--protocol", "lttp", &from, "-o", text(&out), "--block-symbols", "64"];
     let fetch = Transfer::start(&arguments);
     fetch.wait_for_part(0.001);
     fetch.interrupt();
@@ -194,12 +205,12 @@ fn an_incast_through_one_queue_and_more_loss_arrives_whole() {
     let bytes = random_bytes(4_000_000, 5);
     let bind = format!("{}:0", Link::SERVERS);
     let servers = ["a", "b", "c", "d", "e", "f"]
-        .map(|name| place.serve_lttp(link.program_in("s"), &place.replica(name, &bytes), &bind));
+        .map(|name| place.serve_by(link.program_in("s"), &place.replica(name, &bytes), &bind));
     let out = place.path("out");
     let servers: Vec<&Server> = servers.iter().collect();
     let from = object_at(&servers);
     let loss = ["--timeout", "50", "--inject-loss", "0.01"];
-    let arguments = [&["lttp", "get", &from, "-o", text(&out)][..], &loss].concat();
+    let arguments = [&["get", "--protocol", "lttp", &from, "-o", text(&out)][..], &loss].concat();
     Transfer::start_by(link.program_in("c"), &arguments).end().success();
     assert!(std::fs::read(&out).expect("read") == bytes);
 }

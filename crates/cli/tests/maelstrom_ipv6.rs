@@ -25,10 +25,11 @@ const SMALL: u64 = 2_000;
 const GROUP: &str = "ff15::82:1";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Not a test by itself: what hosts do in their namespaces.
+/// The program of a host in its namespace.
 #[test]
+#[ignore = "no test: the tests of this file start it as a host"]
 fn a_host() {
-    let Some(role) = lab::role() else { return };
+    let role = lab::role();
     match role.as_str() {
         "receive-and-answer" => {
             let listener = TcpListener::bind((HOST_B_IPV6, PORT)).expect("a port");

@@ -27,7 +27,7 @@ impl Binary {
         self.pivots.clear();
     }
 
-    /// Makes room for systems in so many unknowns.
+    /// Reserves memory for systems in so many unknowns.
     pub(crate) fn reserve(&mut self, unknowns: usize) {
         let words = 2 * words(unknowns);
         self.rows.reserve_exact((unknowns * words).saturating_sub(self.rows.len()));

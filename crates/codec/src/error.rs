@@ -1,4 +1,4 @@
-//! What callers and senders can get wrong. Every variant carries what was given and what is
+//! Errors of callers and senders. Every variant carries what was given and what is
 //! allowed; nothing in this crate panics on input.
 
 use core::fmt;

@@ -1,7 +1,7 @@
 //! One source block against the independent crate `raptorq`.
 
 use raptorq::{SourceBlockDecoder, SourceBlockEncoder};
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath};
 
 fn bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -44,12 +44,17 @@ fn blocks_decode_from_any_mix() {
         let code = Code::new(k).unwrap();
         let mut encoder = BlockEncoder::new(code.clone(), k, t).unwrap();
         let mut decoder = BlockDecoder::new(code, k, t).unwrap();
-        for (lost, road) in [0, 1, 2, k / 10, k / 2, k].into_iter().flat_map(|lost| {
-            [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)]
-                .map(|road| (lost, road))
+        for (lost, path) in [0, 1, 2, k / 10, k / 2, k].into_iter().flat_map(|lost| {
+            [
+                None,
+                Some(DecodingPath::Dense),
+                Some(DecodingPath::Syndrome),
+                Some(DecodingPath::Inactivation),
+            ]
+            .map(|path| (lost, path))
         }) {
             decoder.clear();
-            decoder.force_road(road);
+            decoder.force_path(path);
             let mut block = vec![0; source.len()];
             let mut symbol = vec![0; t];
             for esi in (0..k).rev().take((k - lost.min(k)) as usize) {

@@ -1,4 +1,4 @@
-//! The frame of a command: logs, the runtime, and the last words.
+//! Start and end of a command: logs, runtime, error message, exit status.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

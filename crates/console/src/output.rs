@@ -62,7 +62,7 @@ impl fmt::Display for StdoutError {
 
 impl std::error::Error for StdoutError {}
 
-/// Prints a line of a program that goes on, and flushes it. A reader that has gone away is ignored.
+/// Prints a line and flushes it. An error is ignored: a server goes on without a reader.
 pub fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -13,7 +13,7 @@ use crate::vector::Vector;
 /// The instructions are those the implementor names, which callers know to be present.
 pub(crate) unsafe trait Multiply: Copy {
     /// See [`Vector::Shape`].
-    type Shape: crate::generic::Shape;
+    type Shape: crate::vector::Shape;
     /// See [`Vector::Coefficient`].
     type Coefficient: Copy;
     /// See [`Vector::Factor`].
@@ -46,7 +46,7 @@ pub(crate) struct Shuffles;
 
 // SAFETY: the instructions are AVX2.
 unsafe impl Multiply for Shuffles {
-    type Shape = crate::generic::Narrow;
+    type Shape = crate::vector::Narrow;
     type Coefficient = (__m256i, __m256i);
     type Factor = (__m256i, __m256i);
 

@@ -28,7 +28,7 @@ fn lanes(len: usize) -> __mmask64 {
 unsafe impl Vector for Zmm {
     const BYTES: usize = 64;
     const JOINS: bool = true;
-    type Shape = crate::generic::Wide;
+    type Shape = crate::vector::Wide;
     type Coefficient = __m512i;
     type Factor = __m512i;
 

@@ -17,7 +17,7 @@ pub(crate) fn detect() -> bool {
 
 // SAFETY: the instructions are AVX2 and GFNI in their 256-bit form, which needs AVX.
 unsafe impl Multiply for Affine {
-    type Shape = crate::generic::Medium;
+    type Shape = crate::vector::Medium;
     type Coefficient = __m256i;
     type Factor = __m256i;
 

@@ -21,7 +21,7 @@ unsafe impl Vector for Quad {
     const JOINS: bool = false;
     // Thirty-two registers, but two tables a coefficient and two nibble vectors a factor: the
     // shapes of the narrow kernels fit, those of the wide ones spill.
-    type Shape = crate::generic::Narrow;
+    type Shape = crate::vector::Narrow;
     type Coefficient = (uint8x16_t, uint8x16_t);
     type Factor = (uint8x16_t, uint8x16_t);
 

@@ -15,7 +15,7 @@ const LOW_ONE: u64 = 0x0101_0101_0101_0101;
 unsafe impl Vector for Word {
     const BYTES: usize = 8;
     const JOINS: bool = false;
-    type Shape = crate::generic::Narrow;
+    type Shape = crate::vector::Single;
     type Coefficient = [u64; 8];
     type Factor = u64;
 

@@ -19,7 +19,7 @@ pub(crate) fn detect() -> bool {
 unsafe impl Vector for Xmm {
     const BYTES: usize = 16;
     const JOINS: bool = false;
-    type Shape = crate::generic::Narrow;
+    type Shape = crate::vector::Narrow;
     type Coefficient = (__m128i, __m128i);
     type Factor = (__m128i, __m128i);
 

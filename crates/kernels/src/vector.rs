@@ -15,7 +15,7 @@ pub(crate) unsafe trait Vector: Copy {
     /// Whether the instruction set has a three-way XOR.
     const JOINS: bool;
     /// How many sums a matrix product may hold in registers.
-    type Shape: crate::generic::Shape;
+    type Shape: Shape;
     /// A field element prepared for multiplication.
     type Coefficient: Copy;
     /// A vector prepared to be multiplied by many coefficients.
@@ -73,4 +73,48 @@ pub(crate) unsafe trait Vector: Copy {
     unsafe fn double(self) -> Self;
     /// Spreads the low `BYTES` bits of `bits` into bytes 0 or 1, lowest bit first.
     unsafe fn spread(bits: u64) -> Self;
+}
+
+/// How many outputs and vectors a matrix product holds in registers.
+pub(crate) trait Shape {
+    /// Most outputs at a time.
+    const HEIGHT: usize;
+    /// Whether what does not fit the second cache is gone through a few inputs at a time.
+    const STREAMS: bool;
+}
+
+/// Thirty-two registers, and one for a prepared coefficient.
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Wide;
+
+#[cfg(target_arch = "x86_64")]
+impl Shape for Wide {
+    const HEIGHT: usize = 8;
+    const STREAMS: bool = false;
+}
+
+/// Sixteen registers, and one for a prepared coefficient.
+#[cfg(target_arch = "x86_64")]
+pub(crate) struct Medium;
+
+#[cfg(target_arch = "x86_64")]
+impl Shape for Medium {
+    const HEIGHT: usize = 6;
+    const STREAMS: bool = false;
+}
+
+/// Coefficients that are expensive to prepare: one output at a time, so that each serves several vectors.
+pub(crate) struct Single;
+
+impl Shape for Single {
+    const HEIGHT: usize = 1;
+    const STREAMS: bool = false;
+}
+
+/// Sixteen registers, or two for each prepared coefficient and vector.
+pub(crate) struct Narrow;
+
+impl Shape for Narrow {
+    const HEIGHT: usize = 5;
+    const STREAMS: bool = true;
 }

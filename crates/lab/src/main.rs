@@ -1,4 +1,4 @@
-//! The `wellspring-lab` command: what measures, simulates and reproduces.
+//! The `wellspring-lab` command: simulations, figures and measurements.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 

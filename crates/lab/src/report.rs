@@ -1,4 +1,4 @@
-//! Results as JSON and as tables, and the errors of the libraries as this command's.
+//! Results as JSON and tables, and conversion of library errors.
 
 use serde::Serialize;
 use wellspring_console::exit::Failed;

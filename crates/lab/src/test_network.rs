@@ -1,4 +1,4 @@
-//! `wellspring-lab lab`: parts of a test network.
+//! `wellspring-lab lab`: link emulator and interface settings for test networks.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ enum LabCommand {
     Plain(PlainArgs),
 }
 
-/// Join two interfaces by a long lossy link, until Ctrl-C; then tell what it did.
+/// Emulate a long lossy link between two interfaces, until Ctrl-C; then print its counters.
 ///
 /// Frames that come in by one interface leave by the other after the delay, or not at all. Losses
 /// come from a seed. Needs root; runs before other programs, so that delays are exact (to 50 us where frames follow each other closely). Offloads of

@@ -77,11 +77,11 @@ fn a_benchmark_says_what_it_passes_over() {
     let output = run(&lost);
     assert!(output.status.success());
     assert!(said(&output).contains("K = 10: passing over --lost 11,"), "{output:?}");
-    // Codes for so many symbols keep no inverse, which this road needs.
-    let road = ["--k", "3000", "--t", "8", "--road", "dense", "--lost", "3", "--no-peers"];
-    let output = run(&[&["fec", "bench"], &road[..], &["--seconds", "0.001"]].concat());
+    // Codes for so many symbols keep no inverse, which this path needs.
+    let path = ["--k", "3000", "--t", "8", "--path", "dense", "--lost", "3", "--no-peers"];
+    let output = run(&[&["fec", "bench"], &path[..], &["--seconds", "0.001"]].concat());
     assert!(output.status.success());
-    assert!(said(&output).contains("--road dense"), "{output:?}");
+    assert!(said(&output).contains("--path dense"), "{output:?}");
     let rows = String::from_utf8_lossy(&output.stdout).into_owned();
     let row = rows.lines().find(|line| line.starts_with("decode 3 lost")).expect("a row");
     assert!(row.ends_with('-'), "{row}");

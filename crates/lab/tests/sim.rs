@@ -144,6 +144,20 @@ fn a_seed_counts_once_and_threads_are_no_more_than_runs() {
 }
 
 #[test]
+fn scenarios_are_listed_in_columns_of_words() {
+    let output = run(&["sim", "list"]);
+    let list = words(&output.stdout);
+    let about = |line: &str| line.find(" runs  ").map(|at| at + " runs  ".len());
+    let column = about(list.lines().next().expect("a line"));
+    assert!(column.is_some(), "{list}");
+    for line in list.lines() {
+        assert_eq!(about(line), column, "{list}");
+        let words = &line[column.unwrap_or(0)..];
+        assert!(words.starts_with(|c: char| !c.is_whitespace()), "{list}");
+    }
+}
+
+#[test]
 fn figures_are_listed_as_json() {
     let output = run(&["reproduce", "--json"]);
     let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -1,6 +1,9 @@
 //! Adaptive choice of rate and interleaves by measured loss, which the paper leaves to future work (§7).
 
+use std::collections::VecDeque;
+
 use wellspring_codec::interleave::Parameters;
+use wellspring_core::{Duration, Time};
 
 use crate::meter::LossReport;
 
@@ -8,10 +11,20 @@ use crate::meter::LossReport;
 const RESIDUAL: f64 = 1e-5;
 /// Loss that is reckoned with even on a link that seems to lose nothing.
 const LEAST_LOSS: f64 = 1e-5;
-/// Reports in a row that ask for less before less is done.
-const PATIENCE: u32 = 10;
-/// What one good report takes off the remembered loss.
-const FADE: f64 = 0.8;
+/// How long losses are remembered, in time in which packets were sent.
+const MEMORY: Duration = Duration::from_secs(10);
+/// How long the newest losses count by themselves: so soon more of them are answered.
+const RECENT: Duration = Duration::from_millis(1_500);
+/// The code goes off after so long without a loss, in time in which packets were sent.
+const CALM: Duration = Duration::from_secs(5);
+/// And after so long without any packet.
+const IDLE: Duration = Duration::from_secs(60);
+/// A report speaks of no longer time than this.
+const LONGEST_REPORT: Duration = Duration::from_millis(1_500);
+/// A weaker code than the present one must be called for by so many reports in a row.
+const PATIENCE: u32 = 3;
+/// Packets of which a part lost says something.
+const FEW: u64 = 100;
 /// Packets in an XOR, r, tried.
 const RATES: [u8; 8] = [16, 12, 10, 8, 7, 6, 5, 4];
 
@@ -38,8 +51,8 @@ impl Default for Limits {
 /// The code of least overhead that leaves at most one packet in 100,000 lost on a link of this loss
 /// (0 to 1) in bursts of this length \[packets\]; if none within the limits does, the strongest.
 ///
-/// The probability is that of §4.4: a layer whose interleave is at least the burst brings a packet
-/// back with (1-p)^r, and layers of smaller interleave do nothing.
+/// Layers whose interleave is at least the burst help each other, as [`residual`] reckons; layers of smaller
+/// interleave do nothing.
 pub fn choose(loss: f64, burst: u16, limits: &Limits) -> Parameters {
     let loss = loss.clamp(LEAST_LOSS, 0.5);
     // Bursts of b packets are one event in b: seen at a distance of the interleave, that is p.
@@ -55,8 +68,7 @@ pub fn choose(loss: f64, burst: u16, limits: &Limits) -> Parameters {
                 continue;
             }
             let useful = interleaves.iter().filter(|&&i| i >= burst).count();
-            let unusable = 1.0 - (1.0 - loss).powi(i32::from(rate));
-            let left = loss * unusable.powi(useful as i32);
+            let left = residual(loss, rate, useful);
             let better = best.as_ref().is_none_or(|(best_left, best_overhead, _)| {
                 let (met, best_met) = (left <= RESIDUAL, *best_left <= RESIDUAL);
                 match (met, best_met) {
@@ -75,6 +87,30 @@ pub fn choose(loss: f64, burst: u16, limits: &Limits) -> Parameters {
         Parameters::new(limits.rate.clamp(1, 32), &[burst.max(1)])
             .expect("within the code's limits")
     })
+}
+
+/// Part of the packets that stays lost at a loss of p, with XORs of r packets in c layers.
+///
+/// §4.4 has the first step: an XOR is of use if its repair and its r - 1 other packets arrived. Packets that other
+/// layers bring back count as arrived in the next steps (density evolution, as for LDPC codes). With two layers the
+/// smallest set that cannot be resolved is four packets, two by two in the same XORs.
+fn residual(loss: f64, rate: u8, layers: usize) -> f64 {
+    const STEPS: usize = 8;
+    let others = i32::from(rate) - 1;
+    let unusable = |lost: f64| 1.0 - (1.0 - loss) * (1.0 - lost).powi(others);
+    let elsewhere = layers as i32 - 1;
+    let lost = (0..STEPS).fold(loss, |lost, _| loss * unusable(lost).powi(elsewhere.max(0)));
+    // Of use for small losses only: at large ones such sets overlap.
+    let square =
+        if layers == 2 && loss < 0.1 { (f64::from(others) * loss * loss).powi(2) } else { 0.0 };
+    loss * unusable(lost).powi(layers as i32) + square
+}
+
+/// The burst that random loss makes by itself: nineteen of twenty lost packets are in runs no longer.
+fn natural_burst(loss: f64) -> u16 {
+    // Lost packets in runs of more than k: p^k (1 + k (1 - p)).
+    let beyond = |k: u16| loss.powi(i32::from(k)) * (1.0 + f64::from(k) * (1.0 - loss));
+    (1..64).find(|&k| beyond(k) <= 0.05).unwrap_or(64)
 }
 
 /// So many interleaves: 1 for single losses if another layer is left for bursts, then primes from
@@ -106,61 +142,143 @@ fn is_prime(n: u16) -> bool {
             .all(|d| !n.is_multiple_of(d))
 }
 
-/// Follows reports of loss.
+/// A report, and when it came by the clock that runs while packets are sent.
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    at: Duration,
+    packets: u64,
+    lost: u64,
+    burst: u16,
+}
+
+/// Follows reports of loss: which code, if any.
 #[derive(Debug)]
 pub(crate) struct Controller {
     limits: Limits,
-    loss: f64,
-    burst: u16,
-    current: Parameters,
+    current: Option<Parameters>,
+    reports: VecDeque<Remembered>,
+    /// Time in which packets were sent.
+    clock: Duration,
+    last_report: Option<Time>,
+    /// When packets were last reported, and when losses were by that clock.
+    last_packets: Option<Time>,
+    last_loss: Option<Duration>,
     /// Reports in a row that would do with less.
     calm: u32,
 }
 
 impl Controller {
-    /// Begins as on a link that loses one packet in a hundred.
+    /// Begins with the code off.
     pub(crate) fn new(limits: Limits) -> Self {
-        let current = choose(0.01, 1, &limits);
-        Controller { limits, loss: 0.01, burst: 1, current, calm: 0 }
-    }
-
-    pub(crate) fn parameters(&self) -> &Parameters {
-        &self.current
-    }
-
-    /// Hears a report; tells the code to go over to, if it is another.
-    pub(crate) fn on_report(&mut self, report: &LossReport) -> Option<&Parameters> {
-        if report.packets == 0 {
-            return None;
+        Controller {
+            limits,
+            current: None,
+            reports: VecDeque::new(),
+            clock: Duration::ZERO,
+            last_report: None,
+            last_packets: None,
+            last_loss: None,
+            calm: 0,
         }
-        // Up at once, down by and by.
-        self.loss = report.loss().max(self.loss * FADE);
-        self.burst = if report.usual_burst >= self.burst {
-            report.usual_burst
-        } else if report.lost > 0 {
-            report.usual_burst.max((f64::from(self.burst) * FADE) as u16)
+    }
+
+    /// The code to use; none while nothing is lost.
+    pub(crate) fn parameters(&self) -> Option<&Parameters> {
+        self.current.as_ref()
+    }
+
+    /// Hears a report. Whether the code to use is another now.
+    pub(crate) fn on_report(&mut self, now: Time, report: &LossReport) -> bool {
+        let since = self.last_report.map_or(Duration::ZERO, |last| now.since(last));
+        self.last_report = Some(now);
+        let sent = report.packets > 0 || report.congested > 0;
+        if sent {
+            self.clock += since.min(LONGEST_REPORT);
+            self.last_packets = Some(now);
+            self.remember(report);
+        } else if self.last_packets.is_some_and(|last| now.since(last) < IDLE) {
+            return false;
         } else {
-            self.burst
-        };
-        let wanted = choose(self.loss, self.burst, &self.limits);
+            self.reports.clear();
+            self.last_loss = None;
+        }
+        let wanted = self.wanted();
         if wanted == self.current {
             self.calm = 0;
-            return None;
+            return false;
         }
-        let reach = |code: &Parameters| code.interleaves().iter().copied().max();
-        let weaker = wanted.overhead() < self.current.overhead()
-            || (wanted.overhead() == self.current.overhead()
-                && reach(&wanted) < reach(&self.current));
-        if weaker {
+        if let (Some(wanted), Some(current)) = (&wanted, &self.current)
+            && is_weaker(wanted, current)
+        {
             self.calm += 1;
             if self.calm < PATIENCE {
-                return None;
+                return false;
             }
         }
         self.calm = 0;
         self.current = wanted;
-        Some(&self.current)
+        true
     }
+
+    fn remember(&mut self, report: &LossReport) {
+        let at = self.clock;
+        if report.lost > 0 {
+            self.last_loss = Some(at);
+        }
+        self.reports.push_back(Remembered {
+            at,
+            packets: u64::from(report.packets),
+            lost: u64::from(report.lost),
+            burst: report.usual_burst,
+        });
+        while self.reports.front().is_some_and(|first| first.at + MEMORY < at) {
+            self.reports.pop_front();
+        }
+    }
+
+    /// The code that the remembered losses call for.
+    fn wanted(&self) -> Option<Parameters> {
+        let last_loss = self.last_loss?;
+        if last_loss + CALM < self.clock {
+            return None;
+        }
+        let loss = self.loss(RECENT).max(self.loss(MEMORY));
+        let burst = self.burst();
+        let burst = if burst <= natural_burst(loss) { 1 } else { burst };
+        Some(choose(loss, burst, &self.limits))
+    }
+
+    /// Part of the packets lost in that time.
+    fn loss(&self, span: Duration) -> f64 {
+        let (mut packets, mut lost) = (0, 0);
+        for report in self.reports.iter().filter(|report| report.at + span >= self.clock) {
+            packets += report.packets;
+            lost += report.lost;
+        }
+        // Few packets say little: they count as if some hundred more had arrived.
+        lost as f64 / (packets.max(FEW) as f64)
+    }
+
+    /// The burst of which nineteen of twenty lost packets were in one no longer.
+    fn burst(&self) -> u16 {
+        let mut bursts: Vec<(u16, u64)> =
+            self.reports.iter().map(|report| (report.burst, report.lost)).collect();
+        bursts.sort_unstable();
+        let all: u64 = bursts.iter().map(|&(_, lost)| lost).sum();
+        let mut covered = 0;
+        let usual = bursts.iter().find(|&&(_, lost)| {
+            covered += lost;
+            covered * 20 >= all * 19
+        });
+        usual.map_or(1, |&(burst, _)| burst.max(1))
+    }
+}
+
+/// Whether a code does less than another.
+fn is_weaker(code: &Parameters, than: &Parameters) -> bool {
+    let reach = |code: &Parameters| code.interleaves().iter().copied().max();
+    code.overhead() < than.overhead()
+        || (code.overhead() == than.overhead() && reach(code) < reach(than))
 }
 
 #[cfg(test)]
@@ -199,27 +317,56 @@ mod tests {
     }
 
     #[test]
-    fn the_controller_is_quick_to_protect_and_slow_to_relax() {
-        let mut controller = Controller::new(Limits::default());
-        let calm = LossReport { packets: 1_000, ..LossReport::default() };
-        let changes = (0..60).filter(|_| controller.on_report(&calm).is_some()).count();
-        assert!(changes >= 1);
-        let relaxed = controller.parameters().clone();
-        let bad = LossReport {
-            packets: 1_000,
-            lost: 40,
-            bursts: 2,
-            usual_burst: 20,
-            longest_burst: 20,
-            recovered: 0,
+    fn layers_help_each_other() {
+        // By hand: one layer of r = 10 at 1 % fails where its repair or one of nine others is lost.
+        let one = residual(0.01, 10, 1);
+        assert!((one - 0.01 * (1.0 - 0.99_f64.powi(10))).abs() < 1e-12);
+        assert!(residual(0.01, 12, 2) < 1e-5 && residual(0.01, 12, 1) > 1e-4);
+        assert!(residual(0.05, 8, 3) < 1e-5);
+    }
+
+    fn report(packets: u32, lost: u32, usual_burst: u16) -> LossReport {
+        LossReport { packets, lost, usual_burst, ..LossReport::default() }
+    }
+
+    /// Reports a second apart; the overhead after each.
+    fn follow(controller: &mut Controller, from: u64, reports: &[LossReport]) -> Vec<f64> {
+        let hear = |(n, report): (usize, &LossReport)| {
+            controller.on_report(Time::ZERO + Duration::from_secs(from + n as u64), report);
+            controller.parameters().map_or(0.0, Parameters::overhead)
         };
-        let stronger = controller.on_report(&bad).expect("a stronger code at once").clone();
-        assert!(stronger.overhead() > relaxed.overhead());
-        assert!(stronger.interleaves().iter().any(|&i| i >= 20));
-        for _ in 0..PATIENCE - 1 {
-            assert!(
-                controller.on_report(&calm).is_none_or(|c| c.overhead() >= stronger.overhead())
-            );
-        }
+        reports.iter().enumerate().map(hear).collect()
+    }
+
+    #[test]
+    fn the_code_is_off_while_nothing_is_lost() {
+        let mut controller = Controller::new(Limits::default());
+        assert_eq!(follow(&mut controller, 0, &[report(1_000, 0, 0); 10]), [0.0; 10]);
+        // On with the first losses, and off some seconds after the last.
+        let on = follow(&mut controller, 10, &[report(1_000, 10, 1); 5]);
+        assert!(on[0] > 0.1, "{on:?}");
+        let after = follow(&mut controller, 15, &[report(1_000, 0, 0); 10]);
+        assert!(after[4] > 0.0 && after[6..] == [0.0; 4], "{after:?}");
+        // What a full queue drops says nothing of the link.
+        let congested = LossReport { congested: 900, congested_lost: 90, ..report(100, 0, 0) };
+        assert_eq!(follow(&mut controller, 25, &[congested; 10]), [0.0; 10]);
+    }
+
+    #[test]
+    fn bursts_are_answered_at_once_and_forgotten_by_time() {
+        let mut controller = Controller::new(Limits::default());
+        let reach = |controller: &Controller| {
+            let interleaves = controller.parameters().map(|code| code.interleaves().to_vec());
+            interleaves.into_iter().flatten().max()
+        };
+        follow(&mut controller, 0, &[report(1_000, 20, 20)]);
+        assert!(reach(&controller) >= Some(20));
+        // Single losses go on, and the bursts do not come back.
+        follow(&mut controller, 1, &[report(1_000, 10, 1); 15]);
+        assert!(reach(&controller) < Some(20) && reach(&controller).is_some());
+        // Silence is no calm: an idle link may still lose what is sent next. A long one is.
+        let silence = [report(0, 0, 0); 90];
+        let overheads = follow(&mut controller, 16, &silence);
+        assert!(overheads[30] > 0.0 && overheads[80] == 0.0, "{overheads:?}");
     }
 }

@@ -166,8 +166,8 @@ impl Sealer {
     }
 }
 
-/// Completes a datagram of which only the first twelve bytes are there: session, number, `rest`,
-/// tag. For tests of what holders of the key could send.
+/// Completes a datagram of which only the first twelve bytes are there: session, time stamp 0, number,
+/// `rest`, tag. For tests of what holders of the key could send.
 #[doc(hidden)]
 pub fn seal_datagram(
     key: &PresharedKey,
@@ -177,7 +177,8 @@ pub fn seal_datagram(
     rest: &[u8],
 ) {
     datagram.extend_from_slice(&session.to_bytes());
-    datagram.extend_from_slice(&number.to_be_bytes());
+    datagram.extend_from_slice(&[0; 2]);
+    datagram.extend_from_slice(&number.to_be_bytes()[2..]);
     datagram.extend_from_slice(rest);
     let tag = SessionKey::new(key, session).tag(number, datagram);
     datagram.extend_from_slice(&tag);

@@ -3,8 +3,11 @@
 //! A recovered packet waits a little before it leaves: where its repair has only overtaken it, the packet
 //! itself arrives meanwhile, and would otherwise arrive twice.
 //!
-//! Only TCP's do not wait. TCP drops what comes twice, and learns from it that the path reorders
-//! (DSACK, RFC 2883): without, it takes packets that a far layer brings back late for lost.
+//! On a link that loses, TCP's do not wait. TCP drops what comes twice, and learns from it that the path
+//! reorders (DSACK, RFC 2883): without, it takes packets that a far layer brings back late for lost. On a
+//! link that loses nothing there is nothing to learn, and they wait like others.
+//!
+//! Packets wait for as long as was told, and longer where repairs have been seen to overtake by more.
 
 use std::collections::VecDeque;
 
@@ -13,6 +16,11 @@ use wellspring_core::{Duration, Time};
 
 use crate::batch::Batch;
 use crate::identity::is_tcp;
+
+/// How long it is remembered, once to twice, by how much repairs overtook.
+const LEARNT_FOR: Duration = Duration::from_secs(10);
+/// What is learnt from at most.
+const LONGEST: Duration = Duration::from_millis(10);
 
 /// A packet that was brought back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +45,9 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Hold {
     span: Duration,
+    /// The longest that a repair was ahead of its packet, now and before, and when the former began.
+    ahead: [Duration; 2],
+    ahead_since: Time,
     /// Packets held at most.
     most: usize,
     held: VecDeque<Held>,
@@ -46,13 +57,37 @@ pub(crate) struct Hold {
 
 impl Hold {
     pub(crate) fn new(span: Duration, most: usize) -> Self {
-        Hold { span, most, held: VecDeque::new(), spare: Vec::new() }
+        let (ahead, ahead_since) = ([Duration::ZERO; 2], Time::ZERO);
+        Hold { span, ahead, ahead_since, most, held: VecDeque::new(), spare: Vec::new() }
+    }
+
+    /// A packet has come so long after the first repair that names it.
+    pub(crate) fn learn(&mut self, now: Time, ahead: Duration) {
+        if now.has_reached(self.ahead_since + LEARNT_FOR) {
+            (self.ahead, self.ahead_since) = ([Duration::ZERO, self.ahead[0]], now);
+        }
+        // What comes later still was lost and sent again.
+        if ahead <= LONGEST {
+            self.ahead[0] = self.ahead[0].max(ahead);
+        }
+    }
+
+    /// How long packets wait.
+    fn wait(&self) -> Duration {
+        if self.span == Duration::ZERO {
+            return self.span;
+        }
+        let [now, before] = self.ahead;
+        let ahead = now.max(before);
+        // Half as long again: the next may be later.
+        self.span.max(Duration::from_picos(ahead.as_picos() / 2 * 3))
     }
 
     /// Takes in a packet, whose bytes `write` appends.
     pub(crate) fn put(
         &mut self,
         now: Time,
+        tcp_waits: bool,
         name: PacketName,
         layer: u8,
         expected: Option<Time>,
@@ -60,7 +95,7 @@ impl Hold {
     ) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         write(&mut bytes);
-        let due = if is_tcp(&bytes) { now } else { now + self.span };
+        let due = if is_tcp(&bytes) && !tcp_waits { now } else { now + self.wait() };
         let place = self.held.partition_point(|held| due.has_reached(held.due));
         self.held.insert(place, Held { due, name, layer, expected, bytes });
     }
@@ -107,7 +142,7 @@ mod tests {
     fn hold_of(names: impl Iterator<Item = u64>, most: usize) -> Hold {
         let mut hold = Hold::new(MS, most);
         for name in names {
-            hold.put(Time::ZERO, PacketName(name), 0, None, |bytes| bytes.push(name as u8));
+            hold.put(Time::ZERO, false, PacketName(name), 0, None, |bytes| bytes.push(name as u8));
         }
         hold
     }
@@ -139,16 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn tcp_does_not_wait() {
+    fn tcp_does_not_wait_where_the_link_loses() {
         let mut hold = hold_of(0..2, 10);
         for (name, first, tcp) in [(10, 0x45, 9), (11, 0x60, 6)] {
-            hold.put(Time::ZERO, PacketName(name), 0, None, |bytes| {
+            hold.put(Time::ZERO, false, PacketName(name), 0, None, |bytes| {
                 bytes.extend([name as u8; 40]);
                 bytes[0] = first;
                 bytes[tcp] = 6;
             });
         }
-        hold.put(Time::ZERO, PacketName(12), 0, None, |bytes| {
+        hold.put(Time::ZERO, false, PacketName(12), 0, None, |bytes| {
             bytes.extend([0x45, 0, 0, 0, 0, 0, 6, 0, 0, 17]);
         });
         assert_eq!(hold.next(), Some(Time::ZERO));

@@ -35,6 +35,17 @@ pub struct Volatile {
     pub class: u8,
 }
 
+impl Volatile {
+    /// Marks a packet for congestion (CE of RFC 3168); false if its flow does not listen to marks.
+    pub(crate) fn mark(&mut self) -> bool {
+        let listens = self.class & 3 != 0;
+        if listens {
+            self.class |= 3;
+        }
+        listens
+    }
+}
+
 /// Who a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {

@@ -24,13 +24,16 @@ mod auth;
 mod batch;
 mod bundle;
 mod cache;
+mod digest;
 mod drop_reason;
 mod failover;
 mod hold;
 mod identity;
 mod meter;
 mod mtu;
+mod named;
 mod partitions;
+mod queue_delay;
 mod receive;
 mod send;
 mod trunk;
@@ -50,7 +53,7 @@ pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
 pub use meter::LossReport;
 pub use mtu::{MtuError, MtuPlan};
 pub use partitions::{MAX_PARTITIONS, Partitions};
-pub use receive::{Arrival, ReceiveConfig, ReceiveCounters, ReceiveSide};
+pub use receive::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters, ReceiveSide};
 pub use send::{SendConfig, SendCounters, SendSide};
 pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
@@ -58,5 +61,7 @@ pub use trunk::{
 };
 pub use wire::{HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
 
+#[cfg(test)]
+mod congestion_tests;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,10 @@
 //! A repair has the numbers of its packets, so each repair reports for up to r packets whether they
 //! had arrived. The meter records that by number and counts a number once no repair can report on it
 //! any more: a run of packets that had not arrived is a burst.
+//!
+//! What was sent while the path's queue was long is counted apart. Where losses are far more frequent
+//! there than elsewhere, they are the queue's drops, congestion, and say nothing of the link. Otherwise
+//! they are the link's.
 
 use wellspring_core::{Duration, Time};
 
@@ -17,9 +21,9 @@ const NEAR: u32 = 512;
 /// The receive side's report to the send side about a span of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LossReport {
-    /// Packets that were sent.
+    /// Packets that were sent, but for those of congested times.
     pub packets: u32,
-    /// Those that did not arrive by themselves.
+    /// Those of them that did not arrive by themselves.
     pub lost: u32,
     /// Runs of lost packets.
     pub bursts: u32,
@@ -29,10 +33,16 @@ pub struct LossReport {
     pub usual_burst: u16,
     /// The longest burst \[packets\].
     pub longest_burst: u16,
+    /// Packets that were sent while the path's queue was long, and dropped packets.
+    pub congested: u32,
+    /// Those of them that did not arrive by themselves: congestion, and no fault of the link.
+    pub congested_lost: u32,
+    /// What the newest datagram waited in queues.
+    pub queue_delay: Duration,
 }
 
 impl LossReport {
-    /// Part of the packets lost, 0 to 1.
+    /// Part of the packets lost, 0 to 1, but for drops of full queues.
     pub fn loss(&self) -> f64 {
         if self.packets == 0 { 0.0 } else { f64::from(self.lost) / f64::from(self.packets) }
     }
@@ -49,6 +59,9 @@ impl LossReport {
             recovered: self.recovered.saturating_add(other.recovered),
             usual_burst: self.usual_burst.max(other.usual_burst),
             longest_burst: self.longest_burst.max(other.longest_burst),
+            congested: self.congested.saturating_add(other.congested),
+            congested_lost: self.congested_lost.saturating_add(other.congested_lost),
+            queue_delay: self.queue_delay.max(other.queue_delay),
         }
     }
 }
@@ -65,6 +78,137 @@ enum State {
 /// Longest burst distinguished \[packets\].
 const LONGEST: usize = 1_024;
 
+/// How many packets of short queues count as of late, and of long ones: those are few, and it matters soon
+/// what they say.
+const LATELY_SHORT: f64 = 8_000.0;
+const LATELY_LONG: f64 = 600.0;
+
+/// How often packets were lost of late.
+#[derive(Clone, Copy, Default, Debug)]
+struct Frequency {
+    packets: f64,
+    lost: f64,
+    /// Runs of lost packets.
+    events: f64,
+}
+
+impl Frequency {
+    fn add_packet(&mut self, span: f64) {
+        self.packets += 1.0;
+        if self.packets >= span {
+            for count in [&mut self.packets, &mut self.lost, &mut self.events] {
+                *count /= 2.0;
+            }
+        }
+    }
+
+    fn add_burst(&mut self, run: u32) {
+        self.lost += f64::from(run);
+        self.events += 1.0;
+    }
+
+    /// Whether losses are twice as frequent as in another, and by more than three standard deviations of what
+    /// chance does: packets lost, or runs of them.
+    fn exceeds(&self, other: &Frequency) -> bool {
+        let share = self.packets / other.packets.max(1.0);
+        let exceeds = |count: f64, expected: f64, at_a_time: f64| {
+            count > 2.0 * expected + 3.0 * (expected * at_a_time).sqrt()
+        };
+        let burst = other.lost / other.events.max(1.0);
+        exceeds(self.events, other.events * share, 1.0)
+            || exceeds(self.lost, other.lost * share, burst)
+    }
+}
+
+/// What was counted since the last report.
+#[derive(Debug)]
+struct Counts {
+    packets: u32,
+    lost: u32,
+    longest: u32,
+    /// Bursts by length.
+    bursts: Vec<u32>,
+}
+
+impl Counts {
+    fn new() -> Self {
+        Counts { packets: 0, lost: 0, longest: 0, bursts: vec![0; LONGEST + 1] }
+    }
+
+    fn add_burst(&mut self, run: u32) {
+        self.lost = self.lost.saturating_add(run);
+        self.longest = self.longest.max(run);
+        self.bursts[(run as usize).min(LONGEST)] += 1;
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.packets = self.packets.saturating_add(other.packets);
+        self.lost = self.lost.saturating_add(other.lost);
+        self.longest = self.longest.max(other.longest);
+        for (to, from) in self.bursts.iter_mut().zip(&other.bursts) {
+            *to = to.saturating_add(*from);
+        }
+    }
+
+    /// All of it but so many packets, which stay.
+    fn take(&mut self, stay: u32) -> Counts {
+        let mut taken = std::mem::replace(self, Counts::new());
+        taken.packets = taken.packets.saturating_sub(stay);
+        self.packets = stay;
+        taken
+    }
+
+    /// Nineteen of twenty lost packets were in bursts no longer than this.
+    fn usual_burst(&self) -> u16 {
+        let in_bursts = |(length, &count): (usize, &u32)| length as u64 * u64::from(count);
+        let all: u64 = self.bursts.iter().enumerate().map(in_bursts).sum();
+        let mut covered = 0;
+        let usual = self.bursts.iter().enumerate().position(|burst| {
+            covered += in_bursts(burst);
+            covered * 20 >= all * 19
+        });
+        usual.unwrap_or(0) as u16
+    }
+}
+
+/// Numbers of the same place in [`QueueSamples`].
+const STEP: u32 = 4;
+/// Places of [`QueueSamples`].
+const PLACES: usize = 512;
+
+/// For which packets the path's queue was long.
+#[derive(Debug)]
+struct QueueSamples {
+    /// By number: a packet, and whether the queue was long behind it.
+    samples: Vec<Option<(u32, bool)>>,
+}
+
+impl QueueSamples {
+    fn place(number: u32) -> usize {
+        (number / STEP) as usize % PLACES
+    }
+
+    /// The sample at a number's place.
+    fn at(&self, number: u32) -> Option<(u32, bool)> {
+        let sample = self.samples[Self::place(number)]?;
+        (sample.0 / STEP == number / STEP).then_some(sample)
+    }
+
+    /// Whether the queue was long just before or just after a packet.
+    fn around(&self, number: u32) -> bool {
+        let steps = 0..PLACES as u32 / 2;
+        let after = steps.clone().find_map(|step| {
+            let sample = self.at(number.wrapping_add(step * STEP))?;
+            (sample.0.wrapping_sub(number) as i32 >= 0).then_some(sample.1)
+        });
+        let before = steps.into_iter().find_map(|step| {
+            let sample = self.at(number.wrapping_sub(step * STEP))?;
+            ((sample.0.wrapping_sub(number) as i32) < 0).then_some(sample.1)
+        });
+        after == Some(true) || before == Some(true)
+    }
+}
+
 /// Collects what repairs report.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -74,37 +218,86 @@ pub(crate) struct Meter {
     end: Option<u32>,
     /// The next number to be counted.
     settled: u32,
-    /// How far behind the newest number that is.
+    /// How far behind the newest number that is, and at least is.
     lag: u32,
+    least_lag: u32,
     /// Length of the burst that the counted numbers end in.
     run: u32,
-    packets: u32,
-    lost: u32,
-    longest: u32,
-    /// Bursts by length.
-    bursts: Vec<u32>,
+    queue: QueueSamples,
+    /// Whether the queue was long at the numbers that are counted now, and at the burst's.
+    long_queue: bool,
+    run_long: bool,
+    /// What was counted at short queues and at long ones since the last report, and lately.
+    short: Counts,
+    long: Counts,
+    lately_short: Frequency,
+    lately_long: Frequency,
 }
 
 impl Meter {
     pub(crate) fn new() -> Self {
+        Self::with_lag(*LAG.start())
+    }
+
+    /// A meter of numbers that are recorded in order: each is counted when the next one is.
+    pub(crate) fn in_order() -> Self {
+        Self::with_lag(1)
+    }
+
+    fn with_lag(lag: u32) -> Self {
         Meter {
             states: vec![State::Unknown; WINDOW],
             end: None,
             settled: 0,
-            lag: *LAG.start(),
+            least_lag: lag,
+            lag,
             run: 0,
-            packets: 0,
-            lost: 0,
-            longest: 0,
-            bursts: vec![0; LONGEST + 1],
+            queue: QueueSamples { samples: vec![None; PLACES] },
+            long_queue: false,
+            run_long: false,
+            short: Counts::new(),
+            long: Counts::new(),
+            lately_short: Frequency::default(),
+            lately_long: Frequency::default(),
         }
+    }
+
+    /// Right behind that packet, the path's queue was long or not.
+    pub(crate) fn record_queue(&mut self, number: u32, long: bool) {
+        self.queue.samples[QueueSamples::place(number)] = Some((number, long));
+    }
+
+    /// Behind that packet or a newer one that is known, the path's queue was long or not: a repair may
+    /// follow its last packet late.
+    pub(crate) fn record_queue_at_newest(&mut self, number: u32, long: bool) {
+        let newest = self.end.map_or(number, |end| end.wrapping_sub(1));
+        let ahead = newest.wrapping_sub(number);
+        let number = if ahead < WINDOW as u32 / 2 { newest } else { number };
+        self.record_queue(number, long);
+    }
+
+    /// Whether a lost packet was the drop of a long queue.
+    pub(crate) fn is_congestion(&self, number: u32) -> bool {
+        self.queue_drops() && self.queue.around(number)
+    }
+
+    /// Whether losses are far more frequent while the queue is long.
+    fn queue_drops(&self) -> bool {
+        self.lately_long.exceeds(&self.lately_short)
+    }
+
+    /// Whether losses of the link were counted since the last report.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.short.lost > 0 || (self.long.lost > 0 && !self.queue_drops())
     }
 
     /// The peer began anew, and so do its numbers.
     pub(crate) fn restart(&mut self) {
         self.close_run();
         self.end = None;
-        self.lag = *LAG.start();
+        self.lag = self.least_lag;
+        self.queue.samples.fill(None);
+        self.long_queue = false;
     }
 
     /// A repair's packets span so many numbers.
@@ -123,6 +316,7 @@ impl Meter {
             _ => {
                 self.close_run();
                 self.states.fill(State::Unknown);
+                self.long_queue = false;
                 self.settled = number;
                 self.end = Some(number);
                 number
@@ -187,48 +381,82 @@ impl Meter {
     /// What was counted since the last report. Packets of a burst that has not ended go with the burst
     /// into a later one: no report has more lost than sent.
     pub(crate) fn report(&mut self, recovered: u32) -> LossReport {
-        let bursts = self.bursts.iter().sum();
-        let in_bursts = |(length, &count): (usize, &u32)| length as u64 * u64::from(count);
-        let all: u64 = self.bursts.iter().enumerate().map(in_bursts).sum();
-        let mut covered = 0;
-        let usual = self.bursts.iter().enumerate().position(|burst| {
-            covered += in_bursts(burst);
-            covered * 20 >= all * 19
-        });
-        let report = LossReport {
-            packets: self.packets.saturating_sub(self.run),
-            lost: self.lost,
-            bursts,
+        let mut congested = (0, 0);
+        let open = if self.run_long { (0, self.run) } else { (self.run, 0) };
+        let mut short = self.short.take(open.0);
+        let long = self.long.take(open.1);
+        if self.queue_drops() {
+            congested = (long.packets, long.lost);
+        } else {
+            short.add(&long);
+        }
+        LossReport {
+            packets: short.packets,
+            lost: short.lost,
+            bursts: short.bursts.iter().sum(),
             recovered,
-            usual_burst: usual.unwrap_or(0) as u16,
-            longest_burst: self.longest.min(u32::from(u16::MAX)) as u16,
-        };
-        (self.packets, self.lost, self.longest) = (self.run, 0, 0);
-        self.bursts.fill(0);
-        report
+            usual_burst: short.usual_burst(),
+            longest_burst: short.longest.min(u32::from(u16::MAX)) as u16,
+            congested: congested.0,
+            congested_lost: congested.1,
+            queue_delay: Duration::ZERO,
+        }
     }
 
     /// Counts the next number.
     fn settle(&mut self) {
-        let state = &mut self.states[place(self.settled)];
-        self.settled = self.settled.wrapping_add(1);
-        self.packets = self.packets.saturating_add(1);
-        match std::mem::take(state) {
-            State::Arrived(_) => self.close_run(),
-            State::Lost => self.run += 1,
-            // All its repairs were lost: in a burst it was, most likely, lost with them.
-            State::Unknown if self.run > 0 => self.run += 1,
-            State::Unknown => {}
+        let number = self.settled;
+        let state = std::mem::take(&mut self.states[place(number)]);
+        self.settled = number.wrapping_add(1);
+        if let Some((_, long)) = self.queue.at(number) {
+            self.long_queue = long;
         }
+        let lost = match state {
+            State::Arrived(_) => false,
+            State::Lost => true,
+            // All its repairs were lost: in a burst it was, most likely, lost with them.
+            State::Unknown => self.run > 0,
+        };
+        if !lost {
+            if state != State::Unknown {
+                self.close_run();
+            }
+            self.count(self.long_queue);
+            return;
+        }
+        // A burst is of a long queue if one of its packets is.
+        let long = self.run_long || self.queue.around(number);
+        if long && !self.run_long {
+            self.short.packets = self.short.packets.saturating_sub(self.run);
+            self.long.packets = self.long.packets.saturating_add(self.run);
+        }
+        self.run_long = long;
+        self.run += 1;
+        self.count(long);
     }
 
     fn close_run(&mut self) {
-        if self.run > 0 {
-            self.lost = self.lost.saturating_add(self.run);
-            self.longest = self.longest.max(self.run);
-            self.bursts[(self.run as usize).min(LONGEST)] += 1;
-            self.run = 0;
+        let (run, long) = (std::mem::take(&mut self.run), std::mem::take(&mut self.run_long));
+        if run == 0 {
+            return;
         }
+        let (counts, lately) = if long {
+            (&mut self.long, &mut self.lately_long)
+        } else {
+            (&mut self.short, &mut self.lately_short)
+        };
+        counts.add_burst(run);
+        lately.add_burst(run);
+    }
+
+    fn count(&mut self, long: bool) {
+        let (counts, lately, span) = if long {
+            (&mut self.long, &mut self.lately_long, LATELY_LONG)
+        } else {
+            (&mut self.short, &mut self.lately_short, LATELY_SHORT)
+        };
+        counts.packets = counts.packets.saturating_add(1);
+        lately.add_packet(span);
     }
 }
 
@@ -288,6 +516,27 @@ mod tests {
         assert_eq!(meter.expected(40), Some(at(40)));
         assert_eq!(meter.expected(55), Some(at(55)));
         assert_eq!(Meter::new().expected(5), None);
+    }
+
+    #[test]
+    fn drops_of_a_long_queue_are_counted_apart() {
+        let mut meter = Meter::new();
+        // The queue is long for the second half of each thousand, and drops its last hundred.
+        for n in 0..100_000_u32 {
+            let place = n % 1_000;
+            let lost = place >= 900 || place == 250;
+            meter.record(n, (!lost).then_some(Time::ZERO));
+            // Repairs are dropped too.
+            if n % 3 == 0 && place < 900 {
+                meter.record_queue(n, place >= 500);
+            }
+        }
+        let report = meter.report(0);
+        assert!((95..=100).contains(&report.lost), "{report:?}");
+        assert!((9_800..=10_000).contains(&report.congested_lost), "{report:?}");
+        assert!(report.packets.abs_diff(50_000) < 1_000, "{report:?}");
+        assert!(report.congested.abs_diff(50_000) < 1_000, "{report:?}");
+        assert_eq!((report.usual_burst, report.longest_burst), (1, 1));
     }
 
     #[test]

@@ -7,11 +7,31 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
+use crate::digest::DigestReader;
 use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
+use crate::named::{Named, NamedPackets};
+use crate::queue_delay::QueueDelay;
 use crate::wire::{Body, Ingredient, Sealed, WireRepair};
+
+/// How soon the next report may follow one, when losses are seen for which there is no code yet.
+const URGENT: Duration = Duration::from_millis(20);
+
+/// A link that has lost nothing for so long loses nothing.
+const CALM: Duration = Duration::from_secs(5);
+
+/// What is done with packets that a full queue dropped and repairs could bring back.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum CongestionLoss {
+    /// They are brought back like others, as in the paper: hosts do not learn of congestion.
+    #[default]
+    Recover,
+    /// Hosts learn of congestion: those of flows that can be told by ECN are brought back with the mark
+    /// CE (RFC 3168), others stay lost.
+    Signal,
+}
 
 /// What a receive side remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,17 +43,21 @@ pub struct ReceiveConfig {
     pub repairs: usize,
     /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
     pub longest: usize,
-    /// How long a packet that was brought back waits before it leaves, in case that its repair has only
-    /// overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's never
-    /// wait, which learns from what comes twice; in the paper none does.
+    /// How long a packet that was brought back waits before it leaves, at least, in case that its repair has
+    /// only overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's wait
+    /// only while the link loses nothing: TCP learns from what comes twice. In the paper none waits; zero is
+    /// that.
     pub hold: Duration,
+    /// What is done with drops of full queues.
+    pub congestion: CongestionLoss,
 }
 
 impl Default for ReceiveConfig {
     /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes; and a hold of 1 ms.
     fn default() -> Self {
         let hold = Duration::from_millis(1);
-        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500, hold }
+        let congestion = CongestionLoss::Recover;
+        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500, hold, congestion }
     }
 }
 
@@ -42,6 +66,8 @@ impl Default for ReceiveConfig {
 pub enum Arrival {
     /// A repair; packets that it brought back are in the batch.
     Repair,
+    /// Names of packets without repairs.
+    Digest,
     /// What the peer has measured of what this end sends: for
     /// [`SendSide::on_report`](crate::SendSide::on_report).
     Report(LossReport),
@@ -62,6 +88,12 @@ pub struct ReceiveCounters {
     pub overtaken: u64,
     /// Those of them that had been brought back and were still held, and so arrived once.
     pub withdrawn: u64,
+    /// Packets that could be brought back and stayed lost, for a full queue had dropped them.
+    pub congested: u64,
+    /// Packets that were brought back with a mark, since a full queue had dropped them.
+    pub marked: u64,
+    /// Digests heard.
+    pub digests: u64,
     /// Datagrams dropped, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
     /// Reports heard.
@@ -78,20 +110,15 @@ impl ReceiveCounters {
         self.too_long += other.too_long;
         self.overtaken += other.overtaken;
         self.withdrawn += other.withdrawn;
+        self.congested += other.congested;
+        self.marked += other.marked;
+        self.digests += other.digests;
         for (to, from) in self.dropped.iter_mut().zip(other.dropped) {
             *to += from;
         }
         self.reports += other.reports;
         self.sessions += other.sessions;
     }
-}
-
-/// What is known of a packet from the repairs that name it.
-#[derive(Clone, Copy, Debug)]
-struct Named {
-    name: PacketName,
-    number: u32,
-    volatile: Volatile,
 }
 
 /// Where a packet stood among those that arrived.
@@ -109,9 +136,11 @@ pub struct ReceiveSide {
     verifier: Verifier,
     recoverer: Recoverer,
     meter: Meter,
-    /// Packets that were missing when they were named, by their name modulo its length: newer ones
-    /// take the place of older ones.
-    named: Vec<Option<Named>>,
+    queue: QueueDelay,
+    digests: DigestReader,
+    digest_meter: Meter,
+    /// Packets that were missing when they were named.
+    named: NamedPackets,
     longest: usize,
     /// Packets: how many are remembered.
     packets: u64,
@@ -123,7 +152,11 @@ pub struct ReceiveSide {
     hold: Hold,
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
+    congestion: CongestionLoss,
     reported: u64,
+    reported_at: Time,
+    /// When losses were last reported.
+    last_loss: Option<Time>,
 }
 
 impl ReceiveSide {
@@ -141,7 +174,10 @@ impl ReceiveSide {
             verifier: Verifier::new(key, own),
             recoverer: Recoverer::new(config.packets, config.repairs, config.longest)?,
             meter: Meter::new(),
-            named: vec![None; (config.packets * 2).next_power_of_two()],
+            queue: QueueDelay::default(),
+            digests: DigestReader::new(),
+            digest_meter: Meter::in_order(),
+            named: NamedPackets::new(config.packets),
             longest: config.longest,
             packets: config.packets as u64,
             landmark: None,
@@ -150,7 +186,10 @@ impl ReceiveSide {
             hold: Hold::new(config.hold, config.packets),
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
+            congestion: config.congestion,
             reported: 0,
+            reported_at: Time::ZERO,
+            last_loss: None,
         })
     }
 
@@ -193,10 +232,11 @@ impl ReceiveSide {
             self.counters.too_long += 1;
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
         }
-        let named = place(&self.named, identity.name);
-        if let Some(late) = self.named[named].take_if(|named| named.name == identity.name) {
+        self.digests.on_packet(identity.name);
+        if let Some(late) = self.named.take(identity.name) {
             self.counters.overtaken += 1;
             self.counters.withdrawn += u64::from(self.hold.withdraw(identity.name));
+            self.hold.learn(now, now.since(late.at));
             self.meter.arrived_late(late.number, now);
         }
         let mut accept = Accept {
@@ -204,6 +244,9 @@ impl ReceiveSide {
             named: &self.named,
             meter: &self.meter,
             now,
+            congestion: self.congestion,
+            tcp_waits: self.link_loses_nothing(now),
+            counters: &mut self.counters,
             hold: &mut self.hold,
         };
         self.recoverer
@@ -222,15 +265,22 @@ impl ReceiveSide {
     /// been held ([`ReceiveSide::handle_timeout`]).
     pub fn handle_datagram(&mut self, now: Time, datagram: &[u8], out: &mut Batch) -> Arrival {
         self.latest.clear();
-        let body = self.open(datagram);
-        let arrival = match body {
-            Ok(Body::Repair(repair)) => match self.repair(now, &repair) {
+        let arrival = match self.open(now, datagram) {
+            Ok((Body::Repair(repair), long)) => match self.repair(now, &repair, long) {
                 Ok(()) => Arrival::Repair,
                 Err(reason) => Arrival::Dropped(reason),
             },
-            Ok(Body::Report(report)) => {
+            Ok((Body::Report(report), _)) => {
                 self.counters.reports += 1;
                 Arrival::Report(report)
+            }
+            Ok((Body::Digest(digest), long)) => {
+                self.counters.digests += 1;
+                let last = digest.first.wrapping_add(digest.packets().len() as u32 - 1);
+                self.digest_meter.record_queue(last, long);
+                self.digests.on_digest(now, digest.packets());
+                self.judge(now);
+                Arrival::Digest
             }
             Err(reason) => Arrival::Dropped(reason),
         };
@@ -243,13 +293,25 @@ impl ReceiveSide {
 
     /// When [`ReceiveSide::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.hold.next()
+        Time::earliest(self.hold.next().into_iter().chain(self.digests.poll_timeout()))
     }
 
-    /// Packets that have been held long enough go to `out`.
+    /// Packets that have been held long enough go to `out`; named packets that did not come count as
+    /// lost.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         self.latest.clear();
+        self.judge(now);
         self.hold.release(now, out, &mut self.latest);
+    }
+
+    /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs.
+    pub fn report_is_urgent(&self, now: Time) -> bool {
+        self.digest_meter.has_losses() && now.has_reached(self.reported_at + URGENT)
+    }
+
+    /// What the newest datagram of the peer waited in queues.
+    pub fn queue_delay(&self) -> Duration {
+        self.queue.last()
     }
 
     /// What the last input let go, in the order of the batch.
@@ -258,32 +320,57 @@ impl ReceiveSide {
     }
 
     /// What was measured since the last call, for [`SendSide::report`](crate::SendSide::report).
-    pub fn loss_report(&mut self) -> LossReport {
-        let recovered = self.recoverer.account().recovered_total();
-        let new = recovered - self.reported;
+    pub fn loss_report(&mut self, now: Time) -> LossReport {
+        self.reported_at = now;
+        let recovered = self.recoverer.account().recovered_total() - self.counters.withdrawn;
+        // What was withdrawn meanwhile may have been reported as recovered before.
+        let new = recovered.saturating_sub(self.reported);
         self.reported = recovered;
-        self.meter.report(new.min(u64::from(u32::MAX)) as u32)
+        let report = self.meter.report(new.min(u64::from(u32::MAX)) as u32);
+        let queue_delay = self.queue.last();
+        let report = LossReport { queue_delay, ..report.and(&self.digest_meter.report(0)) };
+        if report.lost > 0 || report.congested_lost > 0 {
+            self.last_loss = Some(now);
+        }
+        report
     }
 
-    /// Verifies a datagram and reads it.
-    fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<Body<'a>, DropReason> {
+    /// Whether nothing was lost for a while.
+    fn link_loses_nothing(&self, now: Time) -> bool {
+        let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
+        calm && !self.meter.has_losses()
+    }
+
+    /// Counts those packets of digests of which it is known whether they came.
+    fn judge(&mut self, now: Time) {
+        let meter = &mut self.digest_meter;
+        self.digests.judge(now, |number, arrived| meter.record(number, arrived.then_some(now)));
+    }
+
+    /// Verifies a datagram and reads it; also whether the queue that it comes from is long.
+    fn open<'a>(&mut self, now: Time, datagram: &'a [u8]) -> Result<(Body<'a>, bool), DropReason> {
         let sealed = Sealed::parse(datagram)?;
         let before = self.verifier.peer();
         self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();
+            self.digests.restart();
+            self.digest_meter.restart();
+            self.queue = QueueDelay::default();
             self.landmark = None;
         }
-        sealed.body()
+        let long = self.queue.on_arrival(now, sealed.stamp);
+        Ok((sealed.body()?, long))
     }
 
-    fn repair(&mut self, now: Time, repair: &WireRepair<'_>) -> Result<(), DropReason> {
+    fn repair(&mut self, now: Time, repair: &WireRepair<'_>, long: bool) -> Result<(), DropReason> {
         if repair.xor.len() > self.longest {
             return Err(DropReason::Malformed);
         }
         let ingredients = repair.ingredients();
         self.meter.reach(u32::from(repair.stride) * ingredients.len() as u32);
+        self.meter.record_queue_at_newest(repair.last(), long);
         self.recipe.clear();
         self.lacking.clear();
         for ingredient in ingredients {
@@ -302,7 +389,7 @@ impl ReceiveSide {
             }
         }
         if self.lacking.is_empty() {
-            self.recoverer.on_needless_repair();
+            self.recoverer.on_redundant_repair();
             return Ok(());
         }
         if self.may_be_forgotten(repair) {
@@ -311,14 +398,16 @@ impl ReceiveSide {
         }
         for &Ingredient { name, number, volatile } in &self.lacking {
             self.meter.record(number, None);
-            let place = place(&self.named, name);
-            self.named[place] = Some(Named { name, number, volatile });
+            self.named.insert(Named { name, number, volatile, at: now });
         }
         let mut accept = Accept {
             namer: &self.namer,
             named: &self.named,
             meter: &self.meter,
             now,
+            congestion: self.congestion,
+            tcp_waits: self.link_loses_nothing(now),
+            counters: &mut self.counters,
             hold: &mut self.hold,
         };
         let repair = Repair {
@@ -357,9 +446,12 @@ impl ReceiveSide {
 /// What looks at a packet that a repair gave back.
 struct Accept<'a> {
     namer: &'a Namer,
-    named: &'a [Option<Named>],
+    named: &'a NamedPackets,
     meter: &'a Meter,
     now: Time,
+    congestion: CongestionLoss,
+    tcp_waits: bool,
+    counters: &'a mut ReceiveCounters,
     hold: &'a mut Hold,
 }
 
@@ -369,19 +461,23 @@ impl Accept<'_> {
         if self.namer.name(normal) != name {
             return false;
         }
-        let named = self.named[place(self.named, name)].filter(|named| named.name == name);
+        let named = self.named.get(name);
         // Forgotten only when thousands were missing since: then as a host would send it.
-        let volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
+        let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
+        let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
+        if self.congestion == CongestionLoss::Signal && congestion() {
+            if !volatile.mark() {
+                self.counters.congested += 1;
+                return true;
+            }
+            self.counters.marked += 1;
+        }
         let expected = named.and_then(|named| self.meter.expected(named.number));
         let layer = layer.min(MAX_LAYERS as u8 - 1);
-        self.hold.put(self.now, name, layer, expected, |bytes| {
+        self.hold.put(self.now, self.tcp_waits, name, layer, expected, |bytes| {
             bytes.extend_from_slice(normal);
             restore(&mut bytes[..], volatile);
         });
         true
     }
-}
-
-fn place(named: &[Option<Named>], name: PacketName) -> usize {
-    name.0 as usize & (named.len() - 1)
 }

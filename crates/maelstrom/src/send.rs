@@ -6,16 +6,17 @@ use wellspring_core::{Duration, Time};
 use crate::adaptive::{Controller, Limits};
 use crate::auth::{PresharedKey, Sealer, SessionId};
 use crate::batch::Batch;
+use crate::digest::Digester;
 use crate::identity::{Identity, Namer, Unprotected, Volatile};
 use crate::meter::LossReport;
-use crate::wire::{RepairHead, emit_repair, emit_report};
+use crate::wire::{RepairHead, emit_digest, emit_repair, emit_report};
 
 /// How a send side protects.
 #[derive(Clone, Debug)]
 pub struct SendConfig {
-    /// Rate and interleaves; with limits, what it begins with is chosen within them instead.
+    /// Rate and interleaves; with limits, the code begins off instead, and is chosen within them.
     pub parameters: Parameters,
-    /// Follow the loss that the peer reports, within these limits.
+    /// Follow the loss that the peer reports, within these limits: off while nothing is lost.
     pub adaptive: Option<Limits>,
     /// Longest packet protected \[bytes\]: [`MtuPlan::longest`](crate::MtuPlan::longest).
     pub longest: usize,
@@ -39,6 +40,10 @@ pub struct SendCounters {
     pub repairs: u64,
     /// Their bytes, without headers of UDP and below.
     pub repair_bytes: u64,
+    /// Digests sent, while the code is off.
+    pub digests: u64,
+    /// Their bytes, without headers of UDP and below.
+    pub digest_bytes: u64,
     /// Times the code was changed.
     pub changes: u64,
 }
@@ -52,6 +57,8 @@ impl SendCounters {
         self.too_long += other.too_long;
         self.repairs += other.repairs;
         self.repair_bytes += other.repair_bytes;
+        self.digests += other.digests;
+        self.digest_bytes += other.digest_bytes;
         self.changes += other.changes;
     }
 }
@@ -61,7 +68,9 @@ impl SendCounters {
 pub struct SendSide {
     namer: Namer,
     sealer: Sealer,
-    interleaver: Interleaver,
+    /// None while the code is off.
+    interleaver: Option<Interleaver>,
+    digester: Digester,
     /// Number of the interleaver's first packet.
     base: u64,
     /// What routers may change in the newest packets, by number modulo its length.
@@ -84,13 +93,15 @@ impl SendSide {
         config: &SendConfig,
     ) -> Result<Self, InterleaveError> {
         let controller = config.adaptive.map(Controller::new);
-        let parameters = controller.as_ref().map_or(&config.parameters, Controller::parameters);
+        // Made in any case: it checks the length.
+        let interleaver = Interleaver::new(&config.parameters, config.longest)?;
         Ok(SendSide {
             namer: Namer::new(key),
             sealer: Sealer::new(key, session),
-            interleaver: Interleaver::new(parameters, config.longest)?,
+            interleaver: controller.is_none().then_some(interleaver),
+            digester: Digester::default(),
             base: 0,
-            volatile: remembered(parameters),
+            volatile: remembered(&config.parameters),
             longest: config.longest,
             flush_after: config.flush_after,
             flush_at: None,
@@ -104,9 +115,9 @@ impl SendSide {
         &self.counters
     }
 
-    /// The code in use.
-    pub fn parameters(&self) -> &Parameters {
-        self.interleaver.parameters()
+    /// The code in use; none while it is off.
+    pub fn parameters(&self) -> Option<&Parameters> {
+        self.interleaver.as_ref().map(Interleaver::parameters)
     }
 
     /// Sees an IP packet that leaves. The repairs to follow it go to `out`. What routers change is
@@ -139,66 +150,108 @@ impl SendSide {
         };
         self.counters.packets += 1;
         self.counters.packet_bytes += identity.len as u64;
-        let place = place(&self.volatile, self.interleaver.packets());
-        self.volatile[place] = identity.volatile;
-        self.flush_at = Some(now + self.flush_after);
-        let (interleaver, mut post) = self.split(out);
+        let Some((interleaver, mut post)) = self.split(now, out) else {
+            if self.digester.add(now, identity.name, identity.len) {
+                self.digest(now, out);
+            }
+            return Ok(identity);
+        };
+        post.remember(interleaver.packets(), identity.volatile);
         interleaver
             .add(identity.name, &packet[..identity.len], |repair| post.repair(&repair))
             .expect("the length was compared to the longest");
+        self.flush_at = Some(now + self.flush_after);
         Ok(identity)
     }
 
     /// Hears what the peer says about loss; with limits, goes over to another code where that is
     /// called for. The old code's unfinished repairs go to `out`.
-    pub fn on_report(&mut self, report: &LossReport, out: &mut Batch) {
+    pub fn on_report(&mut self, now: Time, report: &LossReport, out: &mut Batch) {
         let Some(controller) = &mut self.controller else { return };
-        let Some(parameters) = controller.on_report(report).cloned() else { return };
-        let (interleaver, mut post) = self.split(out);
-        interleaver.finish(|repair| post.repair(&repair));
-        self.base += self.interleaver.packets();
-        self.volatile = remembered(&parameters);
-        self.interleaver = Interleaver::new(&parameters, self.longest)
-            .expect("the length was good for the first code");
+        if !controller.on_report(now, report) {
+            return;
+        }
+        let chosen = controller.parameters().cloned();
+        match self.split(now, out) {
+            Some((interleaver, mut post)) => {
+                interleaver.finish(|repair| post.repair(&repair));
+                let packets = interleaver.packets();
+                self.base += packets;
+            }
+            // What waits for its digest is named before the first repair.
+            None => self.digest(now, out),
+        }
+        self.interleaver = chosen.as_ref().map(|parameters| {
+            Interleaver::new(parameters, self.longest)
+                .expect("the length was good for the first code")
+        });
+        if let Some(parameters) = &chosen {
+            self.volatile = remembered(parameters);
+        }
+        self.flush_at = None;
         self.counters.changes += 1;
     }
 
     /// Appends a report to the peer to `out`.
-    pub fn report(&mut self, report: &LossReport, out: &mut Batch) {
-        out.write(|bytes| emit_report(&mut self.sealer, report, bytes));
+    pub fn report(&mut self, now: Time, report: &LossReport, out: &mut Batch) {
+        out.write(|bytes| emit_report(&mut self.sealer, now, report, bytes));
     }
 
     /// When [`SendSide::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.flush_at
+        Time::earliest(self.flush_at.into_iter().chain(self.digester.poll_timeout()))
     }
 
-    /// It is that late: after a silence, unfinished repairs go to `out`.
+    /// It is that late: after a silence, unfinished repairs go to `out`, and names that wait.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         if self.flush_at.is_some_and(|at| now.has_reached(at)) {
             self.flush_at = None;
-            let (interleaver, mut post) = self.split(out);
-            interleaver.flush(|repair| post.repair(&repair));
+            if let Some((interleaver, mut post)) = self.split(now, out) {
+                interleaver.flush(|repair| post.repair(&repair));
+            }
+        }
+        if self.digester.due(now) {
+            self.digest(now, out);
         }
     }
 
-    fn split<'a>(&'a mut self, out: &'a mut Batch) -> (&'a mut Interleaver, Post<'a>) {
+    fn digest(&mut self, now: Time, out: &mut Batch) {
+        let (sealer, counters) = (&mut self.sealer, &mut self.counters);
+        self.digester.take(now, |first, names| {
+            out.write(|bytes| {
+                let start = bytes.len();
+                emit_digest(sealer, now, first, names, bytes);
+                counters.digests += 1;
+                counters.digest_bytes += (bytes.len() - start) as u64;
+            });
+        });
+    }
+
+    /// The code, if it is on, and what sends its repairs.
+    fn split<'a>(
+        &'a mut self,
+        now: Time,
+        out: &'a mut Batch,
+    ) -> Option<(&'a mut Interleaver, Post<'a>)> {
+        let interleaver = self.interleaver.as_mut()?;
         let post = Post {
+            now,
             sealer: &mut self.sealer,
-            volatile: &self.volatile,
-            strides: strides(self.interleaver.parameters()),
+            volatile: &mut self.volatile,
+            strides: strides(interleaver.parameters()),
             base: self.base,
             counters: &mut self.counters,
             out,
         };
-        (&mut self.interleaver, post)
+        Some((interleaver, post))
     }
 }
 
 /// Turns repairs into datagrams.
 struct Post<'a> {
+    now: Time,
     sealer: &'a mut Sealer,
-    volatile: &'a [Volatile],
+    volatile: &'a mut [Volatile],
     strides: [u16; wellspring_codec::interleave::MAX_LAYERS],
     base: u64,
     counters: &'a mut SendCounters,
@@ -206,6 +259,11 @@ struct Post<'a> {
 }
 
 impl Post<'_> {
+    /// Remembers what routers may change in a packet.
+    fn remember(&mut self, number: u64, volatile: Volatile) {
+        self.volatile[place(self.volatile, number)] = volatile;
+    }
+
     fn repair(&mut self, repair: &Repair<'_>) {
         let stride = self.strides[usize::from(repair.layer)];
         let head = RepairHead {
@@ -215,14 +273,15 @@ impl Post<'_> {
             first: self.base.wrapping_add(repair.first) as u32,
         };
         let mut number = repair.first;
+        let volatiles: &[Volatile] = self.volatile;
         let ingredients = repair.recipe.iter().map(|&name| {
-            let volatile = self.volatile[place(self.volatile, number)];
+            let volatile = volatiles[place(volatiles, number)];
             number += u64::from(stride);
             (name, volatile)
         });
         self.out.write(|bytes| {
             let start = bytes.len();
-            emit_repair(self.sealer, head, ingredients, repair.xor, bytes);
+            emit_repair(self.sealer, self.now, head, ingredients, repair.xor, bytes);
             self.counters.repairs += 1;
             self.counters.repair_bytes += (bytes.len() - start) as u64;
         });

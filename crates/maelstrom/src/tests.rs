@@ -26,7 +26,13 @@ fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
 }
 
 fn receiver(longest: usize) -> ReceiveSide {
-    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest, hold: Duration::ZERO };
+    let config = ReceiveConfig {
+        packets: 1_024,
+        repairs: 512,
+        longest,
+        hold: Duration::ZERO,
+        ..ReceiveConfig::default()
+    };
     ReceiveSide::new(&key(), OTHER, &config).expect("memory")
 }
 
@@ -108,7 +114,7 @@ fn lost_packets_come_back_as_they_left() {
     let account = *receiver.account();
     assert_eq!(account.recovered_total(), back.len() as u64);
     assert_eq!((account.garbled, receiver.counters().dropped), (0, [0; DropReason::COUNT]));
-    let report = receiver.loss_report();
+    let report = receiver.loss_report(Time::ZERO);
     assert_eq!((report.longest_burst, report.usual_burst), (25, 25));
     assert!((25..60).contains(&report.lost), "{report:?}");
     assert_eq!(u64::from(report.recovered), account.recovered_total());
@@ -264,7 +270,13 @@ fn nobody_else_can_bring_a_packet() {
     assert_eq!(dropped(&mut receiver, &repairs[3].1), Some(DropReason::OldSession));
     assert_eq!(receiver.peer(), Some(later));
     // An end's own repairs, sent back to it.
-    let own = ReceiveConfig { packets: 64, repairs: 64, longest: 300, hold: Duration::ZERO };
+    let own = ReceiveConfig {
+        packets: 64,
+        repairs: 64,
+        longest: 300,
+        hold: Duration::ZERO,
+        ..ReceiveConfig::default()
+    };
     let mut same_end = ReceiveSide::new(&key(), SESSION, &own).expect("memory");
     assert_eq!(dropped(&mut same_end, &good), Some(DropReason::Reflected));
     // Another key.
@@ -325,7 +337,7 @@ fn packets_that_their_repairs_overtake_are_not_lost() {
     }
     // Each layer's repair leaves right behind its last packet, which here comes after it.
     assert!(receiver.counters().overtaken > 200, "{:?}", receiver.counters());
-    let report = receiver.loss_report();
+    let report = receiver.loss_report(Time::ZERO);
     assert!((1..=4).contains(&report.lost), "{report:?}");
     assert_eq!(report.longest_burst, 1);
 }
@@ -340,7 +352,13 @@ fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
         restore(packet, identity.volatile);
     }
     let hold = Duration::from_micros(500);
-    let config = ReceiveConfig { packets: 1_024, repairs: 512, longest: 300, hold };
+    let config = ReceiveConfig {
+        packets: 1_024,
+        repairs: 512,
+        longest: 300,
+        hold,
+        ..ReceiveConfig::default()
+    };
     let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
     let mut sender = sender(8, &[1, 19], 300);
     let mut out = Batch::new();
@@ -363,6 +381,56 @@ fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
     let lost: Vec<_> = [250, 750, 1_250, 1_750].map(|n| packets[n].clone()).into();
     assert_eq!(out.iter().map(<[u8]>::to_vec).collect::<Vec<_>>(), lost);
     assert!(receiver.counters().withdrawn > 200, "{:?}", receiver.counters());
+}
+
+#[test]
+fn where_nothing_is_lost_nothing_of_tcp_arrives_twice() {
+    let mut random = Seed(8).stream("packets");
+    let mut packets: Vec<_> = (0..4_000).map(|_| packet(&mut random, 300)).collect();
+    for packet in &mut packets {
+        let protocol = if packet[0] >> 4 == 4 { 9 } else { 6 };
+        packet[protocol] = 6;
+        let identity = Namer::new(&key()).identify(packet).expect("a packet");
+        restore(packet, identity.volatile);
+    }
+    // Repairs are ahead of their packets by so much, in another core's queue.
+    for (ahead, most) in [(900, 0), (6_000, 8)] {
+        let hold = Duration::from_millis(1);
+        let config = ReceiveConfig { repairs: 512, longest: 300, hold, ..ReceiveConfig::default() };
+        let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+        let mut sender = sender(8, &[1, 19], 300);
+        let steps = sent(&mut sender, &packets, Duration::from_micros(1_000));
+        let mut events = BTreeMap::new();
+        for (n, (now, repairs)) in steps.iter().enumerate() {
+            let late = *now + Duration::from_micros(ahead);
+            events.insert((late.as_picos(), n, 0), packets[n].clone());
+            for (k, repair) in repairs.iter().enumerate() {
+                events.insert((now.as_picos(), n, k + 1), repair.to_vec());
+            }
+        }
+        let mut out = Batch::new();
+        for ((picos, _, kind), bytes) in events {
+            let now = Time::from_picos(picos);
+            while let Some(due) = receiver.poll_timeout().filter(|due| now.has_reached(*due)) {
+                receiver.handle_timeout(due, &mut out);
+            }
+            match kind {
+                0 => drop(receiver.observe(now, &mut bytes.clone(), &mut out)),
+                _ => drop(receiver.handle_datagram(now, &bytes, &mut out)),
+            }
+            if is_whole_second(now) {
+                let report = receiver.loss_report(now);
+                assert_eq!(report.lost, 0, "{ahead} us ahead: {report:?}");
+            }
+        }
+        assert!(out.len() <= most, "{} twice, {:?}", out.len(), receiver.counters());
+        assert!(receiver.counters().withdrawn > 100, "{:?}", receiver.counters());
+    }
+}
+
+/// Whether a second is full.
+fn is_whole_second(now: Time) -> bool {
+    now.as_picos().is_multiple_of(1_000_000_000_000)
 }
 
 #[test]
@@ -399,13 +467,13 @@ fn the_code_follows_the_loss() {
         }
         lost_at.push(lost);
         back_at.push(receiver.account().recovered_total());
-        let report = receiver.loss_report();
+        let report = receiver.loss_report(now);
         let mut out = Batch::new();
-        sender.on_report(&report, &mut out);
+        sender.on_report(now, &report, &mut out);
         for repair in out.iter() {
             receiver.handle_datagram(now, repair, &mut Batch::new());
         }
-        overheads.push(sender.parameters().overhead());
+        overheads.push(sender.parameters().map_or(0.0, Parameters::overhead));
     }
     assert!(back_at[40] < lost_at[40], "the first bursts come as a surprise");
     let (lost, back) = (lost_at[80] - lost_at[45], back_at[82] - back_at[45]);
@@ -454,7 +522,7 @@ proptest! {
         for (number, (kind, layer, packets, [length, stride], first, rest)) in
             bodies.into_iter().enumerate()
         {
-            let mut datagram = vec![1, kind, layer, packets];
+            let mut datagram = vec![2, kind, layer, packets];
             datagram.extend_from_slice(&(length % 256).to_be_bytes());
             datagram.extend_from_slice(&stride.to_be_bytes());
             datagram.extend_from_slice(&first.to_be_bytes());
@@ -464,6 +532,6 @@ proptest! {
             receiver.observe(Time::ZERO, &mut packet, &mut out).expect("a packet");
         }
         prop_assert!(out.is_empty());
-        receiver.loss_report();
+        receiver.loss_report(Time::ZERO);
     }
 }

@@ -2,30 +2,35 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | version, 1 |
-//! | 1 | kind: 1 a repair, 2 a report of loss |
+//! | 1 | version, 2 |
+//! | 1 | kind: 1 a repair, 2 a report of loss, 5 a digest |
 //! | 1 | the layer that made the repair |
 //! | 1 | n, packets in the repair |
 //! | 2 | XOR of their lengths |
 //! | 2 | stride: how many packets lie from one of them to the next |
 //! | 4 | number of the first of them, modulo 2^32 |
 //! | 16 | session: its beginning \[ns since 1970\], a random number |
-//! | 8 | number of the datagram in the session |
+//! | 2 | time stamp: when it left, in units of 64 us, modulo 2^16 |
+//! | 6 | number of the datagram in the session |
 //! | 10 n | of each packet its name (8), time to live or hop limit (1), traffic class (1) |
 //! | rest | XOR of the packets |
 //! | 16 | tag over all before it |
 //!
-//! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the layer to the number of the first packet, and 24 bytes of account instead of packets and
-//! XOR ([`LossReport`]). A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
+//! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the
+//! layer to the number of the first packet, and 32 bytes of account instead of packets and XOR ([`LossReport`]). A
+//! digest names n packets for which no repair was made, in the order in which they left, numbered by a count of its
+//! own: stride 1, and 4 bytes of each packet's name. A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
 //! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
 
 use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
+use wellspring_core::{Duration, Time};
 
 use crate::auth::{Sealer, SessionId, TAG_LEN};
 use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
 use crate::meter::LossReport;
 use crate::partitions::Partitions;
+use crate::queue_delay::Stamp;
 
 /// What stands before the packets' names \[bytes\].
 pub const HEADER_LEN: usize = 36;
@@ -34,14 +39,18 @@ pub const INGREDIENT_LEN: usize = 10;
 /// A whole report \[bytes\].
 pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
+const DIGEST: u8 = 5;
 const SESSION_AT: usize = 12;
-const NUMBER_AT: usize = 28;
-const REPORT_BODY: usize = 24;
+const STAMP_AT: usize = 28;
+const NUMBER_AT: usize = 30;
+const REPORT_BODY: usize = 32;
+/// A packet's name in a digest \[bytes\].
+pub(crate) const SHORT_NAME_LEN: usize = 4;
 const HELLO_BODY: usize = 16;
 /// A whole hello \[bytes\].
 pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
@@ -51,6 +60,8 @@ pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
 pub(crate) struct Sealed<'a> {
     pub session: SessionId,
     pub number: u64,
+    /// When it left.
+    pub stamp: Stamp,
     /// All but the tag.
     pub bytes: &'a [u8],
     pub tag: [u8; TAG_LEN],
@@ -63,8 +74,10 @@ impl<'a> Sealed<'a> {
             return Err(DropReason::Foreign);
         }
         let session = SessionId::from_bytes(array(bytes, SESSION_AT));
-        let number = u64::from_be_bytes(array(bytes, NUMBER_AT));
-        Ok(Sealed { session, number, bytes, tag: *tag })
+        let stamp = Stamp(u16::from_be_bytes(array(bytes, STAMP_AT)));
+        let [a, b, c, d, e, f] = array(bytes, NUMBER_AT);
+        let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        Ok(Sealed { session, number, stamp, bytes, tag: *tag })
     }
 
     /// What a verified datagram says.
@@ -73,6 +86,7 @@ impl<'a> Sealed<'a> {
         match header[1] {
             REPAIR => parse_repair(header, rest).map(Body::Repair),
             REPORT => parse_report(rest).map(Body::Report),
+            DIGEST => parse_digest(header, rest).map(Body::Digest),
             _ => Err(DropReason::Malformed),
         }
     }
@@ -111,6 +125,25 @@ pub(crate) struct Hello {
 pub(crate) enum Body<'a> {
     Repair(WireRepair<'a>),
     Report(LossReport),
+    Digest(WireDigest<'a>),
+}
+
+/// A digest as it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireDigest<'a> {
+    pub first: u32,
+    names: &'a [[u8; SHORT_NAME_LEN]],
+}
+
+impl WireDigest<'_> {
+    /// Numbers and short names of its packets.
+    pub(crate) fn packets(&self) -> impl ExactSizeIterator<Item = (u32, u32)> {
+        let first = self.first;
+        let numbered = move |(n, name): (usize, &[u8; SHORT_NAME_LEN])| {
+            (first.wrapping_add(n as u32), u32::from_be_bytes(*name))
+        };
+        self.names.iter().enumerate().map(numbered)
+    }
 }
 
 /// A repair as it travels.
@@ -133,6 +166,12 @@ pub(crate) struct Ingredient {
 }
 
 impl WireRepair<'_> {
+    /// The number of its last packet.
+    pub(crate) fn last(&self) -> u32 {
+        let steps = self.ingredients.len() as u32 - 1;
+        self.first.wrapping_add(steps * u32::from(self.stride))
+    }
+
     pub(crate) fn ingredients(&self) -> impl ExactSizeIterator<Item = Ingredient> {
         let mut number = self.first;
         self.ingredients.iter().map(move |bytes| {
@@ -169,6 +208,15 @@ fn parse_repair<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireRepair<'a>, Dro
     })
 }
 
+fn parse_digest<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireDigest<'a>, DropReason> {
+    let packets = usize::from(header[3]);
+    if packets == 0 || rest.len() != packets * SHORT_NAME_LEN {
+        return Err(DropReason::Malformed);
+    }
+    let first = u32::from_be_bytes(array(header, 8));
+    Ok(WireDigest { first, names: rest.as_chunks().0 })
+}
+
 fn parse_report(body: &[u8]) -> Result<LossReport, DropReason> {
     if body.len() != REPORT_BODY {
         return Err(DropReason::Malformed);
@@ -181,6 +229,9 @@ fn parse_report(body: &[u8]) -> Result<LossReport, DropReason> {
         recovered: word(12),
         usual_burst: u16::from_be_bytes(array(body, 16)),
         longest_burst: u16::from_be_bytes(array(body, 18)),
+        congested: word(20),
+        congested_lost: word(24),
+        queue_delay: Duration::from_micros(u64::from(word(28))),
     })
 }
 
@@ -196,6 +247,7 @@ pub(crate) struct RepairHead {
 /// Appends a repair to `out`.
 pub(crate) fn emit_repair(
     sealer: &mut Sealer,
+    now: Time,
     head: RepairHead,
     ingredients: impl ExactSizeIterator<Item = (PacketName, Volatile)>,
     xor: &[u8],
@@ -207,7 +259,7 @@ pub(crate) fn emit_repair(
     out.extend_from_slice(&head.length.to_be_bytes());
     out.extend_from_slice(&head.stride.to_be_bytes());
     out.extend_from_slice(&head.first.to_be_bytes());
-    emit_session(sealer, out);
+    emit_session(sealer, now, out);
     for (name, volatile) in ingredients {
         let mut bytes = [0; INGREDIENT_LEN];
         bytes[..8].copy_from_slice(&name.0.to_be_bytes());
@@ -220,18 +272,44 @@ pub(crate) fn emit_repair(
 }
 
 /// Appends a report to `out`.
-pub(crate) fn emit_report(sealer: &mut Sealer, report: &LossReport, out: &mut Vec<u8>) {
+pub(crate) fn emit_report(sealer: &mut Sealer, now: Time, report: &LossReport, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[VERSION, REPORT]);
     out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, out);
+    emit_session(sealer, now, out);
     for word in [report.packets, report.lost, report.bursts, report.recovered] {
         out.extend_from_slice(&word.to_be_bytes());
     }
     out.extend_from_slice(&report.usual_burst.to_be_bytes());
     out.extend_from_slice(&report.longest_burst.to_be_bytes());
-    out.extend_from_slice(&[0; 4]);
+    let queue_delay = report.queue_delay.as_micros().min(u64::from(u32::MAX)) as u32;
+    for word in [report.congested, report.congested_lost, queue_delay] {
+        out.extend_from_slice(&word.to_be_bytes());
+    }
     seal(sealer, start, out);
+}
+
+/// Appends a digest to `out`.
+pub(crate) fn emit_digest(
+    sealer: &mut Sealer,
+    now: Time,
+    first: u32,
+    names: &[PacketName],
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, DIGEST, 0, names.len() as u8, 0, 0, 0, 1]);
+    out.extend_from_slice(&first.to_be_bytes());
+    emit_session(sealer, now, out);
+    for &name in names {
+        out.extend_from_slice(&short_name(name).to_be_bytes());
+    }
+    seal(sealer, start, out);
+}
+
+/// The part of a packet's name that a digest has.
+pub(crate) fn short_name(name: PacketName) -> u32 {
+    (name.0 >> 32) as u32
 }
 
 /// Appends a hello to `out`.
@@ -239,7 +317,7 @@ pub(crate) fn emit_hello(sealer: &mut Sealer, hello: &Hello, out: &mut Vec<u8>) 
     let start = out.len();
     out.extend_from_slice(&[VERSION, HELLO]);
     out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, out);
+    emit_session(sealer, Time::ZERO, out);
     out.extend_from_slice(&[hello.partitions, u8::from(hello.first), 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&hello.claims.bits().to_be_bytes());
     seal(sealer, start, out);
@@ -250,14 +328,15 @@ pub(crate) fn emit_bundle(sealer: &mut Sealer, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[VERSION, BUNDLE]);
     out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, out);
+    emit_session(sealer, Time::ZERO, out);
     out.extend_from_slice(body);
     seal(sealer, start, out);
 }
 
-fn emit_session(sealer: &Sealer, out: &mut Vec<u8>) {
+fn emit_session(sealer: &Sealer, now: Time, out: &mut Vec<u8>) {
     out.extend_from_slice(&sealer.session().to_bytes());
-    out.extend_from_slice(&sealer.number().to_be_bytes());
+    out.extend_from_slice(&Stamp::at(now).0.to_be_bytes());
+    out.extend_from_slice(&sealer.number().to_be_bytes()[2..]);
 }
 
 fn seal(sealer: &mut Sealer, start: usize, out: &mut Vec<u8>) {

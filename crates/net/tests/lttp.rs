@@ -15,7 +15,7 @@ async fn goes_round(bytes: &[u8], servers: usize, options: &LttpOptions, loss: f
     }
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
-    let client = client(|config| config.settings.faults.loss = loss);
+    let client = client(|config| config.driver.faults.loss = loss);
     let served: Vec<&Served> = served.iter().collect();
     let report = fetch(&client, &served, options, &path).await.expect("fetched");
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
@@ -77,10 +77,10 @@ async fn with_or_without_overlap_the_bytes_are_the_same() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let options = LttpOptions { block_symbols: 32, ..options() };
     for (server, receiver) in [(true, true), (true, false), (false, true), (false, false)] {
-        let served = Served::with(&bytes, |config| config.settings.overlap = server).await;
+        let served = Served::with(&bytes, |config| config.driver.lttp.overlap = server).await;
         let client = client(|config| {
-            config.settings.overlap = receiver;
-            config.settings.faults.loss = 0.02;
+            config.driver.lttp.overlap = receiver;
+            config.driver.faults.loss = 0.02;
         });
         let path = folder.path().join(format!("{server}-{receiver}"));
         fetch(&client, &[&served], &options, &path).await.expect("fetched");
@@ -92,15 +92,15 @@ async fn with_or_without_overlap_the_bytes_are_the_same() {
 async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     let bytes = random_bytes(400_000, 6);
     let served = Served::with(&bytes, |config| {
-        config.settings.rate_limit = Some(Rate::from_mbps(50));
+        config.driver.send_rate = Some(Rate::from_mbps(50));
     })
     .await;
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
     let client = client(|config| {
-        config.settings.faults.reorder = 0.2;
-        config.settings.faults.reorder_by = wellspring_core::Duration::from_millis(2);
-        config.settings.faults.duplicate = 0.05;
+        config.driver.faults.reorder = 0.2;
+        config.driver.faults.reorder_by = wellspring_core::Duration::from_millis(2);
+        config.driver.faults.duplicate = 0.05;
     });
     let report = fetch(&client, &[&served], &options(), &path).await.expect("fetched");
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
@@ -154,7 +154,7 @@ async fn servers_with_other_bytes_are_refused_or_passed_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_server_says_so() {
     let bytes = random_bytes(10_000, 11);
-    let served = Served::with(&bytes, |config| config.max_sessions = 0).await;
+    let served = Served::with(&bytes, |config| config.lttp.max_sessions = 0).await;
     let folder = tempfile::tempdir().expect("temporary directory");
     let refused = fetch(&client(|_| {}), &[&served], &options(), &folder.path().join("x")).await;
     match refused {

@@ -11,15 +11,15 @@ use lttp_support::{GUARD, Served, client, fetch, listing, options, random_bytes,
 use tokio::sync::watch;
 use wellspring_core::Rate;
 use wellspring_net::{
-    FetchError, Host, LttpOptions, LttpReport, LttpServerConfig, LttpServerEvent, Update, Updates,
+    FetchError, Host, LttpOptions, LttpReport, ServerConfig, ServerEvent, Update, Updates,
 };
 use wellspring_wire::lttp::{
     Cookie, MESSAGE_HEADER_LEN, Message, emit_message, message_kind, parse_message,
 };
 
 /// A pace at which a server's share outlasts what a test does meanwhile.
-fn slow(config: &mut LttpServerConfig) {
-    config.settings.rate_limit = Some(Rate::from_mbps(4));
+fn slow(config: &mut ServerConfig) {
+    config.driver.send_rate = Some(Rate::from_mbps(4));
 }
 
 fn small_blocks() -> LttpOptions {
@@ -65,10 +65,10 @@ async fn what_a_server_that_dies_had_not_sent_comes_from_the_others() {
         (Served::new(&bytes).await, Served::with(&bytes, slow).await, Served::new(&bytes).await);
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
-    let client = client(|config| config.settings.faults.loss = 0.01);
+    let client = client(|config| config.driver.faults.loss = 0.01);
     let (hosts, options) = ([a.host(), dying.host(), c.host()], small_blocks());
     let (updates, mut arrived) = followed();
-    let fetching = client.fetch(&hosts, &options, to_file(&path), updates);
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), updates);
     let dies = async {
         // The other two have a third each: what is more is of the one that dies.
         until(&mut arrived, 2_000_000 + 2_000).await;
@@ -97,10 +97,10 @@ async fn one_server_of_three_is_enough() {
     let client = client(|_| {});
     let (hosts, options) = ([a.host(), b.host(), c.host()], small_blocks());
     let (updates, mut arrived) = followed();
-    let fetching = client.fetch(&hosts, &options, to_file(&path), updates);
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), updates);
     let die = async {
         for dying in [&mut a, &mut c] {
-            dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
+            dying.wait_for(|event| matches!(event, ServerEvent::SendingPart { .. })).await;
         }
         until(&mut arrived, 0).await;
         tokio::join!(a.server.shut_down(), c.server.shut_down());
@@ -119,10 +119,10 @@ async fn servers_that_all_die_are_named_and_nothing_is_left() {
     let path = folder.path().join("copy");
     let client = client(|_| {});
     let (hosts, options) = ([a.host(), b.host()], options());
-    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
     let die = async {
         for dying in [&mut a, &mut b] {
-            dying.wait_for(|event| matches!(event, LttpServerEvent::Sending { .. })).await;
+            dying.wait_for(|event| matches!(event, ServerEvent::SendingPart { .. })).await;
         }
         a.server.shut_down().await;
         b.server.shut_down().await;
@@ -155,9 +155,9 @@ async fn a_server_whose_object_has_changed_does_not_stand_in_for_another() {
     let path = folder.path().join("copy");
     let client = client(|_| {});
     let (hosts, options) = ([changing.host(), dying.host()], small_blocks());
-    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
     let changes = async {
-        changing.wait_for(|event| matches!(event, LttpServerEvent::Sent { .. })).await;
+        changing.wait_for(|event| matches!(event, ServerEvent::SentPart { .. })).await;
         let object = changing.folder.path().join("object");
         std::fs::write(object, random_bytes(1_000_000, 5)).expect("write");
         dying.server.shut_down().await;
@@ -223,12 +223,12 @@ async fn who_always_closes_is_asked_once_and_holds_nobody_up() {
     let client = client(|_| {});
     let mut hosts: Vec<Host> = closing.iter().map(|(host, _)| host.clone()).collect();
     let options = options();
-    let alone = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let alone = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
     let alone = tokio::time::timeout(GUARD, alone).await.expect("it ends");
     assert!(matches!(&alone, Err(FetchError::NoReplicaLeft { hosts, .. }) if hosts.len() == 3));
     assert_eq!(listing(folder.path()), [""; 0]);
     hosts.push(served.host());
-    let beside = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let beside = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
     let report = tokio::time::timeout(GUARD, beside).await.expect("it ends").expect("fetched");
     is_whole(&report, &hosts.iter().take(3).collect::<Vec<_>>());
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
@@ -247,7 +247,7 @@ async fn an_object_of_fewer_symbols_than_servers_keeps_the_others_in_reserve() {
     let client = client(|_| {});
     let hosts = [host, served.host()];
     let options = options();
-    let fetching = client.fetch(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
     let report = tokio::time::timeout(GUARD, fetching).await.expect("it ends").expect("fetched");
     is_whole(&report, &[&hosts[0]]);
     let alone = fetch(&client, &[&served], &options, &folder.path().join("other")).await;

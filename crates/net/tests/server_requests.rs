@@ -18,20 +18,25 @@ const GEOMETRY: Geometry =
 /// A server of a directory, on a runtime of its own.
 struct Served {
     address: SocketAddr,
-    _server: Server,
+    server: Server,
     _runtime: tokio::runtime::Runtime,
 }
 
 fn serve(directory: &Path, allow_put: bool) -> Served {
+    serve_with(directory, |config| config.allow_put = allow_put)
+}
+
+fn serve_with(directory: &Path, adapt: impl FnOnce(&mut ServerConfig)) -> Served {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
         .build()
         .expect("runtime");
     let bind = "127.0.0.1:0".parse().expect("address");
-    let config = ServerConfig { allow_put, ..ServerConfig::new(bind, directory.to_owned()) };
+    let mut config = ServerConfig::new(bind, directory.to_owned());
+    adapt(&mut config);
     let server = runtime.block_on(Server::bind(config)).expect("server");
-    Served { address: server.local_addr(), _server: server, _runtime: runtime }
+    Served { address: server.local_addr(), server, _runtime: runtime }
 }
 
 struct Stranger {
@@ -57,14 +62,25 @@ impl Stranger {
         let mut buffer = [0; 2_048];
         loop {
             let len = self.socket.recv(&mut buffer).expect("an answer");
-            assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
             // Symbols and pulls of a session come by the same socket.
             let Ok(Parsed::Reply { nonce, reply }) = parse(&buffer[..len]) else { continue };
+            assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
             assert!(len <= REPLY_MAX_LEN && REPLY_MAX_LEN <= REQUEST_MIN_LEN);
             if nonce == self.nonce {
                 return check(reply);
             }
         }
+    }
+
+    /// Asks once more with the cookie that the first answer brought, if it was one.
+    fn ask_proven<R>(&mut self, request: &Request<'_>, check: impl FnOnce(Reply<'_>) -> R) -> R {
+        self.cookie = Cookie::NONE;
+        let challenge = self.ask(request, |reply| match reply {
+            Reply::Challenge { cookie } => Some(cookie),
+            _ => None,
+        });
+        self.cookie = challenge.unwrap_or(Cookie::NONE);
+        self.ask(request, check)
     }
 
     fn earn_cookie(&mut self, by: &Request<'_>) {
@@ -76,16 +92,22 @@ impl Stranger {
 
     /// Asks until the answer is there.
     fn info(&mut self, name: &str) -> Result<u64, RefusalCode> {
-        let request = Request::Info { name: Name::new(name).expect("a name for messages") };
+        let name = Name::new(name).expect("a name for messages");
+        let request = Request::Info { name, geometry: GEOMETRY };
+        self.cookie = Cookie::NONE;
         loop {
             let answer = self.ask(&request, |reply| match reply {
-                Reply::Info { size, .. } => Some(Ok(size)),
+                Reply::Info { size, cookie, .. } => Some(Ok((size, cookie))),
                 Reply::Refused { code, .. } => Some(Err(code)),
                 Reply::Challenge { .. } | Reply::Pending { .. } => None,
                 other => panic!("{other:?}"),
             });
             match answer {
-                Some(answer) => return answer,
+                Some(Ok((size, cookie))) => {
+                    self.cookie = cookie;
+                    return Ok(size);
+                }
+                Some(Err(code)) => return Err(code),
                 None if self.cookie == Cookie::NONE => self.earn_cookie(&request),
                 None => {}
             }
@@ -124,11 +146,11 @@ fn names_that_escape_are_refused_to_readers_and_writers() {
         let refused = stranger.info(name).expect_err(name);
         assert!(matches!(refused, RefusalCode::NotFound | RefusalCode::BadName), "{name}");
     }
-    stranger.earn_cookie(&Request::Offer(offer(1, "x", 0)));
     for (session, name) in
         (2..).zip(["../x", "/tmp/x", "up/x", "link", "a/../x", "none/x", ".x.wellspring-1.part"])
     {
-        let refused = stranger.ask(&Request::Offer(offer(session, name, 0)), |reply| match reply {
+        let offered = Request::Offer(offer(session, name, 0));
+        let refused = stranger.ask_proven(&offered, |reply| match reply {
             Reply::Refused { code, .. } => code,
             other => panic!("{name}: {other:?}"),
         });
@@ -156,8 +178,8 @@ fn nothing_is_sent_or_taken_without_a_cookie() {
         resume: None,
         timeout_ms: 0,
     });
-    let session = SessionId(2);
-    for request in [start, Request::Offer(offer(2, "y", 0)), Request::Status { session }] {
+    let offered = Request::Offer(offer(2, "y", 0));
+    for request in [start, offered] {
         for cookie in [Cookie::NONE, Cookie([9; 16])] {
             stranger.cookie = cookie;
             stranger.ask(&request, |reply| {
@@ -167,15 +189,20 @@ fn nothing_is_sent_or_taken_without_a_cookie() {
     }
     // A digest costs work: not done for an address that has not shown itself either.
     stranger.cookie = Cookie::NONE;
-    stranger.ask(&Request::Info { name }, |reply| {
+    stranger.ask(&Request::Info { name, geometry: GEOMETRY }, |reply| {
         assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
     });
     assert!(!home.path().join("y").exists());
     // Another's cookie is as good as none.
     let mut other = Stranger::of(&served);
-    other.earn_cookie(&Request::Status { session });
+    other.earn_cookie(&offered);
     stranger.cookie = other.cookie;
-    stranger.ask(&Request::Status { session }, |reply| {
+    stranger.ask(&offered, |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+    // And one earned for something else.
+    stranger.earn_cookie(&offered);
+    stranger.ask(&start, |reply| {
         assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
     });
 }
@@ -199,8 +226,7 @@ fn a_repeated_offer_is_one_offer_and_its_end_is_remembered() {
     assert_eq!(std::fs::read(home.path().join("empty")).expect("read"), b"");
     // Somebody else may not speak for that session.
     let mut other = Stranger::of(&served);
-    other.earn_cookie(&empty);
-    other.ask(&empty, |reply| {
+    other.ask_proven(&empty, |reply| {
         assert!(
             matches!(reply, Reply::Refused { code: RefusalCode::SessionInUse, .. }),
             "{reply:?}"
@@ -213,9 +239,8 @@ fn absurd_objects_are_refused_before_they_cost_anything() {
     let home = tempfile::tempdir().expect("temporary directory");
     let served = serve(home.path(), true);
     let mut stranger = Stranger::of(&served);
-    stranger.earn_cookie(&Request::Status { session: SessionId(1) });
     let mut refused = |offer: Offer<'_>| {
-        stranger.ask(&Request::Offer(offer), |reply| match reply {
+        stranger.ask_proven(&Request::Offer(offer), |reply| match reply {
             Reply::Refused { code, .. } => code,
             other => panic!("{other:?}"),
         })
@@ -223,6 +248,11 @@ fn absurd_objects_are_refused_before_they_cost_anything() {
     assert_eq!(refused(offer(1, "x", u64::MAX)), RefusalCode::TooLarge);
     let wide = Geometry { symbol_size: u16::MAX, ..GEOMETRY };
     assert_eq!(refused(Offer { geometry: wide, ..offer(2, "x", 9) }), RefusalCode::Unsupported);
+    let long = Geometry { symbol_size: 60_000, symbols_per_block: 1_000, initial_window: 1 };
+    let size = 1 << 30;
+    assert_eq!(refused(Offer { geometry: long, ..offer(4, "x", size) }), RefusalCode::Unsupported);
+    let pushy = Geometry { symbol_size: 60_000, symbols_per_block: 10, initial_window: 255 };
+    assert_eq!(refused(Offer { geometry: pushy, ..offer(5, "x", 9) }), RefusalCode::Unsupported);
     let deep = Geometry { symbols_per_block: u32::MAX, ..GEOMETRY };
     assert_eq!(refused(Offer { geometry: deep, ..offer(3, "x", 9) }), RefusalCode::Unsupported);
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
@@ -244,4 +274,208 @@ fn noise_does_not_stop_a_server() {
         stranger.socket.send(&noise).expect("send");
     }
     assert_eq!(stranger.info("x"), Ok(5));
+}
+
+#[test]
+fn a_replayed_cookie_brings_no_more_than_was_sent() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let bytes = vec![7; 3_000_000];
+    std::fs::write(home.path().join("x"), &bytes).expect("write");
+    std::fs::write(home.path().join("y"), &bytes).expect("write");
+    let served = serve(home.path(), false);
+    let mut stranger = Stranger::of(&served);
+    let start = |session, name, geometry| {
+        Request::Start(Start {
+            session: SessionId(session),
+            name: Name::new(name).expect("a name"),
+            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+            share_index: 0,
+            share_count: 1,
+            geometry,
+            resume: None,
+            timeout_ms: 1_000,
+        })
+    };
+    // Digests become known, and each info brings a cookie of its own.
+    for name in ["y", "x"] {
+        assert_eq!(stranger.info(name), Ok(3_000_000));
+    }
+    let honest = start(1, "x", GEOMETRY);
+    stranger.ask(&honest, |reply| assert_eq!(reply, Reply::Accepted, "it is good once"));
+    stranger.ask(&honest, |reply| assert_eq!(reply, Reply::Accepted, "repeated as if lost"));
+    // From now on the sender's address is forged: what comes back goes to a victim.
+    let wide = Geometry { symbol_size: 65_000, symbols_per_block: 1_000, initial_window: 255 };
+    let pushy = Geometry { initial_window: 255, ..GEOMETRY };
+    let long = Geometry { symbol_size: 4_000, ..GEOMETRY };
+    let (mut sent, mut came) = (0, 0);
+    let mut buffer = vec![0; 70_000];
+    stranger.socket.set_read_timeout(Some(Duration::from_millis(300))).expect("timeout");
+    for (session, request) in (2..).zip([
+        start(2, "x", GEOMETRY),
+        start(3, "x", wide),
+        start(4, "x", pushy),
+        start(5, "x", long),
+        start(6, "y", GEOMETRY),
+    ]) {
+        let mut bytes = Vec::new();
+        emit_request(1_000 + session, stranger.cookie, &request, &mut bytes);
+        sent += bytes.len();
+        stranger.socket.send(&bytes).expect("send");
+    }
+    while let Ok(len) = stranger.socket.recv(&mut buffer) {
+        let of_first = wellspring_wire::scdp::parse(&buffer[..len])
+            .is_ok_and(|packet| packet.session == SessionId(1));
+        came += if of_first { 0 } else { len };
+    }
+    println!("{came} bytes for {sent} of forged starts");
+    assert!(came > 0 && came <= sent, "{came} bytes for {sent}");
+}
+
+#[test]
+fn a_flood_of_refusals_is_counted_and_not_told_line_by_line() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = std::sync::Arc::clone(&told);
+    let served = serve_with(home.path(), |config| {
+        config.events = std::sync::Arc::new(move |event| {
+            heard.lock().expect("no panic").push(event);
+        });
+    });
+    let mut stranger = Stranger::of(&served);
+    let began = std::time::Instant::now();
+    for _ in 0..2_000 {
+        assert_eq!(stranger.info("none"), Err(RefusalCode::NotFound));
+    }
+    let refused = served.server.counters().refused;
+    assert_eq!(refused[&RefusalCode::NotFound], 2_000);
+    let lines = told.lock().expect("no panic").len() as u64;
+    // Fifty at once and ten a second, each perhaps with the number of those left out.
+    let most = 2 * (50 + 10 * (began.elapsed().as_secs() + 1));
+    assert!(lines <= most, "{lines} lines, {most} at most");
+}
+
+#[test]
+fn names_that_hide_or_deceive_are_neither_served_nor_taken_unless_allowed() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::create_dir(home.path().join(".ssh")).expect("directory");
+    std::fs::write(home.path().join(".ssh/id"), b"secret").expect("write");
+    std::fs::write(home.path().join(".profile"), b"secret").expect("write");
+    let odd = ["-rf", "a\u{202e}txt", "in\u{200b}visible"];
+    for allowed in [false, true] {
+        let served = serve_with(home.path(), |config| {
+            config.allow_put = true;
+            config.allow_hidden = allowed;
+            config.allow_odd_names = allowed;
+        });
+        let mut stranger = Stranger::of(&served);
+        for name in [".profile", ".ssh/id"] {
+            let expected = if allowed { Ok(6) } else { Err(RefusalCode::NotFound) };
+            assert_eq!(stranger.info(name), expected, "{name}");
+        }
+        for (session, name) in (1..).zip([".bashrc", ".ssh/authorized_keys"].iter().chain(&odd)) {
+            let offered = Request::Offer(offer(session, name, 0));
+            let outcome = stranger.ask_proven(&offered, |reply| match reply {
+                Reply::Refused { code, .. } => Err(code),
+                Reply::Accepted => Ok(()),
+                other => panic!("{name}: {other:?}"),
+            });
+            let expected = if allowed { Ok(()) } else { Err(RefusalCode::BadName) };
+            assert_eq!(outcome, expected, "{name:?}");
+            assert_eq!(home.path().join(name).exists(), allowed, "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.max_sends_an_address = 2;
+        config.max_puts_an_address = 2;
+        config.max_empty_an_address = 3;
+    });
+    // Each from a port of its own, as if from many hosts behind one address.
+    let code = |reply: Reply<'_>| match reply {
+        Reply::Refused { code, text } => {
+            assert!(text.contains("127.0.0.1"), "{text}");
+            Some(code)
+        }
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    let busy = Some(RefusalCode::Busy);
+    let outcomes: Vec<_> = (1..=3)
+        .map(|session| {
+            let mut stranger = Stranger::of(&served);
+            assert_eq!(stranger.info("x"), Ok(3_000_000));
+            let start = Request::Start(Start {
+                session: SessionId(session),
+                name: Name::new("x").expect("a name"),
+                digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+                share_index: 0,
+                share_count: 1,
+                geometry: GEOMETRY,
+                resume: None,
+                timeout_ms: 60_000,
+            });
+            stranger.ask(&start, code)
+        })
+        .collect();
+    assert_eq!(outcomes, [None, None, busy]);
+    let offered = |session, size| {
+        let name = format!("put-{session}");
+        let offer = Offer { timeout_ms: 60_000, ..offer(session, &name, size) };
+        Stranger::of(&served).ask_proven(&Request::Offer(offer), code)
+    };
+    let outcomes: Vec<_> = (11..=13).map(|session| offered(session, 1_000)).collect();
+    assert_eq!(outcomes, [None, None, busy]);
+    assert_eq!(served.server.counters().refused[&RefusalCode::Busy], 2);
+}
+
+#[test]
+fn empty_objects_of_one_address_are_bounded() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.max_empty_an_address = 3;
+    });
+    let mut stranger = Stranger::of(&served);
+    let mut accepted = 0;
+    for session in 1..=20 {
+        let name = format!("empty-{session}");
+        let offered = Request::Offer(offer(session, &name, 0));
+        accepted += stranger.ask_proven(&offered, |reply| match reply {
+            Reply::Accepted => 1,
+            Reply::Refused { code: RefusalCode::Busy, .. } => 0,
+            other => panic!("{other:?}"),
+        });
+    }
+    // Two minutes may have part of it.
+    assert!((3..=6).contains(&accepted), "{accepted}");
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), accepted);
+}
+
+#[test]
+fn an_offer_that_does_not_get_on_loses_its_space() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.idle_put = Duration::from_millis(100);
+        config.driver.scdp.peer_timeout = wellspring_core::Duration::from_secs(3_600);
+    });
+    let mut stranger = Stranger::of(&served);
+    let offered = Request::Offer(offer(1, "x", 1_000_000));
+    stranger.ask_proven(&offered, |reply| assert_eq!(reply, Reply::Accepted));
+    let status = Request::Status { session: SessionId(1) };
+    let state = std::iter::repeat_with(|| {
+        stranger.ask(&status, |reply| match reply {
+            Reply::Status { state, .. } => state,
+            other => panic!("{other:?}"),
+        })
+    })
+    .find(|state| *state != PutState::Receiving);
+    assert_eq!(state, Some(PutState::Failed(RefusalCode::TooSlow)));
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
 }

@@ -122,6 +122,19 @@ pub struct Start<'a> {
     pub timeout_ms: u32,
 }
 
+/// Asks a server to send an object in an NDP transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StartNdp<'a> {
+    /// The transfer; the client chose it.
+    pub session: SessionId,
+    /// The object.
+    pub name: Name<'a>,
+    /// Its digest as the client knows it: other bytes are refused.
+    pub digest: [u8; 32],
+    /// Payload of a packet \[bytes\], 1 or more.
+    pub payload: u16,
+}
+
 /// Offers an object to a server that takes objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer<'a> {
@@ -146,18 +159,23 @@ pub struct Offer<'a> {
     pub timeout_ms: u32,
 }
 
-/// What a client asks. Each carries the [`Cookie`] it last got from that server.
+/// What a client asks. A request that needs a [`Cookie`] carries the one it got for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
     /// What is the object's size and digest?
     Info {
         /// The object.
         name: Name<'a>,
+        /// How the client would have it cut: the cookie of the answer is good for a start that
+        /// says the same.
+        geometry: Geometry,
     },
     /// Send the object.
     Start(Start<'a>),
     /// Take an object.
     Offer(Offer<'a>),
+    /// Send the object by NDP.
+    StartNdp(StartNdp<'a>),
     /// How far is an object that was offered?
     Status {
         /// The session of the offer.
@@ -194,6 +212,8 @@ pub enum RefusalCode {
     Failed = 11,
     /// The bytes that arrived do not have the digest announced.
     BadDigest = 12,
+    /// The object arrived too slowly to keep the space that was held for it.
+    TooSlow = 13,
 }
 
 impl RefusalCode {
@@ -213,6 +233,7 @@ impl RefusalCode {
             Unsupported,
             Failed,
             BadDigest,
+            TooSlow,
         ]
         .into_iter()
         .find(|code| *code as u8 == number)
@@ -234,6 +255,7 @@ impl fmt::Display for RefusalCode {
             RefusalCode::Unsupported => "not possible here",
             RefusalCode::Failed => "the server failed",
             RefusalCode::BadDigest => "the bytes do not have the digest announced",
+            RefusalCode::TooSlow => "the object arrived too slowly to keep its space",
         })
     }
 }
@@ -256,12 +278,14 @@ pub enum PutState {
 pub enum Reply<'a> {
     /// To [`Request::Info`].
     Info {
-        /// For the requests to come.
+        /// For a start of this object, cut as the request said.
         cookie: Cookie,
         /// Object length \[bytes\].
         size: u64,
         /// BLAKE3 digest of the whole object.
         digest: [u8; 32],
+        /// Drawn by the server when it started: another number means that it has started again.
+        instance: u32,
     },
     /// Ask again with this cookie.
     Challenge {

@@ -15,6 +15,7 @@ mod bytes;
 pub mod control;
 mod error;
 pub mod lttp;
+pub mod ndp;
 pub mod scdp;
 
 pub use error::ParseError;

@@ -1,6 +1,7 @@
 //! LTTP on the wire: datagrams of symbols and reports, and the messages of its control channel.
 //!
-//! Both share one port number, datagrams by UDP and messages by TCP. A session is named by its
+//! Both share one port number, datagrams by UDP and messages by TCP; datagrams share it with those of the
+//! other protocols, from which their kinds tell them apart. A session is named by its
 //! [`Cookie`], which the server draws and sends by TCP alone: who has it has the connection. It
 //! stands in every datagram, both ways, and so does for a session's number and its proof.
 //!
@@ -14,9 +15,9 @@
 //!
 //! | kind | who | fields behind the cookie, bytes in brackets |
 //! |---|---|---|
-//! | 0 symbol | server | block (4), ID (4), packet number (4), time sent (8), round trip (4), the symbol |
-//! | 1 report | client | time echoed (8), delay (4), receive rate (8), loss event rate (4) |
-//! | 2 hello | client | none: symbols may go where this came from |
+//! | 3 symbol | server | block (4), ID (4), packet number (4), time sent (8), round trip (4), the symbol |
+//! | 4 report | client | time echoed (8), delay (4), receive rate (8), loss event rate (4) |
+//! | 5 hello | client | none: symbols may go where this came from |
 //!
 //! `check` covers all of the header but itself. Times sent are the server's own business, and only
 //! repeated; spans count 100 ns.
@@ -42,12 +43,14 @@ mod message;
 
 use wellspring_core::Duration;
 
-pub use datagram::{Datagram, emit, parse};
+pub use datagram::{Datagram, emit, emit_header, parse};
 pub use message::{
     HEADER_LEN as MESSAGE_HEADER_LEN, MAX_BODY_LEN, Message, emit_message, message_kind,
     parse_message,
 };
 
+/// The kinds of LTTP's datagrams, which no other protocol on the port has.
+pub const KINDS: core::ops::RangeInclusive<u8> = 3..=5;
 /// Bytes of a symbol's header.
 pub const SYMBOL_HEADER_LEN: usize = 36;
 /// Longest symbol \[bytes\]: the largest UDP payload over IPv4 without the header.

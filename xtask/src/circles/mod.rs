@@ -22,7 +22,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/experiments", 5),
     ("crates/kernels", 16),
     ("crates/lab", 25),
-    ("crates/net", 45),
+    ("crates/net", 25),
     ("crates/sim", 8),
     ("crates/transport", 3),
 ];

@@ -1,4 +1,4 @@
-//! `wellspring demo`: real processes, real sockets, real losses.
+//! `wellspring demo`: fetch and replication between processes on loopback, with injected loss.
 
 mod table;
 
@@ -18,11 +18,11 @@ use wellspring_console::wellspring::Wellspring;
 const NAME: &str = "object";
 const SERVERS: usize = 3;
 
-/// Show it all on this machine: three replicas, loss, a killed server, multicast.
+/// Demonstrate fetch and replication on this machine, with loss and a killed server.
 ///
-/// Starts real server processes on loopback, fetches from three at once with loss injected in the
-/// receiver's path while one server is killed half way, then puts the file to three receivers by
-/// multicast, verifies every copy and prints what it took. Cleans up after itself.
+/// Starts server processes on loopback, fetches a file from three of them with injected loss, kills
+/// one of the three half way, then puts the file to three receivers by multicast. Every copy is
+/// verified, and a table shows time, rate and symbols. Temporary files are removed.
 #[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
@@ -30,13 +30,13 @@ Examples:
   wellspring demo --file /srv/models/7b.bin
   wellspring demo --size 500M --loss 0.1 --json")]
 pub struct DemoArgs {
-    /// The file to move [default: random bytes].
+    /// File to transfer [default: random bytes].
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Length of the random bytes.
     #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_size, conflicts_with = "file")]
     size: u64,
-    /// Part of the datagrams lost on their way to the receiver, 0 to 0.9.
+    /// Part of the datagrams that the receiver loses, 0 to 0.9.
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = parse_loss)]
     loss: f64,
     /// Seed of the losses and the random bytes.

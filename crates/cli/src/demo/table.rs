@@ -1,4 +1,4 @@
-//! The demo's closing table.
+//! Result table of the demo.
 
 use serde_json::Value;
 use wellspring_console::output::table;
@@ -28,8 +28,12 @@ pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
         both("goodput", &rate, "goodput_bits_per_second", "goodput_bits_per_second"),
         both("symbols needed", &count, "symbols_needed", "symbols_needed"),
         both("symbols sent", &count, "symbols_asked", "symbols_sent"),
-        both("overhead sent", &part, "overhead_sent", "overhead_sent"),
-        vec!["overhead needed".to_owned(), part(&get["overhead_needed"]), "-".to_owned()],
+        vec![
+            "sent beyond need".to_owned(),
+            beyond(get, "symbols_asked"),
+            beyond(put, "symbols_sent"),
+        ],
+        vec!["used beyond need".to_owned(), beyond(get, "symbols_useful"), "-".to_owned()],
         vec![
             "blocks decoded".to_owned(),
             count(&get["blocks_decoded"]),
@@ -66,13 +70,48 @@ pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
         rows.push(vec![
             receiver["host"].as_str().unwrap_or("?").to_owned(),
             time(&receiver["seconds"]),
-            receiver["state"].as_str().unwrap_or("?").to_owned(),
+            match (receiver["state"].as_str().unwrap_or("?"), receiver["detached"] == true) {
+                (state, true) => format!("{state}, by unicast in the end"),
+                (state, false) => state.to_owned(),
+            },
         ]);
     }
     text.push_str(&table(&rows));
     text.push_str(
-        "\noverhead needed: symbols used beyond the object's own; overhead sent: symbols sent\n\
-         beyond them, for whatever reason (loss, the killed replica, symbols under way at the end)",
+        "\nsent beyond need: symbols sent beyond the object's own, for whatever reason (loss, the killed\n\
+         replica, a receiver that went on by unicast, symbols under way at the end);\n\
+         used beyond need: symbols that decoding took beyond them",
     );
     text
+}
+
+/// Symbols beyond those needed, and their part of these.
+fn beyond(transfer: &Value, key: &str) -> String {
+    match (transfer[key].as_i64(), transfer["symbols_needed"].as_i64()) {
+        (Some(count), Some(needed)) if needed > 0 => {
+            let beyond = count - needed;
+            format!("{beyond} ({})", percent(beyond as f64 / needed as f64))
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_group_was_sent_too_much_is_in_the_table() {
+        let get = json!({"symbols_needed": 1_000, "symbols_asked": 1_060, "symbols_useful": 1_010});
+        let receiver = json!({"host": "a", "seconds": 1.0, "state": "complete", "detached": true});
+        let put = json!({"symbols_needed": 1_000, "symbols_sent": 2_070, "receivers": [receiver]});
+        let text = closing(1_376_000, 0.05, &get, &put);
+        let row = |name: &str| text.lines().find(|line| line.starts_with(name)).expect("a row");
+        assert!(row("sent beyond need").contains("60 (6.0 %)"), "{text}");
+        assert!(row("sent beyond need").contains("1070 (107.0 %)"), "{text}");
+        assert!(row("used beyond need").contains("10 (1.0 %)"), "{text}");
+        assert!(text.contains("complete, by unicast in the end"), "{text}");
+    }
 }

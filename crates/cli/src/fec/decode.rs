@@ -1,4 +1,4 @@
-//! `wellspring fec decode`.
+//! `wellspring fec decode`: an RFC 6330 object back as a file.
 
 use std::fmt;
 use std::fs::File;
@@ -47,7 +47,7 @@ Examples:
   wellspring fec decode broken.fec -o rescued.img --max-memory 16384")]
 pub struct DecodeArgs {
     /// The object to decode.
-    pub(super) input: PathBuf,
+    input: PathBuf,
     /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
@@ -59,7 +59,7 @@ pub struct DecodeArgs {
     digest: Option<Digest>,
     /// Memory for the index of all packets, and for decoding one source block, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8192)]
-    pub(super) max_memory: u64,
+    max_memory: u64,
     /// Print the outcome as a JSON object.
     #[arg(long)]
     json: bool,
@@ -67,7 +67,7 @@ pub struct DecodeArgs {
 
 impl DecodeArgs {
     /// Memory allowed \[bytes\].
-    pub(super) fn max_memory(&self) -> u64 {
+    fn max_memory(&self) -> u64 {
         self.max_memory.saturating_mul(1 << 20)
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn run(args: &DecodeArgs, quiet: bool) -> Result<(), Failed> {
         given => given,
     };
     let mut output = Target::create(&args.output, args.force, &metadata)?;
-    let index = Index::read(args, &input, quiet || args.json)?;
+    let index = Index::read(&args.input, &input, args.max_memory, quiet || args.json)?;
     if !quiet && index.rest > 0 {
         let rest = index.rest;
         writeln!(Stderr, "{}: ignoring {rest} bytes after the last packet", args.input.display());
@@ -295,7 +295,7 @@ impl Blocks<'_> {
         symbols.resize(packets.symbols as usize * t, 0);
         for (esi, number) in packets.sources() {
             let place = &mut symbols[esi as usize * t..][..t];
-            self.index.read_symbol(self.args, self.input, number, place)?;
+            self.index.read_symbol(self.input, number, place)?;
         }
         if packets.repairs.is_empty() {
             return Ok(0);
@@ -347,7 +347,7 @@ impl Blocks<'_> {
                 };
                 let start = repairs.len();
                 repairs.resize(start + t, 0);
-                self.index.read_symbol(self.args, self.input, number, &mut repairs[start..])?;
+                self.index.read_symbol(self.input, number, &mut repairs[start..])?;
                 decoder.mark_repair(esi).map_err(codec_error)?;
                 used.push(esi);
             }
@@ -378,7 +378,7 @@ impl Blocks<'_> {
             // Else it would keep as much again as the block for the symbols after the first.
             encoder.clear();
             encoder.encode(symbols, esi, &mut made).map_err(codec_error)?;
-            self.index.read_symbol(self.args, self.input, number, &mut read)?;
+            self.index.read_symbol(self.input, number, &mut read)?;
             if made != read {
                 self.contradicts(sbn, format_args!("symbol {esi} contradicts the others"))?;
             }

@@ -1,4 +1,4 @@
-//! `wellspring fec encode`.
+//! `wellspring fec encode`: a file as an RFC 6330 object.
 
 use std::fs::File;
 use std::io::{self, Read};

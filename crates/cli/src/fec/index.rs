@@ -1,15 +1,15 @@
-//! Where the packets of an object stand in its file.
+//! Index of an object's packets by source block and symbol.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use wellspring_codec::raptorq::{ObjectTransmissionInformation, PayloadId};
 use wellspring_console::bar;
 use wellspring_console::exit::Failed;
 
-use super::decode::DecodeArgs;
 use super::{codec_error, read_error};
 use crate::exit;
 
@@ -27,6 +27,8 @@ const ABSENT: u32 = u32::MAX;
 
 /// The packets of an object, one for each encoding symbol.
 pub(super) struct Index {
+    /// The object's file, for messages.
+    path: PathBuf,
     pub(super) information: ObjectTransmissionInformation,
     pub(super) blocks: Vec<BlockPackets>,
     /// Packets of blocks that do not exist.
@@ -117,21 +119,27 @@ impl Index {
     ///
     /// # Errors
     /// No RFC 6330 object, fewer packets than the object has symbols, an index that would take
-    /// more than --max-memory, or the system's.
-    pub(super) fn read(args: &DecodeArgs, input: &File, quiet: bool) -> Result<Self, Failed> {
-        let input_error = |error| read_error(&args.input, &error);
+    /// more than `max_memory` MiB, or the system's.
+    pub(super) fn read(
+        path: &Path,
+        input: &File,
+        max_memory: u64,
+        quiet: bool,
+    ) -> Result<Self, Failed> {
+        let input_error = |error| read_error(path, &error);
         let len = input.metadata().map_err(input_error)?.len();
         let mut reader = BufReader::with_capacity(1 << 18, input);
         let mut header = Vec::new();
         reader.by_ref().take(HEADER).read_to_end(&mut header).map_err(input_error)?;
         let information = ObjectTransmissionInformation::from_bytes(&header).map_err(|error| {
-            Failed::other(format!("{}: not an RFC 6330 object: {error}", args.input.display()))
+            Failed::other(format!("{}: not an RFC 6330 object: {error}", path.display()))
         })?;
         let (packets, packet) = (len.saturating_sub(HEADER), packet_len(&information));
         let count = packets / packet;
         let count = u32::try_from(count)
             .map_err(|_| Failed::other(format!("{count} packets, more than 2^32 - 1")))?;
         let mut index = Self {
+            path: path.to_owned(),
             information,
             blocks: Vec::new(),
             foreign: 0,
@@ -162,7 +170,7 @@ impl Index {
                 Some(before) if index.contradiction.is_none() => {
                     reader.read_exact(&mut compared.again).map_err(input_error)?;
                     if compared.number != Some(before) {
-                        index.read_symbol(args, input, before, &mut compared.first)?;
+                        index.read_symbol(input, before, &mut compared.first)?;
                         compared.number = Some(before);
                     }
                     if compared.first != compared.again {
@@ -176,10 +184,9 @@ impl Index {
                 Some(_) => {}
                 None => index.foreign += 1,
             }
-            if index.memory > args.max_memory() {
+            if index.memory > max_memory.saturating_mul(1 << 20) {
                 let message = format!(
-                    "the index of the packets alone takes more than the {} MiB allowed",
-                    args.max_memory
+                    "the index of the packets alone takes more than the {max_memory} MiB allowed"
                 );
                 return Err(Failed::other(message).hint("Give more by --max-memory."));
             }
@@ -194,7 +201,6 @@ impl Index {
     /// Reads the symbol of packet `number`.
     pub(super) fn read_symbol(
         &self,
-        args: &DecodeArgs,
         input: &File,
         number: u32,
         symbol: &mut [u8],
@@ -202,7 +208,7 @@ impl Index {
         let packet = HEADER + u64::from(number) * packet_len(&self.information);
         input
             .read_exact_at(symbol, packet + PayloadId::LEN as u64)
-            .map_err(|error| read_error(&args.input, &error))
+            .map_err(|error| read_error(&self.path, &error))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The file a command writes: all of it under its name, or nothing.
+//! Output file that appears under its name complete or not at all.
 
 use std::fs::{Metadata, Permissions};
 use std::io::{self, BufWriter, Write};

@@ -1,4 +1,4 @@
-//! `wellspring maelstrom ask`.
+//! `wellspring maelstrom ask`: requests to an appliance's packet cache.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `wellspring maelstrom status`, `down` and `key`.
+//! `wellspring maelstrom status`, `down` and `key`: appliances of this machine.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -136,6 +136,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("failover peer", failover.to_owned()),
         ("split mode", split),
         ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
+        ("code", if status["code_on"] == true { "on" } else { "off: nothing is lost" }.to_owned()),
         ("rate", text("/rate")),
         ("interleaves", text("/interleaves")),
         ("protected", format!("{} packets", number("/sent/packets"))),
@@ -145,6 +146,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("arrived", format!("{} packets", number("/received/packets"))),
         ("lost on the link", percent(lost)),
         ("longest burst", number("/link/longest_burst").to_string()),
+        ("dropped by queues", number("/link/congested_lost").to_string()),
         ("brought back", number("/received/recovered").to_string()),
         ("by layer", text("/received/recovered_by_layer")),
         ("only overtaken", number("/received/withdrawn").to_string()),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use wellspring_console::exit::Failed;
 
-/// Hide packet loss on a long link from whoever talks over it.
+/// Repair packet loss on a long link, transparently to the hosts.
 #[derive(Args, Clone, Debug)]
 pub struct MaelstromArgs {
     #[command(subcommand)]

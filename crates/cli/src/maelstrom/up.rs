@@ -1,4 +1,4 @@
-//! `wellspring maelstrom up`.
+//! `wellspring maelstrom up`: one appliance, from its arguments to its summary.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::{part, percent};
 use wellspring_core::Duration;
-use wellspring_maelstrom::{Limits, ReceiveConfig, SendConfig};
+use wellspring_maelstrom::{CongestionLoss, Limits, ReceiveConfig, SendConfig};
 
 use super::{CodeArgs, InstanceArgs};
 
@@ -218,6 +218,11 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         receive: ReceiveConfig {
             packets,
             hold: Duration::from_nanos((args.hold * 1e6) as u64),
+            // A fixed code is the paper's.
+            congestion: match limits {
+                Some(_) => CongestionLoss::Signal,
+                None => CongestionLoss::Recover,
+            },
             ..receive
         },
         allow_unprotected: args.allow_unprotected,
@@ -257,7 +262,7 @@ pub fn summary(status: &Status) -> String {
          brought back",
         status.sum.arriving.packets,
         percent(part(lost, status.sum.arriving.packets)),
-        status.sum.account.recovered_total(),
+        status.sum.recovered(),
     )
 }
 

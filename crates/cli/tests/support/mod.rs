@@ -60,9 +60,9 @@ impl Place {
         Server::start(command)
     }
 
-    /// A server of LTTP, started by `command`: the program itself, or what runs it elsewhere.
-    pub fn serve_lttp(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
-        command.args(["lttp", "serve", "--json", "--bind", bind, "--cache"]);
+    /// A server, started by `command`: the program itself, or what runs it elsewhere.
+    pub fn serve_by(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
+        command.args(["serve", "--json", "--bind", bind, "--cache"]);
         command.arg(self.path("cache")).arg(dir);
         Server::start(command)
     }
@@ -191,7 +191,6 @@ pub struct Transfer {
     steps: Receiver<Value>,
     text: RefCell<Option<JoinHandle<String>>>,
     summaries: Receiver<Value>,
-    began: Instant,
 }
 
 /// How it ended.
@@ -201,7 +200,6 @@ pub struct Ended {
     pub summary: Value,
     pub steps: Vec<Value>,
     pub text: String,
-    pub took: Duration,
 }
 
 impl Ended {
@@ -228,7 +226,7 @@ impl Transfer {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let (summaries, _) = follow(child.stdout.take().expect("piped"));
         let (steps, text) = follow(child.stderr.take().expect("piped"));
-        Transfer { child, steps, text: RefCell::new(Some(text)), summaries, began: Instant::now() }
+        Transfer { child, steps, text: RefCell::new(Some(text)), summaries }
     }
 
     /// Waits until that part of the bytes is there; a transfer that ends before fails the test.
@@ -278,7 +276,7 @@ impl Transfer {
         let status = self.child.wait().expect("wait");
         let text = self.said();
         let summary = self.summaries.iter().last().unwrap_or(Value::Null);
-        Ended { code: status.code(), summary, steps, text, took: self.began.elapsed() }
+        Ended { code: status.code(), summary, steps, text }
     }
 }
 

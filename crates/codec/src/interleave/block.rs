@@ -237,7 +237,7 @@ impl<C: BlockCode> StreamReceiver for BlockReceiver<C> {
         }
         self.account.repairs += 1;
         if recipe.iter().all(|&name| self.packets.contains(name)) {
-            self.account.needless += 1;
+            self.account.redundant += 1;
             return Ok(());
         }
         if xor.len() < LENGTH || !xor.len().is_multiple_of(2) {

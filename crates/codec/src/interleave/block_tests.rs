@@ -1,4 +1,4 @@
-//! Block codes with interleave: what comes back, and what hostile repairs do.
+//! Tests of block codes with interleave: recovery, and hostile repairs.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -45,8 +45,9 @@ mod stream;
 pub use block::{BlockCode, BlockReceiver, BlockSender};
 pub use parameters::{InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, Parameters};
 pub use rateless::RaptorQBlocks;
-pub use receiver::{Account, Recoverer, Remembered};
+pub use receiver::{Account, Recoverer};
 pub use sender::{Interleaver, Repair};
+pub use store::Remembered;
 pub use stream::{Accept, StreamReceiver, StreamSender};
 
 /// Names a packet within a receiver's memory: equal names must mean equal bytes. A hash of the

@@ -1,11 +1,11 @@
-//! The receive side: what is missing, and what brings it back (Maelstrom §4.3).
+//! Receive side of layered interleaving: missing packets and their recovery (Maelstrom §4.3).
 
 use std::collections::BTreeSet;
 
 use wellspring_kernels::Kernels;
 
 use super::parameters::MAX_MEMORY;
-use super::store::PacketStore;
+use super::store::{PacketStore, Remembered};
 use super::{InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Repair};
 
 /// What a receiver has seen and done.
@@ -16,7 +16,7 @@ pub struct Account {
     /// Repairs taken in.
     pub repairs: u64,
     /// Repairs of which nothing was missing.
-    pub needless: u64,
+    pub redundant: u64,
     /// Packets brought back, by the layer whose XOR did it.
     pub recovered: [u64; MAX_LAYERS],
     /// Repairs forgotten while more than one of their packets was missing.
@@ -39,7 +39,7 @@ impl Account {
     pub fn add(&mut self, other: &Account) {
         self.packets += other.packets;
         self.repairs += other.repairs;
-        self.needless += other.needless;
+        self.redundant += other.redundant;
         for (to, from) in self.recovered.iter_mut().zip(other.recovered) {
             *to += from;
         }
@@ -47,15 +47,6 @@ impl Account {
         self.too_late += other.too_late;
         self.garbled += other.garbled;
     }
-}
-
-/// What is known of a packet that is remembered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Remembered {
-    /// As it was given.
-    pub stamp: u64,
-    /// Packets taken in after it.
-    pub age: usize,
 }
 
 /// A repair that may become of use.
@@ -150,9 +141,9 @@ impl Recoverer {
     }
 
     /// Counts a repair of which the caller knows that nothing is missing.
-    pub fn on_needless_repair(&mut self) {
+    pub fn on_redundant_repair(&mut self) {
         self.account.repairs += 1;
-        self.account.needless += 1;
+        self.account.redundant += 1;
     }
 
     /// Takes in a packet that arrived. Calls `accept` with the name and the bytes of every packet
@@ -169,7 +160,7 @@ impl Recoverer {
         self.on_packet_at(name, 0, packet, accept)
     }
 
-    /// As [`Recoverer::on_packet`], with a stamp that [`Recoverer::remembered`] tells again: the time of
+    /// As [`Recoverer::on_packet`], with a stamp that [`Recoverer::remembered`] returns: the time of
     /// arrival, say. Packets that it brings back have the same.
     ///
     /// # Errors
@@ -222,7 +213,7 @@ impl Recoverer {
         }
         self.account.repairs += 1;
         if repair.recipe.iter().all(|&name| self.packets.contains(name)) {
-            self.account.needless += 1;
+            self.account.redundant += 1;
             return Ok(());
         }
         self.keep(repair);

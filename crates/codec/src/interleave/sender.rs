@@ -1,4 +1,4 @@
-//! The send side: repair bins (Maelstrom §4.3, Fig. 6).
+//! Send side of layered interleaving: repair bins (Maelstrom §4.3, Fig. 6).
 
 use wellspring_kernels::{AlignedBuffer, Kernels};
 

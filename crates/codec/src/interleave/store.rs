@@ -1,9 +1,17 @@
-//! The packets a receiver remembers: the newest, found by name.
+//! Packet store of a receiver: the newest packets, by name.
 
 use wellspring_kernels::{AlignedBuffer, prefetch};
 
 use super::PacketName;
-use super::receiver::Remembered;
+
+/// What is known of a packet that is remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remembered {
+    /// As it was given.
+    pub stamp: u64,
+    /// Packets taken in after it.
+    pub age: usize,
+}
 
 /// No packet.
 const EMPTY: u64 = u64::MAX;

@@ -1,4 +1,4 @@
-//! What all codes over a stream of packets have in common: layered interleaving is one, block codes
+//! Common interface of codes over a stream of packets: layered interleaving is one, block codes
 //! with interleave ([`BlockSender`](super::BlockSender)) are others. Whoever compares codes drives
 //! them through these two traits.
 

@@ -103,7 +103,7 @@ fn a_burst_comes_back_by_a_layer_of_larger_interleave() {
     let parameters = Parameters::new(8, &[1, 19, 41]).expect("a code");
     let (back, account) = run(&parameters, 4_000, |n| (1_000..1_400).contains(&n));
     assert!(back.len() < 400, "a burst of ten times the interleave is too long");
-    assert!(account.repairs > account.needless);
+    assert!(account.repairs > account.redundant);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which source symbols an encoding symbol is the sum of.
+//! LT code: the neighbours of each encoding symbol.
 
 use super::distribution::RobustSoliton;
 use super::random::Random;

@@ -1,4 +1,4 @@
-//! Recovering a block from encoding symbols (LTTP §III-C).
+//! LT decoder: a block from encoding symbols (LTTP §III-C).
 
 use wellspring_kernels::{AlignedBuffer, Kernels};
 

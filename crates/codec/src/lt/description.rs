@@ -1,4 +1,4 @@
-//! What an encoding packet says of its symbol: the degree and the indices (LTTP §III-C, §V-D).
+//! Degree and indices of a symbol in an encoding packet (LTTP §III-C, §V-D).
 //!
 //! One byte for the degree and one for each index, as in the paper, where the block has at most 256
 //! symbols; two of each, high byte first, where it has more. A degree of 256 does not fit into a

@@ -1,4 +1,4 @@
-//! Making encoding symbols (LTTP §III-C).
+//! LT encoder (LTTP §III-C).
 
 use std::sync::Arc;
 

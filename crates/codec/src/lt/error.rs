@@ -1,4 +1,4 @@
-//! What callers and senders can get wrong. Nothing in this module panics on input.
+//! Errors of callers and senders. Nothing in this module panics on input.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Numbers that are the same on every machine: draws, and the logarithm.
+//! Random draws and a logarithm that are identical on every machine.
 //!
 //! Two ends that derive neighbours from a seed must agree on every one of them. The platform's
 //! logarithm may round differently from one to the next; sums, products, quotients and square roots

@@ -1,4 +1,4 @@
-//! What can be recovered from which symbols: decoding without the bytes.
+//! LT decoding on indices: the recoverable source symbols, without bytes.
 
 use super::inactivation::Inactivation;
 use super::peeling::{Peeler, Source};
@@ -47,7 +47,7 @@ impl Method {
 pub enum Added {
     /// It is kept.
     New,
-    /// It tells nothing that is not known, or nothing the method can make use of: it was dropped.
+    /// It adds nothing that is not known, or nothing the method can make use of: it was dropped.
     Redundant,
     /// There is no room for more symbols, or for as many neighbours: it was dropped.
     Full,
@@ -57,12 +57,12 @@ pub enum Added {
 /// distributions grow with the logarithm of k, and are below 20.
 const MEAN_NEIGHBOURS: usize = 64;
 
-/// Encoding symbols a decoder of blocks of `k` symbols keeps at most, unless told otherwise.
+/// Encoding symbols a decoder of blocks of `k` symbols keeps at most, by default.
 pub(super) fn default_max_symbols(k: u32) -> u32 {
     4 * k + 64
 }
 
-/// Most symbols a decoder may be told to keep: their neighbours are counted in 32 bits.
+/// Most symbols a decoder may be set to keep: their neighbours are counted in 32 bits.
 const MAX_SYMBOLS: u32 = 1 << 24;
 
 /// The symbols received and what follows from them.

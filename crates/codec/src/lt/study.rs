@@ -1,4 +1,4 @@
-//! Decoding on neighbours alone: how many symbols a method needs.
+//! Overhead study: decoding on neighbours alone.
 
 use super::code::Code;
 use super::description::description_len;

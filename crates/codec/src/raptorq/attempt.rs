@@ -1,6 +1,6 @@
-//! The roads from received symbols to missing ones.
+//! Decoding paths, from received symbols to missing ones.
 //!
-//! All roads give the same bytes and fail for the same symbols; they differ in cost.
+//! All paths give the same bytes and fail for the same symbols; they differ in cost.
 //!
 //! - *Dense*: each repair symbol is a combination of all source symbols, given by the code's
 //!   inverse. The missing symbols are solved for directly: work in proportion to their number.
@@ -11,34 +11,23 @@
 //! - *Inactivation*: a fresh solution for the symbols at hand, whose cost does not depend on how
 //!   many are missing.
 //!
-//! Each road decides on coefficients whether the symbols suffice, can go on with more symbols
+//! Each path decides on coefficients whether the symbols suffice, can go on with more symbols
 //! where it fell short, and only then leaves a program that touches bytes.
 
 use wellspring_kernels::{AlignedBuffer, Kernels, Operand, Program};
 
 use super::block::BlockShape;
-use super::cost::Way;
-use super::elimination::Elimination;
+use super::capacity::{self, Capacity, LONGEST_ROW};
+use super::cost::{DecodingPath, OutputMethod};
+use super::gauss_jordan::GaussJordan;
 use super::inverse::{Inverse, InverseScratch};
+use super::outputs::{Eliminated, Output, OutputScratch};
 use super::received::Received;
-use super::room::{self, LONGEST_ROW, Room};
 use super::schedule::{self, Schedule};
 use super::solver::{Rank, Solver};
-use super::swept::{Output, OutputScratch, Swept};
 
 /// Rows of coefficients are padded to a multiple of this, so that no vector is partial \[bytes\].
 const LINE: usize = 64;
-
-/// How a block is decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Road {
-    /// Gaussian elimination over the missing symbols with the code's cached inverse.
-    Dense,
-    /// The same with coefficients and residuals from the code's cached encoding program.
-    Syndrome,
-    /// Inactivation decoding.
-    Inactivation,
-}
 
 /// What an attempt works on.
 pub(crate) struct Context<'a> {
@@ -53,10 +42,10 @@ pub(crate) type Fresh = (u32, u32);
 /// The state of an attempt; memory is kept from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
-    road: Option<Road>,
-    /// The unknowns of the dense and the syndrome road.
+    path: Option<DecodingPath>,
+    /// The unknowns of the dense and the syndrome path.
     missing: Vec<u32>,
-    system: Elimination,
+    system: GaussJordan,
     /// The equations accepted into the system.
     equations: Vec<Fresh>,
     /// Dense: the coefficients of each accepted equation on the symbols that are not missing, in whole lines.
@@ -98,41 +87,41 @@ impl Attempt {
             + self.inverse.capacity()
     }
 
-    /// Makes room for every solution of a block of that size.
-    pub(crate) fn reserve(&mut self, room: &Room) {
-        let (k, l) = (room.k, room.l);
-        room::reserve(&mut self.missing, k);
+    /// Reserves memory for every solution of a block of that size.
+    pub(crate) fn reserve(&mut self, capacity: &Capacity) {
+        let (k, l) = (capacity.k, capacity.l);
+        capacity::reserve(&mut self.missing, k);
         self.system.reserve(k);
-        room::reserve(&mut self.equations, k);
-        room::reserve(&mut self.generators, k * k / 4 + LINE * k);
+        capacity::reserve(&mut self.equations, k);
+        capacity::reserve(&mut self.generators, k * k / 4 + LINE * k);
         self.units.reserve(l, k);
-        self.inverse_scratch.reserve(room);
-        self.solver.reserve(room);
-        self.schedule.reserve(room);
-        self.output.reserve(room);
-        room::reserve(&mut self.values, room.symbols);
-        room::reserve(&mut self.intermediate, LONGEST_ROW);
-        room::reserve(&mut self.coefficients, k * room.k_ext + LINE);
-        room::reserve(&mut self.equation, room.k_ext + LINE);
-        room::reserve(&mut self.inverse, k * k);
-        room::reserve(&mut self.inputs, k);
-        room::reserve(&mut self.outputs, k);
+        self.inverse_scratch.reserve(capacity);
+        self.solver.reserve(capacity);
+        self.schedule.reserve(capacity);
+        self.output.reserve(capacity);
+        capacity::reserve(&mut self.values, capacity.symbols);
+        capacity::reserve(&mut self.intermediate, LONGEST_ROW);
+        capacity::reserve(&mut self.coefficients, k * capacity.k_ext + LINE);
+        capacity::reserve(&mut self.equation, capacity.k_ext + LINE);
+        capacity::reserve(&mut self.inverse, k * k);
+        capacity::reserve(&mut self.inputs, k);
+        capacity::reserve(&mut self.outputs, k);
     }
 
-    /// The road of the last attempt.
-    pub(crate) fn road(&self) -> Option<Road> {
-        self.road
+    /// The path of the last attempt.
+    pub(crate) fn path(&self) -> Option<DecodingPath> {
+        self.path
     }
 
-    /// Whether source symbol `esi` was there when the attempt of the dense or syndrome road began.
+    /// Whether source symbol `esi` was there when the attempt of the dense or syndrome path began.
     pub(crate) fn is_input(&self, esi: u32) -> bool {
         self.missing.binary_search(&esi).is_err()
     }
 
     /// Starts anew with all symbols received.
-    pub(crate) fn start(&mut self, context: &Context<'_>, road: Road) -> Rank {
-        self.road = Some(road);
-        if road == Road::Inactivation {
+    pub(crate) fn start(&mut self, context: &Context<'_>, path: DecodingPath) -> Rank {
+        self.path = Some(path);
+        if path == DecodingPath::Inactivation {
             return self.start_inactivation(context);
         }
         let k = context.shape.k;
@@ -142,7 +131,7 @@ impl Attempt {
         self.equations.clear();
         self.generators.clear();
         let code = &context.shape.code;
-        if road == Road::Syndrome && !code.has_inverse() {
+        if path == DecodingPath::Syndrome && !code.has_inverse() {
             self.units.make(
                 context.kernels,
                 code.constraints(),
@@ -162,7 +151,7 @@ impl Attempt {
 
     /// Goes on with one more symbol after falling short.
     pub(crate) fn extend(&mut self, context: &Context<'_>, (esi, row): Fresh) -> Rank {
-        if self.road == Some(Road::Inactivation) {
+        if self.path == Some(DecodingPath::Inactivation) {
             self.values.push(Some(row));
             let isi = context.shape.internal(esi);
             return self.solver.extend(context.kernels, context.shape.code.constraints(), isi);
@@ -198,7 +187,7 @@ impl Attempt {
     fn add_equation(&mut self, context: &Context<'_>, (esi, row): Fresh) {
         let (kernels, code) = (context.kernels, &context.shape.code);
         let constraints = code.constraints();
-        let dense = self.road == Some(Road::Dense);
+        let dense = self.path == Some(DecodingPath::Dense);
         let isi = context.shape.internal(esi);
         self.equation.clear();
         self.equation.resize(self.missing.len(), 0);
@@ -237,11 +226,11 @@ impl Attempt {
     /// Appends to `program` what computes the missing source symbols into their external rows:
     /// `0..K` are the source symbols, and the rows of repair symbols follow.
     ///
-    /// On the syndrome road it works on what the code's encoding program leaves behind.
+    /// On the syndrome path it works on what the code's encoding program leaves behind.
     pub(crate) fn finish(&mut self, context: &Context<'_>, program: &mut Program) {
-        match self.road {
-            Some(Road::Dense) => self.finish_dense(context, program),
-            Some(Road::Syndrome) => self.finish_syndrome(context, program),
+        match self.path {
+            Some(DecodingPath::Dense) => self.finish_dense(context, program),
+            Some(DecodingPath::Syndrome) => self.finish_syndrome(context, program),
             _ => self.finish_inactivation(context, program),
         }
     }
@@ -281,9 +270,10 @@ impl Attempt {
     fn finish_syndrome(&mut self, context: &Context<'_>, program: &mut Program) {
         let code = &context.shape.code;
         let plan = code.plan(context.kernels);
-        let swept = plan.swept(context.kernels, code.constraints());
-        let way = swept.way_without_sweep(&context.shape.size(self.missing.len() as u32));
-        let first = swept.above(way);
+        let eliminated = plan.eliminated(context.kernels, code.constraints());
+        let method = eliminated
+            .method_without_back_substitution(&context.shape.size(self.missing.len() as u32));
+        let first = eliminated.above(method);
         // The missing symbols count as zero here, so a source symbol lacks all it is.
         for (work, &(esi, row)) in (first..).zip(&self.equations) {
             if esi < context.shape.k {
@@ -297,7 +287,7 @@ impl Attempt {
             to: Operand::Work(work),
             plus: Some(row),
         });
-        swept.outputs(program, &mut self.output, way, outputs);
+        eliminated.outputs(program, &mut self.output, method, outputs);
         self.solve_residuals(program, first);
     }
 
@@ -316,18 +306,24 @@ impl Attempt {
         let constraints = context.shape.code.constraints();
         let (kernels, k) = (context.kernels, context.shape.k);
         let value_of = |i: u32| self.values[i as usize];
-        self.schedule.first_sweep(program, kernels, &mut self.solver, constraints, value_of);
+        self.schedule.forward_elimination(
+            program,
+            kernels,
+            &mut self.solver,
+            constraints,
+            value_of,
+        );
         let (bits, words) = self.solver.bits();
-        let swept = Swept { kernels, constraints, schedule: &self.schedule, bits, words };
-        let way = swept.way(&context.shape.size(k - context.received.sources()));
-        if way != Way::Sweep {
+        let eliminated = Eliminated { kernels, constraints, schedule: &self.schedule, bits, words };
+        let method = eliminated.method(&context.shape.size(k - context.received.sources()));
+        if method != OutputMethod::BackSubstitution {
             let missing = context.received.missing(k);
             let outputs =
                 missing.map(|esi| Output { isi: esi, to: Operand::External(esi), plus: None });
-            swept.outputs(program, &mut self.output, way, outputs);
+            eliminated.outputs(program, &mut self.output, method, outputs);
         } else {
-            let free = swept.above(way);
-            self.schedule.second_sweep(program, &self.solver, &constraints.params, value_of);
+            let free = eliminated.above(method);
+            self.schedule.back_substitution(program, &self.solver, &constraints.params, value_of);
             let missing = context.received.missing(k).map(|esi| (esi, esi));
             let places = &self.schedule.places;
             schedule::sums(program, constraints, places, &mut self.intermediate, free, missing);

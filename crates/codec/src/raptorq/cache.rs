@@ -178,7 +178,9 @@ mod tests {
         }
     }
 
+    // The documented figures are those of 64-bit pointers.
     #[test]
+    #[cfg(target_pointer_width = "64")]
     fn what_a_code_costs_is_as_documented() {
         for (k, documented) in
             [(10, 5_000), (100, 33_000), (1000, 1_250_000), (1979, 4_400_000), (10_000, 1_700_000)]
@@ -188,7 +190,12 @@ mod tests {
             code.plan(kernels);
             code.inverse(kernels);
             let memory = code.memory();
-            assert!(memory.abs_diff(documented) <= documented / 20, "K {k}: {memory} bytes");
+            // Where `usize` has 32 bits, the fields of small codes take less.
+            let least = documented - documented / if usize::BITS < 64 { 8 } else { 20 };
+            assert!(
+                (least..=documented + documented / 20).contains(&memory),
+                "K {k}: {memory} bytes"
+            );
         }
     }
 }

@@ -1,14 +1,12 @@
-//! What is computed once for a number of source symbols and used for every block of that size.
+//! Codes: what is computed once for a number of source symbols and used for all blocks of that size.
 
 use std::sync::{Arc, OnceLock};
 
-use wellspring_kernels::{Isa, Kernels, Program};
+use wellspring_kernels::Kernels;
 
 use super::constraints::Constraints;
 use super::inverse::{Inverse, InverseScratch};
-use super::schedule::Schedule;
-use super::solver::{Rank, Solver};
-use super::swept::Swept;
+use super::plan::Plan;
 use super::systematic::TABLE;
 use crate::Error;
 
@@ -23,38 +21,6 @@ pub struct Code {
     constraints: Constraints,
     plan: OnceLock<Plan>,
     inverse: OnceLock<Option<Inverse>>,
-}
-
-/// The encoding schedule of a code.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    /// The first sweep over the K' source symbols in external rows `0..K'`.
-    pub(crate) first: Program,
-    /// What computes all intermediate symbols after it.
-    pub(crate) second: Program,
-    pub(crate) schedule: Schedule,
-    bits: Vec<u64>,
-    words: usize,
-}
-
-impl Plan {
-    fn memory(&self) -> usize {
-        self.first.memory()
-            + self.second.memory()
-            + self.schedule.memory()
-            + 8 * self.bits.capacity()
-    }
-
-    /// What the first sweep leaves behind.
-    pub(crate) fn swept<'a>(&'a self, kernels: Kernels, constraints: &'a Constraints) -> Swept<'a> {
-        let (bits, words) = (&self.bits, self.words);
-        Swept { kernels, constraints, schedule: &self.schedule, bits, words }
-    }
-
-    /// Work rows the sweeps use.
-    pub(crate) fn work_rows(&self) -> usize {
-        self.second.work_rows().max(self.first.work_rows())
-    }
 }
 
 /// The largest inverse a code keeps \[bytes\]: enough for blocks of nearly 2,000 symbols.
@@ -115,22 +81,7 @@ impl Code {
 
     /// What computes symbols from the K' source symbols in external rows `0..K'`.
     pub(crate) fn plan(&self, kernels: Kernels) -> &Plan {
-        self.plan.get_or_init(|| {
-            let mut solver = Solver::default();
-            let source = 0..self.constraints.params.k_ext;
-            let rank = solver.solve(kernels, &self.constraints, source);
-            // The systematic index J(K') was chosen for exactly this (RFC 6330 §5.6).
-            assert_eq!(rank, Rank::Full, "source symbols determine the intermediate symbols");
-            let (mut first, mut second) = (Program::new(), Program::new());
-            let mut schedule = Schedule::default();
-            schedule.first_sweep(&mut first, kernels, &mut solver, &self.constraints, Some);
-            schedule.second_sweep(&mut second, &solver, &self.constraints.params, Some);
-            first.shrink_to_fit();
-            second.shrink_to_fit();
-            schedule.shrink_to_fit();
-            let (bits, words) = solver.take_bits();
-            Plan { first, second, schedule, bits, words }
-        })
+        self.plan.get_or_init(|| Plan::new(kernels, &self.constraints))
     }
 
     /// The inverse, unless it is too large to keep.
@@ -153,11 +104,4 @@ impl Code {
     pub(crate) fn has_inverse(&self) -> bool {
         Inverse::size(&self.constraints) <= MAX_INVERSE
     }
-}
-
-/// Columns processed at a time \[bytes\]: as many as a sum holds in eight registers, if so many of the work
-/// rows fit the second cache.
-pub(crate) fn strip_len(isa: Isa, work_rows: usize) -> usize {
-    const SECOND_CACHE: usize = 1280 << 10;
-    if isa == Isa::Avx512 && work_rows * 512 <= SECOND_CACHE { 512 } else { 256 }
 }

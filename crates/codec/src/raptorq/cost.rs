@@ -1,23 +1,31 @@
-//! What each road costs, as the choice of one needs it.
+//! Cost model of the decoding paths.
 //!
-//! The model counts the work of each road in K', L, the unknowns u of the dense part, e lost
-//! symbols and T bytes, and weighs it with times measured once by `wellspring-lab fec bench --road`.
-//! It need not be exact: near a crossing the roads cost the same, and all give the same bytes.
+//! The model counts the work of each path in K', L, the unknowns u of the dense part, e lost
+//! symbols and T bytes, and weighs it with times measured once by `wellspring-lab fec bench --path`.
+//! It need not be exact: near a crossing the paths cost the same, and all give the same bytes.
 
 use wellspring_kernels::Isa;
 
-use super::attempt::Road;
-use super::block::BlockShape;
-
-/// How symbols are made from what a first sweep left behind.
+/// A decoding path: one way from received symbols to missing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub enum DecodingPath {
+    /// Gaussian elimination over the missing symbols with the code's cached inverse.
+    Dense,
+    /// The same with coefficients and residuals from the code's cached encoding program.
+    Syndrome,
+    /// Inactivation decoding.
+    Inactivation,
+}
+
+/// How symbols are computed after forward elimination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputMethod {
     /// Pivots and a combination of residuals: few symbols.
     Residuals,
     /// Pivots and sums of inactive symbols from tables.
     Tables,
-    /// Intermediate symbols, all of which a second sweep computes: many symbols.
-    Sweep,
+    /// Intermediate symbols, all of which back-substitution computes: many symbols.
+    BackSubstitution,
 }
 
 /// The size of a decoding or encoding.
@@ -41,17 +49,17 @@ pub(crate) struct Size {
 struct Weights {
     /// A multiply-add of a byte in a matrix product.
     product: f64,
-    /// A byte of an intermediate symbol in one sweep, while the block fits the second cache.
-    sweep: f64,
+    /// A byte of an intermediate symbol in forward elimination or back-substitution, while the block fits the second cache.
+    pass: f64,
 }
 
 const fn weights(isa: Isa) -> Weights {
     match isa {
-        Isa::Avx512 => Weights { product: 0.008, sweep: 0.125 },
-        Isa::Gfni => Weights { product: 0.016, sweep: 0.15 },
-        Isa::Avx2 => Weights { product: 0.030, sweep: 0.15 },
-        Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, sweep: 0.25 },
-        Isa::Scalar => Weights { product: 0.9, sweep: 0.5 },
+        Isa::Avx512 => Weights { product: 0.008, pass: 0.125 },
+        Isa::Gfni => Weights { product: 0.016, pass: 0.15 },
+        Isa::Avx2 => Weights { product: 0.030, pass: 0.15 },
+        Isa::Ssse3 | Isa::Neon => Weights { product: 0.055, pass: 0.25 },
+        Isa::Scalar => Weights { product: 0.9, pass: 0.5 },
     }
 }
 
@@ -77,9 +85,9 @@ impl Size {
         f64::from(self.k_ext) * self.t() > CACHED
     }
 
-    /// A symbol, swept once.
-    fn sweep(&self, weights: &Weights) -> f64 {
-        self.t() * if self.is_beyond_cache() { 2.0 * weights.sweep } else { weights.sweep }
+    /// An intermediate symbol, computed once.
+    fn pass(&self, weights: &Weights) -> f64 {
+        self.t() * if self.is_beyond_cache() { 2.0 * weights.pass } else { weights.pass }
     }
 
     /// A multiply-add of a source symbol.
@@ -88,13 +96,13 @@ impl Size {
         self.t() * weights.product.max(least)
     }
 
-    /// The first sweep, and `outputs` symbols from it in the cheapest way.
-    fn sweeps(&self, weights: &Weights, outputs: f64) -> f64 {
-        let (l, sweep, unknowns) = (f64::from(self.l), self.sweep(weights), self.unknowns());
+    /// The forward elimination, and `outputs` symbols from it by the cheapest method.
+    fn passes(&self, weights: &Weights, outputs: f64) -> f64 {
+        let (l, pass, unknowns) = (f64::from(self.l), self.pass(weights), self.unknowns());
         let few = outputs * unknowns * weights.product * self.t();
         let tables = outputs * 60.0 + self.t() * self.tables(weights, (unknowns, FREE), outputs);
-        let many = l * (50.0 + 1.3 * sweep) + outputs * (60.0 + 0.5 * sweep);
-        l * (25.0 + sweep) + few.min(tables).min(many)
+        let many = l * (50.0 + 1.3 * pass) + outputs * (60.0 + 0.5 * pass);
+        l * (25.0 + pass) + few.min(tables).min(many)
     }
 
     /// A byte of each of so many symbols from tables, with so many free columns. A symbol is a sum of four
@@ -109,12 +117,12 @@ impl Size {
 impl Weights {
     /// An addition of a byte.
     fn addition(&self) -> f64 {
-        self.sweep / 10.0
+        self.pass / 10.0
     }
 }
 
-/// The way to `size.lost` symbols that takes least time, with so many unknowns, of which some are free.
-pub(crate) fn way(isa: Isa, size: &Size, unknowns: u32, free: u32) -> Way {
+/// The method for `size.lost` symbols that takes least time, with so many unknowns, of which some are free.
+pub(crate) fn output_method(isa: Isa, size: &Size, unknowns: u32, free: u32) -> OutputMethod {
     let weights = weights(isa);
     let (outputs, free) = (f64::from(size.lost), f64::from(free));
     let unknowns = f64::from(unknowns);
@@ -123,31 +131,31 @@ pub(crate) fn way(isa: Isa, size: &Size, unknowns: u32, free: u32) -> Way {
     let tables = size.tables(&weights, (unknowns, free), outputs);
     // The inactive symbols come from tables too.
     let inactive = size.tables(&weights, (unknowns, free), unknowns);
-    // Rows of the second sweep have about seven terms, most of them near where there are few rows.
+    // Rows of the back-substitution have about seven terms, most of them near where there are few rows.
     let row = (3.4 + f64::from(size.l) / 290.0).min(11.0);
-    let sweep = inactive + addition * (f64::from(size.l) * row + outputs * 6.5);
-    if few <= tables.min(sweep) {
-        Way::Residuals
-    } else if tables <= sweep {
-        Way::Tables
+    let substitution = inactive + addition * (f64::from(size.l) * row + outputs * 6.5);
+    if few <= tables.min(substitution) {
+        OutputMethod::Residuals
+    } else if tables <= substitution {
+        OutputMethod::Tables
     } else {
-        Way::Sweep
+        OutputMethod::BackSubstitution
     }
 }
 
-/// The estimated time of a decoding on `road` \[nanoseconds\].
-fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
+/// The estimated time of decoding by `path` \[nanoseconds\].
+fn estimate(isa: Isa, path: DecodingPath, size: &Size) -> f64 {
     let weights = weights(isa);
     let (k, l, e) = (f64::from(size.k_ext), f64::from(size.l), f64::from(size.lost));
     // Gauss-Jordan elimination of the missing symbols: bookkeeping and row operations on bytes.
     let eliminate = e * e * (8.0 + 0.09 * e);
-    match road {
-        Road::Dense => {
+    match path {
+        DecodingPath::Dense => {
             // Rows of the inverse summed and kept, and combined as the eliminated system says.
             let generators = e * (150.0 + weights.product * k * (40.0 + 1.5 * e));
             eliminate + generators + size.product(&weights) * e * k
         }
-        Road::Syndrome => {
+        DecodingPath::Syndrome => {
             let coefficients = if size.has_inverse {
                 e * (80.0 + 30.0 * weights.product * k)
             } else {
@@ -156,9 +164,9 @@ fn estimate(isa: Isa, road: Road, size: &Size) -> f64 {
             };
             // Unknowns and residuals are in the second cache, however large the block.
             let each = e * (60.0 + weights.product * size.t() * (size.unknowns() + e));
-            l * (25.0 + size.sweep(&weights)) + coefficients + each + eliminate
+            l * (25.0 + size.pass(&weights)) + coefficients + each + eliminate
         }
-        Road::Inactivation => l * (200.0 + 0.35 * l.min(1000.0)) + size.sweeps(&weights, e),
+        DecodingPath::Inactivation => l * (200.0 + 0.35 * l.min(1000.0)) + size.passes(&weights, e),
     }
 }
 
@@ -168,40 +176,42 @@ pub(crate) fn dense_encoding_pays(isa: Isa, size: &Size) -> bool {
     let weights = weights(isa);
     let (k, count) = (f64::from(size.k_ext), f64::from(size.lost));
     let dense = count * (100.0 + k * (20.0 * weights.product + size.product(&weights)));
-    dense <= size.sweeps(&weights, count)
+    dense <= size.passes(&weights, count)
 }
 
-/// Most missing symbols the syndrome road is taken for: it needs as many columns of the inverse.
+/// Most missing symbols the syndrome path is taken for: it needs as many columns of the inverse.
 const MAX_SYNDROME: u32 = 1024;
 
-/// The road for a block that lacks `lost` source symbols: the one forced, if the code is not too
+/// The path for a block that lacks `size.lost` source symbols: the one forced, if the code is not too
 /// large for it, or the cheapest.
-pub(crate) fn choose(shape: &BlockShape, isa: Isa, lost: u32, forced: Option<Road>) -> Road {
-    let dense = shape.code.has_inverse();
-    let syndrome = lost <= MAX_SYNDROME;
+pub(crate) fn choose(size: &Size, isa: Isa, forced: Option<DecodingPath>) -> DecodingPath {
+    let dense = size.has_inverse;
+    let syndrome = size.lost <= MAX_SYNDROME;
     match forced {
-        Some(Road::Dense) if dense => Road::Dense,
-        Some(Road::Syndrome) if syndrome => Road::Syndrome,
-        Some(_) => Road::Inactivation,
+        Some(DecodingPath::Dense) if dense => DecodingPath::Dense,
+        Some(DecodingPath::Syndrome) if syndrome => DecodingPath::Syndrome,
+        Some(_) => DecodingPath::Inactivation,
         None => {
-            let roads = match (dense, syndrome) {
-                (true, true) => &[Road::Dense, Road::Syndrome, Road::Inactivation][..],
-                (true, false) => &[Road::Dense, Road::Inactivation],
-                (false, true) => &[Road::Syndrome, Road::Inactivation],
-                (false, false) => &[Road::Inactivation],
+            let paths = match (dense, syndrome) {
+                (true, true) => {
+                    &[DecodingPath::Dense, DecodingPath::Syndrome, DecodingPath::Inactivation][..]
+                }
+                (true, false) => &[DecodingPath::Dense, DecodingPath::Inactivation],
+                (false, true) => &[DecodingPath::Syndrome, DecodingPath::Inactivation],
+                (false, false) => &[DecodingPath::Inactivation],
             };
-            cheapest(isa, &shape.size(lost), roads)
+            cheapest(isa, size, paths)
         }
     }
 }
 
-/// The cheapest road of `roads`.
-fn cheapest(isa: Isa, size: &Size, roads: &[Road]) -> Road {
-    let mut best = (f64::INFINITY, Road::Inactivation);
-    for &road in roads {
-        let cost = estimate(isa, road, size);
+/// The cheapest path of `paths`.
+fn cheapest(isa: Isa, size: &Size, paths: &[DecodingPath]) -> DecodingPath {
+    let mut best = (f64::INFINITY, DecodingPath::Inactivation);
+    for &path in paths {
+        let cost = estimate(isa, path, size);
         if cost < best.0 {
-            best = (cost, road);
+            best = (cost, path);
         }
     }
     best.1
@@ -216,7 +226,8 @@ mod tests {
         Size { k_ext, l, p: 15 + k_ext / 15, lost, symbol_size, has_inverse: k_ext <= 2000 }
     }
 
-    const ALL: [Road; 3] = [Road::Dense, Road::Syndrome, Road::Inactivation];
+    const ALL: [DecodingPath; 3] =
+        [DecodingPath::Dense, DecodingPath::Syndrome, DecodingPath::Inactivation];
 
     /// One lost symbol is never worth a solution of all, and once inactivation pays, more losses do
     /// not lead back.
@@ -225,12 +236,15 @@ mod tests {
         for isa in Isa::ALL {
             for k in [10, 50, 101, 250, 500, 1002, 1500, 10_000] {
                 for t in [16, 64, 256, 1500, 8192, 65_535] {
-                    let roads = if k > 2000 { &ALL[1..] } else { &ALL };
+                    let paths = if k > 2000 { &ALL[1..] } else { &ALL };
                     let mut heavy = false;
                     for lost in 1..=k.min(MAX_SYNDROME) {
-                        let road = cheapest(isa, &size(k, lost, t), roads);
-                        assert!(!heavy || road == Road::Inactivation, "{isa} {k} {t} {lost}");
-                        heavy = road == Road::Inactivation;
+                        let path = cheapest(isa, &size(k, lost, t), paths);
+                        assert!(
+                            !heavy || path == DecodingPath::Inactivation,
+                            "{isa} {k} {t} {lost}"
+                        );
+                        heavy = path == DecodingPath::Inactivation;
                         assert!(lost > 1 || !heavy, "{isa} K {k} T {t}");
                     }
                 }
@@ -241,26 +255,30 @@ mod tests {
     #[test]
     fn estimates_are_finite_and_grow_with_what_is_lost() {
         for isa in Isa::ALL {
-            for road in ALL {
+            for path in ALL {
                 for k in [10, 1002, 56_403] {
-                    let costs = [1, 2, 100, k].map(|e| estimate(isa, road, &size(k, e, 1500)));
+                    let costs = [1, 2, 100, k].map(|e| estimate(isa, path, &size(k, e, 1500)));
                     assert!(costs.iter().all(|cost| cost.is_finite() && *cost > 0.0));
-                    assert!(costs.is_sorted() || k < 100, "{isa} {road:?} K {k}: {costs:?}");
+                    assert!(costs.is_sorted() || k < 100, "{isa} {path:?} K {k}: {costs:?}");
                 }
             }
         }
     }
 
-    /// More symbols never lead back from a way that has its cost once to one that has it for each symbol.
+    /// More symbols never lead back from a method that has its cost once to one that has it for each symbol.
     #[test]
-    fn ways_follow_each_other_with_the_number_of_symbols() {
+    fn methods_follow_each_other_with_the_number_of_symbols() {
         for isa in Isa::ALL {
             for k in [10, 50, 101, 257, 1002, 10_000] {
                 for (t, unknowns) in [(64, 17), (1500, 23), (8192, 60), (1500, 200)] {
-                    let order = [Way::Residuals, Way::Tables, Way::Sweep];
+                    let order = [
+                        OutputMethod::Residuals,
+                        OutputMethod::Tables,
+                        OutputMethod::BackSubstitution,
+                    ];
                     let place = |lost| {
-                        let way = way(isa, &size(k, lost, t), unknowns, 10);
-                        order.iter().position(|other| *other == way)
+                        let method = output_method(isa, &size(k, lost, t), unknowns, 10);
+                        order.iter().position(|other| *other == method)
                     };
                     assert_eq!(place(1), Some(0), "{isa} K {k}");
                     assert!((1..=k).map(place).is_sorted(), "{isa} K {k} T {t} u {unknowns}");

@@ -4,33 +4,12 @@ use std::sync::Arc;
 
 use wellspring_kernels::Kernels;
 
-use super::attempt::Road;
 use super::block::BlockShape;
 use super::code::Code;
-use super::gathered::{Gathered, LENT};
-use super::recovery::Recovery;
+use super::cost::DecodingPath;
+use super::reception::{Added, LENT, Reception};
+use super::recovery::{Decoded, Recovery};
 use crate::Error;
-
-/// What became of a symbol given to a decoder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// It counts.
-    New,
-    /// It was there before, or the block is complete: nothing changed.
-    Duplicate,
-    /// There is no room for more repair symbols: it was dropped.
-    Full,
-}
-
-/// What an attempt to decode came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decoded {
-    /// Every source symbol stands in the block.
-    Complete,
-    /// So many more symbols are wanted ([`BlockDecoder::wanted`]). The source symbols received are
-    /// untouched.
-    NeedMore(u32),
-}
 
 /// Recovers one source block.
 ///
@@ -43,12 +22,12 @@ pub enum Decoded {
 /// A decoder is reused for any number of blocks. For K up to 257 it reserves with the first block it
 /// decodes what any other of that K and T can need, whatever is lost and whichever symbols come, and
 /// allocates nothing after it: about 0.1 MB for K = 10, 0.7 MB for K = 100 and 2.2 MB for K = 257,
-/// most of it never touched. Beside that, the first repair symbol that is copied makes room for
+/// most of it never touched. Beside that, the first repair symbol that is copied reserves memory for
 /// K + 64 of them, if that is at most 1 MiB. (More than K + 64 repair symbols, which only
 /// [`set_max_repairs`](Self::set_max_repairs) allows, make it grow further.)
 ///
 /// Beyond, a decoder allocates when a block needs more than each one before: more losses, more repair
-/// symbols or another road. [`memory`](Self::memory) tells what it holds.
+/// symbols or another path. [`memory`](Self::memory) is what it holds.
 ///
 /// # Examples
 ///
@@ -80,7 +59,7 @@ pub enum Decoded {
 /// ```
 #[derive(Debug)]
 pub struct BlockDecoder {
-    gathered: Gathered,
+    reception: Reception,
     recovery: Recovery,
 }
 
@@ -106,9 +85,9 @@ impl BlockDecoder {
         symbol_size: usize,
         kernels: Kernels,
     ) -> Result<Self, Error> {
-        let mut gathered = Gathered::new(BlockShape::new(code, k, symbol_size)?);
-        gathered.reserve_ids();
-        Ok(Self { gathered, recovery: Recovery::new(kernels) })
+        let mut reception = Reception::new(BlockShape::new(code, k, symbol_size)?);
+        reception.reserve_ids();
+        Ok(Self { reception, recovery: Recovery::new(kernels) })
     }
 
     /// Turns to another block, perhaps of another shape; memory is kept.
@@ -117,69 +96,69 @@ impl BlockDecoder {
     ///
     /// As [`new`](Self::new); the decoder then stays as it was.
     pub fn reset(&mut self, code: Arc<Code>, k: u32, symbol_size: usize) -> Result<(), Error> {
-        self.gathered.reset(code, k, symbol_size)?;
-        self.gathered.reserve_ids();
+        self.reception.reset(code, k, symbol_size)?;
+        self.reception.reserve_ids();
         self.recovery.forget();
         Ok(())
     }
 
     /// Turns to another block of the same shape; memory is kept.
     pub fn clear(&mut self) {
-        self.gathered.clear();
+        self.reception.clear();
         self.recovery.forget();
     }
 
     /// Bounds the number of repair symbols stored, and so the memory they take. At first it is
     /// K + 64; beyond it [`add_repair`](Self::add_repair) drops symbols.
     pub fn set_max_repairs(&mut self, max: u32) {
-        self.gathered.set_max_repairs(max);
+        self.reception.set_max_repairs(max);
     }
 
     /// Source symbols of the block, K.
     #[must_use]
     pub fn source_symbols(&self) -> u32 {
-        self.gathered.shape.k
+        self.reception.shape.k
     }
 
     /// The symbol size, T \[bytes\].
     #[must_use]
     pub fn symbol_size(&self) -> usize {
-        self.gathered.shape.symbol_size
+        self.reception.shape.symbol_size
     }
 
     /// Whether source symbol `esi` stands in the block, received or decoded.
     #[must_use]
     pub fn has_source(&self, esi: u32) -> bool {
-        self.gathered.received.has_source(esi)
+        self.reception.received.has_source(esi)
     }
 
     /// Whether encoding symbol `esi` was received, or can no longer be of use.
     #[must_use]
     pub fn has(&self, esi: u32) -> bool {
-        self.gathered.has(esi)
+        self.reception.has(esi)
     }
 
     /// Source symbols that do not stand in the block yet, ascending.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
-        self.gathered.received.missing(self.gathered.shape.k)
+        self.reception.received.missing(self.reception.shape.k)
     }
 
     /// Distinct symbols received.
     #[must_use]
     pub fn received(&self) -> u32 {
-        self.gathered.received()
+        self.reception.received()
     }
 
     /// Repair symbols stored.
     #[must_use]
     pub fn repairs(&self) -> u32 {
-        self.gathered.repairs()
+        self.reception.repairs()
     }
 
     /// Whether every source symbol stands in the block.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.gathered.is_complete()
+        self.reception.is_complete()
     }
 
     /// At least how many more symbols are needed before the next attempt; zero if one is worth its cost
@@ -190,13 +169,13 @@ impl BlockDecoder {
     /// the next attempt. All source symbols complete a block at once, whatever came before.
     #[must_use]
     pub fn wanted(&self) -> u32 {
-        self.gathered.wanted()
+        self.reception.wanted()
     }
 
     /// Memory the decoder holds \[bytes\], without its code and the block.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.gathered.memory() + self.recovery.memory()
+        self.reception.memory() + self.recovery.memory()
     }
 
     /// Notes that source symbol `esi` stands in its place in the block.
@@ -205,7 +184,7 @@ impl BlockDecoder {
     ///
     /// [`Error::SymbolId`] if `esi` is not below K.
     pub fn mark_source(&mut self, esi: u32) -> Result<Added, Error> {
-        let added = self.gathered.mark_source(esi);
+        let added = self.reception.mark_source(esi);
         self.noted(esi, added)
     }
 
@@ -216,8 +195,8 @@ impl BlockDecoder {
     /// [`Error::SymbolId`] if `esi` is below K or not below 2^24, [`Error::SymbolLength`] if
     /// `symbol` is not as long as the symbol size.
     pub fn add_repair(&mut self, esi: u32, symbol: &[u8]) -> Result<Added, Error> {
-        self.gathered.reserve_copies();
-        let added = self.gathered.add_repair(esi, symbol);
+        self.reception.reserve_copies();
+        let added = self.reception.add_repair(esi, symbol);
         self.noted(esi, added)
     }
 
@@ -228,7 +207,7 @@ impl BlockDecoder {
     ///
     /// [`Error::SymbolId`] if `esi` is below K or not below 2^24.
     pub fn mark_repair(&mut self, esi: u32) -> Result<Added, Error> {
-        let added = self.gathered.note_repair(esi, LENT);
+        let added = self.reception.note_repair(esi, LENT);
         self.noted(esi, added)
     }
 
@@ -240,16 +219,16 @@ impl BlockDecoder {
     /// As [`add_repair`](Self::add_repair), and [`Error::BlockLength`] if `block` has not the
     /// length of the block.
     pub fn add(&mut self, block: &mut [u8], esi: u32, symbol: &[u8]) -> Result<Added, Error> {
-        if esi >= self.gathered.shape.k {
+        if esi >= self.reception.shape.k {
             return self.add_repair(esi, symbol);
         }
-        let added = self.gathered.add(block, esi, symbol);
+        let added = self.reception.add(block, esi, symbol);
         self.noted(esi, added)
     }
 
     fn noted(&mut self, esi: u32, added: Result<Added, Error>) -> Result<Added, Error> {
         if added == Ok(Added::New) {
-            self.recovery.note(&self.gathered, esi);
+            self.recovery.note(&self.reception, esi);
         }
         added
     }
@@ -283,18 +262,18 @@ impl BlockDecoder {
         block: &mut [u8],
         lent: impl Fn(u32) -> &'a [u8],
     ) -> Result<Decoded, Error> {
-        self.recovery.try_decode(&mut self.gathered, block, lent)
+        self.recovery.try_decode(&mut self.reception, block, lent)
     }
 
-    /// Makes every further block be decoded on one road, for comparisons and tests; `None` lets
-    /// the decoder choose. A road the code is too large for is not taken.
-    pub fn force_road(&mut self, road: Option<Road>) {
-        self.recovery.forced = road;
+    /// Makes every further block be decoded on one path, for comparisons and tests; `None` lets
+    /// the decoder choose. A path the code is too large for is not taken.
+    pub fn force_path(&mut self, path: Option<DecodingPath>) {
+        self.recovery.forced = path;
     }
 
-    /// The road of the last attempt.
+    /// The path of the last attempt.
     #[must_use]
-    pub fn road(&self) -> Option<Road> {
-        self.recovery.road()
+    pub fn path(&self) -> Option<DecodingPath> {
+        self.recovery.path()
     }
 }

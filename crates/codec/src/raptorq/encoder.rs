@@ -7,10 +7,11 @@ use wellspring_kernels::{
 };
 
 use super::block::BlockShape;
-use super::code::{Code, strip_len};
-use super::cost::{self, Way};
+use super::code::Code;
+use super::cost::{self, OutputMethod};
+use super::outputs::{Output, OutputScratch};
+use super::plan::strip_len;
 use super::schedule;
-use super::swept::{Output, OutputScratch};
 use crate::Error;
 
 /// Makes any encoding symbol of a source block, in any order.
@@ -46,7 +47,7 @@ pub struct BlockEncoder {
     /// Repair symbols of this block made without intermediate symbols.
     dense: u32,
     /// Whether the encoding schedule was run for this block already.
-    swept: bool,
+    scheduled: bool,
     program: Program,
     columns: Vec<u32>,
     output: OutputScratch,
@@ -87,7 +88,7 @@ impl BlockEncoder {
             ready: false,
             side: AlignedBuffer::default(),
             dense: 0,
-            swept: false,
+            scheduled: false,
             program: Program::new(),
             columns: Vec::new(),
             output: OutputScratch::default(),
@@ -115,7 +116,7 @@ impl BlockEncoder {
     pub fn clear(&mut self) {
         self.ready = false;
         self.dense = 0;
-        self.swept = false;
+        self.scheduled = false;
     }
 
     /// Memory the encoder holds \[bytes\], without its code.
@@ -196,11 +197,10 @@ impl BlockEncoder {
                 return;
             }
         }
-        if !self.ready && !self.swept {
-            // The first of a block are made in passing, without keeping intermediate symbols; who
-            // comes back for more gets them kept.
-            self.swept = true;
-            self.encode_sweeping(source, first, symbols);
+        if !self.ready && !self.scheduled {
+            // The first call for a block keeps no intermediate symbols; the next one does.
+            self.scheduled = true;
+            self.encode_by_schedule(source, first, symbols);
             return;
         }
         if !self.ready {
@@ -215,7 +215,7 @@ impl BlockEncoder {
     }
 
     /// Writes repair symbols by a run of the encoding schedule that leaves nothing else behind.
-    fn encode_sweeping(&mut self, source: &[u8], first: u32, symbols: &mut [u8]) {
+    fn encode_by_schedule(&mut self, source: &[u8], first: u32, symbols: &mut [u8]) {
         let shape = &self.shape;
         let (t, stride) = (shape.symbol_size, shape.stride());
         let count = u32::try_from(symbols.len() / t).expect("checked by the caller");
@@ -223,23 +223,24 @@ impl BlockEncoder {
         let k_ext = constraints.params.k_ext;
         let whole = fill_side(&mut self.side, shape, source);
         let plan = shape.code.plan(self.kernels);
-        let swept = plan.swept(self.kernels, constraints);
+        let eliminated = plan.eliminated(self.kernels, constraints);
         self.program.clear();
         let ids = (first..first + count).map(|esi| shape.internal(esi)).zip(k_ext..);
-        let way = swept.way(&shape.size(count));
-        if way != Way::Sweep {
+        let method = eliminated.method(&shape.size(count));
+        if method != OutputMethod::BackSubstitution {
             let to = |to| Operand::External(to);
             let outputs = ids.map(|(isi, row)| Output { isi, to: to(row), plus: None });
-            swept.outputs(&mut self.program, &mut self.output, way, outputs);
+            eliminated.outputs(&mut self.program, &mut self.output, method, outputs);
         } else {
-            let (places, free) = (&plan.schedule.places, swept.above(way));
+            let (places, free) = (&plan.schedule.places, eliminated.above(method));
             schedule::sums(&mut self.program, constraints, places, &mut self.columns, free, ids);
         }
         let mut rows = RowTable::new(&mut self.rows, t);
         push_source(&mut rows, shape, source, whole, &self.side, stride);
         rows.push_exclusive_rows(symbols, t, count as usize);
-        let all = [(&plan.first, 0), (&plan.second, 0), (&self.program, 0)];
-        let programs = if way == Way::Sweep { &all } else { &[all[0], all[2]][..] };
+        let all = [(&plan.forward, 0), (&plan.backward, 0), (&self.program, 0)];
+        let programs =
+            if method == OutputMethod::BackSubstitution { &all } else { &[all[0], all[2]][..] };
         Program::run_all(
             programs,
             self.kernels,
@@ -327,7 +328,7 @@ impl BlockEncoder {
         push_source(&mut rows, shape, source, whole, &self.side, stride);
         rows.push_exclusive_rows(&mut self.intermediate, stride, l as usize);
         Program::run_all(
-            &[(&plan.first, 0), (&plan.second, 0), (&self.program, 0)],
+            &[(&plan.forward, 0), (&plan.backward, 0), (&self.program, 0)],
             self.kernels,
             &rows,
             Some(&shape.code.constraints().hdpc),

@@ -1,4 +1,4 @@
-//! What a receiver is told about an object: FEC Object Transmission Information and FEC Payload ID
+//! Object descriptions for receivers: FEC Object Transmission Information and FEC Payload ID
 //! (RFC 6330 §3.2, §3.3), and how the object is cut by them (§4.3, §4.4).
 
 use super::block::MAX_SYMBOL_SIZE;

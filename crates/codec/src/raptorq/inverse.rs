@@ -7,9 +7,9 @@
 
 use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
 
-use super::code::{Plan, strip_len};
+use super::capacity::{self, Capacity};
 use super::constraints::Constraints;
-use super::room::{self, Room};
+use super::plan::{Plan, strip_len};
 
 /// A matrix with one row an intermediate symbol.
 #[derive(Debug, Default)]
@@ -29,12 +29,12 @@ pub(crate) struct InverseScratch {
 }
 
 impl InverseScratch {
-    /// Makes room for any columns of a code of that size.
-    pub(crate) fn reserve(&mut self, room: &Room) {
-        room::reserve(&mut self.units, 3 * room.k);
-        self.store.reserve(2 + 3 * room.l, 0, room.l);
-        self.rows.reserve(room.k_ext + room.l);
-        self.workspace.reserve(room.unit_workspace(), room.l);
+    /// Reserves memory for any columns of a code of that size.
+    pub(crate) fn reserve(&mut self, capacity: &Capacity) {
+        capacity::reserve(&mut self.units, 3 * capacity.k);
+        self.store.reserve(2 + 3 * capacity.l, 0, capacity.l);
+        self.rows.reserve(capacity.k_ext + capacity.l);
+        self.workspace.reserve(capacity.unit_workspace(), capacity.l);
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -49,7 +49,7 @@ impl Inverse {
         params.l as usize * (params.k_ext as usize).next_multiple_of(64)
     }
 
-    /// Makes room for so many rows and columns.
+    /// Reserves memory for so many rows and columns.
     pub(crate) fn reserve(&mut self, rows: usize, columns: usize) {
         self.rows.reserve(rows * columns.next_multiple_of(64));
     }
@@ -87,7 +87,7 @@ impl Inverse {
         }
         rows.push_exclusive_rows(&mut self.rows, self.stride, params.l as usize);
         Program::run_all(
-            &[(&plan.first, 0), (&plan.second, 0), (&scratch.store, 0)],
+            &[(&plan.forward, 0), (&plan.backward, 0), (&scratch.store, 0)],
             kernels,
             &rows,
             Some(&constraints.hdpc),

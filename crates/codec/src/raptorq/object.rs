@@ -6,11 +6,10 @@ use wellspring_kernels::Kernels;
 
 use super::block::BlockShape;
 use super::code::Code;
-use super::decoder::{Added, Decoded};
 use super::encoder::BlockEncoder;
-use super::gathered::Gathered;
 use super::information::{ObjectTransmissionInformation, PayloadId, SourceBlock};
-use super::recovery::Recovery;
+use super::reception::{Added, Reception};
+use super::recovery::{Decoded, Recovery};
 use crate::Error;
 
 /// Puts the sub-blocks of a source block together into symbols (RFC 6330 §4.4.1.2).
@@ -216,13 +215,13 @@ enum BlockState {
 #[derive(Debug)]
 struct ActiveBlock {
     symbols: Vec<u8>,
-    gathered: Gathered,
+    reception: Reception,
 }
 
 impl ActiveBlock {
     fn new(code: Arc<Code>, block: &SourceBlock, t: usize) -> Result<Self, Error> {
-        let gathered = Gathered::new(BlockShape::new(code, block.symbols, t)?);
-        Ok(Self { symbols: vec![0; block.symbols as usize * t], gathered })
+        let reception = Reception::new(BlockShape::new(code, block.symbols, t)?);
+        Ok(Self { symbols: vec![0; block.symbols as usize * t], reception })
     }
 
     /// What a block takes before it has a repair symbol.
@@ -232,21 +231,21 @@ impl ActiveBlock {
     }
 
     fn memory(&self) -> u64 {
-        (size_of::<Self>() + self.symbols.capacity() + self.gathered.memory()) as u64
+        (size_of::<Self>() + self.symbols.capacity() + self.reception.memory()) as u64
     }
 
-    /// How many repair symbols there must be room for once `esi` has come, and how much memory that
-    /// takes more; `None` if there is room. It grows by an eighth: what is reserved for symbols that
+    /// Repair symbols to reserve memory for once `esi` has arrived, and the additional memory; `None` if
+    /// there is enough. It grows by an eighth: what is reserved for symbols that
     /// may not come is counted too.
     fn growth(&self, esi: u32) -> Option<(usize, u64)> {
-        let gathered = &self.gathered;
-        let (room, repairs) = (gathered.room(), gathered.repairs());
-        let is_repair = esi >= gathered.shape.k && repairs < gathered.max_repairs();
-        if !is_repair || (repairs as usize) < room {
+        let reception = &self.reception;
+        let (capacity, repairs) = (reception.repair_capacity(), reception.repairs());
+        let is_repair = esi >= reception.shape.k && repairs < reception.max_repairs();
+        if !is_repair || (repairs as usize) < capacity {
             return None;
         }
-        let room = (room + room / 8 + 1).min(gathered.max_repairs() as usize);
-        Some((room, (gathered.memory_with(room) - gathered.memory()) as u64))
+        let capacity = (capacity + capacity / 8 + 1).min(reception.max_repairs() as usize);
+        Some((capacity, (reception.memory_with(capacity) - reception.memory()) as u64))
     }
 }
 
@@ -300,7 +299,7 @@ impl ObjectDecoder {
         &self.information
     }
 
-    /// Bytes that blocks hold now: the object's own, repair symbols with room for some more, and which
+    /// Bytes that blocks hold now: the object's own, repair symbols and memory reserved for some more, and which
     /// symbols there are.
     #[must_use]
     pub fn memory(&self) -> u64 {
@@ -330,33 +329,33 @@ impl ObjectDecoder {
         }
         match &self.blocks[usize::from(sbn)] {
             BlockState::Done(_) | BlockState::Taken => return Ok(Added::Duplicate),
-            BlockState::Active(active) if active.gathered.has(esi) => return Ok(Added::Duplicate),
+            BlockState::Active(active) if active.reception.has(esi) => return Ok(Added::Duplicate),
             BlockState::Active(_) => {}
             BlockState::Untouched => self.begin(sbn, &block, t, esi)?,
         }
         let BlockState::Active(active) = &mut self.blocks[usize::from(sbn)] else {
             unreachable!("other states have been dealt with");
         };
-        if let Some((room, growth)) = active.growth(esi) {
+        if let Some((capacity, growth)) = active.growth(esi) {
             let got = self.memory + growth;
             if got > self.max_memory {
                 return Err(Error::Memory { got, limit: self.max_memory });
             }
-            active.gathered.make_room(room);
+            active.reception.reserve_repairs(capacity);
             self.memory = got;
         }
-        let ActiveBlock { symbols, gathered } = &mut **active;
-        let added = gathered.add(symbols, esi, symbol)?;
+        let ActiveBlock { symbols, reception } = &mut **active;
+        let added = reception.add(symbols, esi, symbol)?;
         if self.tried == Some(sbn) && added == Added::New {
-            self.recovery.note(gathered, esi);
+            self.recovery.note(reception, esi);
         }
-        if gathered.wanted() == 0 {
+        if reception.wanted() == 0 {
             self.decode(sbn, &block)?;
         }
         Ok(added)
     }
 
-    /// Makes room for a block, of which symbol `esi` has come.
+    /// Begins a block, of which symbol `esi` has arrived.
     fn begin(&mut self, sbn: u8, block: &SourceBlock, t: usize, esi: u32) -> Result<(), Error> {
         let least = ActiveBlock::least_memory(block, t);
         // Where sub-blocks are put together, the block stands there twice for a moment.
@@ -385,8 +384,8 @@ impl ObjectDecoder {
             self.recovery.forget();
             self.tried = Some(sbn);
         }
-        let ActiveBlock { symbols, gathered } = &mut **active;
-        if self.recovery.try_decode(gathered, symbols, |_| &[])? != Decoded::Complete {
+        let ActiveBlock { symbols, reception } = &mut **active;
+        if self.recovery.try_decode(reception, symbols, |_| &[])? != Decoded::Complete {
             return Ok(());
         }
         let mut freed = active.memory();
@@ -415,7 +414,7 @@ impl ObjectDecoder {
         let block = self.information.block(sbn)?;
         Ok(match &self.blocks[usize::from(sbn)] {
             BlockState::Untouched => block.symbols,
-            BlockState::Active(active) => active.gathered.wanted(),
+            BlockState::Active(active) => active.reception.wanted(),
             BlockState::Done(_) | BlockState::Taken => 0,
         })
     }

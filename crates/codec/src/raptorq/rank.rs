@@ -1,4 +1,4 @@
-//! Decoding on coefficients alone: exact answers to "would these symbols do?".
+//! Rank of sets of encoding symbols: decoding on coefficients alone.
 
 use wellspring_kernels::Kernels;
 
@@ -7,7 +7,7 @@ use super::code::Code;
 use super::solver::{Rank, Solver};
 use crate::Error;
 
-/// Tells from symbol IDs whether a block could be decoded, without any symbol.
+/// Determines from symbol IDs whether a block could be decoded, without any symbol.
 ///
 /// The answers are exactly those of a [`BlockDecoder`](super::BlockDecoder): both run the same
 /// elimination. (Only where symbols are chosen so badly that a solution is given up, a decoder waits for

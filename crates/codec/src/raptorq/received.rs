@@ -1,6 +1,6 @@
-//! Which symbols of a block have been received.
+//! Set of the received symbols of a block.
 
-use super::room;
+use super::capacity;
 
 /// Source symbols as bits, repair symbols as an open-addressed set of their IDs.
 ///
@@ -27,7 +27,7 @@ fn slots_for(repairs: usize) -> usize {
 impl Received {
     pub(crate) fn reset(&mut self, k: u32) {
         self.source.clear();
-        room::reserve(&mut self.source, (k as usize).div_ceil(64));
+        capacity::reserve(&mut self.source, (k as usize).div_ceil(64));
         self.source.resize((k as usize).div_ceil(64), 0);
         self.sources = 0;
         self.slots.fill(EMPTY);
@@ -86,10 +86,10 @@ impl Received {
         slot
     }
 
-    /// Makes room for exactly so many repair symbols.
+    /// Reserves memory for exactly so many repair symbols.
     pub(crate) fn reserve(&mut self, repairs: usize) {
-        room::reserve(&mut self.slots, slots_for(repairs));
-        room::reserve(&mut self.repairs, repairs);
+        capacity::reserve(&mut self.slots, slots_for(repairs));
+        capacity::reserve(&mut self.repairs, repairs);
     }
 
     /// Memory once there is room for exactly so many repair symbols.

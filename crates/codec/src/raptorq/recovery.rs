@@ -1,21 +1,30 @@
-//! Deciding whether the symbols gathered of a block suffice, and computing the missing ones.
+//! Recovery of the missing symbols of a block, once the received ones suffice.
 
 use wellspring_kernels::{AlignedBuffer, Kernels, Program, RowStorage, RowTable, Workspace};
 
-use super::attempt::{Attempt, Context, Fresh, Road, zero_symbol};
-use super::code::strip_len;
-use super::cost;
-use super::decoder::Decoded;
-use super::gathered::{Gathered, LENT};
-use super::room::{self, Room};
+use super::attempt::{Attempt, Context, Fresh, zero_symbol};
+use super::capacity::{self, Capacity};
+use super::cost::{self, DecodingPath};
+use super::plan::strip_len;
+use super::reception::{LENT, Reception};
 use super::solver::Rank;
 use crate::Error;
+
+/// What an attempt to decode came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// Every source symbol stands in the block.
+    Complete,
+    /// So many more symbols are wanted ([`BlockDecoder::wanted`]). The source symbols received are
+    /// untouched.
+    NeedMore(u32),
+}
 
 /// The memory solutions are worked out in; it serves one block after the other.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     kernels: Kernels,
-    pub(crate) forced: Option<Road>,
+    pub(crate) forced: Option<DecodingPath>,
     attempt: Attempt,
     /// Whether the last attempt fell short, so that the next on the same block can go on from there.
     is_short: bool,
@@ -27,8 +36,8 @@ pub(crate) struct Recovery {
     zero: AlignedBuffer,
     rows: RowStorage,
     workspace: Workspace,
-    /// What there is room for, if the code is small enough that all is reserved.
-    room: Option<Room>,
+    /// What memory is reserved for, if the code is small enough that all is.
+    capacity: Option<Capacity>,
 }
 
 impl Recovery {
@@ -44,7 +53,7 @@ impl Recovery {
             zero: AlignedBuffer::default(),
             rows: RowStorage::default(),
             workspace: Workspace::default(),
-            room: None,
+            capacity: None,
         }
     }
 
@@ -54,18 +63,18 @@ impl Recovery {
         self.fresh.clear();
     }
 
-    /// Notes a symbol that has just been gathered for the block of the last attempt.
-    pub(crate) fn note(&mut self, gathered: &Gathered, esi: u32) {
+    /// Notes a symbol that has just been reception for the block of the last attempt.
+    pub(crate) fn note(&mut self, reception: &Reception, esi: u32) {
         if self.is_short {
-            let k = gathered.shape.k;
-            let row = if esi < k { esi } else { k + gathered.repairs() - 1 };
+            let k = reception.shape.k;
+            let row = if esi < k { esi } else { k + reception.repairs() - 1 };
             self.fresh.push((esi, row));
         }
     }
 
-    /// The road of the last attempt.
-    pub(crate) fn road(&self) -> Option<Road> {
-        self.attempt.road()
+    /// The path of the last attempt.
+    pub(crate) fn path(&self) -> Option<DecodingPath> {
+        self.attempt.path()
     }
 
     pub(crate) fn memory(&self) -> usize {
@@ -81,43 +90,43 @@ impl Recovery {
     /// See [`BlockDecoder::try_decode_with`](super::BlockDecoder::try_decode_with).
     pub(crate) fn try_decode<'a>(
         &mut self,
-        gathered: &mut Gathered,
+        reception: &mut Reception,
         block: &mut [u8],
         lent: impl Fn(u32) -> &'a [u8],
     ) -> Result<Decoded, Error> {
-        gathered.shape.check_block(block.len())?;
-        if gathered.is_complete() {
+        reception.shape.check_block(block.len())?;
+        if reception.is_complete() {
             return Ok(Decoded::Complete);
         }
-        match gathered.wanted() {
+        match reception.wanted() {
             0 => {}
             wanted => return Ok(Decoded::NeedMore(wanted)),
         }
-        let rank = self.solve(gathered);
+        let rank = self.solve(reception);
         self.forget();
         match rank {
             Rank::Full => {
                 // Should a symbol lent be refused, the next attempt starts anew.
-                self.recover(gathered, block, lent)?;
-                gathered.received.add_all_sources(gathered.shape.k);
+                self.recover(reception, block, lent)?;
+                reception.received.add_all_sources(reception.shape.k);
                 return Ok(Decoded::Complete);
             }
             Rank::Short(deficit) => {
                 self.is_short = true;
-                gathered.note_short(u32::try_from(deficit).expect("less than K' symbols"));
+                reception.note_short(u32::try_from(deficit).expect("less than K' symbols"));
             }
-            Rank::GivenUp => gathered.note_given_up(),
+            Rank::GivenUp => reception.note_given_up(),
         }
-        Ok(Decoded::NeedMore(gathered.wanted()))
+        Ok(Decoded::NeedMore(reception.wanted()))
     }
 
     /// Finds out whether the symbols determine the block.
-    fn solve(&mut self, gathered: &mut Gathered) -> Rank {
+    fn solve(&mut self, reception: &mut Reception) -> Rank {
         if !self.is_short {
-            gathered.note_start();
-            self.reserve(gathered);
+            reception.note_start();
+            self.reserve(reception);
         }
-        let (shape, received) = (&gathered.shape, &gathered.received);
+        let (shape, received) = (&reception.shape, &reception.received);
         let context = Context { kernels: self.kernels, shape, received };
         if self.is_short {
             let mut rank = None;
@@ -127,37 +136,37 @@ impl Recovery {
             return rank.expect("after falling short more symbols are wanted");
         }
         let missing = shape.k - received.sources();
-        let road = cost::choose(shape, self.kernels.isa(), missing, self.forced);
-        self.attempt.start(&context, road)
+        let path = cost::choose(&shape.size(missing), self.kernels.isa(), self.forced);
+        self.attempt.start(&context, path)
     }
 
-    /// Makes room for whatever a block of this shape can need, if its code is small.
-    fn reserve(&mut self, gathered: &Gathered) {
-        let room = Room::of(&gathered.shape, gathered.max_repairs());
-        if room.is_none() || room == self.room {
+    /// Reserves memory for whatever a block of this shape can need, if its code is small.
+    fn reserve(&mut self, reception: &Reception) {
+        let capacity = reception.shape.capacity(reception.max_repairs());
+        if capacity.is_none() || capacity == self.capacity {
             return;
         }
-        self.room = room;
-        let Some(room) = room else { return };
+        self.capacity = capacity;
+        let Some(capacity) = capacity else { return };
         // The code grows with its first block too.
-        gathered.shape.code.inverse(self.kernels);
-        self.attempt.reserve(&room);
-        room::reserve(&mut self.fresh, room.symbols + room.k);
-        self.program.reserve(room.program_words(), 2 * room.l * room.l, 2 * room.k);
-        self.tail.reserve(room.stride);
-        self.zero.reserve(room.stride);
-        self.rows.reserve(room.symbols + room.k + 1);
-        self.workspace.reserve(room.workspace(), room.l);
+        reception.shape.code.inverse(self.kernels);
+        self.attempt.reserve(&capacity);
+        capacity::reserve(&mut self.fresh, capacity.symbols + capacity.k);
+        self.program.reserve(capacity.program_words(), 2 * capacity.l * capacity.l, 2 * capacity.k);
+        self.tail.reserve(capacity.stride);
+        self.zero.reserve(capacity.stride);
+        self.rows.reserve(capacity.symbols + capacity.k + 1);
+        self.workspace.reserve(capacity.workspace(), capacity.l);
     }
 
     /// Computes the missing source symbols from the solution.
     fn recover<'a>(
         &mut self,
-        gathered: &Gathered,
+        reception: &Reception,
         block: &mut [u8],
         lent: impl Fn(u32) -> &'a [u8],
     ) -> Result<(), Error> {
-        let (shape, received) = (&gathered.shape, &gathered.received);
+        let (shape, received) = (&reception.shape, &reception.received);
         let context = Context { kernels: self.kernels, shape, received };
         self.program.clear();
         self.attempt.finish(&context, &mut self.program);
@@ -177,17 +186,17 @@ impl Recovery {
         if whole < k {
             rows.push_exclusive(&mut self.tail);
         }
-        for (&esi, &place) in received.repairs().iter().zip(&gathered.stored) {
+        for (&esi, &place) in received.repairs().iter().zip(&reception.stored) {
             if place == LENT {
                 let symbol = lent(esi);
                 shape.check_symbol(symbol.len())?;
                 rows.push_shared(symbol);
             } else {
-                rows.push_shared(&gathered.repairs[place as usize * stride..]);
+                rows.push_shared(&reception.repairs[place as usize * stride..]);
             }
         }
         let columns = Some(&shape.code.constraints().hdpc);
-        if self.attempt.road() == Some(Road::Syndrome) {
+        if self.attempt.path() == Some(DecodingPath::Syndrome) {
             zero_symbol(&mut self.zero, stride);
             rows.push_shared(&self.zero);
             let (zero, first) = (k + repairs, k + repairs + 1);
@@ -196,7 +205,7 @@ impl Recovery {
                 rows.push_alias(if there { esi as usize } else { zero });
             }
             let plan = shape.code.plan(self.kernels);
-            let programs = [(&plan.first, first), (&self.program, 0)];
+            let programs = [(&plan.forward, first), (&self.program, 0)];
             let strip = strip_len(self.kernels.isa(), self.program.work_rows());
             let workspace = &mut self.workspace;
             Program::run_all(&programs, self.kernels, &rows, columns, workspace, strip);

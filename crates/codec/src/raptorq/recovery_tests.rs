@@ -1,10 +1,10 @@
-//! Symbols chosen with ill intent cost a decoder little.
+//! Cost of symbols chosen with ill intent.
 
 use std::sync::Arc;
 
 use crate::raptorq::{
-    Added, BlockDecoder, Code, Decoded, ENCODING_SYMBOLS, ObjectDecoder,
-    ObjectTransmissionInformation, PayloadId, Road,
+    Added, BlockDecoder, Code, Decoded, DecodingPath, ENCODING_SYMBOLS, ObjectDecoder,
+    ObjectTransmissionInformation, PayloadId,
 };
 
 /// Repair symbols of blocks of `k` symbols whose sums have degree 30, the highest: nothing of them can be
@@ -79,7 +79,7 @@ fn blocks_that_fall_short_in_turn_are_tried_few_times_each() {
     let k = 1000;
     let code = Code::new(k).expect("in range");
     let params = &code.constraints().params;
-    // No symbol tells of the first columns, and constraints alone do not make up for that.
+    // No symbol covers the first columns, and constraints alone do not make up for that.
     let unknown = 36;
     let mut columns = Vec::new();
     let padding = params.k_ext - k;
@@ -108,9 +108,9 @@ fn blocks_that_fall_short_in_turn_are_tried_few_times_each() {
 fn symbols_of_high_degree_make_a_small_decoder_allocate_nothing() {
     for k in [2, 50, 257] {
         let code = Code::new(k).expect("in range");
-        for road in [Road::Dense, Road::Syndrome, Road::Inactivation] {
+        for path in [DecodingPath::Dense, DecodingPath::Syndrome, DecodingPath::Inactivation] {
             let mut decoder = BlockDecoder::new(code.clone(), k, 1).expect("in range");
-            decoder.force_road(Some(road));
+            decoder.force_path(Some(path));
             let mut block = vec![0; k as usize];
             (1..k).for_each(|esi| assert_eq!(decoder.mark_source(esi), Ok(Added::New)));
             while decoder.try_decode(&mut block) != Ok(Decoded::Complete) {
@@ -123,7 +123,7 @@ fn symbols_of_high_degree_make_a_small_decoder_allocate_nothing() {
                 assert_eq!(decoder.add_repair(esi, &[0]), Ok(Added::New));
             }
             assert_eq!(decoder.try_decode(&mut block), Ok(Decoded::Complete));
-            assert_eq!(decoder.memory(), memory, "K {k} {road:?}");
+            assert_eq!(decoder.memory(), memory, "K {k} {path:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From a solution on coefficients to the programs that compute symbols.
+//! Programs that compute symbols, made from a solution on coefficients.
 //!
 //! Work rows stand in the order in which they are computed: pivots, then inactive columns
 //! ([`Solver::place`]). A pivot is mostly a sum of a few pivots found shortly before, which are
@@ -6,16 +6,16 @@
 //! columns ([`InactiveSystem`](super::solver::InactiveSystem)): the right-hand sides of binary equations,
 //! then the free columns.
 //!
-//! The first sweep computes every pivot with the inactive columns taken as zero, and the residuals
-//! that determine the inactive columns. From there there are several ways to symbols
-//! ([`Swept`](super::swept::Swept)); for nearly all of them, the inactive columns and, in a second
-//! sweep, all others are computed ([`Schedule::second_sweep`]).
+//! Forward elimination computes every pivot with the inactive columns taken as zero, and the residuals
+//! that determine the inactive columns. Several methods compute symbols from there
+//! ([`Eliminated`](super::outputs::Eliminated)); for nearly all symbols, back-substitution computes the
+//! inactive columns and then all others ([`Schedule::back_substitution`]).
 
 use wellspring_kernels::{Kernels, Operand, Program, TABLE_ROWS};
 
+use super::capacity::{self, Capacity};
 use super::constraints::Constraints;
 use super::params::Parameters;
-use super::room::{self, Room};
 use super::solver::Solver;
 
 /// Memory for making a schedule, kept between uses.
@@ -39,12 +39,12 @@ impl Schedule {
             + self.free.capacity()
     }
 
-    /// Makes room for every schedule of a code of that size.
-    pub(crate) fn reserve(&mut self, room: &Room) {
-        room::reserve(&mut self.places, room.l);
-        room::reserve(&mut self.residuals, room.l);
-        room::reserve(&mut self.free, room.h * room.l);
-        room::reserve(&mut self.free_rows, room.h);
+    /// Reserves memory for every schedule of a code of that size.
+    pub(crate) fn reserve(&mut self, capacity: &Capacity) {
+        capacity::reserve(&mut self.places, capacity.l);
+        capacity::reserve(&mut self.residuals, capacity.l);
+        capacity::reserve(&mut self.free, capacity.h * capacity.l);
+        capacity::reserve(&mut self.free_rows, capacity.h);
     }
 
     /// Frees memory that only making other schedules would use.
@@ -66,16 +66,16 @@ impl Schedule {
         first..first + self.unknowns()
     }
 
-    /// The first work row above those of the first sweep.
+    /// The first work row above those of forward elimination.
     pub(crate) fn free_row(&self, params: &Parameters) -> u32 {
         self.basis(params).end
     }
 
-    /// Appends the first sweep: every pivot with the inactive columns as zero, then the residuals.
+    /// Appends forward elimination: every pivot with the inactive columns as zero, then the residuals.
     ///
     /// `value_of(i)` is the external row that holds the `i`th of the symbols the solver was given,
     /// `None` for a symbol of zeros. The solver expresses its columns in the basis by the way.
-    pub(crate) fn first_sweep(
+    pub(crate) fn forward_elimination(
         &mut self,
         program: &mut Program,
         kernels: Kernels,
@@ -88,21 +88,21 @@ impl Schedule {
         let solver = &*solver;
         let params = &constraints.params;
         self.places.clear();
-        self.places.extend((0..params.l).map(|column| solver.place(column)));
+        self.places.extend((0..params.l).map(|column| solver.peeling.place(column)));
         let places = &self.places;
-        let pivots = u32::try_from(solver.pivots.len()).expect("less than L");
+        let pivots = u32::try_from(solver.peeling.pivots.len()).expect("less than L");
         let value = |row: u32| row.checked_sub(params.s).and_then(&value_of);
         let uses_hdpc = !solver.system.hdpc_rows().is_empty();
         if uses_hdpc {
             let folded = params.k_ext + params.s;
-            for &column in solver.inactive.iter().filter(|&&c| c < folded) {
+            for &column in solver.peeling.inactive.iter().filter(|&&c| c < folded) {
                 program.xor(places[column as usize]);
             }
         }
-        for (place, &(row, _)) in (0..).zip(&solver.pivots) {
+        for (place, &(row, _)) in (0..).zip(&solver.peeling.pivots) {
             let mut xor = program.xor_with(place, value(row));
             // Those of its columns that are pivots were before it was chosen for the last one.
-            xor.work_where(solver.row_below(row).iter().map(|&other| {
+            xor.work_where(solver.peeling.row_below(row).iter().map(|&other| {
                 let other = places[other as usize];
                 (other, other < place)
             }));
@@ -112,7 +112,7 @@ impl Schedule {
         for (residual, &row) in (first..).zip(solver.system.rows()) {
             self.residuals.push(Operand::Work(residual));
             let mut xor = program.xor_with(residual, value(row));
-            xor.work_where(solver.row_below(row).iter().map(|&other| {
+            xor.work_where(solver.peeling.row_below(row).iter().map(|&other| {
                 let other = places[other as usize];
                 (other, other < pivots)
             }));
@@ -136,10 +136,10 @@ impl Schedule {
         program.tables(self.basis(params), first);
     }
 
-    /// Appends what computes all intermediate symbols after the first sweep: the inactive ones from
+    /// Appends what computes all intermediate symbols after forward elimination: the inactive ones from
     /// tables, then the same rows again with the inactive columns in place, or, where that
-    /// is less, what the first sweep left plus rows of the tables.
-    pub(crate) fn second_sweep(
+    /// is less, what forward elimination left plus rows of the tables.
+    pub(crate) fn back_substitution(
         &mut self,
         program: &mut Program,
         solver: &Solver,
@@ -154,12 +154,12 @@ impl Schedule {
             table_rows_of(bits, self.unknowns(), tables)
         };
         let places = &self.places;
-        for &column in &solver.inactive {
+        for &column in &solver.peeling.inactive {
             program.xor(places[column as usize]).work_where(sum_of(column));
         }
-        for (place, &(row, column)) in (0..).zip(&solver.pivots) {
+        for (place, &(row, column)) in (0..).zip(&solver.peeling.pivots) {
             let terms = table_terms(&bits[column as usize * words..][..words]);
-            if terms + 1 < solver.row(row).len() {
+            if terms + 1 < solver.peeling.row(row).len() {
                 let mut xor = program.xor(place);
                 xor.work(place);
                 xor.work_where(sum_of(column));
@@ -167,7 +167,7 @@ impl Schedule {
             }
             let value = row.checked_sub(params.s).and_then(&value_of);
             let mut xor = program.xor_with(place, value);
-            xor.work_where(solver.row(row).iter().map(|&other| {
+            xor.work_where(solver.peeling.row(row).iter().map(|&other| {
                 let other = places[other as usize];
                 (other, other != place)
             }));
@@ -205,7 +205,7 @@ pub(crate) fn table_rows_of(
     })
 }
 
-/// Appends what computes symbols from all intermediate symbols after the second sweep.
+/// Appends what computes symbols from all intermediate symbols after back-substitution.
 pub(crate) fn sums(
     program: &mut Program,
     constraints: &Constraints,

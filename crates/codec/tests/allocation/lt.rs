@@ -1,4 +1,4 @@
-//! LT codes: what is kept from block to block, and that it is all accounted for.
+//! Memory of LT decoders from block to block.
 
 use std::cell::Cell;
 use std::sync::Arc;

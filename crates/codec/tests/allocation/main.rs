@@ -1,4 +1,4 @@
-//! What decoders and encoders allocate, and when.
+//! Allocations of decoders and encoders.
 
 mod lt;
 mod objects;
@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -134,16 +134,21 @@ impl Block {
 }
 
 /// Whatever the first block had lost, nothing that later blocks lose makes the decoder allocate: other
-/// symbols, more or fewer, other repair symbols, copied or lent, on any road.
+/// symbols, more or fewer, other repair symbols, copied or lent, on any path.
 #[test]
 fn a_decoder_of_small_blocks_allocates_nothing_after_its_first_block() {
     let mut random = Random(1);
     for (k, t, short) in [(K, T, 0), (K, T, 700), (1, 8, 0), (11, 40, 3), (257, 16, 0)] {
         let code = Code::new(k).expect("in range");
         let block = Block::new(&code, k, t, short, &mut random);
-        for road in [None, Some(Road::Dense), Some(Road::Syndrome), Some(Road::Inactivation)] {
+        for path in [
+            None,
+            Some(DecodingPath::Dense),
+            Some(DecodingPath::Syndrome),
+            Some(DecodingPath::Inactivation),
+        ] {
             let mut decoder = BlockDecoder::new(code.clone(), k, t).expect("in range");
-            decoder.force_road(road);
+            decoder.force_path(path);
             let first = [1, k, k / 2 + 1][random.below(3) as usize];
             assert!(block.decode(&mut decoder, first, 0, &mut random) > 0);
             let memory = decoder.memory();
@@ -154,7 +159,7 @@ fn a_decoder_of_small_blocks_allocates_nothing_after_its_first_block() {
                     _ => 1 + random.below(k),
                 };
                 let allocations = block.decode(&mut decoder, lost, round as u32 % 5, &mut random);
-                assert_eq!(allocations, 0, "K {k} {road:?}, {lost} lost in round {round}");
+                assert_eq!(allocations, 0, "K {k} {path:?}, {lost} lost in round {round}");
             }
             assert_eq!(decoder.memory(), memory);
         }

@@ -1,4 +1,4 @@
-//! An object's decoder holds no more than it was allowed and what one solution takes.
+//! Memory of an object's decoder: its limit, and one solution.
 
 use wellspring_codec::Error;
 use wellspring_codec::raptorq::{

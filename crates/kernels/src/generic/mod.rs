@@ -10,9 +10,7 @@ mod strip;
 
 use crate::program::Strip;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use product::{Medium, Wide};
-pub(crate) use product::{Narrow, Shape, product};
+pub(crate) use product::{product, short_product};
 pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor, xor_each};
 pub(crate) use strip::{fold, sums, tables};
 
@@ -20,6 +18,8 @@ pub(crate) use strip::{fold, sums, tables};
 type FoldBits = unsafe fn(&[u64], usize, &[[u8; 2]], *mut u8, usize);
 /// See [`product`].
 type MatrixProduct = unsafe fn(&mut Strip<'_>, (&[u32], &[u32], &[u32]), usize);
+/// See [`short_product`].
+type ShortProduct = unsafe fn(&Strip<'_>, (&[u32], &[u32], &[u32]), usize);
 
 /// The entry points of one instruction set.
 pub(crate) struct Table {
@@ -33,10 +33,13 @@ pub(crate) struct Table {
     pub(crate) fold_bits: FoldBits,
     pub(crate) sums: unsafe fn(&Strip<'_>, &[u32]),
     pub(crate) product: MatrixProduct,
+    pub(crate) short_product: ShortProduct,
     pub(crate) fold: unsafe fn(&Strip<'_>, &[u32], (u32, u32)),
     pub(crate) tables: unsafe fn(&Strip<'_>, (u32, usize), u32),
-    /// See [`Shape::STREAMS`].
+    /// See [`Shape::STREAMS`](crate::vector::Shape::STREAMS).
     pub(crate) streams: bool,
+    /// Bytes in a vector.
+    pub(crate) vector: usize,
 }
 
 /// Defines `TABLE`: every kernel over one vector type, compiled with its features enabled.
@@ -127,6 +130,15 @@ macro_rules! instantiate {
                 unsafe { generic::product::<$vector>(strip, rows, coefficients) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn short_product(
+                strip: &crate::program::Strip<'_>,
+                rows: (&[u32], &[u32], &[u32]),
+                coefficients: usize,
+            ) {
+                // SAFETY: as above.
+                unsafe { generic::short_product::<$vector>(strip, rows, coefficients) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn fold(
                 strip: &crate::program::Strip<'_>,
                 columns: &[u32],
@@ -155,9 +167,11 @@ macro_rules! instantiate {
                 fold_bits,
                 sums,
                 product,
+                short_product,
                 fold,
                 tables,
-                streams: <<$vector as crate::vector::Vector>::Shape as generic::Shape>::STREAMS,
+                streams: <<$vector as crate::vector::Vector>::Shape as crate::vector::Shape>::STREAMS,
+                vector: <$vector as crate::vector::Vector>::BYTES,
             }
         };
     };

@@ -1,16 +1,18 @@
 //! Matrix products held in registers.
 
 use crate::program::{MANY_INPUTS, Strip};
-use crate::vector::Vector;
+#[cfg(target_arch = "x86_64")]
+use crate::vector::{Medium, Wide};
+use crate::vector::{Narrow, Shape, Single, Vector};
 
-/// One matrix product. `rows` names outputs, then the rows each output starts from (as many, or
+/// One matrix product of rows that hold a vector. `rows` names outputs, then the rows each output starts from (as many, or
 /// none), then inputs.
 ///
 /// # Safety
 ///
 /// As [`run`](crate::program::run).
 #[inline(always)]
-pub(crate) unsafe fn product<V: Vector>(
+pub(crate) unsafe fn product<V: Vector<Shape: ProductShape>>(
     strip: &mut Strip<'_>,
     (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
     coefficients: usize,
@@ -55,6 +57,70 @@ pub(crate) unsafe fn product<V: Vector>(
     *strip.pointers = pointers;
 }
 
+/// As [`product`], of rows shorter than a vector. Reading part of a vector takes longer than the arithmetic, so
+/// that there are two heights only, in a function that leaves the other one its registers.
+///
+/// # Safety
+///
+/// As [`run`](crate::program::run).
+#[inline(always)]
+pub(crate) unsafe fn short_product<V: Vector>(
+    strip: &Strip<'_>,
+    (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
+    coefficients: usize,
+) {
+    let n = inputs.len();
+    let height = if outputs.len() == 1 { 1 } else { V::Shape::HEIGHT };
+    for first in (0..outputs.len()).step_by(height) {
+        let end = outputs.len().min(first + height);
+        // SAFETY: operands were checked by `Program::run`, and the builder stored `outputs * inputs`
+        // coefficients from there on.
+        unsafe {
+            let matrix = strip.coefficients.get_unchecked(coefficients + first * n..);
+            let bases = if bases.is_empty() { bases } else { bases.get_unchecked(first..end) };
+            let rows = (outputs.get_unchecked(first..end), bases, inputs);
+            if end - first == 1 {
+                short_rows::<V, 1>(strip, rows, matrix);
+            } else {
+                short_rows::<V, 8>(strip, rows, matrix);
+            }
+        }
+    }
+}
+
+/// At most `R` outputs, or as many as the shape has, of rows shorter than a vector. Where there are fewer, the
+/// first is computed again.
+#[inline(always)]
+unsafe fn short_rows<V: Vector, const R: usize>(
+    strip: &Strip<'_>,
+    (outputs, bases, inputs): (&[u32], &[u32], &[u32]),
+    coefficients: &[u8],
+) {
+    let height = if R < V::Shape::HEIGHT { R } else { V::Shape::HEIGHT };
+    let (n, len) = (inputs.len(), strip.width);
+    // SAFETY: as the caller vouches; there is a first output, and coefficients for every input and output.
+    unsafe {
+        let (mut starts, mut sums) = ([0; R], [V::zero(); R]);
+        for row in 0..height {
+            let row_or_first = if row < outputs.len() { row } else { 0 };
+            starts[row] = row_or_first * n;
+            if let Some(&base) = bases.get(row_or_first) {
+                sums[row] = V::load_partial(strip.row(base), len);
+            }
+        }
+        for (i, &input) in inputs.iter().enumerate() {
+            let factor = V::load_partial(strip.row(input), len).factor();
+            for row in 0..height {
+                let value = *coefficients.get_unchecked(starts[row] + i);
+                sums[row] = sums[row].mul_add(factor, V::coefficient(value));
+            }
+        }
+        for (sum, &to) in sums.iter().zip(outputs) {
+            sum.store_partial(strip.row(to), len);
+        }
+    }
+}
+
 /// Outputs at a time beside a few inputs: rows of a power of two stand in one set of the first cache, which has
 /// eight ways.
 const FEW_OUTPUTS: usize = 4;
@@ -85,14 +151,9 @@ pub(crate) struct Product<'a> {
     outputs: [*mut u8; 8],
 }
 
-/// How many outputs and vectors a matrix product holds in registers.
-pub(crate) trait Shape {
-    /// Most outputs at a time.
-    const HEIGHT: usize;
-    /// Whether what does not fit the second cache is gone through a few inputs at a time.
-    const STREAMS: bool;
-
-    /// Computes `rows` outputs of `len` bytes.
+/// The matrix product of a [`Shape`].
+pub(crate) trait ProductShape: Shape {
+    /// Computes `rows` outputs of `len` bytes, at least a vector.
     ///
     /// # Safety
     ///
@@ -101,15 +162,8 @@ pub(crate) trait Shape {
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize);
 }
 
-/// Thirty-two registers, and one for a prepared coefficient.
 #[cfg(target_arch = "x86_64")]
-pub(crate) struct Wide;
-
-#[cfg(target_arch = "x86_64")]
-impl Shape for Wide {
-    const HEIGHT: usize = 8;
-    const STREAMS: bool = false;
-
+impl ProductShape for Wide {
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
         // SAFETY: as the caller vouches.
@@ -128,15 +182,8 @@ impl Shape for Wide {
     }
 }
 
-/// Sixteen registers, and one for a prepared coefficient.
 #[cfg(target_arch = "x86_64")]
-pub(crate) struct Medium;
-
-#[cfg(target_arch = "x86_64")]
-impl Shape for Medium {
-    const HEIGHT: usize = 6;
-    const STREAMS: bool = false;
-
+impl ProductShape for Medium {
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
         // SAFETY: as the caller vouches.
@@ -153,13 +200,15 @@ impl Shape for Medium {
     }
 }
 
-/// Sixteen registers, or two for each prepared coefficient and vector.
-pub(crate) struct Narrow;
+impl ProductShape for Single {
+    #[inline(always)]
+    unsafe fn product<V: Vector>(block: &Product<'_>, _rows: usize, len: usize) {
+        // SAFETY: as the caller vouches, for one row.
+        unsafe { columns::<V, 1, 4, 2>(block, len) }
+    }
+}
 
-impl Shape for Narrow {
-    const HEIGHT: usize = 5;
-    const STREAMS: bool = true;
-
+impl ProductShape for Narrow {
     #[inline(always)]
     unsafe fn product<V: Vector>(block: &Product<'_>, rows: usize, len: usize) {
         // SAFETY: as the caller vouches.
@@ -190,67 +239,64 @@ unsafe fn columns<V: Vector, const R: usize, const C: usize, const D: usize>(
             spread_columns::<V, R, C>(block, len);
         } else if D > 1 && len >= D * V::BYTES {
             spread_columns::<V, R, D>(block, len);
-        } else if len >= V::BYTES {
-            spread_columns::<V, R, 1>(block, len);
         } else {
-            product_registers::<V, R, 1, true>(block, 0, len);
+            spread_columns::<V, R, 1>(block, len);
         }
     }
 }
 
-/// `R` outputs over rows of at least `C` vectors.
+/// `R` outputs over rows of at least `C` vectors, from all inputs column by column, or from a few after the
+/// other, each from end to end, while outputs grow where they stand.
+///
+/// Column by column, every load of rows that no cache holds would be of another page, whose translation no
+/// buffer holds, and of a line that nothing foretold.
 #[inline(always)]
 unsafe fn spread_columns<V: Vector, const R: usize, const C: usize>(
     block: &Product<'_>,
     len: usize,
 ) {
     let width = C * V::BYTES;
-    let mut start = 0;
-    if V::Shape::STREAMS && block.at_a_time < block.inputs.len() {
-        start = len / width * width;
-        // SAFETY: as the caller vouches, for whole blocks of columns.
-        unsafe { stream::<V, R, C>(block, start) };
-    }
-    for at in (start..len).step_by(width) {
-        // SAFETY: the block ends at the end of the rows at the latest.
-        unsafe { product_registers::<V, R, C, false>(block, at.min(len - width), V::BYTES) };
-    }
-}
-
-/// `R` outputs over `len` bytes, a whole number of `C` vectors, from a few inputs after the other, each from
-/// end to end; outputs grow where they stand.
-///
-/// Column by column, every load of rows that no cache holds would be of another page, whose translation no
-/// buffer holds, and of a line that nothing foretold.
-#[inline(always)]
-unsafe fn stream<V: Vector, const R: usize, const C: usize>(block: &Product<'_>, len: usize) {
-    let mut part = *block;
-    for (i, inputs) in block.inputs.chunks(block.at_a_time).enumerate() {
-        part.inputs = inputs;
-        // SAFETY: there are coefficients for every input; columns are as the caller vouches.
+    let count = block.inputs.len();
+    let streams = V::Shape::STREAMS && block.at_a_time < count;
+    let whole = if streams { len / width * width } else { 0 };
+    let (mut part, mut done) = (*block, 0);
+    // One loop for both: what it holds is unrolled once for each `R`, `C` and instruction set.
+    loop {
+        let streaming = streams && done < count;
+        // SAFETY: as the caller vouches; there are coefficients for every input, only whole blocks of columns
+        // are streamed, and the last block ends at the end of the rows.
         unsafe {
-            part.coefficients = block.coefficients.get_unchecked(i * block.at_a_time..);
-            for at in (0..len).step_by(C * V::BYTES) {
-                product_registers::<V, R, C, false>(&part, at, V::BYTES);
+            let (from, to) = if streaming {
+                let next = (done + block.at_a_time).min(count);
+                part.inputs = block.inputs.get_unchecked(done..next);
+                part.coefficients = block.coefficients.get_unchecked(done..);
+                if done > 0 {
+                    part.bases = block.outputs.map(<*mut u8>::cast_const);
+                }
+                done = next;
+                (0, whole)
+            } else {
+                part = *block;
+                (whole, len)
+            };
+            for at in (from..to).step_by(width) {
+                product_registers::<V, R, C>(&part, at.min(len - width));
             }
         }
-        part.bases = block.outputs.map(<*mut u8>::cast_const);
+        if !streaming {
+            break;
+        }
     }
 }
 
-/// `C` vectors, the last of which has only `last` bytes if `PARTIAL`.
+/// `C` vectors.
 #[inline(always)]
-unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
-    from: *const u8,
-    last: usize,
-) -> [V; C] {
-    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` readable bytes.
+unsafe fn load_vectors<V: Vector, const C: usize>(from: *const u8) -> [V; C] {
+    // SAFETY: the caller vouches for `C * V::BYTES` readable bytes.
     unsafe {
         let mut vectors = [V::zero(); C];
         for (c, vector) in vectors.iter_mut().enumerate() {
-            let from = from.add(c * V::BYTES);
-            *vector =
-                if PARTIAL && c + 1 == C { V::load_partial(from, last) } else { V::load(from) };
+            *vector = V::load(from.add(c * V::BYTES));
         }
         vectors
     }
@@ -261,20 +307,16 @@ unsafe fn load_vectors<V: Vector, const C: usize, const PARTIAL: bool>(
 /// A loop and no closure: a closure that is not inlined would be compiled without the instruction
 /// set, and every operation in it become a call.
 #[inline(always)]
-unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
+unsafe fn load_factors<V: Vector, const C: usize>(
     block: &Product<'_>,
     input: usize,
-    (at, last): (usize, usize),
+    at: usize,
     shifts: bool,
 ) -> [V::Factor; C] {
     // SAFETY: as the caller vouches for `product_registers`.
     unsafe {
         let from = block.inputs.get_unchecked(input).add(at);
-        let vectors = if PARTIAL || !shifts {
-            load_vectors::<V, C, PARTIAL>(from, last)
-        } else {
-            V::load_run::<C>(from)
-        };
+        let vectors = if shifts { V::load_run::<C>(from) } else { load_vectors::<V, C>(from) };
         let mut factors = [vectors[0].factor(); C];
         for (factor, vector) in factors.iter_mut().zip(vectors) {
             *factor = vector.factor();
@@ -287,29 +329,28 @@ unsafe fn load_factors<V: Vector, const C: usize, const PARTIAL: bool>(
 /// there is a three-way XOR: two products and the sum before them then join in one instruction.
 /// Elsewhere a second input would only take registers.
 #[inline(always)]
-unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PARTIAL: bool>(
+unsafe fn product_registers<V: Vector, const R: usize, const C: usize>(
     block: &Product<'_>,
     at: usize,
-    last: usize,
 ) {
     let (n, distance) = (block.inputs.len(), block.distance);
     // One output or two wait for loads, more of them for arithmetic, which shares its ports with shifts.
     let shifts = const { R <= 2 && C > 1 };
     // One output's only sum has nothing to join.
     let joins = const { V::JOINS && R > 1 };
-    // SAFETY: the caller vouches for `(C - 1) * V::BYTES + last` bytes at `at` of every row; there
+    // SAFETY: the caller vouches for `C * V::BYTES` bytes at `at` of every row; there
     // are `n` coefficients at each of `R` multiples of `distance`.
     unsafe {
         let mut sums = [[V::zero(); C]; R];
         if !block.bases[0].is_null() {
             for (sums, base) in sums.iter_mut().zip(block.bases) {
-                *sums = load_vectors::<V, C, PARTIAL>(base.add(at), last);
+                *sums = load_vectors::<V, C>(base.add(at));
             }
         }
         let mut i = 0;
         while joins && i + 2 <= n {
-            let first = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
-            let second = load_factors::<V, C, PARTIAL>(block, i + 1, (at, last), shifts);
+            let first = load_factors::<V, C>(block, i, at, shifts);
+            let second = load_factors::<V, C>(block, i + 1, at, shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::coefficient(*block.coefficients.get_unchecked(r * distance + i));
                 let b = V::coefficient(*block.coefficients.get_unchecked(r * distance + i + 1));
@@ -320,7 +361,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
             i += 2;
         }
         while i < n {
-            let only = load_factors::<V, C, PARTIAL>(block, i, (at, last), shifts);
+            let only = load_factors::<V, C>(block, i, at, shifts);
             for (r, sums) in sums.iter_mut().enumerate() {
                 let a = V::coefficient(*block.coefficients.get_unchecked(r * distance + i));
                 V::mul_add_run(sums, &only, a);
@@ -329,12 +370,7 @@ unsafe fn product_registers<V: Vector, const R: usize, const C: usize, const PAR
         }
         for (sums, to) in sums.iter().zip(block.outputs) {
             for (c, sum) in sums.iter().enumerate() {
-                let to = to.add(at + c * V::BYTES);
-                if PARTIAL && c + 1 == C {
-                    sum.store_partial(to, last);
-                } else {
-                    sum.store(to);
-                }
+                sum.store(to.add(at + c * V::BYTES));
             }
         }
     }

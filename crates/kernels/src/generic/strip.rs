@@ -44,7 +44,8 @@ pub(crate) unsafe fn sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
             (64, true) => full_sums::<V, 64>(strip, block),
             (128, true) => full_sums::<V, 128>(strip, block),
             (256, true) => full_sums::<V, 256>(strip, block),
-            (512, true) => full_sums::<V, 512>(strip, block),
+            // Only vectors of that length hold so wide a strip in eight registers.
+            (512, true) if const { V::BYTES == 64 } => full_sums::<V, 512>(strip, block),
             _ => any_sums::<V>(strip, block),
         }
     }

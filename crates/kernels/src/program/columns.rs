@@ -1,4 +1,4 @@
-//! How rows are cut into strips of columns.
+//! Division of rows into strips of columns.
 
 use super::STRIPS;
 use crate::rows::Row;

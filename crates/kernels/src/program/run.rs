@@ -1,4 +1,4 @@
-//! Going through a program, instruction by instruction.
+//! Interpreter of programs.
 
 use super::{HEAD, Opcode, Strip};
 use crate::generic::Table;
@@ -34,7 +34,12 @@ pub(crate) unsafe fn run(table: &Table, strip: &mut Strip<'_>) {
                     let end = at + 5 + first + bases + inputs;
                     let (outputs, rest) = code.get_unchecked(at + 5..end).split_at_unchecked(first);
                     let (bases, inputs) = rest.split_at_unchecked(bases);
-                    (table.product)(strip, (outputs, bases, inputs), coefficients);
+                    let rows = (outputs, bases, inputs);
+                    if strip.width < table.vector {
+                        (table.short_product)(strip, rows, coefficients);
+                    } else {
+                        (table.product)(strip, rows, coefficients);
+                    }
                     at = end;
                 }
                 Opcode::Fold => {

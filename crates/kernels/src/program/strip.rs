@@ -1,4 +1,4 @@
-//! What a program works on: the work rows, and one strip of columns.
+//! Work rows, and one strip of columns, of a running program.
 
 use super::EXTERNAL;
 use crate::AlignedBuffer;

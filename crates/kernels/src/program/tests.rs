@@ -1,4 +1,4 @@
-//! What a program is told wrongly is refused, and a caller who catches the panic still has a
+//! Refusal of invalid instructions: a caller who catches the panic still has a
 //! program that stays within its rows.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

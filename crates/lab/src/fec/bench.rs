@@ -1,10 +1,10 @@
-//! `wellspring-lab fec bench`: our codec beside others, in one run, with every answer checked.
+//! `wellspring-lab fec bench`: RaptorQ beside other codecs in one run, with verified results.
 
 use std::time::Instant;
 
 use clap::Args;
 use wellspring_codec::kernels::{Isa, Kernels};
-use wellspring_codec::raptorq::{ENCODING_SYMBOLS, Road};
+use wellspring_codec::raptorq::{DecodingPath, ENCODING_SYMBOLS};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stderr, Stdout};
 
@@ -46,9 +46,9 @@ pub struct BenchArgs {
     /// Instruction set of our kernels (scalar, ssse3, avx2, gfni, avx512, neon); default: the fastest.
     #[arg(long, value_name = "ISA")]
     kernel: Option<Isa>,
-    /// The road our decoder takes (dense, syndrome, inactivation); default: the one it chooses.
-    #[arg(long, value_name = "ROAD", value_parser = road)]
-    road: Option<Road>,
+    /// The decoding path our decoder takes (dense, syndrome, inactivation); default: the one it chooses.
+    #[arg(long, value_name = "PATH", value_parser = path)]
+    path: Option<DecodingPath>,
     /// Only our own codec.
     #[arg(long)]
     no_peers: bool,
@@ -60,11 +60,11 @@ pub struct BenchArgs {
     json: bool,
 }
 
-fn road(name: &str) -> Result<Road, String> {
+fn path(name: &str) -> Result<DecodingPath, String> {
     match name {
-        "dense" => Ok(Road::Dense),
-        "syndrome" => Ok(Road::Syndrome),
-        "inactivation" => Ok(Road::Inactivation),
+        "dense" => Ok(DecodingPath::Dense),
+        "syndrome" => Ok(DecodingPath::Syndrome),
+        "inactivation" => Ok(DecodingPath::Inactivation),
         _ => Err("expected dense, syndrome or inactivation".into()),
     }
 }
@@ -207,7 +207,7 @@ pub(super) fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
     for &k in &args.k {
         for &t in &args.t {
             let job = Job::new(k, usize::from(t));
-            let mut codecs: Vec<Box<dyn Peer>> = vec![Box::new(Ours::new(kernels, args.road))];
+            let mut codecs: Vec<Box<dyn Peer>> = vec![Box::new(Ours::new(kernels, args.path))];
             if !args.no_peers {
                 codecs.push(Box::new(RaptorqPeer));
                 codecs.push(Box::new(ReedSolomonPeer));

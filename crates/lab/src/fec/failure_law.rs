@@ -1,4 +1,4 @@
-//! `wellspring-lab fec failure-law`.
+//! `wellspring-lab fec failure-law`: decoding failure probability of RaptorQ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

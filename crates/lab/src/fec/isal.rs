@@ -1,4 +1,4 @@
-//! Reed-Solomon of ISA-L, where its library is installed: what storage systems use.
+//! Reed-Solomon codec of ISA-L, measured where its library is installed.
 
 use std::rc::Rc;
 

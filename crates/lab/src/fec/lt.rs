@@ -1,4 +1,4 @@
-//! `wellspring-lab fec lt`.
+//! `wellspring-lab fec lt`: symbol and byte overhead of LT codes.
 
 use clap::Args;
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! `wellspring-lab fec`: the codec beside others, and what the codes need.
+//! `wellspring-lab fec`: measurements of the codes.
 
 mod bench;
 mod failure_law;

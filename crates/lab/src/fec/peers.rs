@@ -1,4 +1,4 @@
-//! The codecs that are measured, behind one interface.
+//! Common interface to the codecs under test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use raptorq::{EncodingPacket, SourceBlockDecoder, SourceBlockEncoder, SourceBlockEncodingPlan};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use wellspring_codec::kernels::Kernels;
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Road};
+use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
 
@@ -161,13 +161,13 @@ fn their_information(job: &Job) -> raptorq::ObjectTransmissionInformation {
 /// This codec.
 pub(super) struct Ours {
     kernels: Kernels,
-    road: Option<Road>,
+    path: Option<DecodingPath>,
     code: Option<Arc<Code>>,
 }
 
 impl Ours {
-    pub(super) fn new(kernels: Kernels, road: Option<Road>) -> Self {
-        Self { kernels, road, code: None }
+    pub(super) fn new(kernels: Kernels, path: Option<DecodingPath>) -> Self {
+        Self { kernels, path, code: None }
     }
 
     fn code(&mut self, k: u32) -> Result<Arc<Code>, Failed> {
@@ -237,7 +237,7 @@ impl Ours {
         let mut repairs = sent.clone();
         let mut decoder =
             BlockDecoder::with_kernels(code, k, t, self.kernels).map_err(codec_error)?;
-        decoder.force_road(self.road);
+        decoder.force_path(self.path);
         let missing = job.lost(lost);
         let received: Vec<u32> = (0..k).filter(|esi| missing.binary_search(esi).is_err()).collect();
         let mut block = job.source.clone();
@@ -261,15 +261,15 @@ impl Ours {
                 decoder.try_decode_with(&mut block, |esi| &repairs[(esi - k) as usize * t..][..t])
             });
             let right = decoded == Ok(Decoded::Complete) && (!checked || block == job.source);
-            (time, right, decoder.road())
+            (time, right, decoder.path())
         };
-        let (_, right, road) = once(true);
+        let (_, right, path) = once(true);
         if !right {
             return Err(wrong("wellspring", operation));
         }
-        if let Some(forced) = self.road.filter(|forced| road.is_some_and(|road| road != *forced)) {
+        if let Some(forced) = self.path.filter(|forced| path.is_some_and(|path| path != *forced)) {
             let forced = format!("{forced:?}").to_lowercase();
-            writeln!(Stderr, "K {k}, {lost} lost: the decoder cannot take --road {forced}");
+            writeln!(Stderr, "K {k}, {lost} lost: the decoder cannot take --path {forced}");
             return Ok(None);
         }
         Ok(Some(Box::new(move || once(false).0)))

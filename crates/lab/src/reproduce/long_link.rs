@@ -13,7 +13,7 @@ use wellspring_console::wellspring::Wellspring;
 use wellspring_experiments::figures::{Traffic, Unavailable};
 
 /// Network namespaces, links and kernel TCP are set up by this.
-const LAB: &str = include_str!("../../../../lab/maelstrom");
+const LAB: &str = include_str!("../../scripts/maelstrom");
 /// What it runs.
 const PROGRAMS: [&str; 4] = ["python3", "ip", "iperf3", "chrt"];
 

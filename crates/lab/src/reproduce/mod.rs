@@ -1,4 +1,4 @@
-//! `wellspring-lab reproduce`: the papers' figures, ours beside theirs.
+//! `wellspring-lab reproduce`: the papers' experiments beside the papers' results.
 
 mod long_link;
 

@@ -1,4 +1,4 @@
-//! Scenarios: run, list, show.
+//! `wellspring-lab sim run`, `list` and `show`.
 
 use std::path::Path;
 

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
-use wellspring_wire::control::{Geometry, RefusalCode};
+use wellspring_wire::control::RefusalCode;
 use wellspring_wire::scdp::{CloseReason, Mode};
 
 use super::replicas::{Found, Order, Replica, Standing, find, resume_point};
@@ -44,8 +44,7 @@ impl Client {
         let found = find(&self.requester, hosts, options, timeout, &updates).await?;
         let preparing = began.elapsed();
         let sink = Sink::open(target, found.size, found.digest).await?;
-        let taking_part = found.replicas.iter().filter(|r| r.takes_part());
-        let geometry = options.cut.geometry(taking_part.filter_map(|r| r.address));
+        let geometry = found.geometry;
         updates(Update::Started {
             size: found.size,
             symbol_size: geometry.symbol_size,
@@ -62,7 +61,7 @@ impl Client {
         let (stats, replicas, sink) = if size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
-            let run = Run::begin(self, options, geometry, found, sink, updates.clone())?;
+            let run = Run::begin(self, options, found, sink, updates.clone())?;
             blocks = run.object.source_blocks;
             run.follow().await?
         };
@@ -84,9 +83,10 @@ impl Client {
 }
 
 /// What the tasks beside a transfer come to.
-enum Done {
+enum Joined {
     Started(usize, Result<(), AskError>),
-    Won(usize, u8, Result<(), String>),
+    /// Share, epoch, and which life of the host it was.
+    Won(usize, u8, Result<u32, String>),
 }
 
 /// A transfer under way.
@@ -101,7 +101,7 @@ struct Run {
     sink: Sink,
     progress: SessionProgress,
     events: mpsc::UnboundedReceiver<SessionEvent>,
-    tasks: JoinSet<Done>,
+    tasks: JoinSet<Joined>,
     updates: Updates,
     _guard: Guard,
 }
@@ -124,12 +124,11 @@ impl Run {
     fn begin(
         client: &Client,
         options: &FetchOptions,
-        mut geometry: Geometry,
         found: Found,
         sink: Sink,
         updates: Updates,
     ) -> Result<Run, FetchError> {
-        let Found { mut replicas, size, digest } = found;
+        let Found { mut replicas, size, digest, geometry } = found;
         let handle = client.driver.handle();
         let session = SessionId(crate::random::number() as u32);
         // Who has not answered yet keeps a share: shares cannot be dealt again later.
@@ -137,9 +136,6 @@ impl Run {
             (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
         shares.iter().for_each(|&i| replicas[i].has_share = true);
         let many = shares.len() > 1;
-        if many {
-            geometry.initial_window = geometry.initial_window.div_ceil(2);
-        }
         let (symbol_size, k) = (geometry.symbol_size, geometry.symbols_per_block);
         let object = ObjectInfo::new(size, symbol_size, k, digest.tag());
         let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
@@ -159,6 +155,7 @@ impl Run {
                 let _ = told.send(event);
             }),
         )?;
+        handle.wait_for_return(session, super::peer_timeout(client.config.timeout))?;
         let order = Order {
             requester: client.requester.clone(),
             session,
@@ -195,10 +192,11 @@ impl Run {
 
     fn start(&mut self, share: usize) {
         let index = self.shares[share];
-        let Some(address) = self.replicas[index].address else { return };
+        let replica = &self.replicas[index];
+        let (Some(address), cookie) = (replica.address, replica.cookie) else { return };
         let order = self.order.clone();
         self.tasks.spawn(async move {
-            Done::Started(share, order.start(address, share as u8, None).await)
+            Joined::Started(share, order.start(address, share as u8, cookie, None).await)
         });
     }
 
@@ -214,7 +212,7 @@ impl Run {
         };
         self.tasks.spawn(async move {
             let resume = || place.resume_point(&object, open_blocks);
-            Done::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
+            Joined::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
         });
     }
 
@@ -233,7 +231,7 @@ impl Run {
                     None => return Err(FetchError::Session(Failure::Stopped)),
                 },
                 Some(done) = self.tasks.join_next() => if let Ok(done) = done {
-                    self.on_done(done)?;
+                    self.on_joined(done)?;
                 },
                 error = self.sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => self.tell_progress(),
@@ -261,8 +259,13 @@ impl Run {
             SessionEvent::SenderLost { sender, reason } => {
                 let Some(share) = self.share_of(sender) else { return Ok(()) };
                 let reason = match reason {
+                    None if self.order.requester.is_closed(sender) => {
+                        "does not listen any more (connection refused)".to_owned()
+                    }
                     None => "fell silent".to_owned(),
-                    Some(CloseReason::UnknownSession) => "has forgotten the session".to_owned(),
+                    Some(CloseReason::UnknownSession) => {
+                        "has restarted, or has given the session up".to_owned()
+                    }
                     Some(CloseReason::Cancelled) => {
                         "cancelled (it stops, or its file changed)".to_owned()
                     }
@@ -305,24 +308,31 @@ impl Run {
         (self.updates)(Update::Lost { host: replica.host.clone(), reason });
     }
 
-    fn on_done(&mut self, done: Done) -> Result<(), FetchError> {
-        match done {
+    fn on_joined(&mut self, joined: Joined) -> Result<(), FetchError> {
+        match joined {
             // Silence is for the protocol to judge: its symbols may well be arriving.
-            Done::Started(_, Ok(()) | Err(AskError::NoAnswer(_))) => Ok(()),
-            Done::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
+            Joined::Started(_, Ok(()) | Err(AskError::NoAnswer(_) | AskError::PortClosed)) => {
+                Ok(())
+            }
+            Joined::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
                 if let Some(epoch) = self.lose(share, text) {
                     self.win(share, epoch);
                 }
                 Ok(())
             }
-            Done::Started(share, Err(error)) => {
+            Joined::Started(share, Err(error)) => {
                 self.drop_replica(share, error.to_string());
                 self.check_hope()
             }
-            Done::Won(share, epoch, Ok(())) => {
+            Joined::Won(share, epoch, Ok(instance)) => {
                 let index = self.shares[share];
                 let replica = &mut self.replicas[index];
                 replica.joining = false;
+                let before = replica.instance.replace(instance);
+                if before.is_some_and(|before| before != instance) {
+                    let (host, reason) = (replica.host.clone(), "has restarted".to_owned());
+                    (self.updates)(Update::Lost { host, reason });
+                }
                 let Some(address) = replica.address else { return Ok(()) };
                 replica.epoch = epoch;
                 replica.standing = Standing::Live;
@@ -330,7 +340,7 @@ impl Run {
                 (self.updates)(Update::Back { host: replica.host.clone() });
                 Ok(self.handle.sender_back(self.order.session, address, epoch)?)
             }
-            Done::Won(share, _, Err(reason)) => {
+            Joined::Won(share, _, Err(reason)) => {
                 self.replicas[self.shares[share]].joining = false;
                 self.drop_replica(share, reason);
                 self.check_hope()
@@ -386,6 +396,7 @@ fn reports(replicas: Vec<Replica>, stats: &ReceiveStats) -> Vec<ReplicaReport> {
             let state = match replica.standing {
                 Standing::Live => ReplicaState::Served,
                 Standing::Asked => ReplicaState::Unused("no answer".to_owned()),
+                Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
                 Standing::Lost(reason) => ReplicaState::Lost(reason),
                 Standing::Unused(reason) => ReplicaState::Unused(reason),
             };

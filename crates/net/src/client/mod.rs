@@ -2,6 +2,7 @@
 
 mod error;
 mod fetch;
+mod ndp;
 mod put;
 pub(crate) mod replicas;
 mod report;
@@ -23,6 +24,7 @@ use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
 pub use error::{FetchError, HostError, PutError};
+pub use ndp::NdpReport;
 pub use report::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
@@ -252,9 +254,9 @@ pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
 /// # }
 /// ```
 pub struct Client {
-    driver: Driver,
+    pub(crate) driver: Driver,
     requester: Requester,
-    config: ClientConfig,
+    pub(crate) config: ClientConfig,
 }
 
 impl Client {
@@ -268,6 +270,8 @@ impl Client {
         config.driver.scdp.peer_timeout = peer_timeout;
         // Who is silent for that long may also ask again for its last symbols so late.
         config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);
+        config.driver.lttp.peer_timeout = peer_timeout;
+        config.driver.ndp.peer_timeout = peer_timeout;
         let table = Arc::new(Table::default());
         let start = |config: &DriverConfig| {
             let table = Arc::clone(&table);

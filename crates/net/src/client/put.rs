@@ -69,7 +69,7 @@ impl Client {
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
-        let source = Arc::new(FileSource::new(file, fingerprint));
+        let source = Arc::new(FileSource::new(file, fingerprint, digest));
         let mut run = Run::begin(self, &offer, offered, needed, began, updates);
         if size > 0 {
             run.send(options, &source)?;
@@ -138,6 +138,16 @@ struct Sending {
     session: SessionId,
     progress: SessionProgress,
     stats: Option<SendStats>,
+}
+
+impl Sending {
+    /// The account of a session that was cut short. Which of its symbols were source symbols is not
+    /// known: those come first.
+    fn cut_short(&self, object: &ObjectInfo) -> SendStats {
+        let sent = self.progress.symbols();
+        let source_symbols = sent.min(object.total_symbols());
+        SendStats { source_symbols, repair_symbols: sent - source_symbols, pulls: 0 }
+    }
 }
 
 struct Receiver {
@@ -359,7 +369,9 @@ impl Run {
     }
 
     fn on_failure(&mut self, session: SessionId, failure: &Failure) {
-        self.sendings.retain(|s| s.session != session);
+        if let Some(sending) = self.sendings.iter_mut().find(|s| s.session == session) {
+            sending.stats = Some(sending.cut_short(&self.object));
+        }
         // Receivers that are gone tell so themselves, or by silence; what failed here ends all.
         if matches!(failure, Failure::PeersLost | Failure::Closed(_)) {
             return;
@@ -421,20 +433,10 @@ impl Run {
     fn report(&mut self) -> PutReport {
         let mut stats = SendStats::default();
         for sending in &self.sendings {
-            match sending.stats {
-                Some(s) => {
-                    stats.source_symbols += s.source_symbols;
-                    stats.repair_symbols += s.repair_symbols;
-                    stats.pulls += s.pulls;
-                }
-                // Cut short: which were source symbols is not known, so count what is needed first.
-                None => {
-                    let sent = sending.progress.symbols();
-                    let source = sent.min(self.object.total_symbols());
-                    stats.source_symbols += source;
-                    stats.repair_symbols += sent - source;
-                }
-            }
+            let of = sending.stats.unwrap_or_else(|| sending.cut_short(&self.object));
+            stats.source_symbols += of.source_symbols;
+            stats.repair_symbols += of.repair_symbols;
+            stats.pulls += of.pulls;
         }
         PutReport {
             size: self.size,
@@ -442,7 +444,7 @@ impl Run {
             elapsed: self.began.elapsed(),
             quorum_after: self.quorum_after,
             needed: self.needed,
-            symbols_needed: if self.size == 0 { 0 } else { self.object.total_symbols() },
+            symbols_needed: self.sendings.len() as u64 * self.object.total_symbols(),
             stats,
             receivers: self
                 .receivers

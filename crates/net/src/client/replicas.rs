@@ -7,8 +7,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
-use wellspring_wire::control::{Geometry, RefusalCode, Request, ResumeAt, Start};
+use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
 
+use super::error::NO_ANSWER;
 use super::requester::{Answer, AskError, Requester};
 use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
@@ -26,6 +27,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(crate) enum Standing {
     /// Asked, without an answer yet.
     Asked,
+    /// Asked, and nobody listens there.
+    Closed,
     /// Sends, for all we know.
     Live,
     /// Was lost, and why.
@@ -47,6 +50,10 @@ pub(crate) struct Replica {
     pub joining: bool,
     pub losses: u32,
     pub returns: u32,
+    /// For asking it to send, once.
+    pub cookie: Cookie,
+    /// Which life of the host answered last.
+    pub instance: Option<u32>,
 }
 
 impl Replica {
@@ -54,9 +61,15 @@ impl Replica {
         !matches!(self.standing, Standing::Unused(_))
     }
 
+    /// Whether it has the object.
+    pub(super) fn is_live(&self) -> bool {
+        self.standing == Standing::Live
+    }
+
     pub(super) fn complaint(&self) -> HostError {
         let reason = match &self.standing {
-            Standing::Asked => "no answer".to_owned(),
+            Standing::Asked => NO_ANSWER.to_owned(),
+            Standing::Closed => AskError::PortClosed.to_string(),
             Standing::Live => "was serving".to_owned(),
             Standing::Lost(reason) | Standing::Unused(reason) => reason.clone(),
         };
@@ -69,10 +82,22 @@ pub(super) struct Found {
     pub replicas: Vec<Replica>,
     pub size: u64,
     pub digest: Digest,
+    /// How the hosts were told that it is to be cut.
+    pub geometry: Geometry,
+}
+
+/// What a host holds.
+#[derive(Clone, Copy)]
+struct Held {
+    size: u64,
+    digest: Digest,
+    /// For asking it to send, once.
+    cookie: Cookie,
+    instance: u32,
 }
 
 /// An answer to "what do you hold?", or why there is none.
-type InfoAnswer = (usize, Result<(u64, Digest), AskError>);
+type InfoAnswer = (usize, Result<Held, AskError>);
 
 /// Asks all hosts at once; returns when all have answered, or a short while after the first.
 pub(super) async fn find(
@@ -91,13 +116,18 @@ pub(super) async fn find(
     }
     let began = Instant::now();
     let mut replicas = resolve(hosts, timeout).await;
+    let mut geometry = options.cut.geometry(replicas.iter().filter_map(|r| r.address));
+    if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
+        geometry.initial_window = geometry.initial_window.div_ceil(2);
+    }
     let mut asked = JoinSet::new();
     for (index, replica) in replicas.iter().enumerate() {
         if let Some(address) = replica.address.filter(|_| replica.takes_part()) {
             let (requester, name) = (requester.clone(), options.name.clone());
             let (host, updates) = (replica.host.clone(), updates.clone());
             asked.spawn(async move {
-                let answer = info(&requester, address, &name, timeout, &host, &updates).await;
+                let answer =
+                    info(&requester, address, (&name, geometry), timeout, &host, &updates).await;
                 (index, answer)
             });
         }
@@ -114,7 +144,7 @@ pub(super) async fn find(
         let HostError { host, reason } = replica.complaint();
         updates(Update::Lost { host, reason });
     }
-    Ok(Found { replicas, size, digest })
+    Ok(Found { replicas, size, digest, geometry })
 }
 
 pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
@@ -155,6 +185,8 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             joining: false,
             losses: 0,
             returns: 0,
+            cookie: Cookie::NONE,
+            instance: None,
         };
         replicas.push(replica);
     }
@@ -178,19 +210,23 @@ async fn collect(
         let Ok(Some(answered)) = next else { break };
         let Ok((index, answer)) = answered else { continue };
         match answer {
-            Ok((size, digest)) if wanted.is_none_or(|wanted| wanted == digest) => {
+            Ok(found) if wanted.is_none_or(|wanted| wanted == found.digest) => {
                 replicas[index].standing = Standing::Live;
-                held.push((index, size, digest));
+                replicas[index].cookie = found.cookie;
+                replicas[index].instance = Some(found.instance);
+                held.push((index, found.size, found.digest));
                 until.get_or_insert_with(|| {
                     Instant::now() + (began.elapsed() / 2).clamp(GRACE.0, GRACE.1)
                 });
             }
-            Ok((_, digest)) => {
-                let reason = format!("holds other bytes (digest {digest})");
+            Ok(found) => {
+                let reason = format!("holds other bytes (digest {})", found.digest);
                 replicas[index].standing = Standing::Unused(reason);
             }
             // May come late.
             Err(AskError::NoAnswer(_)) if !held.is_empty() => {}
+            // May listen again.
+            Err(AskError::PortClosed) => replicas[index].standing = Standing::Closed,
             Err(error) => replicas[index].standing = Standing::Unused(error.to_string()),
         }
     }
@@ -201,17 +237,19 @@ async fn collect(
 async fn info(
     requester: &Requester,
     address: SocketAddr,
-    name: &ObjectName,
+    (name, geometry): (&ObjectName, Geometry),
     patience: Duration,
     host: &str,
     updates: &Updates,
-) -> Result<(u64, Digest), AskError> {
+) -> Result<Held, AskError> {
     let pending = |done, total| {
         updates(Update::Hashing { host: Some(host.to_owned()), done, total });
     };
-    let request = Request::Info { name: name.to_wire() };
-    match requester.ask(address, &request, patience, &pending).await? {
-        Answer::Info { size, digest } => Ok((size, digest)),
+    let request = Request::Info { name: name.to_wire(), geometry };
+    match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
+        Answer::Info { size, digest, cookie, instance } => {
+            Ok(Held { size, digest, cookie, instance })
+        }
         _ => Err(AskError::Nonsense),
     }
 }
@@ -235,6 +273,7 @@ impl Order {
         &self,
         address: SocketAddr,
         share: u8,
+        cookie: Cookie,
         resume: Option<ResumeAt>,
     ) -> Result<(), AskError> {
         let request = Request::Start(Start {
@@ -247,7 +286,7 @@ impl Order {
             resume,
             timeout_ms: timeout_ms(self.timeout),
         });
-        match self.requester.ask(address, &request, self.timeout, &|_, _| {}).await? {
+        match self.requester.ask(address, &request, cookie, self.timeout, &|_, _| {}).await? {
             Answer::Accepted => Ok(()),
             _ => Err(AskError::Nonsense),
         }
@@ -255,19 +294,19 @@ impl Order {
 
     /// Wins a replica: asks until it answers, makes sure that it holds the same bytes, and has it
     /// send its share in a new epoch from where the transfer is by then. Ends only with success,
-    /// or with the reason why that replica is of no use.
+    /// or with the reason why that replica is of no use. Returns which life of the host it was.
     pub(super) async fn win(
         &self,
         address: SocketAddr,
         share: u8,
         epoch: u8,
         resume: impl Fn() -> Option<(u32, u32)>,
-    ) -> Result<(), String> {
+    ) -> Result<u32, String> {
         let mut pause = RETRY.0;
         loop {
             match self.try_to_win(address, share, epoch, &resume).await {
-                Ok(()) => return Ok(()),
-                Err(AskError::NoAnswer(_)) => {}
+                Ok(instance) => return Ok(instance),
+                Err(AskError::NoAnswer(_) | AskError::PortClosed) => {}
                 Err(AskError::Refused { code: RefusalCode::Busy, .. }) => {}
                 Err(error) => return Err(error.to_string()),
             }
@@ -282,17 +321,19 @@ impl Order {
         share: u8,
         epoch: u8,
         resume: &impl Fn() -> Option<(u32, u32)>,
-    ) -> Result<(), AskError> {
+    ) -> Result<u32, AskError> {
         let quiet: Updates = std::sync::Arc::new(|_| {});
-        let held = info(&self.requester, address, &self.name, self.timeout, "", &quiet).await?;
-        if held != (self.size, self.digest) {
-            let text = format!("holds other bytes now (digest {})", held.1);
+        let asked = (&self.name, self.geometry);
+        let held = info(&self.requester, address, asked, self.timeout, "", &quiet).await?;
+        if (held.size, held.digest) != (self.size, self.digest) {
+            let text = format!("holds other bytes now (digest {})", held.digest);
             return Err(AskError::Refused { code: RefusalCode::Changed, text });
         }
         let Some((floor, horizon)) = resume() else {
             return Err(AskError::NoAnswer(Duration::ZERO)); // nothing is left to send
         };
-        self.start(address, share, Some(ResumeAt { epoch, floor, horizon })).await
+        let resume = Some(ResumeAt { epoch, floor, horizon });
+        self.start(address, share, held.cookie, resume).await.map(|()| held.instance)
     }
 }
 

@@ -91,7 +91,7 @@ fn beyond(got: u64, needed: u64) -> f64 {
     if needed == 0 { 0.0 } else { (got as f64 - needed as f64) / needed as f64 }
 }
 
-fn rate(bytes: u64, time: Duration) -> f64 {
+pub(super) fn rate(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
@@ -135,7 +135,8 @@ pub struct PutReport {
     pub quorum_after: Option<Duration>,
     /// How many had to.
     pub needed: usize,
-    /// Source symbols of the object.
+    /// Source symbols of the object, for each copy that had to be sent: one for a group, or one for
+    /// each receiver without a group. None where every receiver had the object.
     pub symbols_needed: u64,
     /// What went out, over all sessions; a multicast symbol counts once.
     pub stats: SendStats,
@@ -144,9 +145,15 @@ pub struct PutReport {
 }
 
 impl PutReport {
-    /// Application bits over the time until enough receivers had the object \[bit/s\].
-    pub fn goodput(&self) -> f64 {
-        rate(self.size, self.quorum_after.unwrap_or(self.elapsed))
+    /// Application bits over the time until enough receivers had the object \[bit/s\]; none if
+    /// too few have it, or if nothing had to be sent.
+    pub fn goodput(&self) -> Option<f64> {
+        self.quorum_after.filter(|_| self.sent() > 0).map(|after| rate(self.size, after))
+    }
+
+    /// Symbols sent, over all sessions \[symbols\].
+    pub fn sent(&self) -> u64 {
+        self.stats.source_symbols + self.stats.repair_symbols
     }
 
     /// Receivers that have the object.
@@ -168,11 +175,11 @@ impl PutReport {
             .collect()
     }
 
-    /// Symbols sent beyond the object's own, as a part of these.
-    pub fn overhead_sent(&self) -> f64 {
-        match self.stats.source_symbols + self.stats.repair_symbols {
-            0 => 0.0,
-            sent => beyond(sent, self.symbols_needed),
-        }
+    /// Symbols sent beyond those needed, as a part of these. Copies for several receivers without a
+    /// group are needed; what a group's members were sent by unicast besides is not. None if
+    /// nothing had to be sent, or if some receiver did not get all of its copy.
+    pub fn overhead_sent(&self) -> Option<f64> {
+        let finished = self.receivers.iter().all(|r| matches!(r.state, ReceiverState::Complete(_)));
+        (finished && self.symbols_needed > 0).then(|| beyond(self.sent(), self.symbols_needed))
     }
 }

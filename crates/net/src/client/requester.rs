@@ -1,6 +1,6 @@
 //! Requests that are repeated until they are answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use wellspring_wire::control::{
     Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
 };
 
+use super::error::NO_ANSWER;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -25,10 +26,13 @@ const PENDING_PAUSE: Duration = Duration::from_millis(100);
 /// Challenges in a row before a server is taken to be out of its mind.
 const MAX_CHALLENGES: u32 = 4;
 
+/// Addresses with closed ports remembered.
+const MAX_CLOSED: usize = 256;
+
 /// A final answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    Info { size: u64, digest: Digest },
+    Info { size: u64, digest: Digest, cookie: Cookie, instance: u32 },
     Accepted,
     Status { state: PutState, blocks_done: u32, blocks_total: u32 },
 }
@@ -38,6 +42,8 @@ pub(crate) enum Answer {
 pub(crate) enum AskError {
     /// Nothing came for so long.
     NoAnswer(Duration),
+    /// The host is there, and nobody listens at that port.
+    PortClosed,
     /// The server says no.
     Refused { code: RefusalCode, text: String },
     /// The server's answer makes no sense.
@@ -50,8 +56,9 @@ impl fmt::Display for AskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AskError::NoAnswer(after) => {
-                write!(f, "no answer within {:.1} s", after.as_secs_f64())
+                write!(f, "{NO_ANSWER} within {:.1} s", after.as_secs_f64())
             }
+            AskError::PortClosed => f.write_str("nobody listens at that port (connection refused)"),
             AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
             AskError::Refused { text, .. } => write!(f, "refused: {text}"),
             AskError::Nonsense => f.write_str("an answer that makes no sense"),
@@ -63,38 +70,47 @@ impl fmt::Display for AskError {
 /// What a reply says, kept beyond its datagram.
 enum Heard {
     Final(Result<Answer, AskError>),
-    Challenge,
+    Challenge(Cookie),
     Pending { done: u64, total: u64 },
 }
 
-/// Requests under way and cookies earned.
+/// Requests under way.
 #[derive(Default)]
 pub(crate) struct Table {
-    waiting: Mutex<BTreeMap<u64, (SocketAddr, oneshot::Sender<Heard>)>>,
-    cookies: Mutex<BTreeMap<SocketAddr, Cookie>>,
+    waiting: Mutex<BTreeMap<u64, Waiter>>,
+    /// Addresses whose ports were closed when something was sent there last.
+    closed: Mutex<BTreeSet<SocketAddr>>,
+}
+
+struct Waiter {
+    asked: SocketAddr,
+    /// Reports that the port is closed.
+    closed: u32,
+    sender: oneshot::Sender<Heard>,
 }
 
 impl Table {
     /// Takes in a datagram that may be a reply; what is none, or answers nothing we asked of that
     /// host, is passed over.
     pub(crate) fn take_in(&self, message: &ControlMessage) {
+        if message.bytes.is_empty() {
+            return self.on_closed_port(canonical(message.from));
+        }
         let Ok(Parsed::Reply { nonce, reply }) = parse(&message.bytes) else { return };
         let from = canonical(message.from);
         let mut waiting = lock(&self.waiting);
-        if waiting.get(&nonce).is_none_or(|(asked, _)| *asked != from) {
+        if waiting.get(&nonce).is_none_or(|waiter| waiter.asked != from) {
             return;
         }
-        let Some((_, sender)) = waiting.remove(&nonce) else { return };
+        let Some(Waiter { sender, .. }) = waiting.remove(&nonce) else { return };
         drop(waiting);
+        lock(&self.closed).remove(&from);
         let heard = match reply {
-            Reply::Info { cookie, size, digest } => {
-                lock(&self.cookies).insert(from, cookie);
-                Heard::Final(Ok(Answer::Info { size, digest: Digest(digest) }))
+            Reply::Info { cookie, size, digest, instance } => {
+                let digest = Digest(digest);
+                Heard::Final(Ok(Answer::Info { size, digest, cookie, instance }))
             }
-            Reply::Challenge { cookie } => {
-                lock(&self.cookies).insert(from, cookie);
-                Heard::Challenge
-            }
+            Reply::Challenge { cookie } => Heard::Challenge(cookie),
             Reply::Pending { done, total } => Heard::Pending { done, total },
             Reply::Accepted => Heard::Final(Ok(Answer::Accepted)),
             Reply::Refused { code, text } => {
@@ -108,8 +124,30 @@ impl Table {
         let _ = sender.send(heard);
     }
 
-    fn cookie(&self, of: SocketAddr) -> Cookie {
-        lock(&self.cookies).get(&of).copied().unwrap_or(Cookie::NONE)
+    /// Nobody listens at an address, says the network. A request believes it the second time: the
+    /// report can be forged, or be about a server that is just starting.
+    fn on_closed_port(&self, address: SocketAddr) {
+        let mut closed = lock(&self.closed);
+        if closed.len() < MAX_CLOSED {
+            closed.insert(address);
+        }
+        drop(closed);
+        let mut waiting = lock(&self.waiting);
+        let mut believed = Vec::new();
+        for (nonce, waiter) in waiting.iter_mut().filter(|(_, w)| w.asked == address) {
+            waiter.closed += 1;
+            if waiter.closed >= 2 {
+                believed.push(*nonce);
+            }
+        }
+        for waiter in believed.iter().filter_map(|nonce| waiting.remove(nonce)) {
+            let _ = waiter.sender.send(Heard::Final(Err(AskError::PortClosed)));
+        }
+    }
+
+    /// Whether nobody listened at an address when something was sent there last.
+    pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
+        lock(&self.closed).contains(&canonical(address))
     }
 }
 
@@ -141,12 +179,19 @@ impl Requester {
         Requester { handle, table }
     }
 
-    /// Asks until there is an answer, or none has come for `patience`. An answer that takes time
+    /// Whether nobody listened at an address when something was sent there last.
+    pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
+        self.table.is_closed(address)
+    }
+
+    /// Asks until there is an answer, or none has come for `patience`; with a cookie that was given
+    /// for this request, if there is one. An answer that takes time
     /// is waited for as long as the server says that it is at work; `pending` hears how far.
     pub(crate) async fn ask(
         &self,
         to: SocketAddr,
         request: &Request<'_>,
+        mut cookie: Cookie,
         patience: Duration,
         pending: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Answer, AskError> {
@@ -154,9 +199,10 @@ impl Requester {
         let mut give_up = Instant::now() + patience;
         let mut challenges = 0;
         loop {
-            match self.ask_once(to, request, give_up, patience).await? {
+            match self.ask_once(to, request, cookie, give_up, patience).await? {
                 Heard::Final(answer) => return answer,
-                Heard::Challenge => {
+                Heard::Challenge(given) => {
+                    cookie = given;
                     challenges += 1;
                     if challenges > MAX_CHALLENGES {
                         return Err(AskError::Nonsense);
@@ -177,14 +223,15 @@ impl Requester {
         &self,
         to: SocketAddr,
         request: &Request<'_>,
+        cookie: Cookie,
         give_up: Instant,
         patience: Duration,
     ) -> Result<Heard, AskError> {
         let nonce = crate::random::number();
         let mut bytes = Vec::new();
-        emit_request(nonce, self.table.cookie(to), request, &mut bytes);
+        emit_request(nonce, cookie, request, &mut bytes);
         let (sender, mut receiver) = oneshot::channel();
-        lock(&self.table.waiting).insert(nonce, (to, sender));
+        lock(&self.table.waiting).insert(nonce, Waiter { asked: to, closed: 0, sender });
         let _waiting = Waiting { table: &self.table, nonce };
         let mut pause = FIRST_PAUSE;
         loop {

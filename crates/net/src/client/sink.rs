@@ -1,6 +1,7 @@
 //! Where a fetched object goes: a part file, or a scratch file that a writer follows.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -10,7 +11,7 @@ use super::stream::copy_out;
 use super::{FetchError, Target};
 use crate::driver::Failure;
 use crate::payload::ObjectSink;
-use crate::store::{Digest, PartFile, ScratchFile, StoreError};
+use crate::store::{Digest, PartFile, ScratchFile, StoreError, remove_stale_parts};
 
 /// Where the bytes go.
 pub(crate) enum Sink {
@@ -33,6 +34,9 @@ impl Sink {
         let runtime = tokio::runtime::Handle::current();
         let opened = tokio::task::spawn_blocking(move || match target {
             Target::File { path, existing } => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                // What cannot be looked at stays; whether it can be written to shows next.
+                let _ = remove_stale_parts(folder.unwrap_or(Path::new(".")), false);
                 let part = PartFile::beside(&path, size, digest, existing)?;
                 Ok(Sink::File(Arc::new(part)))
             }

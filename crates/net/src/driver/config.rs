@@ -2,10 +2,15 @@
 
 use std::net::SocketAddr;
 
-use wellspring_core::{Duration, HostId, Rate, Time};
-use wellspring_transport::scdp;
+use wellspring_core::{Duration, HostId, Rate, Seed, Time};
+use wellspring_transport::{lttp, ndp, scdp};
+use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
+use wellspring_wire::ndp::DATA_HEADER_LEN;
 
 use crate::socket::SocketConfig;
+
+/// Payload of NDP's packets \[bytes\]: with all headers it fits an Ethernet frame by IPv6, too.
+const NDP_PAYLOAD: u16 = 1_408;
 
 /// How a driver is set up. [`DriverConfig::new`] gives the defaults.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,6 +20,12 @@ pub struct DriverConfig {
     /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
     /// always announced first (by control messages, which can be authenticated).
     pub scdp: scdp::Config,
+    /// LTTP. Its `host` is set by the driver; how objects are cut, each session says.
+    pub lttp: lttp::Config,
+    /// NDP. Its `host` is set by the driver.
+    pub ndp: ndp::Config,
+    /// Send no faster than this, over all sessions; the rate of the own link, say.
+    pub send_rate: Option<Rate>,
     /// Whether to look for datagrams that switches have trimmed.
     pub trim_taps: TrimTaps,
     /// The DSCPs of what is sent.
@@ -55,9 +66,28 @@ impl DriverConfig {
         // Where packets are lost, this must outlast the receiver's patience (see there).
         scdp.release_after = scdp.peer_timeout;
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
+        let lttp = lttp::Config {
+            // Our header, UDP's and IPv4's.
+            overhead_per_packet: SYMBOL_HEADER_LEN as u32 + 28,
+            overlap: true,
+            granularity: Duration::from_millis(1),
+            peer_timeout: Duration::from_secs(10),
+            ..lttp::Config::new(HostId(0), Seed(0))
+        };
+        let ndp = ndp::Config {
+            payload: NDP_PAYLOAD,
+            // Our header, UDP's and IPv4's, and Ethernet's framing.
+            overhead_per_packet: DATA_HEADER_LEN as u32 + 28 + 38,
+            initial_rtt: scdp.initial_rtt,
+            min_timeout: Duration::from_millis(50),
+            ..ndp::Config::new(HostId(0), scdp.link_rate, Seed(0))
+        };
         DriverConfig {
             socket: SocketConfig::new(bind),
             scdp,
+            lttp,
+            ndp,
+            send_rate: None,
             trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
             workers,

@@ -24,7 +24,7 @@ pub struct ControlMessage {
     pub from: SocketAddr,
     /// The local address it was sent to, where the system tells.
     pub local: Option<IpAddr>,
-    /// The datagram.
+    /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`.
     pub bytes: Vec<u8>,
 }
 

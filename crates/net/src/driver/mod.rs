@@ -17,14 +17,12 @@
 //!
 //! [`Limits::open_blocks`]: wellspring_transport::scdp::Limits::open_blocks
 
-#![expect(dead_code, reason = "for protocols with other codes, which follow")]
-
-pub(crate) mod clock;
+mod clock;
 pub(crate) mod coding;
 mod config;
 mod event;
 mod event_loop;
-pub(crate) mod faults;
+mod faults;
 pub(crate) mod geometry;
 mod groups;
 mod handle;
@@ -42,7 +40,7 @@ mod shared;
 mod statistics;
 mod strangers;
 mod taps;
-pub(crate) mod wait;
+mod wait;
 mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};

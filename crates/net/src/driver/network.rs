@@ -114,6 +114,11 @@ impl Network {
         }
     }
 
+    /// A source address that the system has refused since this was last asked.
+    pub(super) fn take_refused_source(&mut self) -> Option<IpAddr> {
+        self.outbox.take_refused_source()
+    }
+
     /// The local address that a datagram to it is to be answered from, where that matters.
     pub(super) fn answers_from(&self, local: Option<IpAddr>) -> Option<IpAddr> {
         local.filter(|local| self.chooses_source && !local.is_multicast())

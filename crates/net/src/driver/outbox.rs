@@ -52,6 +52,8 @@ pub(super) struct Outbox {
     /// What has gone out already: batches, and targets of the next one.
     done_batches: usize,
     done_targets: usize,
+    /// A source address that the system refused: it is no longer this host's.
+    refused_source: Option<IpAddr>,
 }
 
 impl Outbox {
@@ -63,7 +65,13 @@ impl Outbox {
             targets: Vec::with_capacity(2 * MAX_BATCHES),
             done_batches: 0,
             done_targets: 0,
+            refused_source: None,
         }
+    }
+
+    /// A source address that the system has refused since this was last asked.
+    pub(super) fn take_refused_source(&mut self) -> Option<IpAddr> {
+        self.refused_source.take()
     }
 
     /// Room for one datagram of any length; `None` if [`flush`](Self::flush) must come first.
@@ -124,8 +132,15 @@ impl Outbox {
                     sent.blocked += 1;
                     return false;
                 }
-                Err(_) => {
-                    sent.errors += 1;
+                Err(error) => {
+                    let first = outgoing[0];
+                    let refused = first.local.filter(|_| refused_source(&error));
+                    // The system then chooses another, if it has one that leads there.
+                    let anyhow = Outgoing { local: None, ..first };
+                    if refused.is_none() || socket.send(&[anyhow]).is_err() {
+                        sent.errors += 1;
+                    }
+                    self.refused_source = refused.or(self.refused_source);
                     self.advance(1);
                 }
             }
@@ -184,6 +199,14 @@ impl Outbox {
     }
 }
 
+/// Errors by which systems say that the source address is not this host's (any more).
+fn refused_source(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENODEV | libc::ENETUNREACH)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,8 +215,25 @@ mod tests {
     const MARKS: Marks = Marks { dscp: 0, ecn: 0 };
 
     fn socket() -> UdpSocket {
-        UdpSocket::bind(&SocketConfig::new("127.0.0.1:0".parse().expect("an address")))
-            .expect("loopback")
+        socket_at("127.0.0.1:0")
+    }
+
+    fn socket_at(address: &str) -> UdpSocket {
+        UdpSocket::bind(&SocketConfig::new(address.parse().expect("an address"))).expect("bound")
+    }
+
+    #[test]
+    fn a_datagram_from_an_address_that_is_gone_leaves_from_another() {
+        let (from, to) = (socket_at("0.0.0.0:0"), socket());
+        let gone: IpAddr = "192.0.2.77".parse().expect("an address");
+        let (mut outbox, mut sent) = (Outbox::new(), Sent::default());
+        for byte in [1, 2] {
+            put(&mut outbox, 100, byte, &[Target { local: Some(gone), ..target(&to) }]);
+            assert!(outbox.flush(&from, &mut sent));
+            assert_eq!(outbox.take_refused_source(), Some(gone));
+        }
+        assert_eq!(lengths(&to), [(100, 1), (100, 2)]);
+        assert_eq!(sent.errors, 0);
     }
 
     fn target(socket: &UdpSocket) -> Target {

@@ -93,6 +93,16 @@ impl PeerTable {
     }
 }
 
+impl PeerTable {
+    /// A local address is no longer this host's: those heard at it are answered from where the
+    /// system chooses, and then from where they are heard next.
+    pub(super) fn forget_local(&mut self, local: IpAddr) {
+        for peer in self.by_host.values_mut().filter(|peer| peer.local == Some(local)) {
+            peer.local = None;
+        }
+    }
+}
+
 /// One form for each address: IPv4 as such, without flow labels, scopes only where they matter.
 fn canonical(address: SocketAddr) -> SocketAddr {
     let SocketAddr::V6(v6) = address else { return address };
@@ -139,6 +149,13 @@ mod tests {
         peers.heard_at(host, "2001:db8::3".parse().expect("an address"));
         let local = peers.peer(host).and_then(|p| p.local);
         assert_eq!(local, Some("2001:db8::2".parse().expect("an address")));
+        peers.forget_local("2001:db8::3".parse().expect("an address"));
+        assert_eq!(peers.peer(host).and_then(|p| p.local), local, "another");
+        peers.forget_local("2001:db8::2".parse().expect("an address"));
+        assert_eq!(peers.peer(host).and_then(|p| p.local), None);
+        peers.heard_at(host, "2001:db8::3".parse().expect("an address"));
+        let moved = peers.peer(host).and_then(|p| p.local);
+        assert_eq!(moved, Some("2001:db8::3".parse().expect("an address")));
         assert_eq!(peers.host(at("[2001:db8::1%3]:7")), Some(host), "a scope that says nothing");
     }
 }

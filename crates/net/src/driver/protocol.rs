@@ -87,6 +87,12 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         false
     }
 
+    /// Whether a header may open a session at the endpoint, and so must not reach it unless the session
+    /// is open here.
+    fn may_open(_header: &Header<Self>) -> bool {
+        false
+    }
+
     /// Checks a symbol from `peer` before the endpoint sees it.
     fn admit(
         _session: &mut Self::Session,
@@ -103,13 +109,15 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         from: SocketAddr,
     ) -> Unknown<Self>;
 
-    /// The command that opens a session, now that its peers have numbers.
+    /// The command that opens a session, now that its peers have numbers; `None` if its endpoint
+    /// opens it when it hears of it.
     fn open(
         &mut self,
         session: SessionId,
+        state: &Self::Session,
         opening: Self::Opening,
         peers: &[HostId],
-    ) -> Command<Self>;
+    ) -> Option<Command<Self>>;
 
     /// The command that ends a session early.
     fn cancel(session: SessionId) -> Command<Self>;
@@ -129,8 +137,9 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     /// A session is over, or was refused; its number is free.
     fn on_closed(&mut self, _session: SessionId) {}
 
-    /// Of a send session: the lowest block that may still be wanted, if the endpoint can tell.
-    fn floor(_endpoint: &Self::Endpoint, _session: SessionId) -> Option<u32> {
+    /// Of the session that a symbol is sent in: the lowest block that may still be wanted, if the
+    /// endpoint can tell.
+    fn floor(_endpoint: &mut Self::Endpoint, _symbol: &Frame<Header<Self>>) -> Option<u32> {
         None
     }
 

@@ -24,7 +24,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
 use super::{DriverConfig, TrimTaps};
-use crate::socket::{ReceiveBatch, UdpSocket};
+use crate::socket::UdpSocket;
 
 /// A driver that is being put together: its socket is open, its thread not started.
 pub(crate) struct Builder {
@@ -59,9 +59,11 @@ impl Builder {
             }),
             TrimTaps::Required => Taps::open(local_addr, &waiter)?,
         };
+        let rates = [config.send_rate, config.faults.send_rate];
+        let rate = rates.into_iter().flatten().min();
         let host = Host {
             clock: Clock::starting_at(config.clock_start),
-            network: Network::new(socket, config.dscp.clone(), config.faults.send_rate),
+            network: Network::new(socket, config.dscp.clone(), rate),
             peers: PeerTable::new(config.peers),
             received: ReceiveStore::new(config.receive_memory),
             to_send: SendStore::new(config.send_memory),
@@ -70,12 +72,7 @@ impl Builder {
             answers: AnswerBudget::new(),
             counters: Received::default(),
         };
-        let inlets = Inlets {
-            groups: Groups::new(),
-            taps,
-            injector: Injector::new(config.faults),
-            batch: ReceiveBatch::default(),
-        };
+        let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
         let mailbox = Mailbox { shared, requests, done, control };
         let runners = Vec::new();
         let event_loop =

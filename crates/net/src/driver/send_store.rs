@@ -12,8 +12,11 @@ use super::sessions::SessionKey;
 use super::worker::{BlockKey, Job, Shape};
 use crate::payload::ObjectSource;
 
-/// Buffers and encoders kept for reuse, at most.
-const MAX_FREE: usize = 32;
+/// The part of the bound that may be kept for reuse.
+const FREE_PART: usize = 4;
+/// A free buffer is used again for a block of no less than this part of it: otherwise the block
+/// would count for much more than its length.
+const LEAST_PART: usize = 2;
 
 /// What became of a wish for a symbol.
 pub(super) enum Fill {
@@ -29,8 +32,10 @@ pub(super) enum Fill {
 struct Entry {
     key: BlockKey,
     shape: Shape,
-    /// What is counted for it \[bytes\].
+    /// What is counted for it \[bytes\]: its buffer, and its encoder once one is wanted.
     bytes: usize,
+    /// What of this is counted for the encoder \[bytes\].
+    encoder_bytes: usize,
     data: Data,
     encoder: Encoder,
     /// When it was used last, on the store's own count.
@@ -55,19 +60,32 @@ impl Entry {
     }
 }
 
+/// What an encoder of a block takes \[bytes\], rather more than less: the intermediate symbols, of
+/// which there are more than source symbols (RFC 6330 §5.3.3.3), and what computes them.
+fn encoder_bytes(shape: Shape) -> usize {
+    let (k, size) = (shape.source_symbols as usize, usize::from(shape.symbol_size));
+    (k + k / 8 + 64) * (size + 64) + k * 512 + 65_536
+}
+
 /// The blocks of all send sessions, within one bound of memory: the block used least recently
-/// makes room for a new one.
+/// makes room for a new one. The bound is on bytes allocated: of blocks, of encoders, of what workers
+/// still have of sessions that are over, and of what is kept for reuse.
 pub(super) struct SendStore {
     entries: Vec<Option<Entry>>,
     free_places: Vec<usize>,
     index: BTreeMap<BlockKey, usize>,
     last: Option<(BlockKey, usize)>,
     held: usize,
+    /// Bytes of blocks that were let go while workers had a part of them: one entry a job, by block
+    /// and by whether it is read or its encoder made ready.
+    lent: BTreeMap<(BlockKey, bool), Vec<usize>>,
+    lent_bytes: usize,
     limit: usize,
     count: u64,
     free_buffers: Vec<Vec<u8>>,
     #[expect(clippy::vec_box, reason = "boxes move between blocks, jobs and this list")]
     free_encoders: Vec<Box<BlockEncoder>>,
+    free_bytes: usize,
     /// Jobs for the workers.
     jobs: VecDeque<(BlockKey, Job)>,
 }
@@ -89,17 +107,74 @@ impl SendStore {
             index: BTreeMap::new(),
             last: None,
             held: 0,
+            lent: BTreeMap::new(),
+            lent_bytes: 0,
             limit,
             count: 0,
             free_buffers: Vec::new(),
             free_encoders: Vec::new(),
+            free_bytes: 0,
             jobs: VecDeque::new(),
         }
     }
 
-    /// Bytes held.
+    /// Bytes of blocks and encoders of open sessions.
     pub(super) fn held(&self) -> usize {
         self.held
+    }
+
+    /// Bytes allocated, all told.
+    pub(super) fn total(&self) -> usize {
+        self.held + self.lent_bytes + self.free_bytes
+    }
+
+    /// Makes space for so many bytes more, but not by letting go of the block at `keep`. What is
+    /// wanted by the only block there is is always allowed.
+    fn reserve_space(&mut self, bytes: usize, keep: Option<usize>) -> bool {
+        let own = keep.and_then(|place| self.entries[place].as_ref()).map_or(0, |e| e.bytes);
+        while self.total() + bytes > self.limit {
+            if self.total() == own {
+                return true;
+            }
+            if !self.shrink_free() && !self.evict(keep) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives back something that is kept for reuse.
+    fn shrink_free(&mut self) -> bool {
+        let bytes = match (self.free_encoders.pop(), self.free_buffers.len()) {
+            (Some(encoder), _) => encoder.memory(),
+            (None, 0) => return false,
+            (None, _) => self.free_buffers.swap_remove(0).capacity(),
+        };
+        self.free_bytes -= bytes;
+        true
+    }
+
+    /// A buffer for a block of so many bytes, from those that are free if one fits.
+    fn take_buffer(&mut self, len: usize) -> Vec<u8> {
+        let fits = |b: &Vec<u8>| b.capacity() >= len && b.capacity() / LEAST_PART <= len;
+        match self.free_buffers.iter().rposition(fits) {
+            Some(index) => {
+                let mut buffer = self.free_buffers.swap_remove(index);
+                self.free_bytes -= buffer.capacity();
+                buffer.resize(len, 0);
+                buffer
+            }
+            None => vec![0; len],
+        }
+    }
+
+    /// An encoder for a block of that shape, from those that are free if one is no larger than is
+    /// reserved for it.
+    fn take_encoder(&mut self, reserved: usize) -> Option<Box<BlockEncoder>> {
+        let index = self.free_encoders.iter().rposition(|e| e.memory() <= reserved)?;
+        let encoder = self.free_encoders.swap_remove(index);
+        self.free_bytes -= encoder.memory();
+        Some(encoder)
     }
 
     /// The next job for the workers.
@@ -151,17 +226,32 @@ impl SendStore {
                 return Fill::Written;
             }
             Encoder::Preparing => {}
-            Encoder::None => {
-                let (data, shape) = (Arc::clone(data), entry.shape);
-                let encoder = self.free_encoders.pop();
-                entry.encoder = Encoder::Preparing;
-                self.jobs.push_back((key, Job::Prepare { data, shape, encoder }));
-            }
+            Encoder::None => return self.prepare(place),
         }
         Fill::Waits
     }
 
-    /// Reads blocks ahead as far as there is room without pushing out what is newer than they.
+    /// Has the encoder of a block made ready.
+    fn prepare(&mut self, place: usize) -> Fill {
+        let entry = self.entries[place].as_ref().expect("places name blocks");
+        let (key, shape) = (entry.key, entry.shape);
+        let bytes = encoder_bytes(shape);
+        if !self.reserve_space(bytes, Some(place)) {
+            return Fill::NoRoom;
+        }
+        let encoder = self.take_encoder(bytes);
+        let entry = self.entries[place].as_mut().expect("kept");
+        let Data::Here(data) = &entry.data else { return Fill::Waits };
+        let data = Arc::clone(data);
+        entry.encoder = Encoder::Preparing;
+        entry.encoder_bytes = bytes;
+        entry.bytes += bytes;
+        self.held += bytes;
+        self.jobs.push_back((key, Job::Prepare { data, shape, encoder }));
+        Fill::Waits
+    }
+
+    /// Reads blocks ahead as far as there is space without pushing out what is newer than they.
     pub(super) fn read_ahead(&mut self, of: &SourceOf<'_>, sbn: u32, blocks: u32) {
         let last = sbn.saturating_add(blocks).min(of.geometry.blocks().saturating_sub(1));
         for ahead in sbn.saturating_add(1)..=last {
@@ -190,17 +280,15 @@ impl SendStore {
         Some(place)
     }
 
-    /// Starts to read a block; `None` if there is no room.
+    /// Starts to read a block; `None` if there is no space.
     fn load(&mut self, of: &SourceOf<'_>, sbn: u32) -> Option<usize> {
         let (offset, len) = of.geometry.block(sbn);
         let len = len as usize;
-        while self.held > 0 && self.held + len > self.limit {
-            if !self.evict() {
-                return None;
-            }
+        if !self.reserve_space(len, None) {
+            return None;
         }
-        let mut buffer = self.free_buffers.pop().unwrap_or_default();
-        buffer.resize(len, 0);
+        let buffer = self.take_buffer(len);
+        let bytes = buffer.capacity();
         let shape = Shape {
             source_symbols: of.geometry.symbols_in_block(sbn),
             symbol_size: of.geometry.symbol_size(),
@@ -214,9 +302,9 @@ impl SendStore {
         };
         let key = (of.key, sbn);
         self.count += 1;
-        let entry =
-            Entry { key, shape, bytes: len, data: Data::Loading, encoder, used: self.count };
-        self.held += len;
+        let (data, used) = (Data::Loading, self.count);
+        let entry = Entry { key, shape, bytes, encoder_bytes: 0, data, encoder, used };
+        self.held += bytes;
         let place = self.free_places.pop().unwrap_or(self.entries.len());
         if place == self.entries.len() {
             self.entries.push(Some(entry));
@@ -228,10 +316,11 @@ impl SendStore {
         Some(place)
     }
 
-    /// Lets go of the block used least recently that nothing waits for.
-    fn evict(&mut self) -> bool {
+    /// Lets go of the block used least recently that nothing waits for, other than that at `keep`.
+    fn evict(&mut self, keep: Option<usize>) -> bool {
         let idle = self.entries.iter().enumerate().filter_map(|(place, entry)| {
-            entry.as_ref().filter(|e| e.can_go()).map(|e| (e.used, place))
+            let entry = entry.as_ref().filter(|e| e.can_go() && Some(place) != keep);
+            entry.map(|e| (e.used, place))
         });
         let Some((_, place)) = idle.min() else { return false };
         self.drop_entry(place);
@@ -244,47 +333,87 @@ impl SendStore {
         self.index.remove(&entry.key);
         self.last = None;
         self.held -= entry.bytes;
+        if !entry.can_go() {
+            // A worker has a part of it, and brings it back.
+            self.lent_bytes += entry.bytes;
+            let reading = matches!(entry.data, Data::Loading);
+            self.lent.entry((entry.key, reading)).or_default().push(entry.bytes);
+            return;
+        }
         if let Data::Here(data) = entry.data
             && let Ok(buffer) = Arc::try_unwrap(data)
         {
             self.recycle(buffer);
         }
-        if let Encoder::Here(encoder) = entry.encoder
-            && self.free_encoders.len() < MAX_FREE
-        {
-            self.free_encoders.push(encoder);
+        if let Encoder::Here(encoder) = entry.encoder {
+            self.recycle_encoder(encoder);
         }
     }
 
+    /// Whether so many bytes may be kept for reuse.
+    fn may_keep(&self, bytes: usize) -> bool {
+        self.free_bytes + bytes <= self.limit / FREE_PART && self.total() + bytes <= self.limit
+    }
+
     fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.free_buffers.len() < MAX_FREE {
+        if self.may_keep(buffer.capacity()) {
+            self.free_bytes += buffer.capacity();
             self.free_buffers.push(buffer);
         }
     }
 
+    fn recycle_encoder(&mut self, encoder: Box<BlockEncoder>) {
+        if self.may_keep(encoder.memory()) {
+            self.free_bytes += encoder.memory();
+            self.free_encoders.push(encoder);
+        }
+    }
+
+    /// A worker brings back a part of a block that was let go meanwhile.
+    fn came_back(&mut self, key: (BlockKey, bool)) {
+        self.lent_bytes -= take_one(&mut self.lent, key);
+    }
+
     /// A block has been read (or could not be, and its session is about to end).
     pub(super) fn loaded(&mut self, key: BlockKey, buffer: Vec<u8>) {
-        let Some(place) = self.find(key) else {
-            self.recycle(buffer);
-            return;
-        };
-        let entry = self.entries[place].as_mut().expect("places name blocks");
-        entry.data = Data::Here(Arc::new(buffer));
+        let loading = |e: &&mut Entry| matches!(e.data, Data::Loading);
+        let place = self.find(key);
+        match place.and_then(|place| self.entries[place].as_mut()).filter(loading) {
+            Some(entry) => entry.data = Data::Here(Arc::new(buffer)),
+            None => {
+                self.came_back((key, true));
+                self.recycle(buffer);
+            }
+        }
     }
 
     /// An encoder is ready.
     pub(super) fn prepared(&mut self, key: BlockKey, encoder: Box<BlockEncoder>) {
-        let Some(place) = self.find(key) else {
-            if self.free_encoders.len() < MAX_FREE {
-                self.free_encoders.push(encoder);
+        let preparing = |e: &&mut Entry| matches!(e.encoder, Encoder::Preparing);
+        let place = self.find(key);
+        match place.and_then(|place| self.entries[place].as_mut()).filter(preparing) {
+            Some(entry) => {
+                let memory = encoder.memory();
+                entry.bytes = entry.bytes - entry.encoder_bytes + memory;
+                self.held = self.held - entry.encoder_bytes + memory;
+                entry.encoder_bytes = memory;
+                entry.encoder = Encoder::Here(encoder);
             }
-            return;
-        };
-        let entry = self.entries[place].as_mut().expect("places name blocks");
-        let memory = encoder.memory();
-        entry.bytes += memory;
-        self.held += memory;
-        entry.encoder = Encoder::Here(encoder);
+            None => {
+                self.came_back((key, false));
+                self.recycle_encoder(encoder);
+            }
+        }
+    }
+
+    /// An encoder could not be made ready; the session is about to end.
+    pub(super) fn not_prepared(&mut self, key: BlockKey) {
+        self.came_back((key, false));
+        if let Some(entry) = self.find(key).and_then(|place| self.entries[place].as_mut()) {
+            entry.encoder = Encoder::None;
+            entry.bytes -= entry.encoder_bytes;
+            self.held -= std::mem::take(&mut entry.encoder_bytes);
+        }
     }
 
     /// A session is over.
@@ -294,6 +423,28 @@ impl SendStore {
         for place in places {
             self.drop_entry(place);
         }
-        self.jobs.retain(|((of, _), _)| *of != session);
+        let Self { jobs, lent, lent_bytes, .. } = self;
+        jobs.retain(|(key, job)| {
+            let stays = key.0 != session;
+            // What no worker has seen yet is gone with its job.
+            if !stays {
+                let reading = matches!(job, Job::Load { .. });
+                *lent_bytes -= take_one(lent, (*key, reading));
+            }
+            stays
+        });
     }
 }
+
+/// The bytes that are lent with one job of a block; 0 if none are.
+fn take_one(lent: &mut BTreeMap<(BlockKey, bool), Vec<usize>>, key: (BlockKey, bool)) -> usize {
+    let Some(jobs) = lent.get_mut(&key) else { return 0 };
+    let bytes = jobs.pop().unwrap_or(0);
+    if jobs.is_empty() {
+        lent.remove(&key);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

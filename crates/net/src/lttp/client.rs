@@ -1,26 +1,21 @@
 //! The client: fetches an object, a contiguous share from each server.
 
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 
 use super::asking::ask_all;
-use super::config::LttpClientConfig;
-use super::counters::LttpStatistics;
-use super::engine::Engine;
-use super::part::layout_of;
+use super::is_possible;
 use super::report::LttpReport;
-use super::shares::{Share, divide};
+use super::shares::divide;
 use super::transfer::{Account, Common, Transfer};
 use super::{DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE};
 use crate::address::Host;
 use crate::client::sink::Sink;
-use crate::client::{FetchError, Target, Update, Updates};
+use crate::client::{Client, FetchError, Target, Update, Updates};
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, ObjectName};
 
@@ -66,45 +61,14 @@ impl LttpOptions {
     }
 }
 
-/// A client: one UDP socket, any number of fetches.
-pub struct LttpClient {
-    engine: Engine,
-    config: LttpClientConfig,
-}
-
-impl LttpClient {
-    /// Opens the socket. A system without IPv6 is done with: the address `[::]` then means
-    /// `0.0.0.0`. Must be called within a tokio runtime whose I/O, time and blocking threads are
-    /// enabled.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn new(mut config: LttpClientConfig) -> io::Result<LttpClient> {
-        let runtime = tokio::runtime::Handle::current();
-        let bind = config.settings.socket.bind;
-        let engine = match Engine::start(&config.settings, runtime.clone()) {
-            Err(_) if bind.ip() == Ipv6Addr::UNSPECIFIED => {
-                config.settings.socket.bind =
-                    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), bind.port());
-                Engine::start(&config.settings, runtime)?
-            }
-            started => started?,
-        };
-        Ok(LttpClient { engine, config })
-    }
-
-    /// What its socket has counted.
-    pub fn statistics(&self) -> LttpStatistics {
-        self.engine.handle().statistics()
-    }
-
+impl Client {
     /// Fetches an object from all servers that have it, a share from each. What a server that is lost
     /// on the way had not sent comes from the others; only without any left the fetch fails.
     /// Dropping the future ends the transfer.
     ///
     /// # Errors
     /// [`FetchError`]; a file named as target is then not there.
-    pub async fn fetch(
+    pub async fn fetch_lttp(
         &self,
         hosts: &[Host],
         options: &LttpOptions,
@@ -112,12 +76,12 @@ impl LttpClient {
         updates: Updates,
     ) -> Result<LttpReport, FetchError> {
         let began = Instant::now();
-        let timeout = self.config.settings.timeout;
+        let timeout = self.config.timeout;
         let (asked, unused) = ask_all(hosts, options, timeout, &updates).await?;
         let (size, digest) = (asked[0].size, asked[0].digest);
         let geometry = options
             .geometry(asked.iter().map(|asked| asked.server.address))
-            .filter(|geometry| layout_of(Share { offset: 0, len: 1 }, *geometry).is_possible())
+            .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest).await?;
@@ -130,16 +94,14 @@ impl LttpClient {
             hosts: taking_part.map(|asked| asked.server.host.clone()).collect(),
         });
         let common = Common {
-            handle: self.engine.handle().clone(),
+            handle: self.driver.handle().lttp(),
             name: options.name.clone(),
             size,
             digest,
             geometry,
             method: options.method,
-            overlap: self.config.settings.overlap,
             timeout,
             sink: sink.as_object_sink(),
-            written: AtomicU64::new(0),
             updates: Arc::clone(&updates),
         };
         let Account { shares, lost } =
@@ -159,7 +121,7 @@ impl LttpClient {
             shares,
             lost,
             unused,
-            socket: self.statistics(),
+            socket: self.statistics()?,
         })
     }
 }

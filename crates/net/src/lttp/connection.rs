@@ -1,88 +1,79 @@
-//! The control channel of a session under way: between its TCP connection and the loop.
+//! The control channel of a session under way: between its TCP connection and the endpoint.
 
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use wellspring_transport::lttp::{LttpHeader, ReceiveStats, SendStats};
-use wellspring_wire::lttp::Cookie;
+use wellspring_transport::lttp::{LttpHeader, Parameters, ReceiveStats, SendStats};
+use wellspring_wire::lttp::{Geometry, Message};
 
 use super::control::{ControlError, Reader, Writer};
-use super::frames::{control_of, message_of};
-use super::handle::{Ending, Handle, Input, Told};
+use crate::driver::{Failure, SessionEvent};
+use crate::protocols::lttp::{ConnectionEvent, LttpSession, Messages};
 
 /// How a session ended.
 #[derive(Debug)]
-pub(super) enum Over {
+pub(crate) enum Over {
     /// Everything is received and written.
     Received(ReceiveStats),
     /// The peer has everything.
     Sent(SendStats),
     /// The protocol, or a disk, gave up.
-    Failed(Ending),
+    Failed(Failure),
     /// The control channel broke.
     Broken(ControlError),
 }
 
-/// Ends a session whose connection's task is dropped.
-pub(super) struct SessionGuard<'a> {
-    pub handle: &'a Handle,
-    pub cookie: Cookie,
-}
-
-impl Drop for SessionGuard<'_> {
-    fn drop(&mut self) {
-        // If the loop has no room for this it notices the peer's silence.
-        let _ = self.handle.inputs.try_send(Input::Gone(self.cookie));
-        self.handle.waker.wake();
-    }
-}
-
 /// Carries messages both ways until the session ends, whether by itself or because the connection
-/// breaks. What the loop says goes out even after the peer has closed its side.
-pub(super) async fn carry(
-    guard: &SessionGuard<'_>,
+/// breaks. What the endpoint says goes out even after the peer has closed its side. `expected` is
+/// what a client asked for.
+pub(crate) async fn carry(
+    session: &mut LttpSession,
+    expected: Option<Parameters>,
     reader: &mut Reader,
     writer: &mut Writer,
-    mut told: mpsc::Receiver<Told>,
     timeout: Duration,
 ) -> Over {
     let mut over = None;
     let ended = {
-        let writing = write_on(writer, &mut told, &mut over, timeout);
+        let writing = write_on(writer, &mut session.events, &mut over, timeout);
         tokio::pin!(writing);
-        let reading = read_on(guard, reader);
+        let reading = read_on(&session.messages, expected, reader);
         tokio::select! {
             biased;
             ended = &mut writing => ended,
             error = reading => {
-                guard.handle.tell(Input::Gone(guard.cookie)).await;
-                // The loop drops the session, or lets it end well: either way its channel closes.
+                session.messages.close();
+                // The session ends, or has ended well: either way its channel closes.
                 writing.await.and(Err(error))
             }
         }
     };
     if ended.is_err() {
-        guard.handle.tell(Input::Gone(guard.cookie)).await;
-        while let Some(told) = told.recv().await {
-            note(told, &mut over);
+        session.messages.close();
+        while let Some(event) = session.events.recv().await {
+            note(event, &mut over);
         }
     }
-    over.unwrap_or(Over::Broken(ended.err().unwrap_or(ControlError::Closed)))
+    match (over, ended.err()) {
+        // What the connection came to is the cause of a session's being cancelled.
+        (None | Some(Over::Failed(Failure::Cancelled)), Some(error)) => Over::Broken(error),
+        (Some(over), _) => over,
+        (None, None) => Over::Broken(ControlError::Closed),
+    }
 }
 
-/// Says to the peer what the loop has to say, until the session is over, and keeps in `over` how it
-/// ended, if the loop knows.
+/// Says to the peer what the endpoint has to say, until the session is over, and keeps in `over` how
+/// it ended.
 ///
 /// # Errors
 /// The peer does not take what is said.
 async fn write_on(
     writer: &mut Writer,
-    told: &mut mpsc::Receiver<Told>,
+    events: &mut tokio::sync::mpsc::Receiver<ConnectionEvent>,
     over: &mut Option<Over>,
     timeout: Duration,
 ) -> Result<(), ControlError> {
-    while let Some(told) = told.recv().await {
-        if let Some(header) = note(told, over)
+    while let Some(event) = events.recv().await {
+        if let Some(header) = note(event, over)
             && let Some(message) = message_of(&header)
         {
             writer.say(&message, timeout).await?;
@@ -92,29 +83,69 @@ async fn write_on(
 }
 
 /// Keeps how the session ended, or gives back what is to be said.
-fn note(told: Told, over: &mut Option<Over>) -> Option<LttpHeader> {
-    match told {
-        Told::Say(header) => return Some(header),
-        Told::Received(stats) => *over = Some(Over::Received(stats)),
-        Told::Sent(stats) => *over = Some(Over::Sent(stats)),
-        Told::Failed(ending) => {
-            over.get_or_insert(Over::Failed(ending));
+fn note(event: ConnectionEvent, over: &mut Option<Over>) -> Option<LttpHeader> {
+    match event {
+        ConnectionEvent::Say(header) => return Some(header),
+        ConnectionEvent::Report(SessionEvent::Received { stats, .. }) => {
+            *over = Some(Over::Received(stats));
         }
+        ConnectionEvent::Report(SessionEvent::Sent { stats }) => *over = Some(Over::Sent(stats)),
+        ConnectionEvent::Report(SessionEvent::Failed(failure)) => {
+            *over = Some(Over::Failed(failure))
+        }
+        ConnectionEvent::Report(_) => {}
     }
     None
 }
 
-/// Hands the peer's messages to the loop, until there are no more.
-async fn read_on(guard: &SessionGuard<'_>, reader: &mut Reader) -> ControlError {
+/// Hands the peer's messages to the endpoint, until there are no more.
+async fn read_on(
+    messages: &Messages,
+    expected: Option<Parameters>,
+    reader: &mut Reader,
+) -> ControlError {
     loop {
         match reader.next().await {
             Ok(message) => {
                 let Some(header) = control_of(&message) else { return ControlError::OutOfPlace };
-                if !guard.handle.tell(Input::Control(guard.cookie, header)).await {
+                if let LttpHeader::Parameters(parameters) = header
+                    && expected.is_some_and(|expected| parameters != expected)
+                {
+                    return ControlError::OtherParameters;
+                }
+                if !messages.take(header).await {
                     return ControlError::Closed;
                 }
             }
             Err(error) => return error,
         }
+    }
+}
+
+/// The message of a header of the control channel.
+fn message_of(header: &LttpHeader) -> Option<Message<'static>> {
+    match *header {
+        LttpHeader::Parameters(Parameters { transfer_len, symbol_size, block_symbols }) => {
+            let geometry = Geometry { symbol_size, block_symbols };
+            Some(Message::Parameters { transfer_len, geometry })
+        }
+        LttpHeader::Stop { next } => Some(Message::Stop { next }),
+        LttpHeader::Stopped { next } => Some(Message::Stopped { next }),
+        LttpHeader::Close => Some(Message::Close),
+        LttpHeader::Request | LttpHeader::Symbol { .. } | LttpHeader::Report(_) => None,
+    }
+}
+
+/// The header of a message within a session; none for those before it.
+fn control_of(message: &Message<'_>) -> Option<LttpHeader> {
+    match *message {
+        Message::Parameters { transfer_len, geometry } => {
+            let Geometry { symbol_size, block_symbols } = geometry;
+            Some(LttpHeader::Parameters(Parameters { transfer_len, symbol_size, block_symbols }))
+        }
+        Message::Stop { next } => Some(LttpHeader::Stop { next }),
+        Message::Stopped { next } => Some(LttpHeader::Stopped { next }),
+        Message::Close => Some(LttpHeader::Close),
+        _ => None,
     }
 }

@@ -15,7 +15,7 @@ use wellspring_wire::lttp::{
 
 /// Why a control channel is of no use any more.
 #[derive(Debug)]
-pub(super) enum ControlError {
+pub(crate) enum ControlError {
     /// The peer closed it.
     Closed,
     /// Nothing came for so long, or nothing was taken.
@@ -24,6 +24,8 @@ pub(super) enum ControlError {
     Nonsense(ParseError),
     /// A message came that has no place here.
     OutOfPlace,
+    /// The server is about to send other symbols than it was asked for.
+    OtherParameters,
     /// The server says no.
     Refused { code: RefusalCode, text: String },
     /// The system's error.
@@ -39,6 +41,9 @@ impl fmt::Display for ControlError {
             }
             ControlError::Nonsense(error) => write!(f, "does not speak LTTP: {error}"),
             ControlError::OutOfPlace => f.write_str("an answer that makes no sense"),
+            ControlError::OtherParameters => {
+                f.write_str("sends other symbols than it was asked for")
+            }
             ControlError::Refused { code, text } if text.is_empty() => {
                 write!(f, "refused: {code}")
             }
@@ -60,7 +65,7 @@ impl From<io::Error> for ControlError {
 }
 
 /// Both halves of a connection.
-pub(super) fn split(stream: TcpStream) -> io::Result<(Reader, Writer)> {
+pub(crate) fn split(stream: TcpStream) -> io::Result<(Reader, Writer)> {
     // A stop that waits for a segment to fill would cost what it is to save.
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
@@ -68,14 +73,14 @@ pub(super) fn split(stream: TcpStream) -> io::Result<(Reader, Writer)> {
 }
 
 /// The half that messages come from.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     half: OwnedReadHalf,
     body: Vec<u8>,
 }
 
 impl Reader {
     /// The next message. A future that is dropped half way loses its place in the stream.
-    pub(super) async fn next(&mut self) -> Result<Message<'_>, ControlError> {
+    pub(crate) async fn next(&mut self) -> Result<Message<'_>, ControlError> {
         let mut header = [0; MESSAGE_HEADER_LEN];
         self.half.read_exact(&mut header).await?;
         let (kind, len) = message_kind(header).map_err(ControlError::Nonsense)?;
@@ -85,7 +90,7 @@ impl Reader {
     }
 
     /// The next message, if it comes in time. A refusal is an error.
-    pub(super) async fn next_within(
+    pub(crate) async fn next_within(
         &mut self,
         time: Duration,
     ) -> Result<Message<'_>, ControlError> {
@@ -100,14 +105,14 @@ impl Reader {
 }
 
 /// The half that messages go to.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     half: OwnedWriteHalf,
     bytes: Vec<u8>,
 }
 
 impl Writer {
     /// Sends a message, if it is taken in time.
-    pub(super) async fn say(
+    pub(crate) async fn say(
         &mut self,
         message: &Message<'_>,
         time: Duration,

@@ -1,51 +1,28 @@
-//! LTTP over real sockets: the state machines of `wellspring_transport::lttp` with bytes, a clock, a
-//! UDP socket for symbols and reports, and a TCP connection a session for its control channel.
+//! LTTP between hosts: a contiguous share from each server, and a TCP connection a session for its
+//! control channel.
 //!
-//! ```text
-//!   application            the loop, one thread              threads that may wait
-//!  (async tasks)      +---------------------------+
-//!  TCP connections    |  an endpoint a session    |   blocks   read (server),
-//!  of the control --> |  encoder or decoder       | ---------> sum up and write (client)
-//!  channel        <-- |  timers, pacing           | <---------
-//!                     +---------------------------+
-//!                          datagrams | ^
-//! ```
-//!
-//! - [`LttpServer`] serves the files of a directory, [`LttpClient`] fetches one file from several
-//!   servers, a contiguous share from each.
+//! - A [`Server`](crate::Server) takes connections on the port of its datagrams; a
+//!   [`Client`](crate::Client) fetches a file from several servers, a share from each.
 //! - A session is named by a cookie that its server sends by TCP. Symbols go to the address from
 //!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection: so
 //!   nobody has a server flood a third party.
 //! - The end of the TCP connection is the end of the session. What a server that is lost had not
 //!   sent is fetched from those that live, by further sessions.
-//! - Which symbols a block needs is followed on the loop, for that takes indices alone; its bytes
-//!   are added up and written on a thread that may wait.
 
 mod asking;
 mod client;
-mod config;
-mod connection;
-mod control;
-mod counters;
-mod engine;
-mod frames;
-mod handle;
-mod outbox;
+pub(crate) mod connection;
+pub(crate) mod control;
 mod part;
-mod receiving;
 mod report;
-mod sending;
-mod server;
-mod session;
 mod shares;
-mod table;
 mod transfer;
 
-pub use client::{LttpClient, LttpOptions};
-pub use config::{LttpClientConfig, LttpServerConfig, LttpSettings};
-pub use counters::LttpStatistics;
+use wellspring_codec::lt::MAX_SOURCE_SYMBOLS;
+use wellspring_wire::lttp::Geometry;
+
+pub use client::LttpOptions;
 pub use report::{LostServer, LttpReport, ShareReport};
-pub use server::{LttpServer, LttpServerEvent};
 pub use wellspring_codec::lt::Method;
 
 /// Symbol size unless told otherwise \[bytes\]: with all headers it fits an Ethernet frame by IPv6 as
@@ -53,5 +30,12 @@ pub use wellspring_codec::lt::Method;
 pub const DEFAULT_LTTP_SYMBOL_SIZE: u16 = 1_408;
 /// Source symbols of a block unless told otherwise.
 pub const DEFAULT_LTTP_BLOCK_SYMBOLS: u32 = 1_024;
-/// The robust soliton's constants (LTTP §V-A); both ends must have the same.
-const SOLITON: (f64, f64) = (0.2, 0.7);
+/// Longest block \[bytes\].
+const MAX_BLOCK_LEN: u64 = 8 << 20;
+
+/// Whether both ends can work with blocks of that geometry: bounded memory, a code that exists.
+pub(crate) fn is_possible(geometry: &Geometry) -> bool {
+    let Geometry { symbol_size, block_symbols } = *geometry;
+    let block = u64::from(symbol_size) * u64::from(block_symbols);
+    block_symbols <= MAX_SOURCE_SYMBOLS && block <= MAX_BLOCK_LEN
+}

@@ -6,8 +6,8 @@ use std::time::Duration;
 use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::ReceiveStats;
 
-use super::counters::LttpStatistics;
 use crate::client::HostError;
+use crate::driver::Statistics;
 use crate::store::Digest;
 
 /// A part that a server sent to its end.
@@ -61,7 +61,7 @@ pub struct LttpReport {
     /// Servers that were named and had none, and why.
     pub unused: Vec<HostError>,
     /// What the client's socket counted during its life.
-    pub socket: LttpStatistics,
+    pub socket: Statistics,
 }
 
 impl LttpReport {

@@ -9,7 +9,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -19,13 +18,14 @@ use wellspring_transport::lttp::ReceiveStats;
 use wellspring_wire::lttp::Geometry;
 
 use super::asking::{Asked, Server, ask, holds_other_bytes};
-use super::handle::Handle;
 use super::part::{Broken, receive};
 use super::report::{LostServer, ShareReport};
 use super::shares::{Share, divide};
 use crate::client::sink::Sink;
 use crate::client::{FetchError, HostError, Update, Updates};
+use crate::driver::SessionProgress;
 use crate::payload::ObjectSink;
+use crate::protocols::lttp::LttpHandle;
 use crate::store::{Digest, ObjectName};
 
 /// How often progress is told.
@@ -33,17 +33,14 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// What all parts of a fetch have in common.
 pub(super) struct Common {
-    pub handle: Handle,
+    pub handle: LttpHandle,
     pub name: ObjectName,
     pub size: u64,
     pub digest: Digest,
     pub geometry: Geometry,
     pub method: Method,
-    pub overlap: bool,
     pub timeout: Duration,
     pub sink: Arc<dyn ObjectSink>,
-    /// Bytes written, over all parts.
-    pub written: AtomicU64,
     pub updates: Updates,
 }
 
@@ -70,6 +67,8 @@ pub(super) struct Transfer {
     free: VecDeque<Server>,
     /// Parts without a server.
     waiting: VecDeque<Share>,
+    /// Of parts that are over, and of those under way.
+    progress: Vec<SessionProgress>,
     account: Account,
 }
 
@@ -81,14 +80,16 @@ impl Transfer {
             tasks: JoinSet::new(),
             free: VecDeque::new(),
             waiting: VecDeque::new(),
+            progress: Vec::new(),
             account: Account { shares: Vec::new(), lost: Vec::new() },
         };
         let mut shares = shares.into_iter();
         for asked in servers {
             match shares.next() {
                 Some(share) => {
+                    let progress = transfer.count(share);
                     let common = Arc::clone(&transfer.common);
-                    transfer.tasks.spawn(first_part(common, asked, share));
+                    transfer.tasks.spawn(first_part(common, asked, share, progress));
                 }
                 // More servers than symbols.
                 None => transfer.free.push_back(asked.server),
@@ -162,40 +163,61 @@ impl Transfer {
             && let Some(part) = self.waiting.pop_front()
             && let Some(server) = self.free.pop_front()
         {
-            self.tasks.spawn(further_part(Arc::clone(&self.common), server, part));
+            let progress = self.count(part);
+            self.tasks.spawn(further_part(Arc::clone(&self.common), server, part, progress));
         }
+    }
+
+    /// Counts what is written of a part.
+    fn count(&mut self, part: Share) -> SessionProgress {
+        let progress = SessionProgress::new(part.len);
+        self.progress.push(progress.clone());
+        progress
+    }
+
+    /// Bytes written, over all parts.
+    fn written(&self) -> u64 {
+        self.progress.iter().map(SessionProgress::bytes_done).sum()
     }
 
     fn none_left(&mut self) -> FetchError {
         let hosts = self.account.lost.drain(..).map(|lost| lost.host).collect();
-        let (done, size) = (self.common.written.load(Relaxed), self.common.size);
+        let (done, size) = (self.written(), self.common.size);
         FetchError::NoReplicaLeft { hosts, done, size }
     }
 
     fn tell_progress(&self) {
-        let (done, total) = (self.common.written.load(Relaxed), self.common.size);
+        let (done, total) = (self.written(), self.common.size);
         (self.common.updates)(Update::Moving { done, total, symbols: 0 });
     }
 }
 
 /// Fetches a server's own share, over the connection by which it was found.
-async fn first_part(common: Arc<Common>, asked: Asked, part: Share) -> Ended {
+async fn first_part(
+    common: Arc<Common>,
+    asked: Asked,
+    part: Share,
+    progress: SessionProgress,
+) -> Ended {
     let server = asked.server.clone();
-    let written = Arc::default();
-    let outcome = receive(&common, asked, part, &written).await;
-    Ended { server, part, written: written.load(Relaxed), outcome }
+    let outcome = receive(&common, asked, part, &progress).await;
+    Ended { server, part, written: progress.bytes_done(), outcome }
 }
 
 /// Fetches a part that another server has left, over a new connection. The object must still be
 /// the same.
-async fn further_part(common: Arc<Common>, server: Server, part: Share) -> Ended {
-    let written = Arc::default();
+async fn further_part(
+    common: Arc<Common>,
+    server: Server,
+    part: Share,
+    progress: SessionProgress,
+) -> Ended {
     let outcome = match ask(&server, &common.name, common.timeout, &common.updates).await {
         Ok(asked) if (asked.size, asked.digest) == (common.size, common.digest) => {
-            receive(&common, asked, part, &written).await
+            receive(&common, asked, part, &progress).await
         }
         Ok(asked) => Err(Broken::Server(holds_other_bytes(asked.digest))),
         Err(error) => Err(error.into()),
     };
-    Ended { server, part, written: written.load(Relaxed), outcome }
+    Ended { server, part, written: progress.bytes_done(), outcome }
 }

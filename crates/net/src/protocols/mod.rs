@@ -1,5 +1,7 @@
 //! Protocols on the driver, and the driver that runs them all on one socket.
 
+pub(crate) mod lttp;
+pub(crate) mod ndp;
 mod scdp;
 
 use std::fmt;
@@ -31,8 +33,10 @@ impl Driver {
     pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
         let mut builder = Builder::open(config.clone(), control)?;
         let scdp = scdp::add(&mut builder, &config);
+        let lttp = lttp::add(&mut builder, &config);
+        let ndp = ndp::add(&mut builder, &config);
         let running = builder.start()?;
-        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp };
+        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp, lttp, ndp };
         Ok(Driver { handle, _running: running })
     }
 
@@ -58,6 +62,8 @@ impl Driver {
 pub struct DriverHandle {
     shared: Arc<Shared>,
     scdp: ProtocolHandle<scdp::Scdp>,
+    lttp: lttp::LttpHandle,
+    ndp: ndp::NdpHandle,
 }
 
 impl fmt::Debug for Driver {
@@ -73,6 +79,16 @@ impl fmt::Debug for DriverHandle {
 }
 
 impl DriverHandle {
+    /// A way to NDP's endpoint.
+    pub(crate) fn ndp(&self) -> ndp::NdpHandle {
+        self.ndp.clone()
+    }
+
+    /// A way to LTTP's endpoint.
+    pub(crate) fn lttp(&self) -> lttp::LttpHandle {
+        self.lttp.clone()
+    }
+
     /// The address the driver's socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_addr

@@ -155,7 +155,20 @@ impl DriverHandle {
         session: SessionId,
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
-        self.scdp.request(Request::Wait { session, peer_timeout })
+        self.scdp.request(Request::Wait { session, peer_timeout, win_back: false })
+    }
+
+    /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
+    /// won back when they are lost: it outlives for so long, too, that all have closed it.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_return(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(Request::Wait { session, peer_timeout, win_back: true })
     }
 
     /// Ends a session and tells its peers. Its last event is `Failed` with
@@ -245,7 +258,7 @@ pub(crate) enum To {
 /// What an application asks of SCDP alone.
 pub(crate) enum Request {
     SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
-    Wait { session: SessionId, peer_timeout: Duration },
+    Wait { session: SessionId, peer_timeout: Duration, win_back: bool },
     ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
 }
 
@@ -336,8 +349,14 @@ impl Protocol for Scdp {
         Unknown::Answer(ScdpHeader::Close(Close { reason, from_receiver }))
     }
 
-    fn open(&mut self, session: SessionId, opening: Start, peers: &[HostId]) -> Command {
-        match opening {
+    fn open(
+        &mut self,
+        session: SessionId,
+        _: &Session,
+        opening: Start,
+        peers: &[HostId],
+    ) -> Option<Command> {
+        Some(match opening {
             Start::Send { object, to, initial_window, resume } => {
                 let role = match (to, peers) {
                     (To::One(share), &[receiver]) => Role::Unicast { receiver, share },
@@ -351,7 +370,7 @@ impl Protocol for Scdp {
                 let senders = peers.to_vec();
                 Command::Receive(ReceiveSession { session, object, mode, senders, initial_window })
             }
-        }
+        })
     }
 
     fn cancel(session: SessionId) -> Command {
@@ -429,8 +448,8 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
-            Request::Wait { session, peer_timeout } => {
-                Action::Command(Command::Wait { session, peer_timeout })
+            Request::Wait { session, peer_timeout, win_back } => {
+                Action::Command(Command::Wait { session, peer_timeout, win_back })
             }
             Request::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.
@@ -440,8 +459,8 @@ impl Protocol for Scdp {
         }
     }
 
-    fn floor(endpoint: &scdp::Endpoint, session: SessionId) -> Option<u32> {
-        endpoint.floor(session)
+    fn floor(endpoint: &mut scdp::Endpoint, symbol: &Frame<ScdpHeader>) -> Option<u32> {
+        endpoint.floor(symbol.session)
     }
 
     fn missing(endpoint: &scdp::Endpoint, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {

@@ -1,8 +1,11 @@
 //! What a server tells whoever runs it.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wellspring_transport::scdp::{ReceiveStats, SendStats};
+use wellspring_transport::{lttp, ndp};
+use wellspring_wire::control::RefusalCode;
 
 /// What happens at a server.
 #[derive(Clone, Debug)]
@@ -35,7 +38,36 @@ pub enum ServerEvent {
         /// The account.
         stats: SendStats,
     },
-    /// An object did not go out to its end.
+    /// An object is out by NDP.
+    SentNdp {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// The account.
+        stats: ndp::SendStats,
+    },
+    /// A part of an object goes out by LTTP.
+    SendingPart {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// Where the part begins \[bytes\].
+        offset: u64,
+        /// How long it is \[bytes\].
+        len: u64,
+    },
+    /// A part is out.
+    SentPart {
+        /// The object.
+        name: String,
+        /// To whom.
+        client: SocketAddr,
+        /// The account.
+        stats: lttp::SendStats,
+    },
+    /// An object, or a part of it, did not go out to its end.
     SendFailed {
         /// The object.
         name: String,
@@ -75,13 +107,28 @@ pub enum ServerEvent {
         /// Why.
         reason: String,
     },
-    /// A request was refused.
+    /// A request was refused, or made no sense.
     Refused {
-        /// What was asked for.
+        /// What was asked for; empty if that was not told.
         name: String,
         /// By whom.
         client: SocketAddr,
         /// Why.
         reason: String,
     },
+    /// Events like the next one were left out, since there were too many.
+    Suppressed {
+        /// Which.
+        what: String,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// What a server counts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ServerCounters {
+    /// Refused requests by what the client was told.
+    pub refused: BTreeMap<RefusalCode, u64>,
 }

@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 use wellspring_wire::scdp::Mode;
 
-use super::ServerEvent;
+use super::address_limit::{MinuteCount, source_of};
+use super::cookie::Purpose;
 use super::digests::Known;
-use super::requests::{Desk, Outcome, Refusal, lock};
+use super::requests::{Handler, Outcome, Refusal, Shown, lock};
+use super::{ServerConfig, ServerEvent};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
@@ -19,11 +22,16 @@ use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreErr
 /// Objects whose end is remembered, so that their clients can still ask.
 const MAX_REMEMBERED: usize = 1_024;
 
+/// What an object must get on by in its patience to keep its space \[bytes\].
+const LEAST_PROGRESS: u64 = 32 << 10;
+
 /// Sessions that receive, and what became of the last ones.
 #[derive(Default)]
 pub(super) struct Puts {
     all: BTreeMap<SessionId, Put>,
     over: VecDeque<SessionId>,
+    /// Empty objects taken.
+    empty: MinuteCount,
 }
 
 struct Put {
@@ -34,6 +42,32 @@ struct Put {
     blocks: u32,
     group: Option<SocketAddr>,
     stage: Stage,
+    symbol_size: u16,
+    /// It was given up since it got on too slowly.
+    too_slow: bool,
+    /// How long it may get on too slowly before it is given up.
+    patience: Duration,
+    /// Symbols received when they were last enough, and when that was.
+    got_on: Option<(u64, Instant)>,
+}
+
+impl Put {
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Complete | Stage::Failed(_))
+    }
+
+    /// Whether it has got on by less than [`LEAST_PROGRESS`] in its patience.
+    fn is_idle(&mut self, now: Instant) -> bool {
+        let Stage::Receiving(_, progress) = &self.stage else { return false };
+        let symbols = progress.symbols();
+        let (before, since) = *self.got_on.get_or_insert((symbols, now));
+        let bytes = symbols.saturating_sub(before) * u64::from(self.symbol_size);
+        if bytes >= LEAST_PROGRESS.min(self.size) {
+            self.got_on = Some((symbols, now));
+            return false;
+        }
+        now.duration_since(since) >= self.patience
+    }
 }
 
 enum Stage {
@@ -70,7 +104,8 @@ impl Puts {
         Reply::Status { state, blocks_done, blocks_total: put.blocks }
     }
 
-    fn admit(&mut self, client: SocketAddr, offer: &Offer<'_>) -> Result<Option<Outcome>, Refusal> {
+    /// The answer to an offer that was taken before, or that cannot be.
+    fn known(&self, client: SocketAddr, offer: &Offer<'_>) -> Result<Option<Outcome>, Refusal> {
         if let Some(put) = self.all.get(&offer.session) {
             if put.client != client || put.name != offer.name.as_str() {
                 return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
@@ -83,6 +118,28 @@ impl Puts {
                 }
             };
         }
+        Ok(None)
+    }
+
+    fn admit(
+        &mut self,
+        client: SocketAddr,
+        offer: &Offer<'_>,
+        config: &ServerConfig,
+    ) -> Result<(), Refusal> {
+        let source = source_of(client);
+        let of_source = |put: &&Put| !put.is_over() && source_of(put.client) == source;
+        let limit = config.max_puts_an_address;
+        if self.all.values().filter(of_source).count() >= limit {
+            let text = format!("{limit} objects are being received from {source} already");
+            return Err(Refusal::new(RefusalCode::Busy, text));
+        }
+        let limit = config.max_empty_an_address;
+        if offer.size == 0 && !self.empty.take(client, limit, Instant::now()) {
+            let text = format!("{limit} empty objects came from {source} in this minute");
+            return Err(Refusal::new(RefusalCode::Busy, text));
+        }
+        let waits = Duration::from_millis(offer.timeout_ms.into()).min(super::LONGEST_WAIT);
         let put = Put {
             client,
             name: offer.name.to_string(),
@@ -91,9 +148,13 @@ impl Puts {
             blocks: 0,
             group: offer.group,
             stage: Stage::Opening,
+            symbol_size: offer.geometry.symbol_size,
+            patience: config.idle_put.max(waits * 2),
+            too_slow: false,
+            got_on: None,
         };
         self.all.insert(offer.session, put);
-        Ok(None)
+        Ok(())
     }
 
     fn end(&mut self, session: SessionId, stage: Stage) {
@@ -117,13 +178,14 @@ enum Here {
     Pending(u64),
 }
 
-impl Desk {
+impl Handler {
     /// Answers an offer.
     pub(super) fn offer(
-        self: &Desk,
-        client: SocketAddr,
+        self: &Handler,
+        shown: Shown,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
+        let Shown { client, cookie } = shown;
         let not_allowed = |text| Err(Refusal::new(RefusalCode::NotAllowed, text));
         if !self.config.allow_put {
             return not_allowed("this server takes no objects (it runs without --allow-put)");
@@ -134,19 +196,27 @@ impl Desk {
         if lock(&self.sends).holds(offer.session) {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
-        if let Some(answer) = lock(&self.puts).admit(client, offer)? {
-            return Ok(answer);
+        {
+            let mut puts = lock(&self.puts);
+            if let Some(answer) = puts.known(client, offer)? {
+                return Ok(answer);
+            }
+            if !self.jar.spend(client, cookie, Purpose::Offer(offer)) {
+                return Ok(Outcome::Challenge(self.jar.bake(client, Purpose::Offer(offer))));
+            }
+            puts.admit(client, offer, &self.config).inspect_err(|_| self.jar.give_back(cookie))?;
         }
         let outcome = self.open_put(client, offer);
         if !matches!(outcome, Ok(Outcome::Accepted)) {
             // Not remembered: the reason may pass, and the client may offer again.
             lock(&self.puts).all.remove(&offer.session);
+            self.jar.give_back(cookie);
         }
         outcome
     }
 
     fn open_put(&self, client: SocketAddr, offer: &Offer<'_>) -> Result<Outcome, Refusal> {
-        let name = ObjectName::new(offer.name.as_str()).map_err(StoreError::from)?;
+        let name = self.name_to_take(offer.name.as_str())?;
         let digest = Digest(offer.digest);
         match self.is_here_already(&name, offer.size, digest) {
             Here::Yes => {
@@ -238,6 +308,26 @@ impl Desk {
         }
     }
 
+    /// Gives up objects that get on too slowly to be worth the space that is held for them.
+    pub(super) fn end_idle_puts(&self, now: Instant) {
+        let mut puts = lock(&self.puts);
+        let idle: Vec<SessionId> = puts
+            .all
+            .iter_mut()
+            .filter_map(|(session, put)| put.is_idle(now).then_some(*session))
+            .collect();
+        for session in &idle {
+            if let Some(put) = puts.all.get_mut(session) {
+                put.too_slow = true;
+            }
+        }
+        drop(puts);
+        for session in idle {
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.cancel(session);
+        }
+    }
+
     pub(super) fn on_put_event(self: &Arc<Self>, session: SessionId, event: SessionEvent) {
         let mut puts = lock(&self.puts);
         let Some(put) = puts.all.get_mut(&session) else { return };
@@ -253,21 +343,24 @@ impl Desk {
                 drop(puts);
                 self.leave(group);
                 if let Stage::Receiving(part, _) = stage {
-                    let desk = Arc::clone(self);
+                    let handler = Arc::clone(self);
                     tokio::task::spawn_blocking(move || {
                         let committed = part.commit();
-                        // Its room is free again before the client hears of the success.
+                        // Its space is free again before the client hears of the success.
                         drop(part);
-                        desk.finish_put(session, committed, Some(stats));
+                        handler.finish_put(session, committed, Some(stats));
                     });
                 }
             }
             SessionEvent::Failed(failure) => {
                 let (name, client, group) = (put.name.clone(), put.client, put.group.take());
-                puts.end(session, Stage::Failed(RefusalCode::Failed));
+                let (code, reason) = match put.too_slow {
+                    true => (RefusalCode::TooSlow, RefusalCode::TooSlow.to_string()),
+                    false => (RefusalCode::Failed, failure.to_string()),
+                };
+                puts.end(session, Stage::Failed(code));
                 drop(puts);
                 self.leave(group);
-                let reason = failure.to_string();
                 self.tell(ServerEvent::ReceiveFailed { name, client, reason });
             }
             event => tracing::debug!(?session, ?event, "receiving"),

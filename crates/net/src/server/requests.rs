@@ -2,21 +2,25 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
-use wellspring_wire::control::{Cookie, Parsed, RefusalCode, Reply, Request, emit_reply, parse};
+use wellspring_wire::control::{
+    Cookie, Geometry, Parsed, RefusalCode, Reply, Request, emit_reply, parse,
+};
 
-use super::cookie::CookieJar;
+use super::cookie::{CookieJar, Purpose};
 use super::digests::{Digests, Known};
+use super::event_limit::EventLimit;
+use super::ndp::Transfers;
 use super::puts::Puts;
 use super::sends::Sends;
-use super::{ServerConfig, ServerEvent, Told};
+use super::{ServerConfig, ServerCounters, ServerEvent, SessionReport};
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;
-use crate::store::{Digest, ObjectName, Store, StoreError};
+use crate::store::{Digest, NameError, ObjectName, Store, StoreError};
 
 /// Requests at work at one time; each may wait for a disk.
 const MAX_AT_WORK: usize = 64;
@@ -39,9 +43,17 @@ impl From<StoreError> for Refusal {
     }
 }
 
+/// What a client shows: its address, and the cookie it has for its request.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    pub client: SocketAddr,
+    pub cookie: Cookie,
+}
+
 /// What a request comes to, besides being refused.
 pub(super) enum Outcome {
     Info {
+        cookie: Cookie,
         size: u64,
         digest: Digest,
     },
@@ -49,46 +61,53 @@ pub(super) enum Outcome {
         done: u64,
         total: u64,
     },
-    Challenge,
+    Challenge(Cookie),
     Accepted,
     /// The same request is being worked on: its first copy gets the answer.
     Nothing,
 }
 
 /// Everything a request can need.
-pub(super) struct Desk {
+pub(super) struct Handler {
     pub(super) handle: DriverHandle,
     pub(super) store: Store,
     pub(super) config: ServerConfig,
     pub(super) digests: Arc<Digests>,
-    pub(super) told: mpsc::UnboundedSender<Told>,
+    pub(super) reports: mpsc::UnboundedSender<SessionReport>,
     pub(super) sends: Mutex<Sends>,
     pub(super) puts: Mutex<Puts>,
-    jar: CookieJar,
+    pub(super) ndp: Mutex<Transfers>,
+    pub(super) jar: CookieJar,
+    /// Tells this life of the server from others.
+    instance: u32,
     at_work: Arc<Semaphore>,
+    limit: EventLimit,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl Handler {
     pub(super) fn new(
         handle: DriverHandle,
         store: Store,
         config: ServerConfig,
-        told: mpsc::UnboundedSender<Told>,
+        reports: mpsc::UnboundedSender<SessionReport>,
     ) -> Self {
-        Desk {
+        Handler {
             handle,
             store,
             digests: Digests::new(Arc::clone(&config.cache)),
-            sends: Mutex::new(Sends::new(config.max_sends)),
+            sends: Mutex::new(Sends::new(config.max_sends, config.max_sends_an_address)),
             puts: Mutex::default(),
+            ndp: Mutex::default(),
             config,
-            told,
+            reports,
             jar: CookieJar::new(),
+            instance: crate::random::number() as u32,
             at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
+            limit: EventLimit::new(),
         }
     }
 
@@ -99,9 +118,9 @@ impl Desk {
             return;
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
-        let desk = Arc::clone(self);
+        let handler = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            desk.answer(&message);
+            handler.answer(&message);
             drop(permit);
         });
     }
@@ -109,46 +128,44 @@ impl Desk {
     fn answer(&self, message: &ControlMessage) {
         let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
         let client = canonical(message.from);
-        let proven = self.jar.is_good(client, cookie);
-        if let Request::Status { session } = request {
-            let reply = if proven {
-                lock(&self.puts).status(session, client)
-            } else {
-                Reply::Challenge { cookie: self.jar.bake(client) }
-            };
-            return self.reply(message, nonce, &reply);
-        }
+        let shown = Shown { client, cookie };
         let outcome = match &request {
-            Request::Info { name } => self.info(client, name.as_str(), proven),
-            _ if !proven => Ok(Outcome::Challenge),
-            Request::Start(start) => self.start(client, start),
-            Request::Offer(offer) => self.offer(client, offer),
-            Request::Status { .. } => Ok(Outcome::Nothing),
+            Request::Info { name, geometry } => self.info(shown, name.as_str(), *geometry),
+            Request::Start(start) => self.start(shown, start),
+            Request::Offer(offer) => self.offer(shown, offer),
+            Request::StartNdp(start) => self.start_ndp(shown, start),
+            // Needs no cookie: the answer is no longer than the question, and nothing follows.
+            Request::Status { session } => {
+                let reply = lock(&self.puts).status(*session, client);
+                return self.reply(message, nonce, &reply);
+            }
         };
         match outcome {
             Ok(Outcome::Nothing) => {}
-            Ok(Outcome::Info { size, digest }) => {
-                let cookie = self.jar.bake(client);
-                self.reply(message, nonce, &Reply::Info { cookie, size, digest: digest.0 });
+            Ok(Outcome::Info { cookie, size, digest }) => {
+                let instance = self.instance;
+                let info = Reply::Info { cookie, size, digest: digest.0, instance };
+                self.reply(message, nonce, &info);
             }
             Ok(Outcome::Pending { done, total }) => {
                 self.reply(message, nonce, &Reply::Pending { done, total });
             }
-            Ok(Outcome::Challenge) => {
-                let cookie: Cookie = self.jar.bake(client);
+            Ok(Outcome::Challenge(cookie)) => {
                 self.reply(message, nonce, &Reply::Challenge { cookie });
             }
             Ok(Outcome::Accepted) => self.reply(message, nonce, &Reply::Accepted),
             Err(refusal) => {
                 let name = match &request {
-                    Request::Info { name } => name.to_string(),
+                    Request::Info { name, .. } => name.to_string(),
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
+                    Request::StartNdp(start) => start.name.to_string(),
                     Request::Status { .. } => String::new(),
                 };
                 let Refusal { code, text } = refusal;
+                let refused = ServerEvent::Refused { name, client, reason: text.clone() };
+                self.tell_limited(refused, Some(code));
                 self.reply(message, nonce, &Reply::Refused { code, text: &text });
-                self.tell(ServerEvent::Refused { name, client, reason: text });
             }
         }
     }
@@ -163,24 +180,59 @@ impl Desk {
     }
 
     pub(super) fn tell(&self, event: ServerEvent) {
-        (self.config.events)(event);
+        self.tell_limited(event, None);
     }
 
-    fn info(&self, client: SocketAddr, name: &str, proven: bool) -> Result<Outcome, Refusal> {
-        let name = ObjectName::new(name).map_err(StoreError::from)?;
+    fn tell_limited(&self, event: ServerEvent, code: Option<RefusalCode>) {
+        if let Some(first) = self.limit.pass(&event, code, Instant::now()) {
+            first.into_iter().for_each(|suppressed| (self.config.events)(suppressed));
+            (self.config.events)(event);
+        }
+    }
+
+    /// What was counted so far.
+    pub(super) fn counters(&self) -> ServerCounters {
+        ServerCounters { refused: self.limit.refusals() }
+    }
+
+    fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
+        let Shown { client, cookie } = shown;
+        let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
-        let begin = || {
-            tracing::info!(%name, %client, size, "hashing");
-            self.tell(ServerEvent::Hashing { name: name.to_string(), size });
-        };
+        let purpose = Purpose::Digest { name: name.as_str() };
+        let proven = self.jar.is_good(client, cookie, purpose);
+        let begin = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
         let begin: Option<&dyn Fn()> = if proven { Some(&begin) } else { None };
         match self.digests.of(&file, fingerprint, begin) {
-            Known::Digest(digest) => Ok(Outcome::Info { size, digest }),
+            Known::Digest(digest) => {
+                let start = Purpose::Start { name: name.as_str(), digest, geometry };
+                Ok(Outcome::Info { cookie: self.jar.bake(client, start), size, digest })
+            }
             Known::Pending(done) => Ok(Outcome::Pending { done, total: size }),
             Known::Failed(reason) => Err(Refusal::new(RefusalCode::Failed, reason)),
-            Known::Unknown => Ok(Outcome::Challenge),
+            Known::Unknown => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
         }
+    }
+
+    /// The name of an object that may be served.
+    pub(super) fn name_to_serve(&self, name: &str) -> Result<ObjectName, StoreError> {
+        let name = ObjectName::new(name)?;
+        // As if it were not there: that it is there is nobody's business.
+        let hidden = name.is_hidden() && !self.config.allow_hidden;
+        if hidden { Err(StoreError::NotFound(name.to_string())) } else { Ok(name) }
+    }
+
+    /// The name of an object that may be taken.
+    pub(super) fn name_to_take(&self, name: &str) -> Result<ObjectName, StoreError> {
+        let name = ObjectName::new(name)?;
+        if name.is_hidden() && !self.config.allow_hidden {
+            return Err(NameError::Hidden.into());
+        }
+        if !self.config.allow_odd_names {
+            name.check_plain()?;
+        }
+        Ok(name)
     }
 
     /// Has a session wait for its client as long as that waits for us, within
@@ -194,8 +246,11 @@ impl Desk {
     }
 
     /// Takes in what happened in a session.
-    pub(super) fn on_session(self: &Arc<Self>, told: Told) {
-        let Told { session, epoch, event } = told;
+    pub(super) fn on_session(self: &Arc<Self>, report: SessionReport) {
+        let (session, epoch, event) = match report {
+            SessionReport::Scdp { session, epoch, event } => (session, epoch, event),
+            SessionReport::Ndp { session, event } => return self.on_ndp_event(session, event),
+        };
         if lock(&self.sends).holds(session) {
             self.on_send_event(session, epoch, event);
         } else {

@@ -98,6 +98,7 @@ impl Plain for u16 {}
 impl Plain for libc::in_pktinfo {}
 impl Plain for libc::in6_pktinfo {}
 impl Plain for libc::ip_mreqn {}
+impl Plain for libc::sock_extended_err {}
 
 struct ControlWriter<'a> {
     control: &'a mut Control,
@@ -262,6 +263,51 @@ pub(super) fn receive_many(
         found.push(unsafe { received(header, name) });
     }
     Ok(filled)
+}
+
+/// Takes one report out of a socket's error queue (ip(7), `IP_RECVERR`): where the datagram went
+/// that an ICMP message is about, and the error it stands for. `None` if there is no report.
+pub(super) fn take_report(fd: RawFd) -> Option<(Option<SocketAddr>, i32)> {
+    let mut control = Control([0; CONTROL_LEN]);
+    let mut name = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    // Of the datagram itself nothing is wanted.
+    let mut payload = [0_u8; 1];
+    let mut vector = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
+    let mut message = empty_message();
+    message.msg_name = name.as_mut_ptr().cast();
+    message.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_LEN as _;
+    // SAFETY: the header points at a name, a vector and a control buffer that live in this frame,
+    // each borrowed exclusively, with their true lengths.
+    let got =
+        unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    if got < 0 {
+        return None;
+    }
+    // SAFETY: zeroed, then written by the kernel: plain data, valid either way.
+    let to = from_storage(unsafe { name.assume_init_ref() });
+    let mut errno = 0;
+    // SAFETY: the kernel has filled the control buffer and set msg_controllen to what it wrote; the
+    // CMSG functions stay within, and `read` checks each message's own length.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(&raw const message);
+        while !at.is_null() {
+            let kind = ((*at).cmsg_level, (*at).cmsg_type);
+            if matches!(
+                kind,
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            ) && let Some(report) = read::<libc::sock_extended_err>(at)
+                && matches!(report.ee_origin, libc::SO_EE_ORIGIN_ICMP | libc::SO_EE_ORIGIN_ICMP6)
+            {
+                errno = report.ee_errno as i32;
+            }
+            at = libc::CMSG_NXTHDR(&raw const message, at);
+        }
+    }
+    Some((to, errno))
 }
 
 /// Reads what came with one message.

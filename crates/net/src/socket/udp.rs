@@ -4,12 +4,16 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::glue::{self, SendMeta};
+use super::glue::{self as sys, SendMeta};
 use super::receive::ReceiveBatch;
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
+
+/// ICMP's reports taken at one time, and addresses kept of them.
+const MAX_REPORTS: usize = 64;
 
 /// How a socket is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,6 +77,8 @@ pub struct UdpSocket {
     segmentation: AtomicBool,
     coalescing: bool,
     icmp_errors: AtomicU64,
+    /// Addresses whose ports are closed, as ICMP says, not asked for yet.
+    closed_ports: Mutex<Vec<SocketAddr>>,
     segmentation_failures: AtomicU64,
 }
 
@@ -122,18 +128,20 @@ impl UdpSocket {
         prepare(&socket)?;
         let fd = socket.as_raw_fd();
         if v6 {
-            glue::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-            glue::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
             socket.set_multicast_hops_v6(u32::from(config.multicast_ttl))?;
             socket.set_multicast_loop_v6(config.multicast_loopback)?;
         }
         if !v6 || dual {
-            glue::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-            glue::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
             let ttl = libc::c_int::from(config.multicast_ttl);
-            glue::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)?;
             let looped = libc::c_int::from(config.multicast_loopback);
-            glue::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, looped)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, looped)?;
         }
         if let Some(interface) = &config.multicast_interface {
             let index = interface.index()?;
@@ -141,14 +149,14 @@ impl UdpSocket {
                 socket.set_multicast_if_v6(index)?;
             }
             if !v6 || dual {
-                glue::set_multicast_interface_v4(fd, index)?;
+                sys::set_multicast_interface_v4(fd, index)?;
             }
         }
         set_buffers(&socket, config)?;
         let segmentation =
-            config.offload && glue::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
+            config.offload && sys::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
         let coalescing =
-            config.offload && glue::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+            config.offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
         socket.bind(&config.bind.into())?;
         let local_addr = socket
             .local_addr()?
@@ -161,6 +169,7 @@ impl UdpSocket {
             segmentation: AtomicBool::new(segmentation),
             coalescing,
             icmp_errors: AtomicU64::new(0),
+            closed_ports: Mutex::default(),
             segmentation_failures: AtomicU64::new(0),
         })
     }
@@ -178,9 +187,14 @@ impl UdpSocket {
         self.coalescing
     }
     /// Errors of earlier datagrams that the network reported (port unreachable and the like).
-    /// They are counted and passed over: who is gone is the protocol's to find out.
+    /// They are counted and passed over: who is gone is the protocol's to find out. Anybody can
+    /// forge such a report who knows both addresses and ports, so it ends no transfer.
     pub fn icmp_errors(&self) -> u64 {
         self.icmp_errors.load(Relaxed)
+    }
+    /// Takes the addresses to which something was sent and whose ports are closed, as ICMP says.
+    pub fn take_closed_ports(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut *self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner))
     }
     /// Batches that the system refused to segment and that went out datagram by datagram.
     pub fn segmentation_failures(&self) -> u64 {
@@ -247,9 +261,9 @@ impl UdpSocket {
     /// [`io::ErrorKind::WouldBlock`] if there is no room: nothing was sent. Any other error is
     /// about the first batch, which is lost as in a network; go on behind it.
     pub fn send(&self, batches: &[Outgoing<'_>]) -> io::Result<usize> {
-        let mut plan = [(EMPTY, &[][..]); glue::SEND_BATCH];
+        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
         let mut planned = 0;
-        for batch in batches.iter().take(glue::SEND_BATCH) {
+        for batch in batches.iter().take(sys::SEND_BATCH) {
             debug_assert!(batch.bytes.len().div_ceil(batch.segment.max(1)) <= MAX_SEGMENTS);
             let several = batch.bytes.len() > batch.segment;
             debug_assert!(!several || batch.bytes.len() <= MAX_BATCH_LEN);
@@ -266,7 +280,7 @@ impl UdpSocket {
                 None => Ok(0),
             };
         }
-        match self.retry(|| glue::send_many(self.fd(), self.v6, &plan[..planned])) {
+        match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[..planned])) {
             Err(error) if plan[0].0.segment.is_some() && refused_segmentation(&error) => {
                 self.send_one_by_one(&batches[0])?;
                 self.segmentation_failures.fetch_add(1, Relaxed);
@@ -283,7 +297,7 @@ impl UdpSocket {
     /// Sends a batch without segmentation offload. An error before the first datagram is
     /// returned; one in the middle loses the rest, as in a network.
     fn send_one_by_one(&self, batch: &Outgoing<'_>) -> io::Result<()> {
-        let mut plan = [(EMPTY, &[][..]); glue::SEND_BATCH];
+        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
         let mut datagrams = batch.bytes.chunks(batch.segment.max(1)).peekable();
         let mut first = true;
         while datagrams.peek().is_some() {
@@ -294,7 +308,7 @@ impl UdpSocket {
             }
             let mut done = 0;
             while done < planned {
-                match self.retry(|| glue::send_many(self.fd(), self.v6, &plan[done..planned])) {
+                match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[done..planned])) {
                     Ok(sent) => done += sent,
                     Err(error) if first => return Err(error),
                     Err(_) => return Ok(()),
@@ -311,7 +325,7 @@ impl UdpSocket {
     /// [`io::ErrorKind::WouldBlock`] if nothing is there; anything else is the system's trouble.
     pub fn receive(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
         batch.found.clear();
-        self.retry(|| glue::receive_many(self.fd(), &mut batch.buffers, &mut batch.found))
+        self.retry(|| sys::receive_many(self.fd(), &mut batch.buffers, &mut batch.found))
     }
 
     /// Repeats a call that was interrupted or was told of an earlier datagram's fate.
@@ -320,13 +334,33 @@ impl UdpSocket {
         for _ in 0..64 {
             match call() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if reports_earlier_datagram(&error) => {
-                    self.icmp_errors.fetch_add(1, Relaxed);
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // Of an earlier datagram; the call itself has not been tried.
+                Err(error) if self.take_reports() || reports_earlier_datagram(&error) => {}
                 outcome => return outcome,
             }
         }
         Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Takes ICMP's reports of earlier datagrams out of the socket's queue; true if there were any.
+    fn take_reports(&self) -> bool {
+        let mut any = false;
+        for _ in 0..MAX_REPORTS {
+            let Some((to, errno)) = sys::take_report(self.fd()) else { break };
+            if errno == 0 {
+                continue; // this host's own
+            }
+            any = true;
+            self.icmp_errors.fetch_add(1, Relaxed);
+            if let Some(to) = to.filter(|_| errno == libc::ECONNREFUSED) {
+                let mut ports = self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner);
+                if ports.len() < MAX_REPORTS {
+                    ports.push(to);
+                }
+            }
+        }
+        any
     }
 
     fn fd(&self) -> RawFd {
@@ -370,10 +404,10 @@ fn set_buffers(socket: &Socket, config: &SocketConfig) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     let size = |bytes: usize| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
     let (receive, send) = (size(config.receive_buffer), size(config.send_buffer));
-    if glue::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
         socket.set_recv_buffer_size(config.receive_buffer)?;
     }
-    if glue::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
         socket.set_send_buffer_size(config.send_buffer)?;
     }
     Ok(())

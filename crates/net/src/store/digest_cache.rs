@@ -51,6 +51,12 @@ impl Fingerprint {
         self.size
     }
 
+    /// Whether nothing says that the content is not that of the same file in an earlier state:
+    /// length and time of the last modification are the same.
+    pub(super) fn has_content_of(&self, earlier: &Self) -> bool {
+        (self.size, self.modified_ns) == (earlier.size, earlier.modified_ns)
+    }
+
     /// Whether the content was last changed at that time.
     pub(super) fn was_modified_at(&self, time: SystemTime) -> bool {
         let time = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

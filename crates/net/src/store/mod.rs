@@ -15,6 +15,7 @@ mod part_file;
 mod prefix;
 mod reserve;
 mod scratch;
+mod stale;
 mod write_back;
 
 use std::fmt;
@@ -33,6 +34,7 @@ pub use name::{NameError, ObjectName};
 pub use part_file::{Existing, PartFile};
 pub use reserve::{Limits, Reservation, Reservations};
 pub use scratch::ScratchFile;
+pub use stale::remove_stale_parts;
 pub use write_back::WriteBack;
 
 /// Why an object cannot be had, or cannot be taken.

@@ -46,6 +46,12 @@ pub enum NameError {
     },
     /// It is the kind of name that objects have while they are received.
     PartFile,
+    /// A component begins with a dot: such files are hidden, and programs obey some of them.
+    Hidden,
+    /// A component begins with a dash: programs take it for an option.
+    Dash,
+    /// It holds a character that is not seen, or that turns the direction of writing.
+    Invisible,
 }
 
 impl fmt::Display for NameError {
@@ -61,6 +67,16 @@ impl fmt::Display for NameError {
             NameError::TooLong { got, limit } => write!(f, "{got} bytes (limit {limit})"),
             NameError::TooDeep { got, limit } => write!(f, "{got} components (limit {limit})"),
             NameError::PartFile => f.write_str("it is reserved for objects being received"),
+            NameError::Hidden => {
+                f.write_str("a part of it begins with a dot, which this server does not allow")
+            }
+            NameError::Dash => {
+                f.write_str("a part of it begins with a dash, which this server does not allow")
+            }
+            NameError::Invisible => f.write_str(
+                "it has a character that is invisible or turns the direction of writing, which \
+                 this server does not allow",
+            ),
         }
     }
 }
@@ -103,6 +119,25 @@ impl ObjectName {
         Ok(ObjectName(name.to_owned()))
     }
 
+    /// Whether some component begins with a dot.
+    pub fn is_hidden(&self) -> bool {
+        self.0.split('/').any(|component| component.starts_with('.'))
+    }
+
+    /// Checks that the name is not made to deceive people or programs.
+    ///
+    /// # Errors
+    /// [`NameError::Dash`] or [`NameError::Invisible`].
+    pub fn check_plain(&self) -> Result<(), NameError> {
+        if self.0.split('/').any(|component| component.starts_with('-')) {
+            return Err(NameError::Dash);
+        }
+        if self.0.chars().any(is_invisible) {
+            return Err(NameError::Invisible);
+        }
+        Ok(())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -137,10 +172,33 @@ impl fmt::Display for ObjectName {
     }
 }
 
+/// Format characters, fillers and tags (Unicode's default ignorable code points), the controls of the
+/// bidirectional algorithm among them, and line and paragraph separators.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
 const PART_MARK: &str = ".wellspring-";
 const PART_END: &str = ".part";
 
-fn is_part_file(component: &str) -> bool {
+pub(super) fn is_part_file(component: &str) -> bool {
     component.starts_with('.') && component.contains(PART_MARK) && component.ends_with(PART_END)
 }
 
@@ -190,6 +248,28 @@ mod tests {
         for name in ["a", "models/7b/weights.bin", "...", "..a", ".hidden", "a b", "ü", "a:b"] {
             assert_eq!(ObjectName::new(name).expect(name).as_str(), name);
         }
+    }
+
+    #[test]
+    fn names_that_deceive_are_not_plain() {
+        let plain = |name| ObjectName::new(name).expect(name).check_plain();
+        for (name, error) in [
+            ("-rf", NameError::Dash),
+            ("a/-o", NameError::Dash),
+            ("in\u{200b}visible", NameError::Invisible),
+            ("cod\u{202e}exe.txt", NameError::Invisible),
+            ("\u{feff}a", NameError::Invisible),
+            ("a\u{2066}b", NameError::Invisible),
+            ("tag\u{e0041}", NameError::Invisible),
+        ] {
+            assert_eq!(plain(name), Err(error), "{name:?}");
+        }
+        for name in ["a", "a-b/c.d", "ü", "日本語", "مرحبا", "a b", "x~"] {
+            assert_eq!(plain(name), Ok(()), "{name:?}");
+        }
+        let hidden = |name| ObjectName::new(name).expect(name).is_hidden();
+        assert!([".ssh/authorized_keys", "a/.b", "..."].into_iter().all(hidden));
+        assert!(!["a", "a.b", "a/b."].into_iter().any(hidden));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::name::part_file_name;
 use super::prefix::Prefix;
+use super::stale;
 use super::write_back::WriteBack;
 use super::{Digest, Fingerprint, Reservation, StoreError};
 use crate::payload::ObjectSink;
@@ -94,9 +95,12 @@ impl PartFile {
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             let part_name = part_file_name(target, crate::random::number());
-            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o666)) {
+            // Nobody else's to read until it is verified and has its name.
+            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
+                // Taken for stale in the moment before it was ours.
+                Ok(fd) if !stale::claim(&fd) => {}
                 Ok(fd) => {
                     let part = PartFile {
                         file: File::from(fd),
@@ -150,6 +154,7 @@ impl PartFile {
         }
         self.write_back.finish()?;
         let stamped = self.stamp();
+        rustix::fs::fchmod(&self.file, usual_mode())?;
         self.file.sync_all()?;
         self.take_name()?;
         self.in_place.store(true, Ordering::Release);
@@ -206,6 +211,16 @@ impl Drop for PartFile {
             let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
         }
     }
+}
+
+/// The mode that a new file of this process gets: all may read and write but whom the umask forbids.
+fn usual_mode() -> Mode {
+    // Asking the system by setting it would race with other threads.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    let umask = line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
+    // Where it cannot be known, nobody else may.
+    Mode::from_raw_mode(0o666 & !umask.unwrap_or(0o077))
 }
 
 /// Writes a block of a file that is all holes where it was not written; zeros need no writing.

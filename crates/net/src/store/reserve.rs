@@ -1,4 +1,4 @@
-//! What may be received at once, and whether the disk has room for it.
+//! What may be received at once, and whether the disk has space for it.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ impl Reservations {
         Arc::new(Reservations { limits, taken: Mutex::default() })
     }
 
-    /// Takes room for an object of `size` bytes on the disk of `directory`.
+    /// Reserves space for an object of `size` bytes on the disk of `directory`.
     ///
     /// # Errors
     /// The limit that forbids it.

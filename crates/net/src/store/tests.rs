@@ -39,7 +39,8 @@ fn objects_open_in_subdirectories() {
     let (file, fingerprint) = store.open_object(&name("a/b/c")).expect("opens");
     assert_eq!(fingerprint.size(), 5);
     let mut bytes = [0; 5];
-    FileSource::new(file, fingerprint).read_block(0, &mut bytes).expect("read");
+    let digest = Digest(*blake3::hash(b"hello").as_bytes());
+    FileSource::new(file, fingerprint, digest).read_block(0, &mut bytes).expect("read");
     assert_eq!(&bytes, b"hello");
 }
 
@@ -224,4 +225,59 @@ fn hashing_can_be_stopped() {
     assert!(hash_file(&file, 6, &progress).is_err(), "shorter than it was");
     progress.stop();
     assert!(hash_file(&file, 5, &progress).is_err());
+}
+
+#[test]
+fn a_part_file_is_its_writers_alone_until_it_has_its_name() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mode = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::metadata(path).expect("stat").permissions().mode() & 0o777
+    };
+    fs::write(dir.path().join("usual"), b"").expect("write");
+    let bytes = b"hello";
+    let digest = Digest(*blake3::hash(bytes).as_bytes());
+    let part = PartFile::beside(&dir.path().join("x"), 5, digest, Existing::Keep).expect("made");
+    let parts: Vec<_> = fs::read_dir(dir.path())
+        .expect("directory")
+        .map(|entry| entry.expect("entry").path())
+        .filter(|path| path.to_string_lossy().ends_with(".part"))
+        .collect();
+    assert_eq!(parts.len(), 1);
+    assert_eq!(mode(&parts[0]), 0o600);
+    part.write_block(0, bytes).expect("written");
+    part.commit().expect("complete");
+    assert_eq!(mode(&dir.path().join("x")), mode(&dir.path().join("usual")), "as the umask says");
+}
+
+#[test]
+fn part_files_of_the_dead_are_removed_and_those_of_the_living_are_not() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    fs::create_dir(dir.path().join("sub")).expect("directory");
+    std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).expect("link");
+    let digest = Digest(*blake3::hash(b"hello").as_bytes());
+    let living = PartFile::beside(&dir.path().join("x"), 5, digest, Existing::Keep).expect("made");
+    let stale = [".y.wellspring-0123456789abcdef.part", "sub/.z.wellspring-0123456789abcdef.part"];
+    for name in stale {
+        fs::write(dir.path().join(name), b"half").expect("write");
+    }
+    fs::write(dir.path().join("z.part"), b"somebody's own").expect("write");
+    assert_eq!(remove_stale_parts(dir.path(), false).expect("looked"), 1);
+    assert_eq!(remove_stale_parts(dir.path(), true).expect("looked"), 1);
+    assert_eq!(remove_stale_parts(dir.path(), true).expect("looked"), 0);
+    living.write_block(0, b"hello").expect("written");
+    living.commit().expect("complete");
+    assert!(dir.path().join("z.part").exists() && dir.path().join("x").exists());
+    let dead = PartFile::beside(&dir.path().join("w"), 5, digest, Existing::Keep).expect("made");
+    // As `kill -9` does: the descriptor is closed and nothing is removed.
+    let path = fs::read_dir(dir.path())
+        .expect("directory")
+        .map(|entry| entry.expect("entry").path())
+        .find(|path| path.to_string_lossy().contains(".w.wellspring-"))
+        .expect("its part file");
+    let copy = fs::read(&path).expect("read");
+    drop(dead);
+    fs::write(&path, copy).expect("left behind");
+    assert_eq!(remove_stale_parts(dir.path(), true).expect("looked"), 1);
+    assert!(remove_stale_parts(&dir.path().join("none"), true).is_err());
 }

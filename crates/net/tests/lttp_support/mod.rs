@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use wellspring_core::Seed;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    FetchError, Host, LttpClient, LttpClientConfig, LttpOptions, LttpReport, LttpServer,
-    LttpServerConfig, LttpServerEvent, Target,
+    Client, ClientConfig, FetchError, Host, LttpOptions, LttpReport, Server, ServerConfig,
+    ServerEvent, Target,
 };
 
 /// What no transfer here should take: a guard, not a measure.
@@ -32,9 +32,9 @@ pub fn loopback() -> SocketAddr {
 
 /// A server of one object, in a folder of its own.
 pub struct Served {
-    pub server: LttpServer,
+    pub server: Server,
     pub folder: tempfile::TempDir,
-    pub events: mpsc::UnboundedReceiver<LttpServerEvent>,
+    pub events: mpsc::UnboundedReceiver<ServerEvent>,
 }
 
 impl Served {
@@ -42,17 +42,17 @@ impl Served {
         Served::with(bytes, |_| {}).await
     }
 
-    pub async fn with(bytes: &[u8], change: impl FnOnce(&mut LttpServerConfig)) -> Served {
+    pub async fn with(bytes: &[u8], change: impl FnOnce(&mut ServerConfig)) -> Served {
         let folder = tempfile::tempdir().expect("temporary directory");
         std::fs::write(folder.path().join("object"), bytes).expect("write");
-        let mut config = LttpServerConfig::new(loopback(), folder.path().to_owned());
+        let mut config = ServerConfig::new(loopback(), folder.path().to_owned());
         let (told, events) = mpsc::unbounded_channel();
         config.events = Arc::new(move |event| {
             // A test that has seen enough does not listen any more.
             let _ = told.send(event);
         });
         change(&mut config);
-        let server = LttpServer::bind(config).await.expect("a server");
+        let server = Server::bind(config).await.expect("a server");
         Served { server, folder, events }
     }
 
@@ -61,7 +61,7 @@ impl Served {
     }
 
     /// Waits for an event that `wanted` says is the one.
-    pub async fn wait_for(&mut self, wanted: impl Fn(&LttpServerEvent) -> bool) -> LttpServerEvent {
+    pub async fn wait_for(&mut self, wanted: impl Fn(&ServerEvent) -> bool) -> ServerEvent {
         let waiting = async {
             loop {
                 let event = self.events.recv().await.expect("the server runs");
@@ -78,10 +78,10 @@ pub fn options() -> LttpOptions {
     LttpOptions::new("object".parse().expect("a name"))
 }
 
-pub fn client(change: impl FnOnce(&mut LttpClientConfig)) -> LttpClient {
-    let mut config = LttpClientConfig::default();
+pub fn client(change: impl FnOnce(&mut ClientConfig)) -> Client {
+    let mut config = ClientConfig::default();
     change(&mut config);
-    LttpClient::new(config).expect("a client")
+    Client::new(config).expect("a client")
 }
 
 pub fn to_file(path: &Path) -> Target {
@@ -89,13 +89,13 @@ pub fn to_file(path: &Path) -> Target {
 }
 
 pub async fn fetch(
-    client: &LttpClient,
+    client: &Client,
     servers: &[&Served],
     options: &LttpOptions,
     path: &Path,
 ) -> Result<LttpReport, FetchError> {
     let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
-    let fetching = client.fetch(&hosts, options, to_file(path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, options, to_file(path), Arc::new(|_| {}));
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 

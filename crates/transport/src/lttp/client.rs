@@ -72,6 +72,8 @@ pub(super) struct Client {
     pub session: SessionId,
     pub server: HostId,
     pub path: u16,
+    /// Length of a symbol \[bytes\].
+    pub symbol_size: u16,
     /// Whether it stands in line to say something.
     pub talking: bool,
     parameters: Option<Parameters>,
@@ -97,14 +99,21 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub fn new(now: Time, session: SessionId, server: HostId, path: u16, config: &Config) -> Self {
+    pub fn new(
+        now: Time,
+        (server, session): (HostId, SessionId),
+        symbol_size: u16,
+        path: u16,
+        config: &Config,
+    ) -> Self {
         Client {
             session,
             server,
             path,
+            symbol_size,
             talking: false,
             parameters: None,
-            rate: RateReceiver::new(config.segment_size(), config.discounting),
+            rate: RateReceiver::new(config.segment_size(symbol_size), config.discounting),
             sbn: 0,
             gathered: Gathered::default(),
             ahead: Gathered::default(),

@@ -1,5 +1,6 @@
 //! What an application asks of LTTP.
 
+use super::header::Parameters;
 use core::fmt;
 use wellspring_core::{HostId, SessionId};
 
@@ -21,6 +22,24 @@ pub enum Command {
         session: SessionId,
         /// Whom to ask.
         server: HostId,
+    },
+    /// As [`Offer`](Self::Offer), cut otherwise than the configuration says.
+    OfferCut {
+        /// The session, not in use between these two hosts.
+        session: SessionId,
+        /// Who may ask.
+        client: HostId,
+        /// What is sent, and how it is cut.
+        parameters: Parameters,
+    },
+    /// As [`Request`](Self::Request), of symbols that are not of the configured size.
+    RequestCut {
+        /// The session, not in use between these two hosts.
+        session: SessionId,
+        /// Whom to ask.
+        server: HostId,
+        /// Length of a symbol \[bytes\].
+        symbol_size: u16,
     },
     /// At either: end a session early, telling the other side. Of several that a server has under one
     /// number, with the client of the lowest number.

@@ -62,9 +62,9 @@ impl Config {
         }
     }
 
-    /// s of RFC 5348 \[bytes\].
-    pub(super) fn segment_size(&self) -> u32 {
-        u32::from(self.symbol_size) + self.overhead_per_packet
+    /// s of RFC 5348 \[bytes\], for symbols of that size.
+    pub(super) fn segment_size(&self, symbol_size: u16) -> u32 {
+        u32::from(symbol_size) + self.overhead_per_packet
     }
 
     /// How long to wait before a control message is repeated for the so-manieth time.

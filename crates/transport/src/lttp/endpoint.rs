@@ -65,6 +65,12 @@ impl Endpoint {
         self.rates_wanted = true;
     }
 
+    /// Of a session that is served: the first block that its client has not stopped.
+    pub fn floor(&mut self, client: HostId, session: SessionId) -> Option<u32> {
+        let &place = self.served.get(&(client, session))?;
+        Some(self.servers.get(place)?.floor())
+    }
+
     /// Sessions this host takes part in.
     pub fn open_sessions(&self) -> usize {
         self.served.len() + self.fetched.len()
@@ -89,11 +95,10 @@ impl Endpoint {
         &mut self,
         now: Time,
         (client, session): Key,
-        transfer_len: u64,
+        parameters: Parameters,
     ) -> Result<(), CommandError> {
         self.check_room(session, self.served.contains_key(&(client, session)))?;
-        let Config { symbol_size, block_symbols, .. } = self.config;
-        let parameters = Parameters { transfer_len, symbol_size, block_symbols };
+        let Parameters { transfer_len, symbol_size, block_symbols } = parameters;
         if !parameters.are_valid() {
             let block = u64::from(symbol_size) * u64::from(block_symbols);
             let limit = block.saturating_mul(u32::MAX.into());
@@ -107,10 +112,16 @@ impl Endpoint {
         Ok(())
     }
 
-    fn request(&mut self, now: Time, (server, session): Key) -> Result<(), CommandError> {
+    fn request(
+        &mut self,
+        now: Time,
+        (server, session): Key,
+        symbol_size: u16,
+    ) -> Result<(), CommandError> {
         self.check_room(session, self.fetched.contains_key(&session))?;
         let path = self.path(session);
-        let place = self.clients.insert(Client::new(now, session, server, path, &self.config));
+        let client = Client::new(now, (server, session), symbol_size, path, &self.config);
+        let place = self.clients.insert(client);
         self.fetched.insert(session, place);
         self.schedule_client(place);
         Ok(())
@@ -283,7 +294,7 @@ impl Endpoint {
         };
         let every = self.config.progress_every;
         if every > 0 && symbols.is_multiple_of(every.into()) {
-            let bytes = u64::from(every) * u64::from(self.config.symbol_size);
+            let bytes = u64::from(every) * u64::from(client.symbol_size);
             self.events.push_back(Event::Progress { session: key.1, bytes });
         }
         if matches!(arrival, Arrival::Useful { finish: true }) {
@@ -407,9 +418,19 @@ impl EndpointContract for Endpoint {
     fn handle_command(&mut self, now: Time, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Offer { session, client, transfer_len } => {
-                self.offer(now, (client, session), transfer_len)
+                let Config { symbol_size, block_symbols, .. } = self.config;
+                let parameters = Parameters { transfer_len, symbol_size, block_symbols };
+                self.offer(now, (client, session), parameters)
             }
-            Command::Request { session, server } => self.request(now, (server, session)),
+            Command::OfferCut { session, client, parameters } => {
+                self.offer(now, (client, session), parameters)
+            }
+            Command::Request { session, server } => {
+                self.request(now, (server, session), self.config.symbol_size)
+            }
+            Command::RequestCut { session, server, symbol_size } => {
+                self.request(now, (server, session), symbol_size)
+            }
             Command::Cancel { session } => self.cancel(session),
         }
     }

@@ -62,7 +62,7 @@ impl Server {
         self.last_heard = now;
         self.rate.get_or_insert_with(|| {
             let rate = RateConfig {
-                segment_size: config.segment_size(),
+                segment_size: config.segment_size(self.parameters.symbol_size),
                 prevent_oscillation: config.prevent_oscillation,
                 granularity: config.granularity,
             };
@@ -87,6 +87,11 @@ impl Server {
         let round_trip = self.rate.as_ref().and_then(RateSender::rtt);
         self.order.on_stop(now, next, round_trip, &self.parameters);
         self.order.sbn() >= self.parameters.blocks()
+    }
+
+    /// The first block that is not stopped.
+    pub fn floor(&self) -> u32 {
+        self.order.sbn()
     }
 
     /// When a symbol may go, if any is to.

@@ -1,7 +1,6 @@
 //! One host's NDP: all its flows, one pull queue.
 
 use super::config::Config;
-use super::header::{Data, NdpHeader};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
@@ -12,6 +11,7 @@ use wellspring_core::{
     Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, Identity, SessionId, Time,
     Verdict, Work, WorkDone,
 };
+use wellspring_wire::ndp::{Data, NdpHeader};
 
 /// What the application is told.
 pub type Event = transfer::Event<ReceiveStats, SendStats, Infallible>;

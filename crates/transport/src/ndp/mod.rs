@@ -21,7 +21,6 @@
 
 mod config;
 mod endpoint;
-mod header;
 mod receiver;
 mod seen;
 mod sender;
@@ -30,6 +29,6 @@ pub use crate::Priority;
 pub use crate::transfer::{Command, CommandError, FailReason, SendTransfer};
 pub use config::Config;
 pub use endpoint::{Endpoint, Event};
-pub use header::{Data, NdpHeader};
 pub use receiver::ReceiveStats;
 pub use sender::SendStats;
+pub use wellspring_wire::ndp::{Data, NdpHeader};

@@ -1,9 +1,9 @@
 //! The receiving side of a flow.
 
 use super::config::Config;
-use super::header::Data;
 use super::seen::Seen;
 use wellspring_core::{Duration, Time};
+use wellspring_wire::ndp::Data;
 
 /// The account of a flow at its receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,11 +1,11 @@
 //! The sending side of a flow.
 
 use super::config::Config;
-use super::header::{Data, NdpHeader};
 use super::seen::Seen;
 use crate::transfer::{Key, SendTransfer};
 use alloc::collections::VecDeque;
 use wellspring_core::{Class, Destination, Duration, Ecn, Frame, RandomStream, Time};
+use wellspring_wire::ndp::{Data, NdpHeader};
 
 /// The account of a flow at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -220,6 +220,9 @@ pub enum Command {
         session: SessionId,
         /// The longest silence.
         peer_timeout: Duration,
+        /// Of a receive session: whether it outlives for so long that all its senders have closed
+        /// it, so that one can be won back ([`SenderBack`](Command::SenderBack)).
+        win_back: bool,
     },
     /// End a session, telling the peers.
     Cancel {

@@ -36,7 +36,7 @@ pub enum Fabric {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StragglerPolicy {
     /// Left behind when its lowest incomplete block lies that many symbols below the fastest
-    /// receiver's.
+    /// receiver's, and it alone has held up the group for a quarter of the time.
     pub symbols_behind: u64,
     /// Left behind when it alone has held up the group for so long.
     pub silent_for: Duration,
@@ -101,7 +101,8 @@ pub struct Config {
     /// the receiver's patience: `peer_timeout`.
     pub release_after: Duration,
     /// Most credits in flight to one sender, whatever the congestion controller says
-    /// \[packets\]; what the receive buffer holds.
+    /// \[packets\]; what the receive buffer holds. A sender ignores what a pull asks for beyond it,
+    /// so one pull never brings more.
     pub max_window: u32,
     /// What to do about stragglers.
     pub stragglers: StragglerPolicy,

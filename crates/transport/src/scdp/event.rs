@@ -1,7 +1,7 @@
 //! What an SCDP endpoint tells the application.
 
 use alloc::vec::Vec;
-use wellspring_core::{HostId, SessionId};
+use wellspring_core::{Duration, HostId, SessionId};
 use wellspring_wire::scdp::CloseReason;
 
 use super::ObjectInfo;
@@ -21,6 +21,8 @@ pub struct SenderStats {
     pub lost: u64,
     /// Credits granted, the initial window included.
     pub granted: u64,
+    /// Time since its last packet when the session ended.
+    pub silent: Duration,
 }
 
 /// The account of a receive session.

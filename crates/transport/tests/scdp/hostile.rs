@@ -2,9 +2,11 @@
 
 use crate::lab::*;
 use proptest::prelude::*;
-use wellspring_core::{Destination, Duration, Ecn, Frame, SessionId};
+use wellspring_core::{Destination, Duration, Ecn, Endpoint as _, Frame, SessionId, Time};
 use wellspring_testkit::HostConfig;
-use wellspring_transport::scdp::{Command, Fabric, ReceiveSession};
+use wellspring_transport::scdp::{
+    Command, Endpoint, Fabric, ObjectInfo, ReceiveSession, Role, SendSession, Share,
+};
 use wellspring_wire::scdp::{Close, CloseReason, MAX_ESI, Mode, Options, Pull, ScdpHeader, Symbol};
 
 /// Small numbers hit the bounds of what is going on, large ones those of arithmetic.
@@ -136,5 +138,33 @@ proptest! {
         lab.run(Duration::from_secs(10));
         received(&lab, 3);
         assert_all_over(&mut lab, 4);
+    }
+}
+
+/// One pull brings no more than the window that its sender allows, however much it asks for.
+#[test]
+fn one_pull_brings_no_more_than_a_window() {
+    for (symbol_size, most) in [(1_440_u16, 2_048), (8_192, 2_048), (32_768, 512), (65_000, 258)] {
+        let mut sender = Endpoint::new(config(1, SHARED));
+        let len = 100_000 * u64::from(symbol_size);
+        let open = SendSession {
+            session: SESSION,
+            object: ObjectInfo::new(len, symbol_size, 100, 0xfeed),
+            role: Role::Unicast { receiver: host(0), share: Share::WHOLE },
+            initial_window: 12,
+            class: None,
+            resume: None,
+        };
+        sender.handle_command(Time::ZERO, Command::Send(open)).expect("opens");
+        let sent = |sender: &mut Endpoint| {
+            std::iter::from_fn(|| sender.poll_transmit(Time::ZERO)).count() as u32
+        };
+        assert_eq!(sent(&mut sender), 12);
+        for (round, granted) in [(1, 60_000), (2, 60_001)] {
+            let pull = Pull { sbn: 0, granted, floor: 0, run: 65_535, epoch: 0, fin: false };
+            sender.handle_frame(Time::ZERO, &pull_frame(0, 1, pull));
+            let got = sent(&mut sender);
+            assert_eq!(got, most, "T {symbol_size}, pull {round}");
+        }
     }
 }

@@ -137,6 +137,28 @@ fn a_kept_straggler_is_reported_once_and_waited_for() {
     assert_eq!(reports, 1);
 }
 
+/// A receiver whose disk is late has incomplete blocks far below the others', and asks for more all
+/// the same: nobody waits for it, and it stays in the group.
+#[test]
+fn a_receiver_that_is_behind_and_holds_up_nobody_is_not_detached() {
+    let link = HostConfig { trims: false, queue: 4_000, ..HostConfig::new() };
+    let fabric = Fabric::Dedicated { reordering_threshold: 3, window: 400 };
+    let mut lab = lab(10, 4, fabric, link, quick_stragglers);
+    replicate(&mut lab, 3, 20_000);
+    for stall in 0..6 {
+        let late = host(1 + stall % 3);
+        lab.config_mut(late).work = Duration::from_millis(20);
+        lab.run(Duration::from_millis(12));
+        lab.config_mut(late).work = Duration::ZERO;
+        lab.run(Duration::from_millis(28));
+    }
+    lab.run(Duration::from_secs(10));
+    (1..=3).for_each(|r| drop(received(&lab, r)));
+    let detached = lab.log.iter().filter(|(_, _, e)| matches!(e, Event::Straggler { .. })).count();
+    assert_eq!(detached, 0);
+    assert_eq!(lab.sent[&host(0)], 20_000, "each symbol once for all");
+}
+
 /// A receiver whose disk stalls stops asking, and the others' credits are overdue. What they ask for
 /// then must not be sent beside what they had asked for before.
 #[test]

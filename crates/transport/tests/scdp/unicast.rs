@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use wellspring_core::{Duration, Endpoint as _, Frame, Rate, SessionId, Time, Verdict};
 use wellspring_testkit::{Faults, HostConfig};
 use wellspring_transport::scdp::{
-    Command, Config, Endpoint, Event, Fabric, FailReason, ReceiveSession, Role, SendSession, Share,
+    Command, Config, Endpoint, Event, Fabric, FailReason, ReceiveSession, Resume, Role,
+    SendSession, Share,
 };
 use wellspring_wire::scdp::{Mode, Pull, ScdpHeader};
 
@@ -384,7 +385,9 @@ fn a_session_waits_out_a_path_that_is_down_as_long_as_it_was_told_to() {
         send_one_to_one(&mut lab, 1, 0, 100_000);
         for end in [0, 1].into_iter().filter(|_| wait.is_some()) {
             let peer_timeout = Duration::from_secs(wait.unwrap_or(0));
-            lab.command(host(end), Command::Wait { session: SESSION, peer_timeout });
+            let win_back = false;
+            let wait = Command::Wait { session: SESSION, peer_timeout, win_back };
+            lab.command(host(end), wait);
         }
         lab.run(Duration::from_millis(100));
         assert!(received_if(&lab, 0).is_none(), "the path goes down half way");
@@ -405,6 +408,59 @@ fn a_session_waits_out_a_path_that_is_down_as_long_as_it_was_told_to() {
                 assert!(span < Duration::from_secs(4), "{down} s down: {span:?} to go on and end");
             }
             None => assert!(!survives, "{down} s down, {wait:?}: {:#?}", tail(&lab)),
+        }
+        assert_all_over(&mut lab, 2);
+    }
+}
+
+/// A receiver whose only sender has forgotten the session goes on when the sender is won back, and
+/// fails after its patience when it is not.
+#[test]
+fn a_session_outlives_a_sender_that_restarts_if_it_is_won_back() {
+    for back in [true, false] {
+        let mut lab = lab(1, 2, SHARED, HostConfig::new(), |c| c.accept_unannounced = false);
+        let object = object(100_000);
+        let command = ReceiveSession {
+            session: SESSION,
+            object,
+            mode: Mode::Unicast,
+            senders: vec![host(1)],
+            initial_window: 12,
+        };
+        lab.command(host(0), Command::Receive(command));
+        let peer_timeout = Duration::from_secs(2);
+        let wait = Command::Wait { session: SESSION, peer_timeout, win_back: true };
+        lab.command(host(0), wait);
+        send_one_to_one(&mut lab, 1, 0, 100_000);
+        lab.run(Duration::from_millis(100));
+        lab.command(host(1), Command::Cancel { session: SESSION });
+        lab.run(Duration::from_millis(1_500));
+        let lost = |(_, _, event): &(_, _, Event)| matches!(event, Event::SenderLost { .. });
+        assert!(lab.log.iter().any(lost), "{:#?}", tail(&lab));
+        if back {
+            let (floor, horizon) = lab.endpoint(host(0)).progress(SESSION).expect("still open");
+            let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
+            let resume = Some(Resume { epoch: 1, floor, horizon });
+            let open = SendSession {
+                session: SESSION,
+                object,
+                role,
+                initial_window: 12,
+                class: None,
+                resume,
+            };
+            lab.command(host(1), Command::Send(open));
+            let sender = host(1);
+            lab.command(host(0), Command::SenderBack { session: SESSION, sender, epoch: 1 });
+            lab.run(Duration::from_secs(20));
+            received(&lab, 0);
+        } else {
+            lab.run(Duration::from_secs(1));
+            assert!(
+                lab.log.iter().any(|(_, at, event)| {
+                    *at == host(0) && matches!(event, Event::Failed { .. })
+                })
+            );
         }
         assert_all_over(&mut lab, 2);
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Cookie, Geometry, MAX_LEN, MAX_TEXT_LEN, Name, Offer, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN,
-    RefusalCode, Reply, Request, ResumeAt, Start,
+    RefusalCode, Reply, Request, ResumeAt, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -71,13 +71,23 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Start(_) => 1,
         Request::Offer(_) => 2,
         Request::Status { .. } => 3,
+        Request::StartNdp(_) => 4,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
     match request {
-        Request::Info { name } => put_name(*name, out),
+        Request::Info { name, geometry } => {
+            put_geometry(geometry, out);
+            put_name(*name, out);
+        }
         Request::Start(start) => put_start(start, out),
         Request::Offer(offer) => put_offer(offer, out),
+        Request::StartNdp(StartNdp { session, name, digest, payload }) => {
+            out.extend_from_slice(&session.0.to_be_bytes());
+            out.extend_from_slice(digest);
+            out.extend_from_slice(&payload.to_be_bytes());
+            put_name(*name, out);
+        }
         Request::Status { session } => out.extend_from_slice(&session.0.to_be_bytes()),
     }
     end(out);
@@ -100,8 +110,9 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
-        Reply::Info { cookie, size, digest } => {
+        Reply::Info { cookie, size, digest, instance } => {
             out.extend_from_slice(&cookie.0);
+            out.extend_from_slice(&instance.to_be_bytes());
             out.extend_from_slice(&size.to_be_bytes());
             out.extend_from_slice(digest);
         }
@@ -267,10 +278,11 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
 
 fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>, ParseError> {
     match operation {
-        0 => Ok(Request::Info { name: name(body)? }),
+        0 => Ok(Request::Info { geometry: geometry(body)?, name: name(body)? }),
         1 => parse_start(body).map(Request::Start),
         2 => parse_offer(body).map(Request::Offer),
         3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
+        4 => parse_start_ndp(body).map(Request::StartNdp),
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -293,6 +305,14 @@ fn parse_start<'a>(body: &mut Reader<'a>) -> Result<Start<'a>, ParseError> {
     let timeout_ms = body.u32()?;
     let name = name(body)?;
     Ok(Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms })
+}
+
+fn parse_start_ndp<'a>(body: &mut Reader<'a>) -> Result<StartNdp<'a>, ParseError> {
+    let (session, digest, payload) = (SessionId(body.u32()?), body.array()?, body.u16()?);
+    if payload == 0 {
+        return Err(ParseError::BadField("payload"));
+    }
+    Ok(StartNdp { session, name: name(body)?, digest, payload })
 }
 
 fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
@@ -335,7 +355,8 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
     match operation {
         0 => {
             let cookie = Cookie(body.array()?);
-            Ok(Reply::Info { cookie, size: body.u64()?, digest: body.array()? })
+            let instance = body.u32()?;
+            Ok(Reply::Info { cookie, size: body.u64()?, digest: body.array()?, instance })
         }
         1 => Ok(Reply::Challenge { cookie: Cookie(body.array()?) }),
         2 => Ok(Reply::Pending { done: body.u64()?, total: body.u64()? }),

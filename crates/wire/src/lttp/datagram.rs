@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use wellspring_core::{Duration, Time};
 
 const VERSION: u8 = 1;
-const KIND_SYMBOL: u8 = 0;
-const KIND_REPORT: u8 = 1;
-const KIND_HELLO: u8 = 2;
+const KIND_SYMBOL: u8 = *super::KINDS.start();
+const KIND_REPORT: u8 = KIND_SYMBOL + 1;
+const KIND_HELLO: u8 = KIND_SYMBOL + 2;
 /// Version and kind, zero, check, cookie.
 const COMMON_LEN: usize = 12;
 const REPORT_LEN: usize = COMMON_LEN + 24;
@@ -54,34 +54,46 @@ pub enum Datagram<'a> {
 /// # Panics
 /// If a symbol is empty or longer than [`MAX_SYMBOL_SIZE`].
 pub fn emit(cookie: Cookie, datagram: &Datagram<'_>, out: &mut Vec<u8>) {
-    let start = out.len();
-    let kind = match datagram {
-        Datagram::Symbol { .. } => KIND_SYMBOL,
-        Datagram::Report { .. } => KIND_REPORT,
-        Datagram::Hello => KIND_HELLO,
+    let mut header = [0; SYMBOL_HEADER_LEN];
+    let len = emit_header(cookie, datagram, &mut header);
+    out.extend_from_slice(&header[..len]);
+    if let Datagram::Symbol { payload, .. } = datagram {
+        assert!((1..=usize::from(MAX_SYMBOL_SIZE)).contains(&payload.len()), "symbol's length");
+        out.extend_from_slice(payload);
+    }
+}
+
+/// Writes a datagram without the symbol that it may carry, and returns the length. Spans are cut as
+/// by [`emit`].
+///
+/// # Panics
+/// If `out` is shorter than the header, which [`SYMBOL_HEADER_LEN`] holds in any case.
+pub fn emit_header(cookie: Cookie, datagram: &Datagram<'_>, out: &mut [u8]) -> usize {
+    let mut at = COMMON_LEN;
+    let mut put = |bytes: &[u8]| {
+        out[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
     };
-    out.extend_from_slice(&[(VERSION << 4) | kind, 0, 0, 0]);
-    out.extend_from_slice(&cookie.0.to_be_bytes());
-    match *datagram {
-        Datagram::Symbol { sbn, esi, number, sent, rtt, payload } => {
-            assert!((1..=usize::from(MAX_SYMBOL_SIZE)).contains(&payload.len()), "symbol's length");
-            out.extend_from_slice(&sbn.to_be_bytes());
-            out.extend_from_slice(&esi.to_be_bytes());
-            out.extend_from_slice(&number.to_be_bytes());
-            out.extend_from_slice(&sent.as_picos().to_be_bytes());
-            out.extend_from_slice(&units(rtt).to_be_bytes());
-            seal(&mut out[start..]);
-            out.extend_from_slice(payload);
+    let kind = match *datagram {
+        Datagram::Symbol { sbn, esi, number, sent, rtt, .. } => {
+            [sbn, esi, number].iter().for_each(|field| put(&field.to_be_bytes()));
+            put(&sent.as_picos().to_be_bytes());
+            put(&units(rtt).to_be_bytes());
+            KIND_SYMBOL
         }
         Datagram::Report { echo, delay, receive_rate, loss_event_rate } => {
-            out.extend_from_slice(&echo.as_picos().to_be_bytes());
-            out.extend_from_slice(&units(delay).to_be_bytes());
-            out.extend_from_slice(&receive_rate.to_be_bytes());
-            out.extend_from_slice(&loss_event_rate.to_be_bytes());
-            seal(&mut out[start..]);
+            put(&echo.as_picos().to_be_bytes());
+            put(&units(delay).to_be_bytes());
+            put(&receive_rate.to_be_bytes());
+            put(&loss_event_rate.to_be_bytes());
+            KIND_REPORT
         }
-        Datagram::Hello => seal(&mut out[start..]),
-    }
+        Datagram::Hello => KIND_HELLO,
+    };
+    out[..CHECK_AT + 2].copy_from_slice(&[(VERSION << 4) | kind, 0, 0, 0]);
+    out[CHECK_AT + 2..COMMON_LEN].copy_from_slice(&cookie.0.to_be_bytes());
+    seal(&mut out[..at]);
+    at
 }
 
 fn seal(header: &mut [u8]) {
@@ -243,11 +255,11 @@ mod tests {
             bytes
         };
         assert_eq!(parse(&[]), Err(ParseError::TooShort { got: 0, needed: 1 }));
-        assert_eq!(parse(&sealed(0x22, 0, 12)), Err(ParseError::UnknownVersion(2)));
+        assert_eq!(parse(&sealed(0x25, 0, 12)), Err(ParseError::UnknownVersion(2)));
         assert_eq!(parse(&sealed(0x1f, 0, 12)), Err(ParseError::UnknownKind(15)));
-        assert_eq!(parse(&sealed(0x12, 1, 12)), Err(ParseError::BadField("reserved")));
-        assert_eq!(parse(&sealed(0x10, 0, 36)), Err(ParseError::BadField("symbol")));
-        let mut hello = sealed(0x12, 0, 12);
+        assert_eq!(parse(&sealed(0x15, 1, 12)), Err(ParseError::BadField("reserved")));
+        assert_eq!(parse(&sealed(0x13, 0, 36)), Err(ParseError::BadField("symbol")));
+        let mut hello = sealed(0x15, 0, 12);
         hello.push(0);
         assert_eq!(parse(&hello), Err(ParseError::BadField("length")));
     }

@@ -9,9 +9,9 @@
 
 use wellspring_kernels::Kernels;
 
-use super::Elimination;
 use crate::binary::{Binary, bit};
-use crate::raptorq::room::{self, Room};
+use crate::raptorq::capacity::{self, Capacity};
+use crate::raptorq::gauss_jordan::GaussJordan;
 
 /// What is known of the inactive columns.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct InactiveSystem {
     determined: usize,
     /// The free columns, and the equations in them alone.
     free: Vec<u32>,
-    reduced: Elimination,
+    reduced: GaussJordan,
     /// The HDPC rows accepted among these, and which combination of binary right-hand sides is added to
     /// the right-hand side of each.
     hdpc_rows: Vec<u32>,
@@ -51,21 +51,21 @@ impl InactiveSystem {
         self.determined = 0;
     }
 
-    /// Makes room for the systems of a code of that size.
-    pub(super) fn reserve(&mut self, room: &Room) {
-        let (l, h) = (room.l, room.h);
+    /// Reserves memory for the systems of a code of that size.
+    pub(super) fn reserve(&mut self, capacity: &Capacity) {
+        let (l, h) = (capacity.l, capacity.h);
         self.binary.reserve(l);
-        room::reserve(&mut self.rows, l);
-        room::reserve(&mut self.hdpc, h * l.next_multiple_of(64));
-        room::reserve(&mut self.free, l);
+        capacity::reserve(&mut self.rows, l);
+        capacity::reserve(&mut self.hdpc, h * l.next_multiple_of(64));
+        capacity::reserve(&mut self.free, l);
         self.reduced.reserve(h);
-        room::reserve(&mut self.hdpc_rows, h);
-        room::reserve(&mut self.added, h * l);
-        room::reserve(&mut self.bytes, l * (l + h).next_multiple_of(64));
-        room::reserve(&mut self.candidate, (l + h).next_multiple_of(64));
-        room::reserve(&mut self.factors, l);
-        room::reserve(&mut self.inverse, h * h);
-        room::reserve(&mut self.bits, l.div_ceil(64));
+        capacity::reserve(&mut self.hdpc_rows, h);
+        capacity::reserve(&mut self.added, h * l);
+        capacity::reserve(&mut self.bytes, l * (l + h).next_multiple_of(64));
+        capacity::reserve(&mut self.candidate, (l + h).next_multiple_of(64));
+        capacity::reserve(&mut self.factors, l);
+        capacity::reserve(&mut self.inverse, h * h);
+        capacity::reserve(&mut self.bits, l.div_ceil(64));
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -314,7 +314,7 @@ mod tests {
         #[test]
         fn the_solution_is_that_of_one_elimination_over_all_rows(case in case(), late in 0..40_usize) {
             let kernels = Kernels::detect();
-            let (mut system, mut whole) = (InactiveSystem::default(), Elimination::default());
+            let (mut system, mut whole) = (InactiveSystem::default(), GaussJordan::default());
             system.reset(case.unknowns);
             whole.reset(case.unknowns);
             let early = case.binary.len().saturating_sub(late);

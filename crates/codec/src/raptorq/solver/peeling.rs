@@ -1,8 +1,15 @@
-//! Phase one: every column becomes a pivot or inactive.
+//! Phase one, peeling: every column becomes a pivot or inactive.
 
-use super::{ACTIVE, INACTIVE, Solver};
+use core::ops::Range;
+use std::collections::BinaryHeap;
+
+use crate::raptorq::capacity::{self, Capacity, LONGEST_ROW};
 use crate::raptorq::constraints::Constraints;
-use crate::raptorq::room;
+
+/// What an active column has become.
+const ACTIVE: u32 = u32::MAX;
+/// Set in a column's state when it is inactive; the rest is its number among the inactive ones.
+pub(super) const INACTIVE: u32 = 1 << 31;
 
 /// Most columns that may become inactive, beside twice the PI columns, before a set of symbols is
 /// taken for hostile: random sets stay far below, and the dense part grows with the square of it.
@@ -24,7 +31,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Empties it, and makes room for `rows` rows and one that is not kept.
+    /// Empties it, and reserves memory for `rows` rows and one that is not kept.
     fn reset(&mut self, rows: usize) {
         self.rows.clear();
         self.rows.resize(rows + 1, 0);
@@ -32,7 +39,7 @@ impl Queue {
     }
 
     pub(super) fn reserve(&mut self, rows: usize) {
-        room::reserve(&mut self.rows, rows + 1);
+        capacity::reserve(&mut self.rows, rows + 1);
     }
 
     /// Adds a row if `wanted`, without a branch: nobody can tell in advance which degrees come.
@@ -51,7 +58,117 @@ impl Queue {
     }
 }
 
-impl Solver {
+/// Rows and columns of a solution, and the order in which columns are computed; memory is kept
+/// from one use to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Peeling {
+    /// Columns of all rows, LDPC rows first; `ends[r]` is where row `r` ends, and `splits[r]`
+    /// where its columns from W on start.
+    pub(super) columns: Vec<u32>,
+    pub(super) ends: Vec<u32>,
+    splits: Vec<u32>,
+    active: Vec<Active>,
+    /// Rows of each column below W: those of column `c` end at `row_ends[c]`.
+    row_ends: Vec<u32>,
+    rows: Vec<u32>,
+    /// For each column: `ACTIVE`, its place among the pivots, or `INACTIVE` and its place there.
+    pub(super) state: Vec<u32>,
+    /// Union-find over active columns that share a row of degree two; roots hold sizes.
+    parents: Vec<u32>,
+    sizes: Vec<u32>,
+    components: BinaryHeap<(u32, u32)>,
+    /// Rows that have come to two active columns, or had them, since components were last joined.
+    pairs: Queue,
+    /// Rows that have come to one active column, or had it.
+    ripple: Queue,
+    /// Row and column of each pivot, in order.
+    pub(crate) pivots: Vec<(u32, u32)>,
+    /// The inactive columns, PI columns first.
+    pub(crate) inactive: Vec<u32>,
+    pub(super) is_pivot_row: Vec<bool>,
+}
+
+impl Peeling {
+    /// Takes the LDPC rows and one LT row for each of `symbols`.
+    pub(super) fn load(&mut self, constraints: &Constraints, symbols: impl Iterator<Item = u32>) {
+        self.columns.clear();
+        self.columns.extend_from_slice(&constraints.ldpc_columns);
+        self.ends.clear();
+        self.ends.extend_from_slice(&constraints.ldpc_ends);
+        self.splits.clear();
+        self.splits.extend(constraints.ldpc_ends.iter().map(|end| end - 2));
+        for symbol in symbols {
+            self.push_symbol(constraints, symbol);
+        }
+    }
+
+    /// Adds the LT row of a symbol.
+    pub(super) fn push_symbol(&mut self, constraints: &Constraints, symbol: u32) {
+        let start = u32::try_from(self.columns.len()).expect("entries are counted in 32 bits");
+        let below = constraints.lt_columns(symbol, &mut self.columns);
+        self.splits.push(start + below);
+        self.ends.push(u32::try_from(self.columns.len()).expect("counted in 32 bits"));
+    }
+
+    /// The columns of row `row`.
+    pub(crate) fn row(&self, row: u32) -> &[u32] {
+        &self.columns[span(&self.ends, row)]
+    }
+
+    /// Those of the columns of row `row` that are below W: the others, PI columns, are inactive.
+    pub(crate) fn row_below(&self, row: u32) -> &[u32] {
+        &self.columns[span(&self.ends, row).start..self.splits[row as usize] as usize]
+    }
+
+    /// The place of a column in the order of computation: pivots, then inactive columns.
+    #[inline]
+    pub(crate) fn place(&self, column: u32) -> u32 {
+        let state = self.state[column as usize];
+        if state & INACTIVE == 0 {
+            return state;
+        }
+        // Together they are all columns, whose number fits 32 bits.
+        u32::try_from(self.pivots.len()).unwrap_or(u32::MAX) + (state & !INACTIVE)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let words = self.columns.capacity()
+            + self.ends.capacity()
+            + self.splits.capacity()
+            + 2 * self.active.capacity()
+            + self.row_ends.capacity()
+            + self.rows.capacity()
+            + self.state.capacity()
+            + self.parents.capacity()
+            + self.sizes.capacity()
+            + self.pairs.capacity()
+            + self.ripple.capacity()
+            + self.inactive.capacity();
+        let pairs = self.components.capacity() + self.pivots.capacity();
+        4 * words + 8 * pairs + self.is_pivot_row.capacity()
+    }
+
+    /// Reserves memory for every solution of a code of that size.
+    pub(super) fn reserve(&mut self, capacity: &Capacity) {
+        let (l, rows) = (capacity.l, capacity.s + capacity.symbols);
+        let entries = capacity.ldpc + capacity.symbols * LONGEST_ROW;
+        capacity::reserve(&mut self.columns, entries);
+        capacity::reserve(&mut self.ends, rows);
+        capacity::reserve(&mut self.splits, rows);
+        capacity::reserve(&mut self.active, rows);
+        capacity::reserve(&mut self.row_ends, l);
+        capacity::reserve(&mut self.rows, entries);
+        capacity::reserve(&mut self.state, l);
+        capacity::reserve(&mut self.parents, l);
+        capacity::reserve(&mut self.sizes, l);
+        self.components.reserve(l.saturating_sub(self.components.len()));
+        self.pairs.reserve(rows);
+        self.ripple.reserve(rows);
+        capacity::reserve(&mut self.pivots, l);
+        capacity::reserve(&mut self.inactive, l);
+        capacity::reserve(&mut self.is_pivot_row, rows);
+    }
+
     /// Counts degrees and lists the rows of each column, by counting sort.
     pub(super) fn index_columns(&mut self, constraints: &Constraints) {
         let w = constraints.params.w as usize;
@@ -223,4 +340,12 @@ impl Solver {
         };
         column.expect("there is an active column while some are left")
     }
+}
+
+/// Where rows that end at `ends` have the columns of row `row`.
+#[inline]
+pub(super) fn span(ends: &[u32], row: u32) -> Range<usize> {
+    let row = row as usize;
+    let start = if row == 0 { 0 } else { ends[row - 1] };
+    start as usize..ends[row] as usize
 }

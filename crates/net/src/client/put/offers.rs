@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
-use wellspring_wire::control::{Geometry, Offer, PutState, Request};
+use wellspring_wire::control::{Cookie, Geometry, Offer, PutState, Request};
 
 use wellspring_wire::scdp::Mode;
 
@@ -150,12 +150,13 @@ async fn ask(
     timeout: Duration,
 ) -> Result<bool, AskError> {
     let request = Request::Offer(offer.message(session));
-    match requester.ask(address, &request, timeout, &|_, _| {}).await? {
+    match requester.ask(address, &request, Cookie::NONE, timeout, &|_, _| {}).await? {
         Answer::Accepted => {}
         _ => return Err(AskError::Nonsense),
     }
     // Told at once if nothing needs to be sent.
-    match requester.ask(address, &Request::Status { session }, timeout, &|_, _| {}).await? {
+    let status = Request::Status { session };
+    match requester.ask(address, &status, Cookie::NONE, timeout, &|_, _| {}).await? {
         Answer::Status { state, .. } => Ok(state == PutState::Complete),
         _ => Err(AskError::Nonsense),
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use wellspring_core::SessionId;
-use wellspring_wire::control::{PutState, Request};
+use wellspring_wire::control::{Cookie, PutState, Request};
 
 use super::super::requester::{Answer, Requester};
 
@@ -86,7 +86,8 @@ async fn look(
     session: SessionId,
     timeout: Duration,
 ) -> Seen {
-    match requester.ask(address, &Request::Status { session }, timeout, &|_, _| {}).await {
+    let status = Request::Status { session };
+    match requester.ask(address, &status, Cookie::NONE, timeout, &|_, _| {}).await {
         Ok(Answer::Status { state, blocks_done, blocks_total }) => match state {
             PutState::Receiving => Seen::Receiving { done: blocks_done, total: blocks_total },
             PutState::Complete => Seen::Complete { total: blocks_total },

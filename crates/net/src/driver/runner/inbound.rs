@@ -33,6 +33,10 @@ impl<P: Protocol> Runner<P> {
             host.counters.strangers += 1;
             return self.on_unknown(host, now, origin, &arrived);
         };
+        if P::may_open(&arrived.header) && self.sessions.by_id(arrived.session).is_none() {
+            count(host, DropReason::UnknownSession);
+            return self.on_unknown(host, now, origin, &arrived);
+        }
         if !self.may_pass(host, now, from, &arrived) {
             return;
         }
@@ -81,6 +85,10 @@ impl<P: Protocol> Runner<P> {
         let Some(session) = self.sessions.by_id(arrived.session) else { return true };
         let Side::Receiving { .. } = &session.side else { return true };
         let Some((sbn, esi)) = P::symbol(&arrived.header, &session.geometry) else { return true };
+        if sbn >= session.geometry.blocks() {
+            count(host, DropReason::Malformed);
+            return false;
+        }
         match P::admit(&mut session.state, from, arrived) {
             Admission::Take => {}
             Admission::Refused => {
@@ -107,9 +115,7 @@ impl<P: Protocol> Runner<P> {
             return false;
         }
         let (session, coding) = (session.key, &session.coding);
-        if sbn < geometry.blocks()
-            && !host.received.has_room(&BlockOf { session, sbn, geometry, coding })
-        {
+        if !host.received.has_room(&BlockOf { session, sbn, geometry, coding }) {
             host.counters.out_of_memory += 1;
             return false;
         }

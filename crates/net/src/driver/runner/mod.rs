@@ -197,6 +197,10 @@ impl<P: Protocol> Runner<P> {
             Side::Sending { group, .. } => *group,
             Side::Receiving { .. } => None,
         };
+        if self.sessions.by_id(session).is_some() {
+            let refusal = Refusal::Invalid("a session number that is in use");
+            return self.refuse(host, session, Vec::new(), events, refusal.into());
+        }
         let named = host.name_peers(&peers, group);
         let peers = match named {
             Ok(peers) => peers,
@@ -220,8 +224,9 @@ impl<P: Protocol> Runner<P> {
         if let Err(refusal) = possible {
             return self.refuse(host, session, peers, events, refusal.into());
         }
-        let command = self.protocol.open(session, protocol, &peers);
-        match self.endpoint.handle_command(host.clock.now(), command) {
+        let command = self.protocol.open(session, &state, protocol, &peers);
+        let now = host.clock.now();
+        match command.map_or(Ok(()), |command| self.endpoint.handle_command(now, command)) {
             Ok(()) => {
                 let id = session;
                 let new = NewSession { id, geometry, coding, progress, peers, side, state, events };
@@ -307,12 +312,10 @@ impl<P: Protocol> Runner<P> {
         let id = session.id;
         let now = host.clock.now();
         // The endpoint may have ended it in the same turn; then there is nothing left to cancel.
-        let cancelled = self.endpoint.handle_command(now, P::cancel(id));
+        let _ = self.endpoint.handle_command(now, P::cancel(id));
         self.drain_events(host);
         // An endpoint whose sessions end with their cancelling reports no end of its own.
-        if cancelled.is_ok()
-            && let Some(session) = self.sessions.by_key(key.0).filter(|s| !s.is_over())
-        {
+        if let Some(session) = self.sessions.by_key(key.0).filter(|s| !s.is_over()) {
             let failure = session.failure.take().unwrap_or(Failure::Cancelled);
             self.end_session(host, id, SessionEvent::Failed(failure));
         }
@@ -414,6 +417,8 @@ impl<P: Protocol> Runner<P> {
             self.queue.forget(id, held);
             host.release(peers);
             self.protocol.on_closed(id);
+            // Some endpoints would go on to have the end confirmed: there is nobody to hear of it.
+            let _ = self.endpoint.handle_command(host.clock.now(), P::cancel(id));
         }
     }
 }
@@ -468,7 +473,10 @@ impl<P: Protocol> Run for Runner<P> {
                 host.to_send.prepared(key, encoder);
                 self.release_frames(key);
             }
-            Done::Prepared { encoder: Err(error) } => self.fail(host, key, Failure::Read(error)),
+            Done::Prepared { encoder: Err(error) } => {
+                host.to_send.not_prepared(key);
+                self.fail(host, key, Failure::Read(error));
+            }
         }
         self.sessions.job_done(key.0);
     }

@@ -16,6 +16,9 @@ const FRAMES_A_TURN: usize = 1_024;
 /// Frames that may wait for their blocks before the endpoint is asked for no more.
 const MAX_WAITING: usize = 8_192;
 
+/// Bytes read ahead of the block being sent, beyond the next one \[bytes\].
+const READ_AHEAD_LEN: u64 = 2 << 20;
+
 /// Frames on their way out, between the endpoint and the network.
 pub(super) struct Queue<H> {
     /// Symbols whose blocks have come, to be sent before the endpoint is asked for more.
@@ -186,14 +189,16 @@ impl<P: Protocol> Runner<P> {
         }
         if self.queue.last_block != Some((session.key, sbn)) {
             self.queue.last_block = Some((session.key, sbn));
-            if let Some(floor) = P::floor(&self.endpoint, frame.session) {
+            if let Some(floor) = P::floor(&mut self.endpoint, frame) {
                 // Symbols that wait for their blocks are sent even if nobody wants them any more: each
                 // is the answer to a credit.
                 let waiting = session.held.iter().filter_map(|f| P::symbol(&f.header, geometry));
                 let lowest = waiting.map(|(sbn, _)| sbn).fold(floor, u32::min);
                 host.to_send.release_below(session.key, lowest);
             }
-            host.to_send.read_ahead(&of, sbn, host.read_ahead);
+            let fitting = READ_AHEAD_LEN / geometry.longest_block().max(1);
+            let blocks = host.read_ahead.min(fitting.max(1) as u32);
+            host.to_send.read_ahead(&of, sbn, blocks);
         }
         if matches!(fill, Fill::Written) {
             let written = self.protocol.emit(frame, Some(&mut session.state), header);

@@ -375,11 +375,11 @@ impl wellspring_core::Endpoint for Endpoint {
                 });
                 if found { Ok(()) } else { Err(CommandError::NoSuchSender(sender)) }
             }
-            Command::Wait { session, peer_timeout } => {
+            Command::Wait { session, peer_timeout, win_back } => {
                 let &place =
                     self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
                 self.with(now, place, |state, cx| match state {
-                    Session::Receiving(r) => r.wait_for(peer_timeout, cx.config),
+                    Session::Receiving(r) => r.wait_for(peer_timeout, win_back, cx.config),
                     Session::Sending(s) => s.wait_for(peer_timeout, cx.config),
                 });
                 Ok(())

@@ -46,6 +46,11 @@ pub(super) struct Receiver {
     over: bool,
     /// How often a sign of life is given.
     keepalive_interval: Duration,
+    /// How long the application may take to win a sender back once all have closed the session;
+    /// `None`: it does not try.
+    grace: Option<Duration>,
+    /// All senders have closed the session: when it fails, and why.
+    forsaken: Option<(Time, FailReason)>,
 }
 
 impl Receiver {
@@ -94,11 +99,15 @@ impl Receiver {
             failed_decodes: 0,
             over: false,
             keepalive_interval: keepalive_interval(config.peer_timeout),
+            grace: None,
+            forsaken: None,
         }
     }
 
-    /// Waits for silent senders as long as they wait for this receiver.
-    pub(super) fn wait_for(&mut self, peer_timeout: Duration, config: &Config) {
+    /// Waits for silent senders as long as they wait for this receiver; and, if the application
+    /// tries to win them back, as long for that when all have closed the session.
+    pub(super) fn wait_for(&mut self, peer_timeout: Duration, win_back: bool, config: &Config) {
+        self.grace = win_back.then_some(peer_timeout);
         self.keepalive_interval = keepalive_interval(peer_timeout);
         self.flows.iter_mut().for_each(|flow| flow.wait_for(peer_timeout, config));
     }
@@ -315,7 +324,7 @@ impl Receiver {
         cx.events.push_back(Event::BlockComplete { session, sbn, decoded });
         if self.blocks.all_complete() {
             self.over = true;
-            cx.events.push_back(Event::Received { session, stats: self.stats() });
+            cx.events.push_back(Event::Received { session, stats: self.stats(cx.now) });
         }
     }
 
@@ -327,13 +336,13 @@ impl Receiver {
         }
     }
 
-    fn stats(&self) -> ReceiveStats {
+    fn stats(&self, now: Time) -> ReceiveStats {
         ReceiveStats {
             needed: self.object.total_symbols(),
             decoded_blocks: self.decoded_blocks,
             decode_free_blocks: self.decode_free_blocks,
             failed_decodes: self.failed_decodes,
-            senders: self.flows.iter().map(|f| f.stats).collect(),
+            senders: self.flows.iter().map(|f| f.stats(now)).collect(),
         }
     }
 
@@ -362,9 +371,19 @@ impl Receiver {
         flow.liveness = Liveness::Lost;
         let (session, sender) = (self.session, flow.host);
         cx.events.push_back(Event::SenderLost { session, sender, reason });
-        if self.flows.iter().all(|f| f.liveness == Liveness::Lost) {
-            self.fail(cx, reason.map_or(FailReason::PeersLost, FailReason::Closed));
+        if !self.has_lost_all() {
+            return;
         }
+        match (reason, self.grace) {
+            (Some(reason), Some(grace)) => {
+                self.forsaken = Some((cx.now + grace, FailReason::Closed(reason)));
+            }
+            _ => self.fail(cx, reason.map_or(FailReason::PeersLost, FailReason::Closed)),
+        }
+    }
+
+    fn has_lost_all(&self) -> bool {
+        self.flows.iter().all(|f| f.liveness == Liveness::Lost)
     }
 
     /// Gives up all credits of a flow, without calling it loss.
@@ -397,6 +416,15 @@ impl Receiver {
 
     /// Acts on deadlines of the flows.
     pub(super) fn on_timeout(&mut self, cx: &mut Context<'_>) {
+        if let Some((at, reason)) = self.forsaken
+            && cx.now.has_reached(at)
+        {
+            self.forsaken = None;
+            // Not if one is back.
+            if self.has_lost_all() {
+                self.fail(cx, reason);
+            }
+        }
         for index in 0..self.flows.len() {
             let before = self.flows[index].liveness;
             let blocks = &mut self.blocks;
@@ -442,11 +470,12 @@ impl Receiver {
         if self.over {
             return None;
         }
-        Time::earliest(self.flows.iter().flat_map(|f| {
+        let flows = self.flows.iter().flat_map(|f| {
             let alive =
                 (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
             f.deadline().into_iter().chain(alive)
-        }))
+        });
+        Time::earliest(flows.chain(self.forsaken.map(|(at, _)| at)))
     }
 
     /// Source symbols of an open block that have not come, ascending.

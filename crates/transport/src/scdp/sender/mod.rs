@@ -21,6 +21,10 @@ use super::{
 /// More packets than that are never pushed unasked: the options count them in 8 bits.
 const MAX_PUSHED: u32 = 255;
 
+/// Length of symbols for which the window is counted in packets; longer ones are counted by their
+/// bytes \[bytes\]: jumbo frames.
+const USUAL_LEN: u64 = 8_192;
+
 /// One send session.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -40,6 +44,8 @@ pub(super) struct Sender {
     /// When to look at the deadlines again: never later than the earliest, but activity that only
     /// postpones them is not followed (an early timeout is a no-op).
     check_at: Option<Time>,
+    /// Credits a receiver may have outstanding \[packets\].
+    window: u32,
     /// A receiver silent for that long is lost.
     peer_timeout: Duration,
     /// See [`Config::release_after`].
@@ -62,6 +68,7 @@ impl Sender {
             epoch: command.resume.map_or(0, |r| r.epoch),
             symbols: SymbolStream::new(share, command.resume),
             initial_window: share.initial_window(&command.object, command.initial_window),
+            window: window(&command.object, config),
             object: command.object,
         };
         let mut sender = Sender {
@@ -77,6 +84,7 @@ impl Sender {
             stats: SendStats::default(),
             over: false,
             check_at: None,
+            window: window(&command.object, config),
             peer_timeout: config.peer_timeout,
             release_after: config.release_after,
         };
@@ -278,7 +286,7 @@ impl Sender {
         let stream = &self.streams[index];
         let front = stream.members.iter().map(|m| m.floor).max().unwrap_or(0);
         let front_symbol = self.object.first_symbol_of_block(front.min(self.object.source_blocks));
-        let floor = stream.symbols.floor();
+        let (floor, began) = (stream.symbols.floor(), stream.began);
         let mut detached = Vec::new();
         for member in &mut self.streams[index].members {
             if !matches!(member.standing, Standing::Live | Standing::Finished) || member.closed {
@@ -291,7 +299,9 @@ impl Sender {
                 .is_some_and(|since| cx.now.has_reached(since + policy.silent_for));
             // A receiver given up before has come back to find its blocks no longer served.
             let left_behind = member.floor < floor;
-            let slow = behind >= policy.symbols_behind || held_up;
+            // Behind alone costs nobody anything: its disk may be late, its credits not.
+            let costly = member.held_up(cx.now) * 4 >= cx.now.since(began);
+            let slow = held_up || (costly && behind >= policy.symbols_behind);
             if left_behind || (slow && (policy.detach || !member.reported)) {
                 member.reported = true;
                 let detach = policy.detach || left_behind;
@@ -320,6 +330,7 @@ impl Sender {
             epoch,
             symbols: SymbolStream::new(Share::WHOLE, Some(Resume { epoch, floor, horizon })),
             initial_window: u32::from(self.initial_window),
+            window: self.window,
             object: self.object,
         };
         self.streams.push(Stream::new(now, plan, &[host]));
@@ -409,6 +420,14 @@ impl Sender {
         let sunk = config.demotion_thresholds.iter().filter(|&&t| t <= self.bytes_sent).count();
         1 + sunk.min(30) as Class
     }
+}
+
+/// Credits a receiver may have outstanding \[packets\]: what this host allows in flight, and if
+/// symbols are long no more bytes than as many symbols of [`USUAL_LEN`] have.
+fn window(object: &ObjectInfo, config: &Config) -> u32 {
+    let bytes = u64::from(config.max_window) * USUAL_LEN;
+    let packets = bytes / u64::from(object.symbol_size.max(1));
+    config.max_window.min(u32::try_from(packets).unwrap_or(u32::MAX)).max(1)
 }
 
 /// Whether a stream's first symbols have found no answer yet.

@@ -2,14 +2,14 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wellspring_core::{Destination, DropReason, HostId, Time};
+use wellspring_core::{Destination, DropReason, Duration, HostId, Time};
 use wellspring_wire::scdp::{Mode, Pull};
 
 use super::demand::Demand;
 use super::symbols::SymbolStream;
 use crate::scdp::ObjectInfo;
 
-/// Credits a receiver may have outstanding at a sender \[packets\]; what lies beyond is ignored.
+/// Credits beyond these are not believed at all \[packets\].
 const MAX_PENDING: u32 = 65_536;
 /// Ranges of credits kept apart by block for one receiver.
 const MAX_RANGES: usize = 256;
@@ -41,6 +41,8 @@ pub(super) struct Member {
     pub(super) floor: u32,
     /// Since when it alone has held up the stream.
     pub(super) holds_up_since: Option<Time>,
+    /// How long it has held up the stream before that, in all.
+    held_up_before: Duration,
     /// Already reported as a straggler.
     pub(super) reported: bool,
     /// Closed the session as complete.
@@ -59,10 +61,23 @@ impl Member {
             granted: pushed,
             floor: 0,
             holds_up_since: None,
+            held_up_before: Duration::ZERO,
             reported: false,
             closed: false,
             requests: VecDeque::new(),
         }
+    }
+
+    /// How long it alone has held up the stream, in all.
+    pub(super) fn held_up(&self, now: Time) -> Duration {
+        let this_time = self.holds_up_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.held_up_before + this_time
+    }
+
+    /// It holds up the stream no longer.
+    fn goes_on(&mut self, now: Time) {
+        self.held_up_before = self.held_up(now);
+        self.holds_up_since = None;
     }
 
     /// The block credit `number` is for.
@@ -93,6 +108,8 @@ pub(super) struct StreamPlan {
     pub(super) symbols: SymbolStream,
     /// Symbols pushed unasked \[packets\].
     pub(super) initial_window: u32,
+    /// Credits a receiver may have outstanding \[packets\]; what a pull asks for beyond is ignored.
+    pub(super) window: u32,
     pub(super) object: ObjectInfo,
 }
 
@@ -102,12 +119,14 @@ pub(super) struct Stream {
     pub(super) destination: Destination,
     pub(super) mode: Mode,
     pub(super) epoch: u8,
+    pub(super) began: Time,
     pub(super) members: Vec<Member>,
     pub(super) symbols: SymbolStream,
     /// In a group: what it wants. One receiver's credits say that themselves.
     demand: Option<Demand>,
     /// Symbols pushed unasked so far, announced in their options \[packets\].
     pub(super) pushed: u32,
+    window: u32,
     object: ObjectInfo,
     /// Packets numbered so far.
     pub(super) sent: u32,
@@ -117,16 +136,18 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
-        let StreamPlan { destination, mode, epoch, symbols, initial_window, object } = plan;
+        let StreamPlan { destination, mode, epoch, symbols, initial_window, window, object } = plan;
         let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols));
         Stream {
             destination,
             mode,
             epoch,
+            began: now,
             members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
             symbols,
             demand,
             pushed: initial_window,
+            window,
             object,
             sent: 0,
             fin: false,
@@ -145,6 +166,7 @@ impl Stream {
         pull: &Pull,
     ) -> Result<(), DropReason> {
         let (sent, source_blocks) = (self.sent, self.object.source_blocks);
+        let most = sent.saturating_add(self.window);
         let in_group = self.demand.is_some();
         if pull.sbn >= source_blocks || pull.floor > source_blocks {
             return Err(DropReason::Malformed);
@@ -164,17 +186,18 @@ impl Stream {
         if pull.granted > sent.saturating_add(MAX_PENDING) {
             return Err(DropReason::OverLimit);
         }
-        if pull.granted <= member.granted.max(sent) {
+        let granted = pull.granted.min(most);
+        if granted <= member.granted.max(sent) {
             if in_group {
                 self.raise_floor();
                 return Ok(()); // it tells what is wanted
             }
             return Err(DropReason::Stale); // already served
         }
-        member.granted = pull.granted;
-        member.holds_up_since = None;
+        member.granted = granted;
+        member.goes_on(now);
         if !in_group {
-            member.request(pull.granted, pull.sbn);
+            member.request(granted, pull.sbn);
         }
         self.fin = pull.fin;
         self.raise_floor();
@@ -271,8 +294,11 @@ impl Stream {
         for member in &mut self.members {
             let holds_up =
                 others_wait && member.standing == Standing::Live && member.granted <= sent;
-            member.holds_up_since =
-                if holds_up { member.holds_up_since.or(Some(now)) } else { None };
+            if holds_up {
+                member.holds_up_since = member.holds_up_since.or(Some(now));
+            } else {
+                member.goes_on(now);
+            }
         }
     }
 }

@@ -58,7 +58,7 @@ proptest! {
     ) {
         let name = Name::new(&name).expect("drawn to fit");
         let session = SessionId(session);
-        check_request(nonce, cookie, Request::Info { name });
+        check_request(nonce, cookie, Request::Info { name, geometry });
         check_request(nonce, cookie, Request::Status { session });
         let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
         let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
@@ -67,6 +67,8 @@ proptest! {
         let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
         let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms };
         check_request(nonce, cookie, Request::Offer(offer));
+        let payload = geometry.symbol_size;
+        check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
     }
 
     #[test]
@@ -76,7 +78,7 @@ proptest! {
     ) {
         let cookie = Cookie(cookie);
         let code = RefusalCode::from_number(code).expect("all codes up to 12 exist");
-        check_reply(nonce, Reply::Info { cookie, size, digest });
+        check_reply(nonce, Reply::Info { cookie, size, digest, instance: done.0 });
         check_reply(nonce, Reply::Challenge { cookie });
         check_reply(nonce, Reply::Pending { done: size / 2, total: size });
         check_reply(nonce, Reply::Accepted);
@@ -117,7 +119,8 @@ proptest! {
     #[test]
     fn a_flipped_bit_is_noticed(bit in 0_usize..REQUEST_MIN_LEN * 8) {
         let name = Name::new("a/b").expect("a name");
-        let mut bytes = check_request(9, [3; 16], Request::Info { name });
+        let geometry = Geometry { symbol_size: 1, symbols_per_block: 1, initial_window: 1 };
+        let mut bytes = check_request(9, [3; 16], Request::Info { name, geometry });
         bytes[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(parse(&bytes).is_err());
     }

@@ -424,6 +424,11 @@ impl Flow {
         self.deadline = None;
     }
 
+    /// The account so far.
+    pub(super) fn stats(&self, now: Time) -> SenderStats {
+        SenderStats { silent: now.since(self.last_heard), ..self.stats }
+    }
+
     fn heard(&mut self, now: Time) {
         self.last_heard = now;
         self.liveness = Liveness::Live;

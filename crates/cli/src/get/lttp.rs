@@ -1,0 +1,113 @@
+//! LTTP's part of `wellspring get`.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+use wellspring_console::output::table;
+use wellspring_console::units::{bytes, percent};
+use wellspring_core::DropReason;
+use wellspring_net::{LttpReport, Method};
+
+use super::fetched_line;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DecoderArg {
+    /// Forgets what it knows when a symbol comes: needs ten times as many, as LTTP's Fig. 5 shows.
+    Standard,
+    /// Belief propagation in rounds over what has come.
+    Rounds,
+    /// Belief propagation with every symbol: LTTP's algorithm 2.
+    Improved,
+    /// Belief propagation, and Gaussian elimination where it stops: needs the fewest symbols.
+    Elimination,
+}
+
+impl DecoderArg {
+    pub fn method(self) -> Method {
+        match self {
+            DecoderArg::Standard => Method::Standard,
+            DecoderArg::Rounds => Method::Rounds,
+            DecoderArg::Improved => Method::Improved,
+            DecoderArg::Elimination => Method::Elimination,
+        }
+    }
+}
+
+/// The account for programs. Times in seconds, rates in bit/s, overheads as parts.
+pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
+    let share = |share: &wellspring_net::ShareReport| {
+        json!({
+            "host": share.host,
+            "address": share.address.to_string(),
+            "offset": share.offset,
+            "length": share.len,
+            "symbols_needed": share.stats.source,
+            "symbols_used": share.stats.symbols,
+            "symbols_needless": share.stats.needless,
+            "symbols_twice": share.stats.duplicates,
+            "reports": share.stats.reports,
+        })
+    };
+    let unused =
+        |host: &wellspring_net::HostError| json!({"host": host.host, "reason": host.reason});
+    let lost = |lost: &wellspring_net::LostServer| json!({"host": lost.host.host, "reason": lost.host.reason, "bytes": lost.bytes});
+    let received = &report.socket.received;
+    json!({
+        "object": name,
+        "output": output,
+        "bytes": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "seconds_preparing": report.preparing.as_secs_f64(),
+        "seconds_finishing": report.finishing.as_secs_f64(),
+        "goodput_bits_per_second": report.goodput(),
+        "transfer_bits_per_second": report.transfer_rate(),
+        "symbol_size": report.symbol_size,
+        "block_symbols": report.block_symbols,
+        "decoder": report.method.name(),
+        "symbols_needed": report.needed(),
+        "symbols_used": report.used(),
+        "symbols_needless": report.needless(),
+        "overhead": report.overhead(),
+        "datagrams_received": received.datagrams,
+        "datagrams_malformed": received.malformed,
+        "datagrams_unknown_cookie":
+            received.dropped.get(&DropReason::UnknownSession).copied().unwrap_or(0),
+        "datagrams_wrong_address": received.strangers,
+        "shares": report.shares.iter().map(share).collect::<Vec<_>>(),
+        "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
+        "unused": report.unused.iter().map(unused).collect::<Vec<_>>(),
+    })
+}
+
+pub fn summary(name: &str, output: &str, report: &LttpReport) -> String {
+    let mut text = fetched_line(
+        (name, output),
+        (report.size, &report.digest),
+        (report.elapsed, report.goodput()),
+    );
+    if report.size == 0 {
+        return text;
+    }
+    text.push_str(&format!(
+        "{} symbols needed, {} used ({} over), {} needless\n",
+        report.needed(),
+        report.used(),
+        percent(report.overhead()),
+        report.needless(),
+    ));
+    if report.shares.len() > 1 {
+        let head = ["server", "share", "used", "needless", "reports"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for share in &report.shares {
+            rows.push(vec![
+                share.host.clone(),
+                bytes(share.len),
+                share.stats.symbols.to_string(),
+                share.stats.needless.to_string(),
+                share.stats.reports.to_string(),
+            ]);
+        }
+        text.push_str(&table(&rows));
+    }
+    text
+}

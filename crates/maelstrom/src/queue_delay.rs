@@ -1,0 +1,160 @@
+//! Queueing delay of the path, by one-way delay variation.
+//!
+//! Datagrams of the peer have the time at which they left, by the peer's clock. How much later than the
+//! quickest of them one arrives is what it waited in queues: clocks need not agree, only run at the same
+//! speed, to two milliseconds in half a minute. A queue drops when it is long: it counts as long from half
+//! of the longest wait on that lasted. Losses of the link come at any wait.
+
+use wellspring_core::{Duration, Time};
+
+/// Unit of time stamps \[us\]: 16 bits last four seconds, more than any path's delay varies.
+const UNIT_US: u64 = 64;
+/// How long a least delay holds at least: routes change, and clocks drift.
+const BASE_SPAN: Duration = Duration::from_secs(15);
+/// How long a longest wait holds at least: a queue's length is there to stay, a flow that fills it comes
+/// back after a while.
+const PEAK_SPAN: Duration = Duration::from_secs(30);
+/// How long a wait must last to be a queue's: machines are late for less.
+const LASTING: Duration = Duration::from_millis(10);
+/// Shorter waits are no queue, but the jitter of machines \[units\]: 2 ms.
+const FLOOR: i32 = 2_000 / UNIT_US as i32;
+
+/// A time stamp of a datagram: a moment of the sender's clock, modulo four seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Stamp(pub u16);
+
+impl Stamp {
+    /// The stamp of a datagram that leaves now.
+    pub(crate) fn at(now: Time) -> Self {
+        Stamp((now.as_picos() / 1_000_000 / UNIT_US) as u16)
+    }
+}
+
+/// An extreme over the last one to two spans.
+#[derive(Clone, Copy, Debug)]
+struct Extreme {
+    now: i32,
+    before: i32,
+    span: Duration,
+    ends: Time,
+}
+
+impl Extreme {
+    fn new(first: i32, now: Time, span: Duration) -> Self {
+        Extreme { now: first, before: first, span, ends: now + span }
+    }
+
+    /// Takes in a sample; `better` chooses between two.
+    fn add(&mut self, now: Time, sample: i32, better: impl Fn(i32, i32) -> i32) {
+        if now.has_reached(self.ends) {
+            self.before = self.now;
+            // Silence longer than a span: nothing older counts.
+            if now.has_reached(self.ends + self.span) {
+                self.before = sample;
+            }
+            self.now = sample;
+            self.ends = now + self.span;
+        }
+        self.now = better(self.now, sample);
+    }
+}
+
+/// Measures what datagrams wait in queues.
+#[derive(Debug, Default)]
+pub(crate) struct QueueDelay(Option<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The transit time that others are counted from, modulo what a stamp holds.
+    anchor: u16,
+    least: Extreme,
+    most: Extreme,
+    /// The shortest wait since then.
+    lasting: i32,
+    lasting_since: Time,
+    last: i32,
+}
+
+impl QueueDelay {
+    /// A datagram with that stamp arrives. Whether the queue that it comes from is long.
+    pub(crate) fn on_arrival(&mut self, now: Time, stamp: Stamp) -> bool {
+        let transit = Stamp::at(now).0.wrapping_sub(stamp.0);
+        let state = self.0.get_or_insert_with(|| State {
+            anchor: transit,
+            least: Extreme::new(0, now, BASE_SPAN),
+            most: Extreme::new(0, now, PEAK_SPAN),
+            lasting: 0,
+            lasting_since: now,
+            last: 0,
+        });
+        let later = i32::from(transit.wrapping_sub(state.anchor) as i16);
+        state.least.add(now, later, i32::min);
+        let base = state.least.now.min(state.least.before);
+        if base != 0 {
+            // Counted from the least again, so that no drift of clocks leaves the 16 bits.
+            state.anchor = state.anchor.wrapping_add(base as u16);
+            state.least.now -= base;
+            state.least.before -= base;
+        }
+        state.last = later - base;
+        state.lasting = state.lasting.min(state.last);
+        if now.has_reached(state.lasting_since + LASTING) {
+            state.most.add(now, state.lasting, i32::max);
+            (state.lasting, state.lasting_since) = (state.last, now);
+        }
+        let peak = state.most.now.max(state.most.before);
+        state.last >= FLOOR.max(peak / 2)
+    }
+
+    /// What the newest datagram waited.
+    pub(crate) fn last(&self) -> Duration {
+        let units = self.0.as_ref().map_or(0, |state| state.last.max(0));
+        Duration::from_micros(units as u64 * UNIT_US)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds datagrams a millisecond apart that wait so long; tells for each whether the queue is full.
+    fn long(delay: &mut QueueDelay, from: u64, waits: impl Iterator<Item = u64>) -> Vec<bool> {
+        let offset = Duration::from_secs(1_000);
+        waits
+            .enumerate()
+            .map(|(n, wait)| {
+                let sent = Time::ZERO + Duration::from_millis(from + n as u64);
+                delay.on_arrival(
+                    sent + Duration::from_micros(50_000 + wait),
+                    Stamp::at(sent + offset),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_queue_is_long_from_half_of_its_longest_wait_on() {
+        let mut delay = QueueDelay::default();
+        assert!(long(&mut delay, 0, (0..1_000).map(|n| n % 7 * 200)).iter().all(|long| !long));
+        let ramp = long(&mut delay, 1_000, (0..1_000).map(|n| n * 100));
+        assert!(ramp[30..].iter().all(|&long| long), "each is the longest so far");
+        let sawtooth = long(&mut delay, 2_000, (0..2_000).map(|n| n % 100 * 1_000));
+        for (n, full) in sawtooth.into_iter().enumerate() {
+            let wait = n % 100;
+            assert!(full == (wait >= 45) || (40..=50).contains(&wait), "{wait} ms: {full}");
+        }
+    }
+
+    #[test]
+    fn routes_and_clocks_may_change() {
+        let mut delay = QueueDelay::default();
+        long(&mut delay, 0, (0..1_000).map(|n| n % 100 * 1_000));
+        // The way is 20 ms longer from then on: within half a minute that is no queue any more.
+        let after = long(&mut delay, 1_000, std::iter::repeat_n(20_000, 40_000));
+        assert!(after[35_000..].iter().all(|&long| !long));
+        // The clocks drift by 50 parts in a million, for twenty minutes.
+        let drift = long(&mut delay, 41_000, (0..1_200_000).map(|n| 20_000 + n / 20));
+        assert!(drift[40_000..].iter().all(|&long| !long));
+        assert!(delay.last() < Duration::from_millis(5));
+    }
+}

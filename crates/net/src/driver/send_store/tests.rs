@@ -1,0 +1,150 @@
+use super::*;
+use std::io;
+use wellspring_codec::raptorq::Code;
+use wellspring_core::Seed;
+
+struct Zeros;
+
+impl ObjectSource for Zeros {
+    fn read_block(&self, _: u64, block: &mut [u8]) -> io::Result<()> {
+        block.fill(0);
+        Ok(())
+    }
+}
+
+fn made_ready(data: &[u8], shape: Shape, encoder: Option<Box<BlockEncoder>>) -> Box<BlockEncoder> {
+    let (k, size) = (shape.source_symbols, usize::from(shape.symbol_size));
+    let code = Code::new(k).expect("a number of symbols");
+    let mut encoder = match encoder {
+        Some(mut encoder) => {
+            encoder.reset(code, k, size).expect("a shape");
+            encoder
+        }
+        None => Box::new(BlockEncoder::new(code, k, size).expect("a shape")),
+    };
+    encoder.encode(data, k, &mut vec![0; size]).expect("a block");
+    encoder
+}
+
+/// What is allocated: by the store, and by jobs that it has given away.
+fn allocated(store: &SendStore, jobs: &[(BlockKey, Job)]) -> usize {
+    let entries = store.entries.iter().flatten().map(|entry| {
+        let data = match &entry.data {
+            Data::Loading => 0,
+            Data::Here(data) => data.capacity(),
+        };
+        let encoder = match &entry.encoder {
+            Encoder::Here(encoder) => encoder.memory(),
+            _ => 0,
+        };
+        data + encoder
+    });
+    let free = store.free_buffers.iter().map(Vec::capacity).sum::<usize>()
+        + store.free_encoders.iter().map(|e| e.memory()).sum::<usize>();
+    let jobs = jobs.iter().chain(&store.jobs).map(|(_, job)| match job {
+        Job::Load { buffer, .. } => buffer.capacity(),
+        // The data are counted with their entry, if it is still there.
+        Job::Prepare { data, encoder, .. } => {
+            let held = |e: &Entry| matches!(&e.data, Data::Here(of) if Arc::ptr_eq(of, data));
+            let orphan = !store.entries.iter().flatten().any(held);
+            let data = if orphan { data.capacity() } else { 0 };
+            data + encoder.as_ref().map_or(0, |e| e.memory())
+        }
+        Job::Finish(_) => 0,
+    });
+    entries.sum::<usize>() + free + jobs.sum::<usize>()
+}
+
+#[test]
+fn what_is_allocated_for_many_greedy_sessions_stays_within_the_bound() {
+    const LIMIT: usize = 2_000_000;
+    let seed = std::env::var("SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    println!("SEED={seed}");
+    let mut random = Seed(seed).stream("sessions");
+    let source: Arc<dyn ObjectSource> = Arc::new(Zeros);
+    let mut store = SendStore::new(LIMIT);
+    let mut jobs = Vec::new();
+    let mut sessions: Vec<u64> = (0..64).collect();
+    let mut next_session = 64;
+    let (mut most, mut written) = (0, 0);
+    let shapes = [(1_000_u16, 100_u32), (4_000, 50), (200, 400), (20_000, 8)];
+    for step in 0..20_000 {
+        // A few at a time, so that blocks are found again; with time all.
+        let index = (step / 400 + random.below(3) as usize) % sessions.len();
+        let session = SessionKey(sessions[index]);
+        let (symbol_size, k) = shapes[sessions[index] as usize % shapes.len()];
+        let len = u64::from(symbol_size) * u64::from(k) * 20;
+        let geometry = Geometry::in_order(0, len, symbol_size, k);
+        match random.below(100) {
+            0 => {
+                store.close_session(session);
+                sessions[index] = next_session;
+                next_session += 1;
+            }
+            1..=5 => store.release_below(session, random.below(20) as u32),
+            6..=40 => {
+                let coding = Coding::RaptorQ;
+                let of = SourceOf {
+                    key: session,
+                    geometry: &geometry,
+                    coding: &coding,
+                    source: &source,
+                };
+                let symbol = (random.below(3) as u32, random.below(2 * u64::from(k)) as u32);
+                let mut out = vec![0; symbol_size.into()];
+                written +=
+                    u32::from(matches!(store.fill(&of, symbol, Some(&mut out)), Fill::Written));
+                if random.chance(0.2) {
+                    store.read_ahead(&of, symbol.0, 2);
+                }
+            }
+            41..=65 => jobs.extend(store.next_job()),
+            _ if !jobs.is_empty() => {
+                match jobs.swap_remove(random.below(jobs.len() as u64) as usize) {
+                    (key, Job::Load { buffer, .. }) => store.loaded(key, buffer),
+                    (key, Job::Prepare { data, shape, encoder }) => {
+                        let encoder = made_ready(&data, shape, encoder);
+                        drop(data);
+                        store.prepared(key, encoder);
+                    }
+                    (_, Job::Finish(_)) => {}
+                }
+            }
+            _ => {}
+        }
+        most = most.max(allocated(&store, &jobs));
+        assert!(store.total() <= LIMIT + 100_000, "{} counted", store.total());
+        assert!(most <= LIMIT + 100_000, "{most} of {LIMIT}");
+    }
+    println!("{written} symbols written, {most} bytes at most");
+    assert!(written > 1_000 && most > LIMIT / 2, "{written} written, {most}");
+    for session in sessions {
+        store.close_session(SessionKey(session));
+    }
+    for (key, job) in jobs {
+        match job {
+            Job::Load { buffer, .. } => store.loaded(key, buffer),
+            Job::Prepare { data, shape, encoder } => {
+                let encoder = made_ready(&data, shape, encoder);
+                drop(data);
+                store.prepared(key, encoder);
+            }
+            Job::Finish(_) => {}
+        }
+    }
+    assert_eq!((store.held, store.lent_bytes, store.lent.len()), (0, 0, 0), "{:?}", store.lent);
+}
+
+#[test]
+fn what_is_reserved_for_an_encoder_is_enough() {
+    for (k, size) in
+        [(1, 1), (1, 60_000), (10, 8), (100, 1_376), (101, 65_000), (1_024, 64), (1_024, 8_192)]
+    {
+        let shape = Shape { source_symbols: k, symbol_size: size };
+        let data = vec![1; k as usize * usize::from(size)];
+        let memory = made_ready(&data, shape, None).memory();
+        let reserved = encoder_bytes(shape);
+        println!("K {k}, T {size}: {memory} of {reserved}");
+        assert!(memory <= reserved, "K {k}, T {size}: {memory} of {reserved}");
+    }
+}

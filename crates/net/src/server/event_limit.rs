@@ -1,0 +1,111 @@
+//! Rate limit of events: strangers must not fill the operator's disk with what he is told.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use wellspring_wire::control::RefusalCode;
+
+use super::ServerEvent;
+
+/// What events that a stranger can bring about for a packet or two are limited to: one in so much
+/// time, after so many at once.
+const CHEAP: (Duration, u32) = (Duration::from_millis(100), 50);
+/// The same for events of transfers, which take a proof of address and some round trips.
+const DEAR: (Duration, u32) = (Duration::from_millis(1), 1_000);
+
+/// What events are counted by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reason {
+    Hashing,
+    Transfer,
+    Refused(RefusalCode),
+}
+
+/// A token bucket for each reason.
+pub(super) struct EventLimit(Mutex<BTreeMap<Reason, Bucket>>);
+
+struct Bucket {
+    /// When the bucket is full again.
+    full_at: Instant,
+    /// Events not told since one was.
+    suppressed: u64,
+    /// Events so far, told or not.
+    events: u64,
+}
+
+impl EventLimit {
+    pub(super) fn new() -> Self {
+        EventLimit(Mutex::default())
+    }
+
+    /// Counts an event and says what to tell at that moment: nothing, the event, or first how many
+    /// of its reason were left out.
+    pub(super) fn pass(
+        &self,
+        event: &ServerEvent,
+        code: Option<RefusalCode>,
+        now: Instant,
+    ) -> Option<Option<ServerEvent>> {
+        let (reason, what, (interval, burst)) = match (event, code) {
+            (_, Some(code)) => (Reason::Refused(code), format!("refused ({code})"), CHEAP),
+            (ServerEvent::Hashing { .. }, _) => (Reason::Hashing, "hashing".to_owned(), CHEAP),
+            _ => (Reason::Transfer, "of transfers".to_owned(), DEAR),
+        };
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bucket =
+            buckets.entry(reason).or_insert(Bucket { full_at: now, suppressed: 0, events: 0 });
+        bucket.events += 1;
+        let full_at = bucket.full_at.max(now);
+        if full_at.duration_since(now) > interval * (burst - 1) {
+            bucket.suppressed += 1;
+            return None;
+        }
+        bucket.full_at = full_at + interval;
+        let count = std::mem::take(&mut bucket.suppressed);
+        Some((count > 0).then_some(ServerEvent::Suppressed { what, count }))
+    }
+
+    /// Refusals so far, by code, told or not.
+    pub(super) fn refusals(&self) -> BTreeMap<RefusalCode, u64> {
+        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |(reason, bucket): (&Reason, &Bucket)| match reason {
+            Reason::Refused(code) => Some((*code, bucket.events)),
+            _ => None,
+        };
+        buckets.iter().filter_map(refused).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_told_of_in_numbers() {
+        let limit = EventLimit::new();
+        let event = ServerEvent::Refused {
+            name: "x".to_owned(),
+            client: "192.0.2.1:7".parse().expect("an address"),
+            reason: String::new(),
+        };
+        let began = Instant::now();
+        let (mut told, mut left_out) = (0, 0);
+        let mut pass = |code, ms| {
+            let passed = limit.pass(&event, Some(code), began + Duration::from_millis(ms));
+            told += u64::from(passed.is_some());
+            if let Some(Some(ServerEvent::Suppressed { count, .. })) = passed {
+                left_out += count;
+            }
+            passed.is_some()
+        };
+        let lines = (0..10_000).filter(|i| pass(RefusalCode::NotFound, i / 10)).count();
+        assert!((50..=61).contains(&lines), "{lines} lines in a second");
+        assert!(pass(RefusalCode::NotFound, 60_000));
+        assert!(pass(RefusalCode::NotFound, 60_000));
+        assert_eq!(left_out + told, 10_002);
+        let busy = limit.pass(&event, Some(RefusalCode::Busy), began);
+        assert!(matches!(busy, Some(None)), "another reason");
+        assert_eq!(limit.refusals()[&RefusalCode::NotFound], 10_002);
+    }
+}

@@ -1,0 +1,252 @@
+//! Parts of objects on their way out by LTTP: connections of its control channel, answered.
+
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use wellspring_transport::lttp::Parameters;
+use wellspring_wire::control::RefusalCode;
+use wellspring_wire::lttp::{Cookie, Message};
+
+use super::digests::Known;
+use super::requests::{Handler, Refusal};
+use super::{LttpLimits, ServerEvent};
+use crate::address::canonical;
+use crate::driver::protocol::Side;
+use crate::lttp::connection::{Over, carry};
+use crate::lttp::control::{ControlError, Reader, Writer, split};
+use crate::lttp::is_possible;
+use crate::payload::ObjectSource;
+use crate::protocols::lttp::{LttpHandle, Part};
+use crate::store::{FileSource, Fingerprint, ObjectName, StoreError};
+
+/// How often a client that waits for a digest is told how far it is.
+const PENDING_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes connections, each in a task of its own; these end with this one.
+pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                // One too many is closed at once: there is no room to tell it why.
+                Ok((stream, client)) => {
+                    let client = canonical(client);
+                    match Arc::clone(&parts.connections).try_acquire_owned() {
+                        Ok(permit) => {
+                            let parts = Arc::clone(&parts);
+                            tasks.spawn(async move {
+                                parts.attend(stream, client).await;
+                                drop(permit);
+                            });
+                        }
+                        Err(_) => parts.refused(client, "", "too many connections".to_owned()),
+                    }
+                }
+                Err(error) => {
+                    // Out of file descriptors, say: others will be free again.
+                    tracing::warn!(%error, "accepting connections");
+                    tokio::time::sleep(PENDING_PAUSE).await;
+                }
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+/// Everything a connection can need.
+pub(super) struct Parts {
+    handler: Arc<Handler>,
+    handle: LttpHandle,
+    limits: LttpLimits,
+    connections: Arc<Semaphore>,
+    sessions: Arc<Semaphore>,
+}
+
+/// An object that a client has asked about.
+struct Asked {
+    name: ObjectName,
+    source: Arc<FileSource>,
+    size: u64,
+}
+
+/// Why a connection ends without a session.
+enum Ended {
+    /// The client is told.
+    Refused(Refusal),
+    /// There is nobody to tell, or nothing to say.
+    Silent(ControlError),
+}
+
+impl From<ControlError> for Ended {
+    fn from(error: ControlError) -> Self {
+        Ended::Silent(error)
+    }
+}
+
+impl From<StoreError> for Ended {
+    fn from(error: StoreError) -> Self {
+        Ended::Refused(error.into())
+    }
+}
+
+impl Ended {
+    fn refused(code: RefusalCode, text: impl Into<String>) -> Self {
+        Ended::Refused(Refusal::new(code, text))
+    }
+
+    fn failed(error: impl std::fmt::Display) -> Self {
+        Ended::refused(RefusalCode::Failed, error.to_string())
+    }
+}
+
+impl Parts {
+    pub(super) fn new(handler: Arc<Handler>, handle: LttpHandle, limits: LttpLimits) -> Self {
+        Parts {
+            handler,
+            handle,
+            connections: Arc::new(Semaphore::new(limits.max_connections)),
+            sessions: Arc::new(Semaphore::new(limits.max_sessions)),
+            limits,
+        }
+    }
+
+    /// Attends to a client from its first word to its last.
+    async fn attend(self: &Arc<Self>, stream: TcpStream, client: SocketAddr) {
+        let Ok((mut reader, mut writer)) = split(stream) else { return };
+        match self.converse(&mut reader, &mut writer, client).await {
+            // Clients ask a server, find that another one has other bytes, and go.
+            Ok(()) | Err(Ended::Silent(ControlError::Closed)) => {}
+            Err(Ended::Silent(error)) => self.refused(client, "", error.to_string()),
+            Err(Ended::Refused(Refusal { code, text })) => {
+                let message = Message::Refused { code, text: &text };
+                // Whoever does not listen does not want to know.
+                let _ = writer.say(&message, self.timeout()).await;
+                self.refused(client, "", text);
+            }
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.limits.timeout
+    }
+
+    fn refused(&self, client: SocketAddr, name: &str, reason: String) {
+        self.handler.tell(ServerEvent::Refused { name: name.to_owned(), client, reason });
+    }
+
+    async fn converse(
+        self: &Arc<Self>,
+        reader: &mut Reader,
+        writer: &mut Writer,
+        client: SocketAddr,
+    ) -> Result<(), Ended> {
+        let asked = self.answer_ask(reader, writer).await?;
+        let request = reader.next_within(self.timeout()).await?;
+        let Message::Request { offset, len, geometry } = request else {
+            return Err(ControlError::OutOfPlace.into());
+        };
+        if offset + len > asked.size || !is_possible(&geometry) {
+            let text = "no such part, or blocks too long";
+            return Err(Ended::refused(RefusalCode::Unsupported, text));
+        }
+        let Ok(permit) = Arc::clone(&self.sessions).try_acquire_owned() else {
+            let limit = self.limits.max_sessions;
+            let text = format!("{limit} parts are being sent already; try again later");
+            return Err(Ended::refused(RefusalCode::Busy, text));
+        };
+        let parameters = Parameters {
+            transfer_len: len,
+            symbol_size: geometry.symbol_size,
+            block_symbols: geometry.block_symbols,
+        };
+        let part = Part { offset, parameters, seed: crate::random::number() };
+        let name = asked.name.to_string();
+        self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
+        let over = self.send(reader, writer, client.ip(), &part, asked.source).await?;
+        drop(permit);
+        self.handler.tell(match over {
+            Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
+            over => ServerEvent::SendFailed {
+                name,
+                client,
+                reason: match over {
+                    Over::Failed(failure) => failure.to_string(),
+                    Over::Broken(error) => format!("the client {error}"),
+                    Over::Received(_) | Over::Sent(_) => String::new(),
+                },
+            },
+        });
+        Ok(())
+    }
+
+    /// Opens what the client asks for, and tells its size and digest, however long that takes.
+    async fn answer_ask(
+        self: &Arc<Self>,
+        reader: &mut Reader,
+        writer: &mut Writer,
+    ) -> Result<Asked, Ended> {
+        let Message::Ask { name } = reader.next_within(self.timeout()).await? else {
+            return Err(ControlError::OutOfPlace.into());
+        };
+        let name = self.handler.name_to_serve(name.as_str())?;
+        loop {
+            let (parts, wanted) = (Arc::clone(self), name.clone());
+            let looked = tokio::task::spawn_blocking(move || parts.look_up(&wanted)).await;
+            let (file, fingerprint, known) = looked.map_err(Ended::failed)??;
+            let size = fingerprint.size();
+            match known {
+                Known::Digest(digest) => {
+                    let object = Message::Object { size, digest: digest.0 };
+                    writer.say(&object, self.timeout()).await?;
+                    let source = Arc::new(FileSource::new(file, fingerprint, digest));
+                    return Ok(Asked { name, source, size });
+                }
+                Known::Failed(reason) => return Err(Ended::failed(reason)),
+                Known::Pending(done) => {
+                    let pending = Message::Pending { done, total: size };
+                    writer.say(&pending, self.timeout()).await?;
+                }
+                Known::Unknown => {}
+            }
+            tokio::time::sleep(PENDING_PAUSE).await;
+        }
+    }
+
+    /// Opens an object and asks for its digest; blocks the thread.
+    fn look_up(&self, name: &ObjectName) -> Result<(File, Fingerprint, Known), StoreError> {
+        let (file, fingerprint) = self.handler.store.open_object(name)?;
+        let size = fingerprint.size();
+        let begin = || self.handler.tell(ServerEvent::Hashing { name: name.to_string(), size });
+        let known = self.handler.digests.of(&file, fingerprint, Some(&begin));
+        Ok((file, fingerprint, known))
+    }
+
+    /// Grants a part and stays with it to its end.
+    async fn send(
+        &self,
+        reader: &mut Reader,
+        writer: &mut Writer,
+        peer: IpAddr,
+        part: &Part,
+        source: Arc<FileSource>,
+    ) -> Result<Over, Ended> {
+        let cookie = Cookie(crate::random::number());
+        // Read beforehand, into the system's cache: the first symbol sets the pace, and must not wait
+        // for a disk.
+        let (offset, first) = (part.offset, part.parameters);
+        let len = u64::from(first.symbols_in_block(0)) * u64::from(first.symbol_size);
+        let mut block = vec![0; len.min(first.transfer_len) as usize];
+        let reading = Arc::clone(&source);
+        let read = tokio::task::spawn_blocking(move || reading.read_block(offset, &mut block));
+        read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
+        let side = Side::sending(source);
+        let mut session = self.handle.offer(cookie, peer, part, side).map_err(Ended::failed)?;
+        writer.say(&Message::Granted { cookie, seed: part.seed }, self.timeout()).await?;
+        Ok(carry(&mut session, None, reader, writer, self.timeout()).await)
+    }
+}

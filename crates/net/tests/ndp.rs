@@ -1,0 +1,205 @@
+//! NDP over loopback: whole objects, through loss and trims, and in spite of nonsense.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wellspring_core::{DropReason, Seed, SessionId, Time};
+use wellspring_net::store::Existing;
+use wellspring_net::{
+    Client, ClientConfig, FetchError, FetchOptions, Host, NdpReport, Server, ServerConfig, Target,
+};
+use wellspring_wire::ndp::{DATA_HEADER_LEN, Data, NdpHeader, emit_header};
+
+/// What no transfer here should take: a guard, not a measure.
+const GUARD: Duration = Duration::from_secs(60);
+
+fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
+    let mut stream = Seed(seed).stream("object");
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
+    }
+    bytes
+}
+
+/// A server of `object`, and its folder.
+async fn serve(
+    bytes: &[u8],
+    change: impl FnOnce(&mut ServerConfig),
+) -> (Server, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(folder.path().join("object"), bytes).expect("write");
+    let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let mut config = ServerConfig::new(bind, folder.path().to_owned());
+    change(&mut config);
+    (Server::bind(config).await.expect("a server"), folder)
+}
+
+fn client(change: impl FnOnce(&mut ClientConfig)) -> Client {
+    let mut config = ClientConfig::default();
+    change(&mut config);
+    Client::new(config).expect("a client")
+}
+
+async fn fetch(client: &Client, host: Host, path: &Path) -> Result<NdpReport, FetchError> {
+    let options = FetchOptions::new("object".parse().expect("a name"));
+    let target = Target::File { path: path.to_owned(), existing: Existing::Keep };
+    let hosts = [host];
+    let fetching = client.fetch_ndp(&hosts, &options, target, Arc::new(|_| {}));
+    tokio::time::timeout(GUARD, fetching).await.expect("it ends")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_any_length_arrive_whole() {
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let client = client(|_| {});
+    for len in [0, 1, 1_408, 1_409, 140_800, 3_000_001] {
+        let bytes = random_bytes(len, 1);
+        let (server, _served) = serve(&bytes, |_| {}).await;
+        let path = folder.path().join(len.to_string());
+        let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
+        assert!(std::fs::read(&path).expect("read") == bytes, "{len}");
+        assert_eq!(report.stats.packets, (len as u64).div_ceil(1_408));
+        assert_eq!(report.stats.bytes, len as u64);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_or_trimmed_comes_again() {
+    let bytes = random_bytes(1_000_000, 2);
+    let folder = tempfile::tempdir().expect("temporary directory");
+    for (name, loss, trim) in [("lost", 0.02, 0.0), ("trimmed", 0.0, 0.2), ("both", 0.01, 0.1)] {
+        let (server, _served) = serve(&bytes, |config| config.driver.faults.loss = loss).await;
+        let client = client(|config| {
+            config.driver.faults.loss = loss;
+            config.driver.faults.trim = trim;
+        });
+        let path = folder.path().join(name);
+        let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
+        assert!(std::fs::read(&path).expect("read") == bytes, "{name}");
+        assert_eq!(report.stats.trimmed > 0, trim > 0.0, "{name}: {:?}", report.stats);
+        let injected = client.statistics().expect("running").injected;
+        assert_eq!((injected.lost > 0, injected.trimmed > 0), (loss > 0.0, trim > 0.0), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_goes_away_is_an_error_and_leaves_nothing() {
+    let bytes = random_bytes(20_000_000, 3);
+    let slow = Some(wellspring_core::Rate::from_mbps(8));
+    let (server, _served) = serve(&bytes, |config| config.driver.send_rate = slow).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let client = client(|config| config.timeout = Duration::from_millis(500));
+    let host: Host = server.local_addr().into();
+    let path = folder.path().join("copy");
+    let fetching = fetch(&client, host, &path);
+    let goes = async {
+        while client.statistics().expect("running").received.symbols_kept == 0 {
+            tokio::task::yield_now().await;
+        }
+        server.shut_down().await;
+    };
+    let (fetched, ()) = tokio::join!(fetching, goes);
+    assert!(
+        matches!(fetched, Err(FetchError::NoReplicaLeft { .. } | FetchError::Session(_))),
+        "{fetched:?}"
+    );
+    drop(client);
+    // A block that was being written holds the part file for a moment more.
+    while std::fs::read_dir(folder.path()).expect("folder").next().is_some() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn datagram(session: u32, header: &NdpHeader, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; DATA_HEADER_LEN];
+    let len = emit_header(SessionId(session), header, payload.len() as u16, &mut bytes);
+    bytes.truncate(len);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn datagrams_of_strangers_are_counted_and_open_nothing() {
+    let bytes = random_bytes(100_000, 4);
+    let (server, _served) = serve(&bytes, |_| {}).await;
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let (sent, rtt) = (Time::from_picos(u64::MAX), wellspring_core::Duration::from_secs(400));
+    let (total, window) = (u32::MAX, u16::MAX);
+    let data =
+        |number| NdpHeader::Data(Data { number, total, window, vanished: u32::MAX, sent, rtt });
+    let hostile = [
+        datagram(1, &data(0), &[7; 1_408]),
+        datagram(1, &data(u32::MAX - 1), b"x"),
+        datagram(1, &NdpHeader::Ack { number: u32::MAX, sent }, &[]),
+        datagram(1, &NdpHeader::Nack { number: u32::MAX }, &[]),
+        datagram(1, &NdpHeader::Pull { granted: u32::MAX }, &[]),
+        datagram(1, &NdpHeader::Done, &[]),
+        datagram(1, &NdpHeader::Close, &[]),
+    ];
+    let to = server.local_addr();
+    for bytes in hostile.iter().chain([&vec![0x16; 36], &vec![0x16], &vec![0x16; 2_000]]) {
+        stranger.send_to(bytes, to).expect("sent");
+    }
+    let statistics = || server.statistics().expect("running");
+    let until = std::time::Instant::now() + GUARD;
+    while statistics().received.datagrams < 10 {
+        assert!(std::time::Instant::now() < until, "{:?}", statistics());
+        tokio::task::yield_now().await;
+    }
+    let counted = statistics();
+    assert_eq!((counted.received.strangers, counted.received.malformed), (7, 3));
+    assert_eq!((counted.sessions, counted.sent.datagrams), (0, 0), "nothing opened, nothing said");
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    fetch(&client(|_| {}), to.into(), &path).await.expect("it goes on serving");
+    assert!(std::fs::read(&path).expect("read") == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_contradicts_itself_is_not_believed() {
+    // A server by hand: what it says is an object of ten packets is sent as one of four billion.
+    use wellspring_wire::control::{Cookie, Parsed, Reply, Request, emit_reply, parse};
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let host: Host = socket.local_addr().expect("bound").into();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
+    let liar = std::thread::spawn(move || {
+        let mut buffer = [0; 2_000];
+        let mut out = Vec::new();
+        while !matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected)) {
+            let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
+            let Ok(Parsed::Request { nonce, request, .. }) = parse(&buffer[..len]) else {
+                continue;
+            };
+            let (cookie, digest) = (Cookie([1; 16]), [7; 32]);
+            let reply = match request {
+                Request::Info { .. } => Reply::Info { cookie, size: 14_080, digest, instance: 1 },
+                Request::StartNdp(start) => {
+                    let (sent, rtt) = (Time::ZERO, wellspring_core::Duration::ZERO);
+                    for number in [0, 1, 999_999, u32::MAX - 1] {
+                        let (total, window, vanished) = (u32::MAX, u16::MAX, 0);
+                        let data = Data { number, total, window, vanished, sent, rtt };
+                        let lie = datagram(start.session.0, &NdpHeader::Data(data), &[1; 1_408]);
+                        socket.send_to(&lie, from).expect("sent");
+                    }
+                    Reply::Accepted
+                }
+                _ => continue,
+            };
+            emit_reply(nonce, &reply, &mut out);
+            socket.send_to(&out, from).expect("sent");
+        }
+    });
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let client = client(|config| config.timeout = Duration::from_millis(300));
+    let fetched = fetch(&client, host, &folder.path().join("copy")).await;
+    assert!(matches!(fetched, Err(FetchError::NoReplicaLeft { .. })), "{fetched:?}");
+    let received = client.statistics().expect("running").received;
+    let out_of_range = received.dropped.get(&DropReason::Malformed).copied().unwrap_or(0);
+    assert_eq!((received.refused_senders + out_of_range, received.symbols_kept), (4, 0));
+    drop(stop);
+    liar.join().expect("no panic");
+}
