@@ -9,7 +9,7 @@ use wellspring_codec::raptorq::{
     ObjectEncoder, ObjectTransmissionInformation, PayloadId,
 };
 
-const ROADS: [Option<DecodingPath>; 4] = [
+const PATHS: [Option<DecodingPath>; 4] = [
     None,
     Some(DecodingPath::Dense),
     Some(DecodingPath::Syndrome),
@@ -98,7 +98,7 @@ fn every_loss_count_of_small_blocks_decodes_on_every_path() {
         let code = Code::new(k).expect("in range");
         for lost in 0..=k {
             for (kernels, path) in
-                Kernels::available().flat_map(|kernels| ROADS.map(|path| (kernels, path)))
+                Kernels::available().flat_map(|kernels| PATHS.map(|path| (kernels, path)))
             {
                 for t in [1, 17, 130] {
                     let unaligned = (lost + t as u32).is_multiple_of(2);
@@ -114,7 +114,7 @@ fn every_kernel_and_symbol_length_agrees() {
     let mut random = Random(2);
     for kernels in Kernels::available() {
         for t in (1..=70).chain([127, 128, 129, 255, 256, 257, 511, 700, 1500, 2049]) {
-            for path in ROADS {
+            for path in PATHS {
                 let lost = 1 + random.below(11);
                 check(kernels, path, (11, t, lost), t % 2 == 0, &mut random);
             }
@@ -128,7 +128,7 @@ fn blocks_around_table_boundaries_decode() {
     let kernels = Kernels::detect();
     for k_ext in [10, 12, 18, 26, 42, 101, 200, 257, 305, 405, 600, 1002, 1494, 2010] {
         for k in [k_ext - 1, k_ext, k_ext + 1] {
-            for path in ROADS {
+            for path in PATHS {
                 for lost in [1, 1 + random.below(k.min(60)), k] {
                     check(kernels, path, (k, 20, lost), k % 2 == 0, &mut random);
                 }
@@ -176,7 +176,7 @@ fn a_large_block_decodes() {
 fn lent_repair_symbols_decode_as_copied_ones_do() {
     let mut random = Random(6);
     for (k, t, lost) in [(10, 7, 3), (100, 64, 5), (100, 33, 90), (250, 20, 60)] {
-        for path in ROADS {
+        for path in PATHS {
             let source = random.bytes(k as usize * t);
             let code = Code::new(k).expect("in range");
             let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
@@ -254,7 +254,7 @@ fn a_source_symbol_after_a_failed_attempt_is_taken_in() {
     let code = Code::new(k).expect("in range");
     let mut encoder = BlockEncoder::new(code.clone(), k, t).expect("in range");
     let mut symbol = vec![0; t];
-    for path in ROADS {
+    for path in PATHS {
         let mut failures = 0;
         for first in (k..40_000).step_by(10) {
             let mut decoder = BlockDecoder::new(code.clone(), k, t).expect("in range");

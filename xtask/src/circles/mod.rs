@@ -18,9 +18,7 @@ use source::Crate;
 const KNOWN: &[(&str, usize)] = &[
     ("crates/appliance", 5),
     ("crates/cli", 25),
-    ("crates/codec", 17),
     ("crates/experiments", 5),
-    ("crates/kernels", 16),
     ("crates/lab", 25),
     ("crates/net", 25),
     ("crates/sim", 8),

@@ -8,7 +8,7 @@ mod product;
 mod slices;
 mod strip;
 
-use crate::program::Strip;
+use crate::strip::Strip;
 
 pub(crate) use product::{product, short_product};
 pub(crate) use slices::{combine, fold_bits, gather, mul_add, rank_one, scale, xor, xor_each};
@@ -116,13 +116,13 @@ macro_rules! instantiate {
                 unsafe { generic::fold_bits::<$vector>(bits, words, pairs, out, sums) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn sums(strip: &crate::program::Strip<'_>, block: &[u32]) {
+            unsafe fn sums(strip: &crate::strip::Strip<'_>, block: &[u32]) {
                 // SAFETY: as above.
                 unsafe { generic::sums::<$vector>(strip, block) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn product(
-                strip: &mut crate::program::Strip<'_>,
+                strip: &mut crate::strip::Strip<'_>,
                 rows: (&[u32], &[u32], &[u32]),
                 coefficients: usize,
             ) {
@@ -131,7 +131,7 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn short_product(
-                strip: &crate::program::Strip<'_>,
+                strip: &crate::strip::Strip<'_>,
                 rows: (&[u32], &[u32], &[u32]),
                 coefficients: usize,
             ) {
@@ -140,7 +140,7 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn fold(
-                strip: &crate::program::Strip<'_>,
+                strip: &crate::strip::Strip<'_>,
                 columns: &[u32],
                 rows: (u32, u32),
             ) {
@@ -149,7 +149,7 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn tables(
-                strip: &crate::program::Strip<'_>,
+                strip: &crate::strip::Strip<'_>,
                 rows: (u32, usize),
                 to: u32,
             ) {

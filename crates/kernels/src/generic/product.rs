@@ -1,6 +1,7 @@
 //! Matrix products held in registers.
 
-use crate::program::{MANY_INPUTS, Strip};
+use crate::instruction::MANY_INPUTS;
+use crate::strip::Strip;
 #[cfg(target_arch = "x86_64")]
 use crate::vector::{Medium, Wide};
 use crate::vector::{Narrow, Shape, Single, Vector};
@@ -10,7 +11,7 @@ use crate::vector::{Narrow, Shape, Single, Vector};
 ///
 /// # Safety
 ///
-/// As [`run`](crate::program::run).
+/// As [`run`](crate::Program::run).
 #[inline(always)]
 pub(crate) unsafe fn product<V: Vector<Shape: ProductShape>>(
     strip: &mut Strip<'_>,
@@ -62,7 +63,7 @@ pub(crate) unsafe fn product<V: Vector<Shape: ProductShape>>(
 ///
 /// # Safety
 ///
-/// As [`run`](crate::program::run).
+/// As [`run`](crate::Program::run).
 #[inline(always)]
 pub(crate) unsafe fn short_product<V: Vector>(
     strip: &Strip<'_>,

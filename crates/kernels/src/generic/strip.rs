@@ -1,6 +1,8 @@
 //! Instructions over one strip of columns: sums, folds, tables.
 
-use crate::program::{EXTERNAL, HEAD, Strip, TABLE_ROWS, pair_number};
+use crate::fold::pair_number;
+use crate::instruction::{EXTERNAL, HEAD, TABLE_ROWS};
+use crate::strip::Strip;
 use crate::vector::Vector;
 
 /// One sum of a block.
@@ -35,7 +37,7 @@ impl<'a> Sum<'a> {
 ///
 /// # Safety
 ///
-/// As [`run`](crate::program::run).
+/// As [`run`](crate::Program::run).
 #[inline(always)]
 pub(crate) unsafe fn sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
     // SAFETY: as the caller vouches; each arm is for full strips of that length.
@@ -186,7 +188,7 @@ unsafe fn any_sums<V: Vector>(strip: &Strip<'_>, block: &[u32]) {
 ///
 /// # Safety
 ///
-/// As [`run`](crate::program::run).
+/// As [`run`](crate::Program::run).
 #[inline(always)]
 pub(crate) unsafe fn fold<V: Vector>(strip: &Strip<'_>, columns: &[u32], rows: (u32, u32)) {
     let vectors = strip.stride / V::BYTES;
@@ -265,7 +267,7 @@ unsafe fn fold_vectors<V: Vector, const N: usize>(
 ///
 /// # Safety
 ///
-/// As [`run`](crate::program::run).
+/// As [`run`](crate::Program::run).
 #[inline(always)]
 pub(crate) unsafe fn tables<V: Vector>(strip: &Strip<'_>, (first, count): (u32, usize), to: u32) {
     let stride = strip.stride;

@@ -1,7 +1,9 @@
 //! Division of rows into strips of columns.
 
-use super::STRIPS;
 use crate::rows::Row;
+
+/// The strip lengths programs run in \[bytes\].
+pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
 
 /// Bytes of a cache line.
 const LINE: usize = 64;

@@ -8,165 +8,19 @@
 
 mod columns;
 mod run;
-mod strip;
-mod sum;
 
-use crate::Kernels;
+use crate::fold::FoldColumns;
+use crate::instruction::{EXTERNAL, HEAD, MANY_INPUTS, Opcode, Operand, TABLE_ROWS, work_word};
+use crate::kernels::Kernels;
 use crate::rows::RowTable;
+use crate::strip::{Strip, Workspace};
 use columns::{best_strip, first_line, strips};
 
-pub(crate) use run::run;
-pub(crate) use strip::Strip;
-pub use strip::Workspace;
-pub use sum::XorBuilder;
-
-/// Flag of operands that name an external row.
-pub(crate) const EXTERNAL: u32 = 1 << 31;
-
-/// The strip lengths programs run in \[bytes\].
-pub const STRIPS: [usize; 6] = [64, 128, 256, 512, 1024, 2048];
+pub use columns::STRIPS;
+use run::run;
 
 /// The strip length of programs without work rows \[bytes\].
 const PRODUCT_STRIP: usize = 512;
-
-/// Inputs of a product that do not stay in the second cache while all else passes through it \[bytes\].
-pub(crate) const MANY_INPUTS: usize = 256 << 10;
-
-/// Rows whose sums a table of [`Program::tables`] holds.
-pub const TABLE_ROWS: u32 = 4;
-
-/// Words before the sources of a sum, and before the sums of a block.
-pub(crate) const HEAD: usize = 2;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opcode {
-    /// `[Sums, words, (to, sources, source..)..]`; `to` and the first source may be external.
-    Sums,
-    /// `[Product, outputs, bases, inputs, first coefficient, output.., base.., input..]`
-    Product,
-    /// `[Fold, columns, first sum, first row of pairs, column..]`
-    Fold,
-    /// `[Tables, rows, first row, first row of the tables]`
-    Tables,
-}
-
-impl Opcode {
-    #[inline(always)]
-    pub(crate) fn from_word(word: u32) -> Self {
-        match word {
-            0 => Self::Sums,
-            1 => Self::Product,
-            2 => Self::Fold,
-            _ => Self::Tables,
-        }
-    }
-}
-
-/// A row an instruction reads or writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operand {
-    /// A row of the workspace.
-    Work(u32),
-    /// A row of the caller's [`RowTable`].
-    External(u32),
-}
-
-impl Operand {
-    fn row(self) -> u32 {
-        match self {
-            Self::Work(row) | Self::External(row) => row,
-        }
-    }
-
-    fn flag(self) -> u32 {
-        match self {
-            Self::Work(_) => 0,
-            Self::External(_) => EXTERNAL,
-        }
-    }
-
-    fn word(self) -> u32 {
-        work_word(self.row()) | self.flag()
-    }
-}
-
-/// The word of a work row.
-#[inline]
-fn work_word(row: u32) -> u32 {
-    assert!(row < EXTERNAL, "row number too large");
-    row
-}
-
-/// Which two sums each column of the HDPC matrix is added to (RFC 6330 §5.3.3.3), checked.
-#[derive(Clone, Debug)]
-pub struct FoldColumns {
-    pairs: Vec<[u8; 2]>,
-    /// For each column the number of its pair among all pairs of sums, see [`pair_number`].
-    numbers: Vec<u16>,
-    sums: usize,
-}
-
-/// The number of a pair of different sums among all of them, in either order.
-#[inline]
-pub(crate) fn pair_number(one: usize, other: usize) -> usize {
-    let (low, high) = if one < other { (one, other) } else { (other, one) };
-    high * (high - 1) / 2 + low
-}
-
-impl FoldColumns {
-    /// Takes one pair a column; the pair of the last column is not used.
-    ///
-    /// # Panics
-    ///
-    /// If a pair names one sum twice or a sum that is not below `sums`, there are more sums than a byte can
-    /// name, or there are no columns.
-    #[must_use]
-    pub fn new(pairs: Vec<[u8; 2]>, sums: usize) -> Self {
-        assert!(!pairs.is_empty(), "no columns to fold");
-        assert!(sums <= 256, "more sums than bytes can name");
-        assert!(pairs.iter().flatten().all(|&sum| usize::from(sum) < sums), "no such sum");
-        assert!(pairs.iter().all(|[one, other]| one != other), "a sum twice");
-        let number = |&[one, other]: &[u8; 2]| {
-            // At most 256 times 255 halves.
-            pair_number(one.into(), other.into()) as u16
-        };
-        let numbers = pairs.iter().map(number).collect();
-        Self { pairs, numbers, sums }
-    }
-
-    /// Number of different pairs of sums.
-    fn pair_count(&self) -> usize {
-        self.sums * (self.sums - 1) / 2
-    }
-
-    /// Number of columns.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Whether there are no columns, which `new` excludes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pairs.is_empty()
-    }
-
-    /// Number of sums.
-    #[must_use]
-    pub fn sums(&self) -> usize {
-        self.sums
-    }
-
-    /// Bytes allocated.
-    #[must_use]
-    pub fn memory(&self) -> usize {
-        2 * (self.pairs.capacity() + self.numbers.capacity())
-    }
-
-    pub(crate) fn pairs(&self) -> &[[u8; 2]] {
-        &self.pairs
-    }
-}
 
 /// A sequence of symbol operations.
 #[derive(Clone, Debug, Default)]
@@ -493,6 +347,97 @@ impl Program {
     /// Whether the fold instructions were recorded for so many columns and sums.
     fn fold_fits(&self, columns: usize, sums: usize) -> bool {
         self.folds.is_none_or(|folds| folds == (columns, sums))
+    }
+}
+
+/// Adds sources to a sum, which is recorded when the builder is dropped.
+///
+/// Its words go straight to where they stay, behind what is whole of the program: put together
+/// elsewhere and copied, they would be read in wider pieces than they were written in, and wait.
+#[derive(Debug)]
+pub struct XorBuilder<'p> {
+    program: &'p mut Program,
+    /// Where the block of sums starts.
+    block: usize,
+    /// Where the words of this sum start.
+    start: usize,
+    highest: u32,
+}
+
+impl<'p> XorBuilder<'p> {
+    /// Begins a sum into a work row.
+    #[inline(always)]
+    fn new(program: &'p mut Program, to: u32) -> Self {
+        let to = work_word(to);
+        let block = program.block();
+        let start = program.code.len();
+        program.code.extend([to, 0]);
+        Self { program, block, start, highest: to }
+    }
+
+    /// Adds an external row, which must be the first source.
+    #[inline(always)]
+    fn external(self, row: u32) -> Self {
+        let operand = Operand::External(row);
+        self.program.note(operand);
+        self.program.code.push(operand.word());
+        self
+    }
+
+    /// Adds a work row.
+    #[inline]
+    pub fn work(&mut self, row: u32) -> &mut Self {
+        let word = work_word(row);
+        self.highest = self.highest.max(word);
+        self.program.code.push(word);
+        self
+    }
+
+    /// Adds those of some work rows that are wanted, without a branch that would have to foretell
+    /// which they are. The program has room for all of them.
+    ///
+    /// # Panics
+    ///
+    /// If a row is 2^31 or more, or there are more than the iterator said: the sum then holds any of
+    /// the rows that were given.
+    #[inline(always)]
+    pub fn work_where(&mut self, rows: impl ExactSizeIterator<Item = (u32, bool)>) -> &mut Self {
+        let code = &mut self.program.code;
+        let start = code.len();
+        code.resize(start + rows.len(), 0);
+        let mut end = start;
+        for (row, wanted) in rows {
+            let word = work_word(row);
+            code[end] = word;
+            end += usize::from(wanted);
+            // Unwanted ones count too: the last one stands in the code until the next, and stays if
+            // there is a panic.
+            self.highest = self.highest.max(word);
+        }
+        code.truncate(end);
+        self
+    }
+
+    /// Ends the sum in an external row. The work row it was begun for is left alone.
+    #[inline(always)]
+    pub fn store(self, external: u32) {
+        let operand = Operand::External(external);
+        self.program.note_written(operand);
+        self.program.code[self.start] = operand.word();
+    }
+}
+
+impl Drop for XorBuilder<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let program = &mut *self.program;
+        let end = program.code.len();
+        let count = |from: usize| u32::try_from(end - from - HEAD).expect("words fit 32 bits");
+        let (sources, words) = (count(self.start), count(self.block));
+        program.code[self.start + 1] = sources;
+        program.code[self.block + 1] = words;
+        program.whole = end;
+        program.work_rows = program.work_rows.max(self.highest + 1);
     }
 }
 

@@ -1,7 +1,8 @@
 //! Interpreter of programs.
 
-use super::{HEAD, Opcode, Strip};
 use crate::generic::Table;
+use crate::instruction::{HEAD, Opcode};
+use crate::strip::Strip;
 
 /// Runs a program over one strip of columns.
 ///
@@ -13,7 +14,7 @@ use crate::generic::Table;
 /// The strip was made by [`Program::run_all`](super::Program::run_all), which checks that every row the
 /// program names exists and every written external row is exclusive; the CPU has the table's
 /// instruction set.
-pub(crate) unsafe fn run(table: &Table, strip: &mut Strip<'_>) {
+pub(super) unsafe fn run(table: &Table, strip: &mut Strip<'_>) {
     let code = strip.code;
     let mut at = 0;
     while at < code.len() {

@@ -12,7 +12,7 @@ const GAP: usize = 5;
 #[test]
 fn products_of_many_bytes_agree() {
     for len in [1030, 1500, 4095, 4096, 4097, 9001] {
-        let inputs = crate::program::MANY_INPUTS / len + 3;
+        let inputs = crate::instruction::MANY_INPUTS / len + 3;
         for outputs in [1, 2, 3, 4, 5, 11] {
             for has_bases in [false, true] {
                 check_product(len, inputs, outputs, has_bases);

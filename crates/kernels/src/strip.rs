@@ -1,14 +1,13 @@
 //! Work rows, and one strip of columns, of a running program.
 
-use super::EXTERNAL;
-use crate::AlignedBuffer;
-use crate::rows::Row;
+use crate::instruction::EXTERNAL;
+use crate::rows::{AlignedBuffer, Row};
 
 /// Memory a program runs in, kept between runs.
 #[derive(Debug, Default)]
 pub struct Workspace {
-    pub(super) buffer: AlignedBuffer,
-    pub(super) pointers: Pointers,
+    pub(crate) buffer: AlignedBuffer,
+    pub(crate) pointers: Pointers,
 }
 
 impl Workspace {
@@ -28,7 +27,7 @@ impl Workspace {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Pointers(pub(super) Vec<*const u8>);
+pub(crate) struct Pointers(pub(crate) Vec<*const u8>);
 
 // SAFETY: the vector is cleared before it is filled and read within one run; between runs its
 // contents are dead values that nothing dereferences.
@@ -40,10 +39,10 @@ unsafe impl Sync for Pointers {}
 pub(crate) struct Strip<'a> {
     pub(crate) code: &'a [u32],
     pub(crate) coefficients: &'a [u8],
-    pub(super) rows: &'a [Row],
+    pub(crate) rows: &'a [Row],
     pub(crate) workspace: *mut u8,
     pub(crate) stride: usize,
-    pub(super) column: usize,
+    pub(crate) column: usize,
     pub(crate) width: usize,
     /// The pair of sums of each column that is folded, and the number of sums.
     pub(crate) pairs: &'a [u16],
