@@ -5,14 +5,13 @@ mod lttp;
 use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
-use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
+use wellspring_console::units::{part, percent};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::driver::ReceivePath;
 use wellspring_net::store::{Digest, Existing, ObjectName};
@@ -23,7 +22,7 @@ use wellspring_net::{
 
 use crate::exit;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs};
+use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs, fetched_line};
 
 /// Fetch an object from all hosts that hold it, at once.
 ///
@@ -242,17 +241,6 @@ fn target(
             Ok((Target::File { path, existing }, shown))
         }
     }
-}
-
-/// What has been fetched, in a line.
-fn fetched_line(
-    (name, output): (&str, &str),
-    (size, digest): (u64, &Digest),
-    (elapsed, goodput): (Duration, f64),
-) -> String {
-    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
-    let (time, rate) = (seconds(elapsed), bit_rate(goodput));
-    format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
 /// A host that took part to the end, as far as anybody knows: one that died in the last seconds of

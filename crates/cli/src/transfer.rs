@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use wellspring_console::exit::Failed;
-use wellspring_console::units::{parse_loss, parse_rate, parse_seconds};
+use wellspring_console::units::{bit_rate, bytes, parse_loss, parse_rate, parse_seconds, seconds};
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
-use wellspring_net::store::ObjectName;
+use wellspring_net::store::{Digest, ObjectName};
 use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOLS_PER_BLOCK, Host};
 use wellspring_transport::scdp::Fabric;
 
@@ -144,6 +144,17 @@ impl FromStr for Location {
         let name = name.parse().map_err(|error| format!("bad object name: {error}"))?;
         Ok(Location { hosts, name })
     }
+}
+
+/// What has been fetched, in a line.
+pub fn fetched_line(
+    (name, output): (&str, &str),
+    (size, digest): (u64, &Digest),
+    (elapsed, goodput): (Duration, f64),
+) -> String {
+    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
+    let (time, rate) = (seconds(elapsed), bit_rate(goodput));
+    format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
 }
 
 #[cfg(test)]

@@ -25,6 +25,10 @@ struct Served {
 
 /// A server of `object`, 5,000 bytes.
 fn serve() -> Served {
+    serve_with(|_| {})
+}
+
+fn serve_with(change: impl FnOnce(&mut ServerConfig)) -> Served {
     let folder = tempfile::tempdir().expect("temporary directory");
     std::fs::write(folder.path().join("object"), [7; 5_000]).expect("write");
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -33,7 +37,8 @@ fn serve() -> Served {
         .build()
         .expect("threads");
     let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let config = ServerConfig::new(bind, folder.path().to_owned());
+    let mut config = ServerConfig::new(bind, folder.path().to_owned());
+    change(&mut config);
     let server = runtime.block_on(Server::bind(config)).expect("a server");
     Served { _runtime: runtime, server, _folder: folder }
 }
@@ -264,4 +269,28 @@ fn names_that_lead_out_are_refused() {
         let answer = parse_message(kind, &body).expect("a message");
         assert!(matches!(answer, Message::Refused { .. }), "{name}: {answer:?}");
     }
+}
+
+#[test]
+fn who_is_granted_a_part_and_never_says_hello_gives_its_place_back() {
+    let served = serve_with(|config| {
+        config.lttp.max_sessions = 1;
+        config.lttp.timeout = Duration::from_millis(300);
+    });
+    let mut silent = Connection::open(&served);
+    silent.granted();
+    let until = std::time::Instant::now() + GUARD;
+    loop {
+        let mut other = Connection::open(&served);
+        other.ask();
+        other.request(0, 5_000, 5);
+        let (kind, body) = other.hear();
+        match parse_message(kind, &body).expect("a message") {
+            Message::Granted { .. } => break,
+            Message::Refused { .. } => {}
+            answer => panic!("{answer:?}"),
+        }
+        assert!(std::time::Instant::now() < until, "its place is lost");
+    }
+    assert!(silent.is_closed());
 }

@@ -20,7 +20,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/cli", 25),
     ("crates/experiments", 5),
     ("crates/lab", 25),
-    ("crates/net", 25),
+    ("crates/net", 14),
     ("crates/sim", 8),
     ("crates/transport", 3),
 ];

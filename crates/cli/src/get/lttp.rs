@@ -7,7 +7,7 @@ use wellspring_console::units::{bytes, percent};
 use wellspring_core::DropReason;
 use wellspring_net::{LttpReport, Method};
 
-use super::fetched_line;
+use crate::transfer::fetched_line;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DecoderArg {

@@ -1,16 +1,10 @@
 //! Codes of a session's blocks.
 
-use std::io;
 use std::sync::Arc;
 
 use wellspring_codec::lt::{self, LtError, Method, RobustSoliton};
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, CodeCache, Decoded};
 
 use super::geometry::Geometry;
-use super::receive_store::ReceivedBlock;
-
-/// Memory of RaptorQ's codes, at most \[bytes\]: a session uses two of them.
-const CODES_MEMORY: usize = 32 << 20;
 
 /// By which code the symbols of a session's blocks are made.
 #[derive(Clone, Debug)]
@@ -103,91 +97,5 @@ impl LtCoding {
     /// The source symbols that encoding symbol `esi` of a block of `k` is the sum of.
     pub(super) fn neighbours(&self, k: u32, esi: u32, neighbours: &mut Vec<u32>) {
         self.code(k).neighbours(esi, neighbours);
-    }
-}
-
-/// What a worker decodes and prepares with: one of each for all its blocks.
-pub(super) struct Codecs {
-    codes: Arc<CodeCache>,
-    decoder: Option<BlockDecoder>,
-    /// Repair symbols of the block at hand: ESI, and place in the block's buffer.
-    places: Vec<(u32, usize)>,
-}
-
-impl Codecs {
-    /// A cache of codes for all workers.
-    pub(super) fn cache() -> Arc<CodeCache> {
-        Arc::new(CodeCache::new(CODES_MEMORY))
-    }
-
-    pub(super) fn new(codes: Arc<CodeCache>) -> Self {
-        Codecs { codes, decoder: None, places: Vec::new() }
-    }
-
-    /// Fills the places in the block of source symbols that have not come. `missing` are these,
-    /// ascending.
-    pub(super) fn decode(
-        &mut self,
-        block: &mut ReceivedBlock,
-        missing: &[u32],
-    ) -> io::Result<Decoded> {
-        if let Some(decoder) = &mut block.lt {
-            return match decoder.try_decode(&mut block.data).map_err(io::Error::other)? {
-                lt::Decoded::Complete => Ok(Decoded::Complete),
-                lt::Decoded::NeedMore(more) => Ok(Decoded::NeedMore(more)),
-            };
-        }
-        let (k, size) = (block.source_symbols, usize::from(block.symbol_size));
-        let code = self.codes.code(k).map_err(io::Error::other)?;
-        let decoder = match &mut self.decoder {
-            Some(decoder) => {
-                decoder.reset(code, k, size).map_err(io::Error::other)?;
-                decoder
-            }
-            none => none.insert(BlockDecoder::new(code, k, size).map_err(io::Error::other)?),
-        };
-        decoder.set_max_repairs(u32::MAX);
-        let mut missing = missing.iter().copied().peekable();
-        for esi in 0..k {
-            if missing.next_if_eq(&esi).is_none() {
-                decoder.mark_source(esi).map_err(io::Error::other)?;
-            }
-        }
-        self.places.clear();
-        self.places.extend(block.repair_ids.iter().copied().zip(0..));
-        self.places.sort_unstable();
-        for (esi, _) in &self.places {
-            decoder.mark_repair(*esi).map_err(io::Error::other)?;
-        }
-        let (places, repairs) = (&self.places, &block.repairs);
-        let lent = |esi| {
-            let found = places.binary_search_by_key(&esi, |(esi, _)| *esi);
-            let place = found.map_or(0, |index| places[index].1);
-            &repairs[place * size..][..size]
-        };
-        decoder.try_decode_with(&mut block.data, lent).map_err(io::Error::other)
-    }
-
-    /// Makes an encoder ready for repair symbols of a block of `k` symbols.
-    pub(super) fn prepare(
-        &self,
-        data: &[u8],
-        k: u32,
-        symbol_size: u16,
-        encoder: Option<Box<BlockEncoder>>,
-    ) -> io::Result<Box<BlockEncoder>> {
-        let (code, size) =
-            (self.codes.code(k).map_err(io::Error::other)?, usize::from(symbol_size));
-        let mut encoder = match encoder {
-            Some(mut encoder) => {
-                encoder.reset(code, k, size).map_err(io::Error::other)?;
-                encoder
-            }
-            None => Box::new(BlockEncoder::new(code, k, size).map_err(io::Error::other)?),
-        };
-        // The first repair symbol brings all the work; the others are cheap.
-        let mut symbol = vec![0; size];
-        encoder.encode(data, k, &mut symbol).map_err(io::Error::other)?;
-        Ok(encoder)
     }
 }

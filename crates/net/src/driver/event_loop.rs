@@ -12,15 +12,18 @@ use super::event::{ControlMessage, ControlSink};
 use super::faults::{Injector, Origin};
 use super::groups::Groups;
 use super::handle::{FIRST_CONTROL_KIND, Request};
+use super::key::BlockKey;
 use super::runner::{Host, Run};
 use super::shared::Shared;
 use super::statistics::{ReceivePath, Statistics};
 use super::taps::Taps;
 use super::wait::Waiter;
-use super::worker::{BlockKey, Done};
+use super::worker::Done;
 use super::{DriverConfig, Faults};
 use crate::socket::ReceiveBatch;
 
+/// Kinds of datagrams: a low nibble.
+pub(super) const KINDS: usize = 16;
 /// Requests served in one turn of the loop, so that no caller holds up the network.
 const REQUESTS_A_TURN: usize = 256;
 /// Trimmed headers taken in in one turn of the loop from each tap.
@@ -51,6 +54,8 @@ pub(super) struct EventLoop {
     pub waiter: Waiter,
     /// The protocols, by number.
     pub runners: Vec<Box<dyn Run>>,
+    /// Whose the datagrams of each kind are.
+    pub kinds: [Option<u8>; KINDS],
     /// Who sends first, in turns.
     pub first: usize,
     pub stopping: bool,
@@ -241,8 +246,7 @@ impl EventLoop {
     }
 
     fn runner_of(&self, datagram: &[u8]) -> Option<usize> {
-        let kind = datagram.first()? & 0x0f;
-        self.runners.iter().position(|runner| runner.owns(kind))
+        self.kinds[usize::from(datagram.first()? & 0x0f)].map(usize::from)
     }
 
     fn on_datagram(&mut self, now: Time, origin: &Origin, host: Option<HostId>, datagram: &[u8]) {

@@ -3,14 +3,8 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::mpsc;
 
-use crossbeam_channel::Sender;
-use wellspring_core::SessionId;
-
-use super::protocol::{Opening, Protocol};
-use super::shared::Shared;
 use super::statistics::Statistics;
 
 /// A control message that goes out by the driver's socket.
@@ -77,58 +71,6 @@ pub(crate) enum Request {
     GroupLeft { group: SocketAddr },
     Statistics(mpsc::SyncSender<Statistics>),
     Shutdown,
-}
-
-/// What crosses from the handles to one protocol.
-pub(crate) enum ProtocolRequest<P: Protocol> {
-    Open(Box<Opening<P>>),
-    Cancel(SessionId),
-    Other(P::Request),
-}
-
-/// A way to one protocol of a running driver.
-pub(crate) struct ProtocolHandle<P: Protocol> {
-    pub(super) shared: Arc<Shared>,
-    pub(super) requests: Sender<ProtocolRequest<P>>,
-}
-
-impl<P: Protocol> Clone for ProtocolHandle<P> {
-    fn clone(&self) -> Self {
-        ProtocolHandle { shared: Arc::clone(&self.shared), requests: self.requests.clone() }
-    }
-}
-
-impl<P: Protocol> ProtocolHandle<P> {
-    /// Opens a session. What becomes of it comes as events.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub(crate) fn open(&self, opening: Opening<P>) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Open(Box::new(opening)))
-    }
-
-    /// Ends a session, which reports [`Cancelled`](super::Failure::Cancelled); one that is not open
-    /// here is passed over.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub(crate) fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Cancel(session))
-    }
-
-    /// Asks the protocol something of its own.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub(crate) fn request(&self, request: P::Request) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Other(request))
-    }
-
-    fn ask(&self, request: ProtocolRequest<P>) -> Result<(), HandleError> {
-        self.requests.send(request).map_err(|_| HandleError::Stopped)?;
-        self.shared.wake();
-        Ok(())
-    }
 }
 
 /// Kinds of packets from this one on are control messages.

@@ -18,6 +18,7 @@
 //! [`Limits::open_blocks`]: wellspring_transport::scdp::Limits::open_blocks
 
 mod clock;
+mod codecs;
 pub(crate) mod coding;
 mod config;
 mod event;
@@ -26,11 +27,13 @@ mod faults;
 pub(crate) mod geometry;
 mod groups;
 mod handle;
+mod key;
 mod network;
 mod outbox;
 pub(crate) mod peers;
 mod progress;
 pub(crate) mod protocol;
+mod protocol_handle;
 mod receive_store;
 mod run;
 mod runner;
@@ -45,9 +48,9 @@ mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
 pub use event::{ControlMessage, ControlSink, EventSink, Failure, Refusal, SessionEvent};
-pub(crate) use handle::ProtocolHandle;
 pub use handle::{HandleError, MAX_CONTROL_LEN, OutgoingControl};
 pub use progress::SessionProgress;
+pub(crate) use protocol_handle::ProtocolHandle;
 pub(crate) use run::{Builder, RunningDriver};
 pub(crate) use shared::Shared;
 pub use statistics::{Injected, ReceivePath, Received, Sent, Statistics};

@@ -7,8 +7,7 @@ use wellspring_codec::lt::{self, Added};
 
 use super::coding::Coding;
 use super::geometry::Geometry;
-use super::sessions::SessionKey;
-use super::worker::BlockKey;
+use super::key::{BlockKey, SessionKey};
 
 /// The part of the bound that may be kept for reuse beside what is held.
 const FREE_PART: usize = 8;

@@ -7,13 +7,14 @@ use std::thread::JoinHandle;
 
 use super::clock::Clock;
 use super::event::ControlSink;
-use super::event_loop::{EventLoop, Inlets, Mailbox};
+use super::event_loop::{EventLoop, Inlets, KINDS, Mailbox};
 use super::faults::Injector;
 use super::groups::Groups;
-use super::handle::{ProtocolHandle, Request};
+use super::handle::Request;
 use super::network::Network;
 use super::peers::PeerTable;
 use super::protocol::Protocol;
+use super::protocol_handle::ProtocolHandle;
 use super::receive_store::ReceiveStore;
 use super::runner::{Host, Runner};
 use super::send_store::SendStore;
@@ -75,8 +76,17 @@ impl Builder {
         let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
         let mailbox = Mailbox { shared, requests, done, control };
         let runners = Vec::new();
-        let event_loop =
-            EventLoop { config, host, inlets, mailbox, waiter, runners, first: 0, stopping: false };
+        let event_loop = EventLoop {
+            config,
+            host,
+            inlets,
+            mailbox,
+            waiter,
+            runners,
+            kinds: [None; KINDS],
+            first: 0,
+            stopping: false,
+        };
         Ok(Builder { event_loop })
     }
 
@@ -86,10 +96,13 @@ impl Builder {
         protocol: P,
         endpoint: P::Endpoint,
     ) -> ProtocolHandle<P> {
-        let EventLoop { runners, mailbox, host, .. } = &mut self.event_loop;
+        let EventLoop { runners, kinds, mailbox, host, .. } = &mut self.event_loop;
         // A handle waits for nothing; what it may leave is bounded by who holds it.
         let (sender, requests) = crossbeam_channel::unbounded();
         let number = u8::try_from(runners.len()).expect("a handful of protocols");
+        for kind in P::KINDS {
+            kinds[usize::from(kind)] = Some(number);
+        }
         let runner = Runner::new(number, protocol, endpoint, requests, host.clock.now());
         runners.push(Box::new(runner));
         ProtocolHandle { shared: Arc::clone(&mailbox.shared), requests: sender }

@@ -8,8 +8,8 @@ use wellspring_codec::raptorq::BlockEncoder;
 
 use super::coding::Coding;
 use super::geometry::Geometry;
-use super::sessions::SessionKey;
-use super::worker::{BlockKey, Job, Shape};
+use super::key::{BlockKey, SessionKey};
+use super::worker::{Job, Shape};
 use crate::payload::ObjectSource;
 
 /// The part of the bound that may be kept for reuse.

@@ -7,35 +7,9 @@ use wellspring_core::{Frame, HostId, SessionId};
 use super::coding::Coding;
 use super::event::{Failure, SessionEvent};
 use super::geometry::Geometry;
+use super::key::SessionKey;
 use super::progress::SessionProgress;
 use super::protocol::{Header, Protocol, Report, Side, Sink};
-
-/// Bits of a key that name the place in its table.
-const PLACE_BITS: u32 = 24;
-/// Bits that name the protocol.
-const RUNNER_BITS: u32 = 8;
-
-/// A session of this driver, never used twice: place in its protocol's table, number of the protocol,
-/// count of sessions. Session ids are the peers' choice and may come again while a worker still has
-/// a block of the session before.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct SessionKey(pub(super) u64);
-
-impl SessionKey {
-    fn new(place: usize, runner: u8, count: u64) -> Self {
-        let low = u64::from(runner) << PLACE_BITS | place as u64;
-        SessionKey(count << (PLACE_BITS + RUNNER_BITS) | low)
-    }
-
-    fn place(self) -> usize {
-        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
-    }
-
-    /// Number of the protocol that runs it.
-    pub(super) fn runner(self) -> usize {
-        (self.0 >> PLACE_BITS & ((1 << RUNNER_BITS) - 1)) as usize
-    }
-}
 
 /// What is kept of a session beside the endpoint.
 pub(super) struct Session<P: Protocol> {

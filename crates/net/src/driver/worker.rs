@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use wellspring_codec::raptorq::{BlockEncoder, Decoded};
 
-use super::coding::Codecs;
+use super::codecs::Codecs;
+use super::key::BlockKey;
 use super::receive_store::ReceivedBlock;
-use super::sessions::SessionKey;
 use super::wait::LoopWaker;
 use crate::payload::{ObjectSink, ObjectSource};
 
@@ -51,9 +51,6 @@ pub(super) enum Done {
     Loaded { buffer: Vec<u8>, outcome: io::Result<()> },
     Prepared { encoder: io::Result<Box<BlockEncoder>> },
 }
-
-/// A block of a session.
-pub(super) type BlockKey = (SessionKey, u32);
 
 /// The pool.
 pub(super) struct Workers {

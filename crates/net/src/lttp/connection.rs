@@ -61,6 +61,27 @@ pub(crate) async fn carry(
     }
 }
 
+/// Waits until the client of an offer has said hello.
+///
+/// # Errors
+/// It has not in time, or has closed the connection.
+pub(crate) async fn begun(
+    session: &mut LttpSession,
+    reader: &mut Reader,
+    timeout: Duration,
+) -> Result<(), ControlError> {
+    tokio::select! {
+        // What a client says behind its hello comes later than this.
+        biased;
+        begun = tokio::time::timeout(timeout, session.events.recv()) => match begun {
+            Ok(Some(ConnectionEvent::Begun)) => Ok(()),
+            Ok(_) => Err(ControlError::Closed),
+            Err(_) => Err(ControlError::Silent(timeout)),
+        },
+        message = reader.next() => Err(message.err().unwrap_or(ControlError::OutOfPlace)),
+    }
+}
+
 /// Says to the peer what the endpoint has to say, until the session is over, and keeps in `over` how
 /// it ended.
 ///
@@ -93,7 +114,7 @@ fn note(event: ConnectionEvent, over: &mut Option<Over>) -> Option<LttpHeader> {
         ConnectionEvent::Report(SessionEvent::Failed(failure)) => {
             *over = Some(Over::Failed(failure))
         }
-        ConnectionEvent::Report(_) => {}
+        ConnectionEvent::Begun | ConnectionEvent::Report(_) => {}
     }
     None
 }

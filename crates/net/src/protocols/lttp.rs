@@ -91,6 +91,8 @@ impl Part {
 /// What the task of a connection hears of its session. When the channel closes, the session is over.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
+    /// The client of an offer has said hello.
+    Begun,
     /// Send this to the peer.
     Say(LttpHeader),
     /// What became of the session.
@@ -298,6 +300,8 @@ impl Protocol for Lttp {
         }
         match self.offers.remove(&arrived.session) {
             Some(Offer { mut opening, .. }) => {
+                // Of an empty channel.
+                let _ = opening.state.connection.try_send(ConnectionEvent::Begun);
                 opening.peers.push(from);
                 Unknown::Open(opening)
             }

@@ -7,11 +7,13 @@ mod scdp;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+
+use wellspring_core::{Duration, SessionId};
 
 use crate::driver::{
-    Builder, ControlSink, DriverConfig, HandleError, OutgoingControl, ProtocolHandle,
-    RunningDriver, Shared, Statistics,
+    Builder, ControlSink, DriverConfig, EventSink, HandleError, OutgoingControl, ProtocolHandle,
+    RunningDriver, SessionProgress, Shared, Statistics,
 };
 use crate::socket::Interface;
 
@@ -92,6 +94,107 @@ impl DriverHandle {
     /// The address the driver's socket is bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local_addr
+    }
+
+    /// Sends an object. What becomes of it comes as events, ending with exactly one of
+    /// [`Sent`](crate::driver::SessionEvent::Sent) and [`Failed`](crate::driver::SessionEvent::Failed), after
+    /// which the sink is dropped; a refused command fails at once.
+    ///
+    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn send_object(
+        &self,
+        request: SendObject,
+        events: EventSink,
+    ) -> Result<SessionProgress, HandleError> {
+        let opening = request.opening(events);
+        let progress = opening.progress.clone();
+        self.scdp.open(opening)?;
+        Ok(progress)
+    }
+
+    /// Expects an object. What becomes of it comes as events, ending with exactly one of
+    /// [`Received`](crate::driver::SessionEvent::Received) (all its bytes are with the sink) and
+    /// [`Failed`](crate::driver::SessionEvent::Failed) (the sink is called no more), after which both
+    /// sinks are dropped; a refused command fails at once.
+    ///
+    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn receive_object(
+        &self,
+        request: ReceiveObject,
+        events: EventSink,
+    ) -> Result<SessionProgress, HandleError> {
+        let opening = request.opening(events);
+        let progress = opening.progress.clone();
+        self.scdp.open(opening)?;
+        Ok(progress)
+    }
+
+    /// Tells a receive session that a sender given up for lost is back and numbers its packets
+    /// in a new epoch (that of its [`Resume`](wellspring_transport::scdp::Resume)). The sender must be one of the session's own.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn sender_back(
+        &self,
+        session: SessionId,
+        sender: SocketAddr,
+        epoch: u8,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(scdp::Request::SenderBack { session, sender, epoch })
+    }
+
+    /// Has a session wait for silent peers for so long instead of the protocol's own
+    /// `peer_timeout`: for as long as its peer waits. A session not open here is passed over.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_peers(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(scdp::Request::Wait { session, peer_timeout, win_back: false })
+    }
+
+    /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
+    /// won back when they are lost: it outlives for so long, too, that all have closed it.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_return(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.scdp.request(scdp::Request::Wait { session, peer_timeout, win_back: true })
+    }
+
+    /// Ends a session and tells its peers. Its last event is `Failed` with
+    /// [`Cancelled`](crate::driver::Failure::Cancelled), once no worker touches its sink any more; a
+    /// session not open here is passed over.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
+        self.scdp.cancel(session)
+    }
+
+    /// Of a receive session: the lowest block not complete and the lowest block nobody was asked
+    /// for yet. What a sender that takes over is told in its [`Resume`](wellspring_transport::scdp::Resume) (as `floor` and
+    /// `horizon`). `None` if no such session is open. Waits for one turn of the loop.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn resume_point(&self, session: SessionId) -> Result<Option<(u32, u32)>, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.scdp.request(scdp::Request::ResumePoint { session, reply })?;
+        answer.recv().map_err(|_| HandleError::Stopped)
     }
 
     /// Sends a control message. Like any datagram it may be lost.

@@ -13,7 +13,6 @@ use wellspring_wire::scdp::{
     Close, CloseReason, HEADER_LEN, HEADER_WITH_OPTIONS_LEN, Mode, ScdpHeader, emit, parse,
 };
 
-use super::DriverHandle;
 use crate::driver::coding::Coding;
 use crate::driver::geometry::Geometry;
 use crate::driver::peers::PeerTable;
@@ -21,8 +20,7 @@ use crate::driver::protocol::{
     Action, Admission, Arrived, Meaning, Opening, Protocol, Side, Unknown, Unusable,
 };
 use crate::driver::{
-    Builder, DriverConfig, EventSink, Failure, HandleError, ProtocolHandle, SessionEvent,
-    SessionProgress,
+    Builder, DriverConfig, EventSink, Failure, ProtocolHandle, SessionEvent, SessionProgress,
 };
 use crate::payload::{ObjectSink, ObjectSource};
 
@@ -86,137 +84,46 @@ pub struct ReceiveObject {
     pub sink: Arc<dyn ObjectSink>,
 }
 
-impl DriverHandle {
-    /// Sends an object. What becomes of it comes as events, ending with exactly one of
-    /// [`Sent`](crate::driver::SessionEvent::Sent) and [`Failed`](crate::driver::SessionEvent::Failed), after
-    /// which the sink is dropped; a refused command fails at once.
-    ///
-    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn send_object(
-        &self,
-        request: SendObject,
-        events: EventSink,
-    ) -> Result<SessionProgress, HandleError> {
-        let SendObject { session, object, digest, source, to, initial_window, resume } = request;
-        let (peers, group, role) = match to {
+impl SendObject {
+    /// What opening its session takes.
+    pub(super) fn opening(self, events: EventSink) -> Opening<Scdp> {
+        let SendObject { session, object, digest, source, to, initial_window, resume } = self;
+        let (peers, group, to) = match to {
             Recipients::One { receiver, share } => (vec![receiver], None, To::One(share)),
             Recipients::Many { members, group } => (members, group, To::Many),
         };
         let side = Side::Sending { source, group, members: Vec::new() };
-        let opening = Start::Send { object, to: role, initial_window, resume };
-        self.open_scdp(session, &object, digest, peers, side, opening, events)
+        let start = Start::Send { object, to, initial_window, resume };
+        opening(session, &object, digest, (peers, side, start), events)
     }
+}
 
-    /// Expects an object. What becomes of it comes as events, ending with exactly one of
-    /// [`Received`](crate::driver::SessionEvent::Received) (all its bytes are with the sink) and
-    /// [`Failed`](crate::driver::SessionEvent::Failed) (the sink is called no more), after which both
-    /// sinks are dropped; a refused command fails at once.
-    ///
-    /// `events` is called on the driver's thread and must not wait: hand the event to a channel.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn receive_object(
-        &self,
-        request: ReceiveObject,
-        events: EventSink,
-    ) -> Result<SessionProgress, HandleError> {
-        let ReceiveObject { session, object, digest, mode, senders, initial_window, sink } =
-            request;
-        let opening = Start::Receive { object, mode, initial_window };
-        let side = Side::Receiving { sink };
-        self.open_scdp(session, &object, digest, senders, side, opening, events)
+impl ReceiveObject {
+    /// What opening its session takes.
+    pub(super) fn opening(self, events: EventSink) -> Opening<Scdp> {
+        let ReceiveObject { session, object, digest, mode, senders, initial_window, sink } = self;
+        let start = Start::Receive { object, mode, initial_window };
+        opening(session, &object, digest, (senders, Side::Receiving { sink }, start), events)
     }
+}
 
-    /// Tells a receive session that a sender given up for lost is back and numbers its packets
-    /// in a new epoch (that of its [`Resume`]). The sender must be one of the session's own.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn sender_back(
-        &self,
-        session: SessionId,
-        sender: SocketAddr,
-        epoch: u8,
-    ) -> Result<(), HandleError> {
-        self.scdp.request(Request::SenderBack { session, sender, epoch })
-    }
-
-    /// Has a session wait for silent peers for so long instead of the protocol's own
-    /// `peer_timeout`: for as long as its peer waits. A session not open here is passed over.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn wait_for_peers(
-        &self,
-        session: SessionId,
-        peer_timeout: Duration,
-    ) -> Result<(), HandleError> {
-        self.scdp.request(Request::Wait { session, peer_timeout, win_back: false })
-    }
-
-    /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
-    /// won back when they are lost: it outlives for so long, too, that all have closed it.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn wait_for_return(
-        &self,
-        session: SessionId,
-        peer_timeout: Duration,
-    ) -> Result<(), HandleError> {
-        self.scdp.request(Request::Wait { session, peer_timeout, win_back: true })
-    }
-
-    /// Ends a session and tells its peers. Its last event is `Failed` with
-    /// [`Cancelled`](crate::driver::Failure::Cancelled), once no worker touches its sink any more; a
-    /// session not open here is passed over.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
-        self.scdp.cancel(session)
-    }
-
-    /// Of a receive session: the lowest block not complete and the lowest block nobody was asked
-    /// for yet. What a sender that takes over is told in its [`Resume`] (as `floor` and
-    /// `horizon`). `None` if no such session is open. Waits for one turn of the loop.
-    ///
-    /// # Errors
-    /// [`HandleError::Stopped`].
-    pub fn resume_point(&self, session: SessionId) -> Result<Option<(u32, u32)>, HandleError> {
-        let (reply, answer) = mpsc::sync_channel(1);
-        self.scdp.request(Request::ResumePoint { session, reply })?;
-        answer.recv().map_err(|_| HandleError::Stopped)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of either kind of request")]
-    fn open_scdp(
-        &self,
-        session: SessionId,
-        object: &ObjectInfo,
-        digest: [u8; 32],
-        peers: Vec<SocketAddr>,
-        side: Side,
-        protocol: Start,
-        events: EventSink,
-    ) -> Result<SessionProgress, HandleError> {
-        let progress = SessionProgress::new(object.transfer_len);
-        self.scdp.open(Opening {
-            session,
-            geometry: Geometry::from(*object),
-            coding: Coding::RaptorQ,
-            peers,
-            side,
-            state: Session { digest, refused: Vec::new() },
-            protocol,
-            progress: progress.clone(),
-            events,
-        })?;
-        Ok(progress)
+fn opening(
+    session: SessionId,
+    object: &ObjectInfo,
+    digest: [u8; 32],
+    (peers, side, protocol): (Vec<SocketAddr>, Side, Start),
+    events: EventSink,
+) -> Opening<Scdp> {
+    Opening {
+        session,
+        geometry: Geometry::from(*object),
+        coding: Coding::RaptorQ,
+        peers,
+        side,
+        state: Session { digest, refused: Vec::new() },
+        protocol,
+        progress: SessionProgress::new(object.transfer_len),
+        events,
     }
 }
 

@@ -17,7 +17,7 @@ use super::requests::{Handler, Refusal};
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
-use crate::lttp::connection::{Over, carry};
+use crate::lttp::connection::{Over, begun, carry};
 use crate::lttp::control::{ControlError, Reader, Writer, split};
 use crate::lttp::is_possible;
 use crate::payload::ObjectSource;
@@ -247,6 +247,9 @@ impl Parts {
         let side = Side::sending(source);
         let mut session = self.handle.offer(cookie, peer, part, side).map_err(Ended::failed)?;
         writer.say(&Message::Granted { cookie, seed: part.seed }, self.timeout()).await?;
+        if let Err(error) = begun(&mut session, reader, self.timeout()).await {
+            return Ok(Over::Broken(error));
+        }
         Ok(carry(&mut session, None, reader, writer, self.timeout()).await)
     }
 }

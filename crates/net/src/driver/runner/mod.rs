@@ -1,10 +1,11 @@
 //! One protocol's endpoint, run for the loop.
 
+mod host;
 mod inbound;
 mod outbound;
+mod queue;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError};
@@ -13,21 +14,17 @@ use wellspring_core::{
     Destination, Duration, Ecn, Endpoint as _, Frame, HostId, SessionId, Time, Work, WorkDone,
 };
 
-use super::clock::Clock;
 use super::event::{Failure, Refusal, SessionEvent};
 use super::faults::Origin;
-use super::handle::ProtocolRequest;
-use super::network::Network;
-use super::peers::PeerTable;
+use super::key::BlockKey;
 use super::protocol::{Action, Header, Meaning, Opening, Protocol, Report, Side, Sink};
-use super::receive_store::{ReceiveStore, ReceivedBlock};
-use super::send_store::SendStore;
+use super::protocol_handle::ProtocolRequest;
+use super::receive_store::ReceivedBlock;
 use super::sessions::{NewSession, SessionTable};
-use super::statistics::Received;
-use super::strangers::AnswerBudget;
-use super::worker::{BlockKey, Done, Finish, Job, Workers};
+use super::worker::{Done, Finish, Job};
 use crate::socket::MAX_DATAGRAM_LEN;
-use outbound::Queue;
+pub(super) use host::Host;
+use queue::Queue;
 
 /// This host, to its own endpoints.
 pub(super) const OWN: HostId = HostId(0);
@@ -39,64 +36,8 @@ const MAX_HEADER_LEN: usize = 128;
 /// most: then a slow disk slows the sender.
 const MAX_ANSWERED: u32 = 2;
 
-/// What the protocols of a driver share.
-pub(super) struct Host {
-    pub clock: Clock,
-    pub network: Network,
-    pub peers: PeerTable,
-    pub received: ReceiveStore,
-    pub to_send: SendStore,
-    pub workers: Workers,
-    /// Blocks read ahead of the one being sent.
-    pub read_ahead: u32,
-    pub answers: AnswerBudget,
-    pub counters: Received,
-}
-
-impl Host {
-    /// Puts the hosts of a session into the table of peers, all or none.
-    fn name_peers(
-        &mut self,
-        addresses: &[SocketAddr],
-        group: Option<SocketAddr>,
-    ) -> Result<Vec<HostId>, Failure> {
-        if !addresses.iter().chain(&group).all(|address| self.network.socket.reaches(address)) {
-            let why = "an address of a family that the driver's socket does not speak";
-            return Err(Refusal::Invalid(why).into());
-        }
-        if group.is_some_and(|group| !group.ip().is_multicast()) {
-            return Err(Refusal::Invalid("a group without a multicast address").into());
-        }
-        let mut peers = Vec::with_capacity(addresses.len());
-        for address in addresses {
-            let failure = match self.peers.add(*address) {
-                Some(host) if peers.contains(&host) => {
-                    self.peers.release(host);
-                    Refusal::Invalid("an address named twice").into()
-                }
-                Some(host) => {
-                    peers.push(host);
-                    continue;
-                }
-                None => Failure::TooManyPeers(self.peers.limit()),
-            };
-            self.release(peers);
-            return Err(failure);
-        }
-        Ok(peers)
-    }
-
-    fn release(&mut self, peers: Vec<HostId>) {
-        for peer in peers {
-            self.peers.release(peer);
-        }
-    }
-}
-
 /// What the loop has each protocol do.
 pub(super) trait Run: Send {
-    /// Whether datagrams of that kind are its.
-    fn owns(&self, kind: u8) -> bool;
     /// See [`Protocol::trimmed_len`].
     fn trimmed_len(&self, datagram: &[u8]) -> Option<usize>;
     /// Serves requests of handles, at most `limit`.
@@ -424,10 +365,6 @@ impl<P: Protocol> Runner<P> {
 }
 
 impl<P: Protocol> Run for Runner<P> {
-    fn owns(&self, kind: u8) -> bool {
-        P::KINDS.contains(&kind)
-    }
-
     fn trimmed_len(&self, datagram: &[u8]) -> Option<usize> {
         P::trimmed_len(datagram)
     }

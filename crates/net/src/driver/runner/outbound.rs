@@ -1,7 +1,5 @@
 //! From frames to datagrams: what is sent.
 
-use std::collections::VecDeque;
-
 use wellspring_core::{Destination, Ecn, Endpoint as _, Frame, SessionId, Time};
 
 use super::{Host, MAX_HEADER_LEN, OWN, Runner};
@@ -9,7 +7,6 @@ use crate::driver::outbox::{Marks, Target};
 use crate::driver::peers::Peer;
 use crate::driver::protocol::{Header, Protocol, Side};
 use crate::driver::send_store::{Fill, SourceOf};
-use crate::driver::sessions::SessionKey;
 
 /// Frames sent in one turn of the loop, so that arrivals are not kept waiting.
 const FRAMES_A_TURN: usize = 1_024;
@@ -18,36 +15,6 @@ const MAX_WAITING: usize = 8_192;
 
 /// Bytes read ahead of the block being sent, beyond the next one \[bytes\].
 const READ_AHEAD_LEN: u64 = 2 << 20;
-
-/// Frames on their way out, between the endpoint and the network.
-pub(super) struct Queue<H> {
-    /// Symbols whose blocks have come, to be sent before the endpoint is asked for more.
-    ready: VecDeque<Frame<H>>,
-    /// Frames held back by all sessions.
-    held: usize,
-    /// The block whose symbols went out last.
-    last_block: Option<(SessionKey, u32)>,
-    /// Where the frame at hand goes.
-    targets: Vec<Target>,
-}
-
-impl<H> Queue<H> {
-    pub(super) fn new() -> Self {
-        Queue { ready: VecDeque::new(), held: 0, last_block: None, targets: Vec::new() }
-    }
-
-    /// Frames of a session need not wait any more.
-    pub(super) fn release(&mut self, held: &mut VecDeque<Frame<H>>) {
-        self.held -= held.len();
-        self.ready.append(held);
-    }
-
-    /// A session is over that held back so many frames.
-    pub(super) fn forget(&mut self, session: SessionId, held: usize) {
-        self.held -= held;
-        self.ready.retain(|frame| frame.session != session);
-    }
-}
 
 /// What became of a frame.
 enum Emitted {
