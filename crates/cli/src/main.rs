@@ -16,10 +16,11 @@ mod transfer;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use wellspring_console::command::{self, Verbosity};
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_console::interrupt::{unless_signal, with_children};
+use wellspring_console::manual::{self, CompletionsArgs, ManArgs};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -60,6 +61,10 @@ enum Command {
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
     Switch(switch::SwitchArgs),
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// Subcommands of `wellspring-lab`, for people who look for them here.
@@ -104,6 +109,8 @@ fn run(cli: Cli) -> Result<(), Failed> {
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Man(args) => manual::man(&args, Cli::command()),
     };
     command::shut_down(runtime);
     result
@@ -112,7 +119,6 @@ fn run(cli: Cli) -> Result<(), Failed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

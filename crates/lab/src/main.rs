@@ -11,11 +11,12 @@ mod test_network;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use wellspring_console::children;
 use wellspring_console::command::{self, Verbosity};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::{unless_signal, with_children};
+use wellspring_console::manual::{self, CompletionsArgs, ManArgs};
 
 const AFTER_HELP: &str = "\
 Exit status:
@@ -43,6 +44,10 @@ enum Command {
     Bench(bench::BenchArgs),
     Fec(fec::FecArgs),
     Lab(test_network::LabArgs),
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +60,8 @@ fn run(cli: Cli) -> Result<(), Failed> {
     let Verbosity { quiet, verbose } = cli.verbosity;
     let runtime = command::runtime()?;
     let result = match cli.command {
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Man(args) => manual::man(&args, Cli::command()),
         Command::Lab(args) => runtime.block_on(test_network::run(&args)),
         Command::Bench(args) => runtime.block_on(with_children(move || bench::run(&args, quiet))),
         Command::Fec(args) => {
@@ -89,7 +96,6 @@ fn clean_up() -> Failed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -28,3 +28,8 @@ pub fn print_json(what: &impl Serialize) -> Result<(), Failed> {
 pub fn print_table(rows: &[Vec<String>]) -> Result<(), StdoutError> {
     write!(Stdout, "{}", table(rows))
 }
+
+/// Misuse of the codec, which the checks before it should have caught.
+pub fn codec_error(error: wellspring_codec::Error) -> Failed {
+    Failed::other(error.to_string())
+}

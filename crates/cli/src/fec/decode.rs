@@ -16,7 +16,8 @@ use wellspring_net::store::Digest;
 
 use super::index::{BlockPackets, EXTRA, Index};
 use super::target::Target;
-use super::{codec_error, digest_file, open};
+use super::digest_file;
+use super::input::{codec_error, open};
 use crate::exit;
 
 /// Symbols of a block that are compared with what the decoded block gives.

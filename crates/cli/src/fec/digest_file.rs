@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use wellspring_console::exit::Failed;
 use wellspring_net::store::Digest;
 
-use super::file_error;
+use super::input::file_error;
 
 /// What the name of an object's digest file ends with.
 const EXTENSION: &str = ".b3";

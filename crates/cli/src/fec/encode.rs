@@ -14,8 +14,9 @@ use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
 use wellspring_net::store::Digest;
 
+use super::digest_file;
+use super::input::{codec_error, file_error, open, read_error};
 use super::target::{self, Target};
-use super::{codec_error, digest_file, file_error, open, read_error};
 
 /// Source symbols a block is given if nothing else is asked for.
 const COMFORTABLE_BLOCK: u64 = 1000;

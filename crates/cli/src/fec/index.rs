@@ -10,7 +10,7 @@ use wellspring_codec::raptorq::{ObjectTransmissionInformation, PayloadId};
 use wellspring_console::bar;
 use wellspring_console::exit::Failed;
 
-use super::{codec_error, read_error};
+use super::input::{codec_error, read_error};
 use crate::exit;
 
 const HEADER: u64 = ObjectTransmissionInformation::LEN as u64;

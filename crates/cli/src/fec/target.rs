@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use wellspring_console::exit::Failed;
 use wellspring_net::store::WriteBack;
 
-use super::file_error;
+use super::input::file_error;
 use crate::exit;
 
 /// The file being written, not yet under its name.

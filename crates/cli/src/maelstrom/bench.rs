@@ -14,7 +14,7 @@ use wellspring_maelstrom::{
     Batch, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide, SessionId,
 };
 
-use super::CodeArgs;
+use super::code_args::CodeArgs;
 
 /// Measure the engine alone: one core, packets from memory, no network.
 ///

@@ -17,7 +17,7 @@ use wellspring_console::units::{part, percent};
 use wellspring_core::Duration;
 use wellspring_maelstrom::{CongestionLoss, Limits, ReceiveConfig, SendConfig};
 
-use super::{CodeArgs, InstanceArgs};
+use super::code_args::CodeArgs;
 
 /// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
 ///
@@ -144,6 +144,23 @@ pub struct UpArgs {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     instance: InstanceArgs,
+}
+
+/// Which appliance of this machine.
+#[derive(Args, Clone, Debug)]
+struct InstanceArgs {
+    /// What the appliance is called, where several run [default: the interface of the long link].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Folder of control sockets.
+    #[arg(long, value_name = "DIR", default_value = "/run/wellspring/maelstrom")]
+    run_dir: PathBuf,
+}
+
+impl InstanceArgs {
+    fn name(&self, wan: &str) -> String {
+        self.name.clone().unwrap_or_else(|| wan.to_owned())
+    }
 }
 
 /// Who connections end at (§4.2).

@@ -9,7 +9,7 @@ use wellspring_console::bar;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 
-use super::codec_error;
+use crate::report::codec_error;
 
 /// Measure how often a block cannot be decoded from K, K+1 and K+2 symbols.
 ///

@@ -31,8 +31,3 @@ pub fn run(args: &FecArgs, quiet: bool) -> Result<(), Failed> {
         FecCommand::Lt(args) => lt::run(args, quiet),
     }
 }
-
-/// Misuse of the codec, which the checks before it should have caught.
-fn codec_error(error: wellspring_codec::Error) -> Failed {
-    Failed::other(error.to_string())
-}

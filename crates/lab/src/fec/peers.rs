@@ -11,7 +11,7 @@ use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, Decod
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
 
-use super::codec_error;
+use crate::report::codec_error;
 
 /// A block of bytes to encode and decode.
 pub(super) struct Job {

@@ -1,10 +1,26 @@
 //! Benchmarks of the simulator.
 
+use clap::Args;
 use wellspring_console::exit::Failed;
 use wellspring_experiments::bench::{self, BenchRow};
 
-use super::BenchArgs;
 use crate::report::{failed, print_json, print_table, usage};
+
+/// Time fixed scenarios.
+///
+/// Answers are checked before times count: every request completes, and repeated runs agree.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring-lab sim bench ndp-perm-128 scdp-perm-250")]
+pub struct BenchArgs {
+    /// Benchmarks; all but the largest if none is given.
+    names: Vec<String>,
+    /// Repeats; the best counts.
+    #[arg(long, default_value_t = 3)]
+    repeats: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     let names: Vec<&str> = if args.names.is_empty() {

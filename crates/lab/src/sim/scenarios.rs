@@ -1,8 +1,9 @@
 //! `wellspring-lab sim run`, `list` and `show`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stderr, Stdout, StdoutError};
 use wellspring_experiments::catalogue::{self, SCENARIOS};
@@ -12,8 +13,64 @@ use wellspring_experiments::scenario::{Plan, Scenario};
 use wellspring_experiments::stats::{half_interval, mean};
 use wellspring_experiments::sweep::{Output, sweep};
 
-use super::{ListArgs, RunArgs, RunsBar, ShowArgs};
-use crate::report::{failed, print_json, print_table, usage};
+use super::runs_bar::RunsBar;
+use crate::report::{failed, print_json, print_table, seed, usage};
+
+/// Run a scenario over its seeds and print one row a run.
+///
+/// Combinations and seeds run in parallel. With `--output`, results are kept as CSV, and runs that
+/// are there already, with every file asked for, are not run again: an interrupted sweep goes on
+/// where it was. With `--set run.sample=100us`, queues and rates are looked at that often and
+/// written there too. The exit status is 1 if a request failed or did not finish.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  wellspring-lab sim run scdp-12a --set workload.senders=70 --seeds 1,2"
+)]
+pub struct RunArgs {
+    /// A scenario file, or the name of one that comes with Wellspring.
+    scenario: String,
+    /// Set a key of the scenario: `workload.sessions=100`, `topology.delay=1us`.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Seeds, instead of the scenario's.
+    #[arg(long, value_delimiter = ',', value_parser = seed())]
+    seeds: Vec<u64>,
+    /// Threads; all cores if not given, and never more than runs.
+    #[arg(long, short = 'j')]
+    threads: Option<usize>,
+    /// A folder for runs.csv.
+    #[arg(long, short)]
+    output: Option<PathBuf>,
+    /// Also write every flow, compressed, into that folder.
+    #[arg(long, requires = "output")]
+    flows: bool,
+    /// Write the packets that one host sends and receives to a file that Wireshark opens.
+    #[arg(long, value_name = "FILE.pcapng")]
+    capture: Option<PathBuf>,
+    /// That host.
+    #[arg(long, value_name = "HOST", default_value_t = 0)]
+    capture_host: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// List the scenarios that come with Wellspring.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring-lab sim list")]
+pub struct ListArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Print a scenario file that comes with Wellspring.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  wellspring-lab sim show scdp-5 > mine.toml")]
+pub struct ShowArgs {
+    /// Its name.
+    scenario: String,
+}
 
 pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
     let scenarios = scenarios(args)?;

@@ -1,0 +1,56 @@
+//! Arguments of Maelstrom's code: rate, interleaves, delay.
+
+use clap::Args;
+use wellspring_codec::interleave::Parameters;
+use wellspring_console::exit::Failed;
+
+/// `8,3`: packets in an XOR, and layers.
+fn parse_rate(text: &str) -> Result<(u8, usize), String> {
+    let parts = text.split_once(',').map(|(r, c)| (r.trim().parse(), c.trim().parse()));
+    match parts {
+        Some((Ok(r), Ok(c))) => Ok((r, c)),
+        _ => Err("write packets in an XOR and layers, such as 8,3".into()),
+    }
+}
+
+/// `1,20,40`: one interleave a layer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Interleaves(pub(super) Vec<u16>);
+
+fn parse_interleaves(text: &str) -> Result<Interleaves, String> {
+    let numbers: Result<Vec<u16>, _> = text.split(',').map(|i| i.trim().parse()).collect();
+    numbers.map(Interleaves).map_err(|_| "write an interleave a layer, such as 1,20,40".into())
+}
+
+/// How packets are mixed into repairs.
+#[derive(Args, Clone, Debug)]
+pub(super) struct CodeArgs {
+    /// Packets in an XOR, r, and layers, c: c repairs leave for every r packets.
+    #[arg(long, value_name = "R,C", default_value = "8,3", value_parser = parse_rate)]
+    pub(super) rate: (u8, usize),
+    /// One interleave a layer, best without common divisors: bursts as long as the largest come
+    /// back.
+    #[arg(long, value_name = "I,I,...", default_value = "1,20,40", value_parser = parse_interleaves)]
+    pub(super) interleave: Interleaves,
+    /// Hold each repair back until its bin is used again: slower, and no burst shorter than the
+    /// interleave takes a repair with its last packet.
+    #[arg(long)]
+    pub(super) delayed: bool,
+}
+
+impl CodeArgs {
+    pub(super) fn parameters(&self) -> Result<Parameters, Failed> {
+        let ((rate, layers), Interleaves(interleaves)) = (self.rate, &self.interleave);
+        if layers != interleaves.len() {
+            return Err(Failed::usage(format!(
+                "a rate of {layers} layers and {} interleaves",
+                interleaves.len()
+            ))
+            .hint("Give as many interleaves as layers: --rate 8,3 --interleave 1,20,40."));
+        }
+        let parameters = Parameters::new(rate, interleaves);
+        let mut parameters = parameters.map_err(|e| Failed::usage(e.to_string()))?;
+        parameters.delayed = self.delayed;
+        Ok(parameters)
+    }
+}
