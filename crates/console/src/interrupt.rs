@@ -13,7 +13,7 @@ use crate::exit::Failed;
 pub struct Interrupt {
     interrupt: Signal,
     terminate: Signal,
-    /// Absent where the program was told to outlive its terminal.
+    /// Absent where `nohup` has the program outlive its terminal.
     hang_up: Option<Signal>,
 }
 

@@ -43,7 +43,7 @@ pub struct BenchArgs {
     /// Symbol sizes in bytes; several with commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [DEFAULT_SYMBOL_SIZE])]
     symbol_size: Vec<u16>,
-    /// What is told to the receiver of the network.
+    /// Value of `get --fabric`.
     #[arg(long, value_parser = ["trimming", "shared", "dedicated"], default_value = "shared")]
     fabric: String,
     /// Rate of a healthy replica, in `slow-replica`; the slow one has a tenth.
@@ -78,7 +78,7 @@ pub fn run(args: &BenchArgs, quiet: bool) -> Result<(), Failed> {
     }
     random_file::write(&bench.replica(1).join(NAME), args.size, args.seed)?;
     for replica in 2..=3 {
-        // The bytes of a replica are its own, but need no room of their own.
+        // Links instead of copies, to save disk space.
         let copy = bench.replica(replica).join(NAME);
         let linked = std::fs::hard_link(bench.replica(1).join(NAME), &copy);
         linked.map_err(|error| failed_at(&copy, &error))?;

@@ -180,7 +180,7 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
     let appliance = Appliance::new(config, controls.clone()).map_err(|error| of_setup(&error))?;
     if !quiet {
         let at = metrics.map(|at| format!(", metrics at http://{at}/metrics")).unwrap_or_default();
-        // A box on a link goes on working when nobody listens.
+        // An appliance goes on working when nobody reads its output.
         let _ = writeln!(
             Stdout,
             "{}: protecting packets of up to {} bytes between {} and {}{at}",

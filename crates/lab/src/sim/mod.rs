@@ -24,8 +24,8 @@ enum SimCommand {
     Bench(bench::BenchArgs),
 }
 
-/// Carries the command out. Progress is shown unless `quiet`; what is known of stuck requests is
-/// told at length if `verbose`.
+/// Carries the command out. Progress is shown unless `quiet`; the state of stuck requests is
+/// printed in full if `verbose`.
 ///
 /// # Errors
 /// A file, a scenario or a run is at fault.

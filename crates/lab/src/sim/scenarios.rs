@@ -123,7 +123,7 @@ fn scenarios(args: &RunArgs) -> Result<Vec<Scenario>, Failed> {
     set(&mut plan).map_err(usage)
 }
 
-/// Requests that did not complete are told of on standard error, and are a failure.
+/// Reports requests that did not complete on standard error; they are a failure.
 fn tell_missing(rows: &[RunRow], args: &RunArgs, verbose: bool) -> Result<(), Failed> {
     let (mut failed, mut unfinished) = (0, 0);
     for row in rows.iter().filter(|row| !row.missing.is_empty()) {
