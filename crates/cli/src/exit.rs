@@ -63,11 +63,10 @@ fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
         hints.push(silence_hint(server));
     }
     if hosts.iter().any(|host| !host.is_silent()) {
-        hints.push(
+        hints.push(format!(
             "Check the spelling of hosts and object: an object's name is its path below the \
-             directory that is served."
-                .to_owned(),
-        );
+             directory that `{server}` serves there."
+        ));
     }
     hints.join("\n")
 }

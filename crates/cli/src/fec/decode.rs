@@ -14,10 +14,10 @@ use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_net::store::Digest;
 
-use super::index::{BlockPackets, EXTRA, Index};
-use super::target::Target;
 use super::digest_file;
+use super::index::{BlockPackets, EXTRA, Index};
 use super::input::{codec_error, open};
+use super::target::Target;
 use crate::exit;
 
 /// Symbols of a block that are compared with what the decoded block gives.
