@@ -109,6 +109,7 @@ pub fn run(bytes: &[u8]) {
                 receiver.handle_datagram(now, &datagram, &mut out);
             }
             Input::Report => {
+                receiver.causes(now);
                 let report = receiver.loss_report(now);
                 assert!(report.bursts <= report.lost && report.lost <= report.packets);
                 continue;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wellspring_maelstrom::SessionId;
+use wellspring_maelstrom::{Cause, SessionId};
 
 use crate::aggregation::Aggregation;
 use crate::cache_service::{CacheService, SharedCache};
@@ -45,7 +45,7 @@ pub struct Appliance {
     try_at: Instant,
     _control: ControlSocket,
     // Last, so that offloads are put back when nothing is watched any more.
-    _offloads: Offloads,
+    offloads: Offloads,
 }
 
 impl Appliance {
@@ -70,8 +70,8 @@ impl Appliance {
         let failover = FailoverService::new(&config, sessions.next())?;
         let offloads = Offloads::switch_off(&config.lan, &config.wan, &config.run_dir);
         let cache = config.cache.map(|cache| SharedCache::new(cache.bytes, cache.age));
-        let (wan_index, wan_mtu) = (ground.wan.index, ground.wan.mtu);
-        let plan = Plan { config, wan_index, wan_mtu, own: addresses, cache };
+        let wan_mtu = ground.wan.mtu;
+        let plan = Plan { config, wan_mtu, own: addresses, cache };
         let mut ready = BTreeMap::new();
         for number in failover.owned().iter() {
             ready.insert(number, Partition::open(&plan, number, sessions.next())?);
@@ -103,7 +103,7 @@ impl Appliance {
             begin: now,
             try_at: now,
             _control: control,
-            _offloads: offloads.map_err(|error| SetupError::System("offloads", error))?,
+            offloads: offloads.map_err(|error| SetupError::System("offloads", error))?,
         })
     }
 
@@ -160,7 +160,7 @@ impl Appliance {
     fn begin(&mut self, number: u8, tenure: u64) {
         let partition = match self.ready.remove(&number) {
             Some(partition) => Ok(partition),
-            None => Partition::open(&self.plan, number, self.sessions.next()),
+            None => self.open_again(number),
         };
         let worker = partition.and_then(|partition| {
             partition.start(tenure).map_err(|error| SetupError::System("a thread", error))
@@ -175,6 +175,14 @@ impl Appliance {
                 self.try_at = Instant::now() + TRY_AGAIN;
             }
         }
+    }
+
+    /// Opens a partition while others may run. An interface that was made anew has its offloads on.
+    fn open_again(&mut self, number: u8) -> Result<Partition, SetupError> {
+        let Config { lan, wan, run_dir, .. } = &self.plan.config;
+        let offloads = Offloads::switch_off(lan, wan, run_dir);
+        self.offloads = offloads.map_err(|error| SetupError::System("offloads", error))?;
+        Partition::open(&self.plan, number, self.sessions.next())
     }
 
     fn end(&mut self, number: u8) {
@@ -196,7 +204,12 @@ impl Appliance {
             }
         }
         // At the very beginning nothing runs yet, and nothing may when a partition cannot be opened.
-        let Some(sum) = sum else { return };
+        let Some(mut sum) = sum else { return };
+        let wanted =
+            (0..self.plan.config.partitions).filter(|&n| self.failover.tenure(n).is_some());
+        if wanted.clone().count() > self.workers.len() && self.begin.elapsed() > TRY_AGAIN {
+            sum.causes = vec![Cause::Interface];
+        }
         let config = &self.plan.config;
         let status = Status {
             name: config.name.clone(),

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use wellspring_core::Time;
-use wellspring_maelstrom::{Arrival, Batch, LossReport, ReceiveSide, SendSide};
+use wellspring_maelstrom::{Arrival, Batch, Cause, LossReport, ReceiveSide, SendSide};
 
 use crate::addresses::Addresses;
 use crate::cache_service::SharedCache;
 use crate::capture::Way;
-use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload};
+use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload, udp_source_port};
 use crate::status::{LateHistogram, Losses, PartitionStatus};
 
 /// The two sides and their sockets.
@@ -28,6 +28,9 @@ pub(crate) struct Engine {
     leaving: Option<LossReport>,
     unlike: u64,
     passed_over: u64,
+    /// Whether the peer's newest datagram came from elsewhere than it should.
+    elsewhere: bool,
+    causes: Vec<Cause>,
 }
 
 impl Engine {
@@ -53,6 +56,8 @@ impl Engine {
             leaving: None,
             unlike: 0,
             passed_over: 0,
+            elsewhere: false,
+            causes: Vec::new(),
         }
     }
 
@@ -81,6 +86,11 @@ impl Engine {
                     Some(datagram) => {
                         let arrival =
                             self.receive.handle_datagram(time, datagram, &mut self.recovered);
+                        if !matches!(arrival, Arrival::Dropped(_)) {
+                            let port = udp_source_port(bytes);
+                            self.elsewhere =
+                                from != self.addresses.peer || port != Some(self.addresses.port);
+                        }
                         self.arrived(now, time, arrival);
                     }
                     None if self.addresses.is_theirs(from) => {
@@ -100,7 +110,7 @@ impl Engine {
     /// Something of the peer has been understood, or not.
     fn arrived(&mut self, now: Instant, time: Time, arrival: Arrival) {
         match arrival {
-            Arrival::Repair | Arrival::Digest => self.heard = Some(now),
+            Arrival::Repair | Arrival::Digest | Arrival::Probe => self.heard = Some(now),
             Arrival::Report(report) => {
                 self.heard = Some(now);
                 self.leaving = Some(report);
@@ -128,7 +138,26 @@ impl Engine {
     pub(crate) fn report(&mut self, now: Time) {
         let report = self.receive.loss_report(now);
         self.arriving.add(&report);
-        self.send.report(now, &report, &mut self.repairs);
+        let hearing = self.receive.hearing(now);
+        self.send.report(now, &report, &hearing, &mut self.repairs);
+        if self.receive.probe_is_due(now) {
+            self.send.probe(now, &mut self.repairs);
+        }
+    }
+
+    /// Finds out what is wrong, and logs what has changed.
+    pub(crate) fn diagnose(&mut self, now: Time) {
+        let mut causes = self.receive.causes(now);
+        if self.elsewhere && !causes.contains(&Cause::Silent) {
+            causes.push(Cause::Nat);
+        }
+        for cause in causes.iter().filter(|cause| !self.causes.contains(cause)) {
+            tracing::warn!("{}: {}", cause.name(), cause.text());
+        }
+        for cause in self.causes.iter().filter(|cause| !causes.contains(cause)) {
+            tracing::info!("{}: no longer", cause.name());
+        }
+        self.causes = causes;
     }
 
     /// When [`Engine::handle_timeout`] has something to do.
@@ -157,6 +186,7 @@ impl Engine {
             late: self.late,
             arriving: self.arriving,
             leaving: self.leaving,
+            causes: self.causes.clone(),
             queue_delay: Duration::from_nanos(self.receive.queue_delay().as_nanos()),
         }
     }

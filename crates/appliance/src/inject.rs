@@ -194,6 +194,15 @@ pub(crate) fn udp_payload(packet: &[u8], port: u16) -> Option<&[u8]> {
     udp.get(8..len)
 }
 
+/// The port that a UDP datagram comes from.
+pub(crate) fn udp_source_port(packet: &[u8]) -> Option<u16> {
+    let header = match packet.first()? >> 4 {
+        4 => usize::from(packet[0] & 15) * 4,
+        _ => 40,
+    };
+    Some(u16::from_be_bytes(*packet.get(header..header + 2)?.first_chunk()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +214,7 @@ mod tests {
         packet.extend_from_slice(&[0x12, 0x67, 0x12, 0x67, 0, 13, 0, 0, 1, 2, 3, 4, 5, 99, 99]);
         assert_eq!(udp_payload(&packet, 0x1267), Some(&[1, 2, 3, 4, 5][..]));
         assert_eq!(udp_payload(&packet, 1), None);
+        assert_eq!(udp_source_port(&packet), Some(0x1267));
         assert_eq!(source(&packet), Some(IpAddr::from([10, 0, 0, 1])));
         assert_eq!(destination(&packet), Some(IpAddr::from([10, 0, 0, 2])));
         for cut in 0..33 {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use wellspring_codec::interleave::Parameters;
-use wellspring_maelstrom::DropReason;
+use wellspring_maelstrom::{Cause, DropReason};
 
 use crate::status::{LATE_BUCKETS_MS, Status};
 
@@ -72,6 +72,10 @@ pub fn to_prometheus(status: &Status) -> String {
     family("dropped_datagrams_total", "counter", "Datagrams dropped.", &dropped);
     let up = u64::from(status.peer_alive());
     family("peer_up", "gauge", "Whether the peer was heard in the last seconds.", &[("", up)]);
+    let causes = Cause::ALL.map(|cause| format!("cause=\"{}\"", cause.name()));
+    let present = Cause::ALL.map(|cause| u64::from(status.sum.causes.contains(&cause)));
+    let trouble: Vec<_> = causes.iter().map(String::as_str).zip(present).collect();
+    family("trouble", "gauge", "Why the pair does not protect, or not all.", &trouble);
     let protected = status.protected.len() as u64;
     family("partitions_protected", "gauge", "Partitions protected here.", &[("", protected)]);
     if let Some((heard, counters)) = &status.failover {

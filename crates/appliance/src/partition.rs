@@ -38,7 +38,6 @@ const IPV6: u16 = 0x86dd;
 /// What all partitions have in common.
 pub(crate) struct Plan {
     pub config: Config,
-    pub wan_index: u32,
     /// Longest packet on the long link \[bytes\].
     pub wan_mtu: usize,
     /// Where the peer's datagrams come.
@@ -53,6 +52,24 @@ pub(crate) struct Partition {
     engine: Engine,
     /// How long recovered packets wait.
     hold: Span,
+    interfaces: [InterfaceName; 2],
+}
+
+/// An interface as it was when it was opened.
+struct InterfaceName {
+    name: String,
+    index: Option<u32>,
+}
+
+impl InterfaceName {
+    fn new(name: &str) -> Self {
+        InterfaceName { name: name.to_owned(), index: sys::interface_index(name) }
+    }
+
+    /// Whether it is gone, or another has its name: sockets are deaf then, and must be opened again.
+    fn has_changed(&self) -> bool {
+        sys::interface_index(&self.name) != self.index
+    }
 }
 
 impl Partition {
@@ -69,7 +86,14 @@ impl Partition {
         // Who may not watch packets hears that first.
         let longest = plan.wan_mtu + 64;
         let (ring, program) = (plan.config.ring, filter.program());
-        let capture = Capture::packets(plan.wan_index, longest, ring, &program).map_err(refused)?;
+        // Before the sockets: one that is made anew meanwhile is noticed.
+        let interfaces = [&plan.config.wan, &plan.config.lan].map(|name| InterfaceName::new(name));
+        let gone = |name: &InterfaceName| SetupError::NoInterface(name.name.clone());
+        if let Some(name) = interfaces.iter().find(|name| name.index.is_none()) {
+            return Err(gone(name));
+        }
+        let wan_index = interfaces[0].index.ok_or_else(|| gone(&interfaces[0]))?;
+        let capture = Capture::packets(wan_index, longest, ring, &program).map_err(refused)?;
         let port = peer.port() + u16::from(number);
         let there = PeerSocket::new(SocketAddr::new(peer.ip(), port), &plan.config.wan)
             .map_err(|error| SetupError::System("the socket towards the peer", error))?;
@@ -83,7 +107,7 @@ impl Partition {
         tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
         let mut engine = Engine::new(send, receive, there, local, addresses);
         engine.cache = plan.cache.clone();
-        Ok(Partition { capture, engine, hold: plan.config.receive.hold })
+        Ok(Partition { capture, engine, hold: plan.config.receive.hold, interfaces })
     }
 
     /// Lets it run in a thread of its own.
@@ -99,7 +123,8 @@ impl Partition {
     fn run(mut self, stop: &AtomicBool, shared: &Mutex<PartitionStatus>) -> PartitionStatus {
         sys::wake_exactly();
         let begin = Instant::now();
-        let (mut report_at, mut status_at) = (begin + REPORT_EVERY, begin);
+        // The first report at once: the peer hears of this session, and this end whom it hears.
+        let (mut report_at, mut status_at) = (begin, begin);
         let mut busy = false;
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
@@ -113,6 +138,10 @@ impl Partition {
             self.engine.peer.send(&mut self.engine.repairs);
             if now >= status_at {
                 status_at = now + STATUS_EVERY;
+                self.engine.diagnose(time);
+                if self.interfaces.iter().any(InterfaceName::has_changed) {
+                    break;
+                }
                 let status = self.engine.status(self.capture.drops());
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = status;
             }

@@ -13,7 +13,7 @@ use wellspring_maelstrom::{
     KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
 };
 
-use crate::interface::{Interface, forwarding};
+use crate::interface::{Interface, forwarding, networks};
 
 /// The UDP port of appliances.
 pub const DEFAULT_PORT: u16 = 4_714;
@@ -137,6 +137,22 @@ pub enum SetupError {
     NotAllowed(io::Error),
     /// The peer cannot be this machine.
     PeerIsLocal(SocketAddr),
+    /// The peer is in the local network: nothing of the long link is between the two.
+    PeerInLan {
+        /// The peer.
+        peer: IpAddr,
+        /// The local network.
+        network: IpNet,
+    },
+    /// The local network's own addresses are given as those behind the peer.
+    RemoteIsLan {
+        /// What was given.
+        remote: IpNet,
+        /// The local network.
+        network: IpNet,
+    },
+    /// Overhead that is no number, or that no code has.
+    Overhead(f64),
     /// The clock tells a time before this program was written: sessions would not be believed.
     Clock,
     /// Too many partitions, or none, or no ports for them.
@@ -217,6 +233,19 @@ impl fmt::Display for SetupError {
             ),
             SetupError::PeerIsLocal(peer) => {
                 write!(f, "{peer} is an address of this machine: --peer is the other appliance")
+            }
+            SetupError::PeerInLan { peer, network } => write!(
+                f,
+                "{peer} is in the local network {network}: --peer is the appliance at the other end of the \
+                 long link"
+            ),
+            SetupError::RemoteIsLan { remote, network } => write!(
+                f,
+                "{remote} is in the local network {network}: --remote names the addresses behind the \
+                 other appliance"
+            ),
+            SetupError::Overhead(overhead) => {
+                write!(f, "an overhead of {overhead}: write repairs for each packet, such as 0.5")
             }
             SetupError::Clock => f.write_str(
                 "the clock tells a time long past: set it, or the peer will take this life for an \
@@ -304,6 +333,12 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if forwarding() == (false, false) {
         return Err(SetupError::NotForwarding);
     }
+    check_addresses(config, &networks(&config.lan))?;
+    if let Some(limits) =
+        config.send.adaptive.filter(|limits| limits.overhead.is_nan() || limits.overhead <= 0.0)
+    {
+        return Err(SetupError::Overhead(limits.overhead));
+    }
     let rate = match &config.send.adaptive {
         Some(limits) => limits.rate,
         None => config.send.parameters.rate(),
@@ -315,6 +350,20 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     }
     let longest = plan.longest.min(lan.mtu);
     Ok(Ground { wan, plan, longest })
+}
+
+/// Refuses addresses of the local network where those of the other end are meant.
+fn check_addresses(config: &Config, lan: &[IpNet]) -> Result<(), SetupError> {
+    let peer = config.peer.ip();
+    if let Some(&network) = lan.iter().find(|network| network.contains(&peer)) {
+        return Err(SetupError::PeerInLan { peer, network });
+    }
+    for &remote in &config.remote {
+        if let Some(&network) = lan.iter().find(|network| network.contains(&remote)) {
+            return Err(SetupError::RemoteIsLan { remote, network });
+        }
+    }
+    Ok(())
 }
 
 /// Reads a pre-shared key: 64 hexadecimal digits in a file that nobody else may read.

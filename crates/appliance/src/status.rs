@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wellspring_codec::interleave::{Account, Parameters};
 use wellspring_maelstrom::{
-    CacheCounters, DropReason, FailoverCounters, LossReport, ReceiveCounters, SendCounters,
+    CacheCounters, Cause, DropReason, FailoverCounters, LossReport, ReceiveCounters, SendCounters,
 };
 
 use crate::aggregation::AggregationStatus;
@@ -114,6 +114,8 @@ pub struct PartitionStatus {
     pub arriving: Losses,
     /// What the peer last measured of what leaves.
     pub leaving: Option<LossReport>,
+    /// Why the pair does not protect, or not all.
+    pub causes: Vec<Cause>,
     /// What the peer's newest datagram waited in queues.
     pub queue_delay: Duration,
 }
@@ -138,6 +140,9 @@ impl PartitionStatus {
         self.passed_over += other.passed_over;
         self.late.add_all(&other.late);
         self.arriving.add_all(&other.arriving);
+        self.causes.extend(&other.causes);
+        self.causes.sort_unstable();
+        self.causes.dedup();
         self.queue_delay = self.queue_delay.max(other.queue_delay);
         self.leaving = match (self.leaving, other.leaving) {
             (Some(one), Some(two)) => Some(one.and(&two)),
@@ -201,6 +206,9 @@ pub fn to_json(status: &Status) -> Value {
         "overhead": sum.code.as_ref().map_or(0.0, Parameters::overhead),
         "adaptive": status.adaptive,
         "peer_alive": status.peer_alive(),
+        "trouble": sum.causes.iter().map(|cause| json!({
+            "cause": cause.name(), "text": cause.text(),
+        })).collect::<Vec<_>>(),
         "partitions": { "of": status.partitions, "protected": status.protected },
         "failover": status.failover.map(|(heard, counters)| json!({
             "alive": heard, "hellos": counters.hellos, "takeovers": counters.takeovers,

@@ -295,6 +295,11 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     let same = ["--mate", "127.0.0.1:4801", "--mate-at", "127.0.0.1:4801"];
     says(&up("aa", "wan", "lan", &same), "given for both");
     says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");
+    says(&up("aa", "wan", "lan", &["--remote", "10.82.1.0/24"]), "behind the other appliance");
+    says(&up("ab", "wan", "lan", &["--remote", "10.82.2.7"]), "behind the other appliance");
+    // Interfaces the wrong way round.
+    says(&up("aa", "lan", "wan", &[]), "in the local network 10.82.0.0/24");
+    says(&up("aa", "wan", "lan", &["--adaptive", "--max-overhead", "NaN"]), "such as 0.5");
     lab.forward("aa", false);
     says(&up("aa", "wan", "lan", &[]), "net.ipv4.ip_forward=1");
     lab.forward("aa", true);

@@ -7,6 +7,7 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
+use crate::diagnosis::{Cause, Diagnosis, Hearing};
 use crate::digest::DigestReader;
 use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
@@ -68,6 +69,8 @@ pub enum Arrival {
     Repair,
     /// Names of packets without repairs.
     Digest,
+    /// A datagram as long as the longest repair: the path takes it.
+    Probe,
     /// What the peer has measured of what this end sends: for
     /// [`SendSide::on_report`](crate::SendSide::on_report).
     Report(LossReport),
@@ -153,6 +156,9 @@ pub struct ReceiveSide {
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     congestion: CongestionLoss,
+    diagnosis: Diagnosis,
+    /// Probes of the peer's session.
+    probes: u32,
     reported: u64,
     reported_at: Time,
     /// When losses were last reported.
@@ -187,6 +193,8 @@ impl ReceiveSide {
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             congestion: config.congestion,
+            diagnosis: Diagnosis::new(own),
+            probes: 0,
             reported: 0,
             reported_at: Time::ZERO,
             last_loss: None,
@@ -270,9 +278,14 @@ impl ReceiveSide {
                 Ok(()) => Arrival::Repair,
                 Err(reason) => Arrival::Dropped(reason),
             },
-            Ok((Body::Report(report), _)) => {
+            Ok((Body::Report(report, hearing), _)) => {
                 self.counters.reports += 1;
+                self.diagnosis.on_hearing(now, &hearing);
                 Arrival::Report(report)
+            }
+            Ok((Body::Probe, _)) => {
+                self.probes = self.probes.wrapping_add(1);
+                Arrival::Probe
             }
             Ok((Body::Digest(digest), long)) => {
                 self.counters.digests += 1;
@@ -284,8 +297,12 @@ impl ReceiveSide {
             }
             Err(reason) => Arrival::Dropped(reason),
         };
-        if let Arrival::Dropped(reason) = arrival {
-            self.counters.dropped[reason as usize] += 1;
+        match arrival {
+            Arrival::Dropped(reason) => {
+                self.counters.dropped[reason as usize] += 1;
+                self.diagnosis.on_dropped(now, reason);
+            }
+            _ => self.diagnosis.on_valid(now),
         }
         self.hold.release(now, out, &mut self.latest);
         arrival
@@ -307,6 +324,22 @@ impl ReceiveSide {
     /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs.
     pub fn report_is_urgent(&self, now: Time) -> bool {
         self.digest_meter.has_losses() && now.has_reached(self.reported_at + URGENT)
+    }
+
+    /// Whom this end hears, for [`SendSide::report`](crate::SendSide::report).
+    pub fn hearing(&self, now: Time) -> Hearing {
+        let session = self.verifier.peer().filter(|_| self.diagnosis.hears(now));
+        Hearing { session, probes: self.probes }
+    }
+
+    /// Whether [`SendSide::probe`](crate::SendSide::probe) is to be called now.
+    pub fn probe_is_due(&mut self, now: Time) -> bool {
+        self.diagnosis.probe(now)
+    }
+
+    /// Why the pair does not protect, or not all.
+    pub fn causes(&mut self, now: Time) -> Vec<Cause> {
+        self.diagnosis.causes(now)
     }
 
     /// What the newest datagram of the peer waited in queues.
@@ -356,6 +389,7 @@ impl ReceiveSide {
             self.counters.sessions += 1;
             self.meter.restart();
             self.digests.restart();
+            self.probes = 0;
             self.digest_meter.restart();
             self.queue = QueueDelay::default();
             self.landmark = None;

@@ -4,12 +4,15 @@ use wellspring_codec::interleave::{InterleaveError, Interleaver, Parameters, Rep
 use wellspring_core::{Duration, Time};
 
 use crate::adaptive::{Controller, Limits};
-use crate::auth::{PresharedKey, Sealer, SessionId};
+use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN};
 use crate::batch::Batch;
+use crate::diagnosis::Hearing;
 use crate::digest::Digester;
 use crate::identity::{Identity, Namer, Unprotected, Volatile};
 use crate::meter::LossReport;
-use crate::wire::{RepairHead, emit_digest, emit_repair, emit_report};
+use crate::wire::{
+    HEADER_LEN, INGREDIENT_LEN, RepairHead, emit_digest, emit_probe, emit_repair, emit_report,
+};
 
 /// How a send side protects.
 #[derive(Clone, Debug)]
@@ -76,6 +79,8 @@ pub struct SendSide {
     /// What routers may change in the newest packets, by number modulo its length.
     volatile: Vec<Volatile>,
     longest: usize,
+    /// Packets in a repair, at most.
+    rate: u8,
     flush_after: Duration,
     flush_at: Option<Time>,
     controller: Option<Controller>,
@@ -103,6 +108,7 @@ impl SendSide {
             base: 0,
             volatile: remembered(&config.parameters),
             longest: config.longest,
+            rate: config.adaptive.map_or(config.parameters.rate(), |limits| limits.rate),
             flush_after: config.flush_after,
             flush_at: None,
             controller,
@@ -193,8 +199,15 @@ impl SendSide {
     }
 
     /// Appends a report to the peer to `out`.
-    pub fn report(&mut self, now: Time, report: &LossReport, out: &mut Batch) {
-        out.write(|bytes| emit_report(&mut self.sealer, now, report, bytes));
+    pub fn report(&mut self, now: Time, report: &LossReport, hearing: &Hearing, out: &mut Batch) {
+        out.write(|bytes| emit_report(&mut self.sealer, now, report, hearing, bytes));
+    }
+
+    /// Appends a probe to `out`, as long as the longest repair.
+    pub fn probe(&mut self, now: Time, out: &mut Batch) {
+        let names = usize::from(self.rate) * INGREDIENT_LEN;
+        let len = HEADER_LEN + names + self.longest + TAG_LEN;
+        out.write(|bytes| emit_probe(&mut self.sealer, now, len, bytes));
     }
 
     /// When [`SendSide::handle_timeout`] is to be called.

@@ -17,7 +17,9 @@
 //! | 16 | tag over all before it |
 //!
 //! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the
-//! layer to the number of the first packet, and 32 bytes of account instead of packets and XOR ([`LossReport`]). A
+//! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
+//! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), 4 zeros. Kind 6 is
+//! a probe: zeros, as long as the longest repair. A
 //! digest names n packets for which no repair was made, in the order in which they left, numbered by a count of its
 //! own: stride 1, and 4 bytes of each packet's name. A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
 //! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
@@ -26,6 +28,7 @@ use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
 use wellspring_core::{Duration, Time};
 
 use crate::auth::{Sealer, SessionId, TAG_LEN};
+use crate::diagnosis::Hearing;
 use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
 use crate::meter::LossReport;
@@ -45,10 +48,11 @@ const REPORT: u8 = 2;
 const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
 const DIGEST: u8 = 5;
+const PROBE: u8 = 6;
 const SESSION_AT: usize = 12;
 const STAMP_AT: usize = 28;
 const NUMBER_AT: usize = 30;
-const REPORT_BODY: usize = 32;
+const REPORT_BODY: usize = 56;
 /// A packet's name in a digest \[bytes\].
 pub(crate) const SHORT_NAME_LEN: usize = 4;
 const HELLO_BODY: usize = 16;
@@ -85,7 +89,8 @@ impl<'a> Sealed<'a> {
         let (header, rest) = self.bytes.split_at(HEADER_LEN);
         match header[1] {
             REPAIR => parse_repair(header, rest).map(Body::Repair),
-            REPORT => parse_report(rest).map(Body::Report),
+            REPORT => parse_report(rest).map(|(report, hearing)| Body::Report(report, hearing)),
+            PROBE => Ok(Body::Probe),
             DIGEST => parse_digest(header, rest).map(Body::Digest),
             _ => Err(DropReason::Malformed),
         }
@@ -124,7 +129,8 @@ pub(crate) struct Hello {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'a> {
     Repair(WireRepair<'a>),
-    Report(LossReport),
+    Report(LossReport, Hearing),
+    Probe,
     Digest(WireDigest<'a>),
 }
 
@@ -217,12 +223,16 @@ fn parse_digest<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireDigest<'a>, Dro
     Ok(WireDigest { first, names: rest.as_chunks().0 })
 }
 
-fn parse_report(body: &[u8]) -> Result<LossReport, DropReason> {
+fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
     if body.len() != REPORT_BODY {
         return Err(DropReason::Malformed);
     }
     let word = |at: usize| u32::from_be_bytes(array(body, at));
-    Ok(LossReport {
+    let session = SessionId::from_bytes(array(body, 32));
+    let none = SessionId { start: 0, random: 0 };
+    let hearing =
+        Hearing { session: Some(session).filter(|&session| session != none), probes: word(48) };
+    let report = LossReport {
         packets: word(0),
         lost: word(4),
         bursts: word(8),
@@ -232,7 +242,8 @@ fn parse_report(body: &[u8]) -> Result<LossReport, DropReason> {
         congested: word(20),
         congested_lost: word(24),
         queue_delay: Duration::from_micros(u64::from(word(28))),
-    })
+    };
+    Ok((report, hearing))
 }
 
 /// What of a repair does not come from its bin.
@@ -272,7 +283,13 @@ pub(crate) fn emit_repair(
 }
 
 /// Appends a report to `out`.
-pub(crate) fn emit_report(sealer: &mut Sealer, now: Time, report: &LossReport, out: &mut Vec<u8>) {
+pub(crate) fn emit_report(
+    sealer: &mut Sealer,
+    now: Time,
+    report: &LossReport,
+    hearing: &Hearing,
+    out: &mut Vec<u8>,
+) {
     let start = out.len();
     out.extend_from_slice(&[VERSION, REPORT]);
     out.extend_from_slice(&[0; SESSION_AT - 2]);
@@ -286,6 +303,20 @@ pub(crate) fn emit_report(sealer: &mut Sealer, now: Time, report: &LossReport, o
     for word in [report.congested, report.congested_lost, queue_delay] {
         out.extend_from_slice(&word.to_be_bytes());
     }
+    let session = hearing.session.unwrap_or(SessionId { start: 0, random: 0 });
+    out.extend_from_slice(&session.to_bytes());
+    out.extend_from_slice(&hearing.probes.to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    seal(sealer, start, out);
+}
+
+/// Appends a probe of that length to `out`.
+pub(crate) fn emit_probe(sealer: &mut Sealer, now: Time, len: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, PROBE]);
+    out.extend_from_slice(&[0; SESSION_AT - 2]);
+    emit_session(sealer, now, out);
+    out.resize(start + len.saturating_sub(TAG_LEN).max(HEADER_LEN), 0);
     seal(sealer, start, out);
 }
 

@@ -114,6 +114,13 @@ fn no_such(run_dir: &Path, what: &str) -> Failed {
     Failed::other(what).hint(format!("Control sockets are looked for in {}.", run_dir.display()))
 }
 
+/// What is wrong, in sentences.
+fn trouble(status: &Value) -> String {
+    let causes = status["trouble"].as_array().into_iter().flatten();
+    let texts: Vec<&str> = causes.filter_map(|cause| cause["text"].as_str()).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
+}
+
 fn rows(status: &Value) -> Vec<Vec<String>> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     let text = |path: &str| status.pointer(path).map(Value::to_string).unwrap_or_default();
@@ -132,6 +139,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
     let rows = [
         ("appliance", status["name"].as_str().unwrap_or_default().to_owned()),
         ("peer", if peer { "heard" } else { "silent" }.to_owned()),
+        ("trouble", trouble(status)),
         ("partitions", format!("{} of {}", text("/partitions/protected"), text("/partitions/of"))),
         ("failover peer", failover.to_owned()),
         ("split mode", split),

@@ -19,6 +19,9 @@ use wellspring_maelstrom::{CongestionLoss, Limits, ReceiveConfig, SendConfig};
 
 use super::code_args::CodeArgs;
 
+/// How often the state is looked at.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
+
 /// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
 ///
 /// Stands on the machine that routes between the local network and the long link; another stands at
@@ -62,7 +65,7 @@ pub struct UpArgs {
     #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed"])]
     adaptive: bool,
     /// With --adaptive: repairs for each packet, at most.
-    #[arg(long, value_name = "PART", default_value_t = 0.5, requires = "adaptive")]
+    #[arg(long, value_name = "PART", default_value_t = 0.5, requires = "adaptive", value_parser = parse_overhead)]
     max_overhead: f64,
     /// With --adaptive: the longest burst to protect against, in packets.
     #[arg(long, value_name = "PACKETS", default_value_t = 67, requires = "adaptive",
@@ -192,11 +195,23 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
     }
     let stop = Arc::clone(&controls.stop);
     let mut work = tokio::task::spawn_blocking(move || appliance.run());
-    let ended = tokio::select! {
-        ended = &mut work => ended,
-        () = interrupt.wait() => {
-            stop.store(true, Ordering::Relaxed);
-            work.await
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    let mut shown = None;
+    let ended = loop {
+        tokio::select! {
+            ended = &mut work => break ended,
+            () = interrupt.wait() => {
+                stop.store(true, Ordering::Relaxed);
+                break work.await;
+            }
+            _ = look.tick(), if !quiet => {
+                let state = controls.status().and_then(|status| state(&status));
+                if state.is_some() && state != shown {
+                    let name = args.instance.name(&args.wan);
+                    let _ = writeln!(Stdout, "{name}: {}", state.as_deref().unwrap_or_default());
+                    shown = state;
+                }
+            }
         }
     };
     let status = ended.map_err(|error| Failed::other(error.to_string()))?;
@@ -204,6 +219,15 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
         writeln!(Stdout, "{}", summary(&status))?;
     }
     Ok(())
+}
+
+/// Whether the peer is there, and what is wrong; none as long as neither is known.
+fn state(status: &Status) -> Option<String> {
+    let causes: Vec<&str> = status.sum.causes.iter().map(|cause| cause.text()).collect();
+    if !causes.is_empty() {
+        return Some(causes.join("; "));
+    }
+    status.peer_alive().then(|| "the peer is heard: protecting".to_owned())
 }
 
 fn config(args: &UpArgs) -> Result<Config, Failed> {
@@ -289,6 +313,14 @@ fn parse_peer(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| {
             "write an address such as 192.0.2.2, 192.0.2.2:4714 or [2001:db8::2]:4714".into()
         })
+}
+
+fn parse_overhead(text: &str) -> Result<f64, String> {
+    let overhead: Option<f64> = text.parse().ok();
+    // No code of those that are tried has less than a repair for twelve packets, or more than four for one.
+    overhead
+        .filter(|overhead| (0.05..=4.0).contains(overhead))
+        .ok_or_else(|| "write repairs for each packet from 0.05 to 4, such as 0.5".into())
 }
 
 fn parse_hold(text: &str) -> Result<f64, String> {
