@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use wellspring_console::exit::Failed;
 use wellspring_console::units::{bit_rate, bytes, parse_loss, parse_rate, parse_seconds, seconds};
@@ -11,6 +12,7 @@ use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
 use wellspring_net::store::{Digest, ObjectName};
 use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOLS_PER_BLOCK, Host};
+use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::Fabric;
 
 /// Source symbols of SCDP's blocks, at most.
@@ -58,7 +60,12 @@ pub struct NetworkArgs {
     /// What switches do with packets when a queue is full.
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
     pub fabric: FabricArg,
-    /// Symbols in flight from one sender to one receiver, at most.
+    /// Congestion control of what is received on a shared path. `veno` is CUBIC that takes losses for congestion
+    /// only while the queue is long.
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = parse_congestion(), help_heading = "Network")]
+    pub congestion: Algorithm,
+    /// Symbols in flight from one sender to one receiver, at most; four bandwidth-delay products where a shared path
+    /// holds more.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
     pub window: u32,
     /// How long a host may be silent before it counts as gone, in seconds.
@@ -85,6 +92,12 @@ pub enum FabricArg {
     Dedicated,
 }
 
+/// The names of congestion controllers.
+fn parse_congestion() -> impl TypedValueParser<Value = Algorithm> {
+    PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::as_str))
+        .try_map(|name| name.parse::<Algorithm>())
+}
+
 impl NetworkArgs {
     /// A driver at that address, as these arguments say.
     pub fn driver(&self, bind: SocketAddr) -> DriverConfig {
@@ -97,6 +110,7 @@ impl NetworkArgs {
         config.scdp.link_rate = self.link_rate;
         config.ndp.link_rate = self.link_rate;
         config.scdp.max_window = self.window.max(1);
+        config.scdp.congestion = self.congestion;
         config.scdp.fabric = match self.fabric {
             FabricArg::Trimming => Fabric::Trimming,
             FabricArg::Shared => Fabric::Shared { reordering_threshold },

@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod checked;
+mod dumbbell;
 mod network;
 
 /// The Rust examples of README and of the book are compiled and run with the doctests.
@@ -18,4 +19,5 @@ mod documents {
 }
 
 pub use checked::Checked;
+pub use dumbbell::{Bottleneck, Dumbbell, Pair};
 pub use network::{Faults, HostConfig, Network, Payloads, Stop};

@@ -10,7 +10,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-mod cubic;
+pub mod congestion;
 pub mod lttp;
 pub mod ndp;
 mod priority;
@@ -22,7 +22,6 @@ pub mod tcp;
 pub mod tfrc;
 mod transfer;
 
-pub use cubic::Cubic;
 pub use priority::Priority;
 pub use pull_queue::PullQueue;
 pub use rtt::RttEstimator;

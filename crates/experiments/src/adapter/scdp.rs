@@ -73,6 +73,7 @@ impl Adapter for Scdp {
                 window: self.protocol.window.into(),
             },
         };
+        config.congestion = self.protocol.congestion.algorithm();
         config.min_timeout = self.protocol.min_timeout.0;
         if self.loses_packets {
             config.release_after = config.peer_timeout;

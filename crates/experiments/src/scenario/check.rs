@@ -1,8 +1,8 @@
 //! Validation of scenarios.
 
 use super::{
-    Background, Beside, FabricKind, OverflowKind, Protocol, ProtocolName, Run, Scenario, Sizes,
-    Switch, Tcp, Topology, TopologyKind, Workload,
+    Background, Beside, CongestionKind, FabricKind, OverflowKind, Protocol, ProtocolName, Run,
+    Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
@@ -270,6 +270,13 @@ impl Protocol {
             "above 0",
         )?;
         span("protocol.min_timeout", protocol.min_timeout)?;
+        must(
+            protocol.congestion == CongestionKind::default()
+                || protocol.fabric == FabricKind::Shared,
+            "protocol.congestion",
+            &protocol.congestion.algorithm(),
+            "left out unless `fabric` is shared: the window is fixed",
+        )?;
         protocol.tcp.check()
     }
 
@@ -489,6 +496,7 @@ mod tests {
             ("[protocol]\nwindow = 0\n", "protocol.window"),
             ("[protocol]\npacket = 60\n", "protocol.packet"),
             ("[protocol]\nburst = 0\n", "protocol.burst"),
+            ("[protocol]\ncongestion = \"cubic\"\n", "protocol.congestion"),
             ("[protocol]\nthresholds = [\"1MB\", \"1KB\"]\n", "protocol.thresholds"),
             ("[protocol]\ntcp = { initial_window = 0 }\n", "protocol.tcp.initial_window"),
             ("[protocol]\ntcp = { receive_window = \"1B\" }\n", "protocol.tcp.receive_window"),

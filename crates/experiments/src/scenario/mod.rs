@@ -13,7 +13,9 @@ pub use network::{
     TopologyKind, VictimKind,
 };
 pub use plan::Plan;
-pub use protocol::{Beside, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp};
+pub use protocol::{
+    Beside, CongestionKind, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp,
+};
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
 use crate::quantity::Span;

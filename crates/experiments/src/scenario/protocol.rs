@@ -4,6 +4,7 @@ use crate::quantity::{BitRate, Size, Span};
 use serde::{Deserialize, Serialize};
 use wellspring_core::{Duration, Rate};
 use wellspring_fabric::PortConfig;
+use wellspring_transport::congestion::Algorithm;
 
 /// The protocol of all hosts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Protocol {
     pub by_final_size: bool,
     /// SCDP only: what it takes the switches for.
     pub fabric: FabricKind,
+    /// SCDP on shared switches only: its congestion controller.
+    #[serde(skip_serializing_if = "CongestionKind::is_default")]
+    pub congestion: CongestionKind,
     /// LTTP only.
     #[serde(skip_serializing_if = "Lttp::is_default")]
     pub lttp: Lttp,
@@ -203,6 +207,34 @@ pub enum FabricKind {
     Dedicated,
 }
 
+/// SCDP's congestion controllers: see `wellspring_transport::congestion`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CongestionKind {
+    /// CUBIC that tells random loss from congestion.
+    #[default]
+    Veno,
+    /// CUBIC.
+    Cubic,
+    /// BBR, version 1.
+    Bbr,
+}
+
+impl CongestionKind {
+    fn is_default(&self) -> bool {
+        *self == CongestionKind::default()
+    }
+
+    /// The controller.
+    pub fn algorithm(self) -> Algorithm {
+        match self {
+            CongestionKind::Veno => Algorithm::Veno,
+            CongestionKind::Cubic => Algorithm::Cubic,
+            CongestionKind::Bbr => Algorithm::Bbr,
+        }
+    }
+}
+
 /// Protocols.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum ProtocolName {
@@ -272,6 +304,7 @@ impl Default for Protocol {
             thresholds: [10_000, 100_000, 1_000_000, 10_000_000].map(Size).to_vec(),
             by_final_size: false,
             fabric: FabricKind::Trimming,
+            congestion: CongestionKind::default(),
             decode: DecodeKind::Rate,
             decode_rate: BitRate(Rate::from_mbps(1_300)),
             decode_curve: Vec::new(),

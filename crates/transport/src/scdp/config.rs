@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use wellspring_core::{Duration, HostId, Rate};
 
 use super::ObjectInfo;
+use crate::congestion::Algorithm;
 
 /// What the network does with packets it cannot hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,7 +13,7 @@ pub enum Fabric {
     /// headers; only timeouts guard against lost headers and pulls.
     Trimming,
     /// Switches drop, and others share them: losses are inferred from gaps in the packet numbers,
-    /// and a congestion controller (CUBIC, RFC 9438, kept at the receiver) bounds the credits in
+    /// and a congestion controller at the receiver ([`Config::congestion`]) bounds the credits in
     /// flight, so that a session shares a bottleneck with TCP.
     Shared {
         /// A credit is taken for lost once one that many numbers later was answered \[packets\]
@@ -78,6 +79,8 @@ pub struct Config {
     pub reckon_control: bool,
     /// What the network does.
     pub fabric: Fabric,
+    /// What bounds the credits in flight to each sender on [`Fabric::Shared`].
+    pub congestion: Algorithm,
     /// MLFQ demotion thresholds \[bytes sent\]: a session's symbols go out in class 1 until the
     /// first, 2 until the second, ... (SCDP §V: 10 KB, 100 KB, 1 MB, 10 MB).
     pub demotion_thresholds: Vec<u64>,
@@ -101,8 +104,9 @@ pub struct Config {
     /// the receiver's patience: `peer_timeout`.
     pub release_after: Duration,
     /// Most credits in flight to one sender, whatever the congestion controller says
-    /// \[packets\]; what the receive buffer holds. A sender ignores what a pull asks for beyond it,
-    /// so one pull never brings more.
+    /// \[packets\]: what the receive buffer holds, or, where the path itself holds more, four times its
+    /// bandwidth-delay product as measured. A sender ignores what a pull asks for beyond it, so one pull
+    /// never brings more.
     pub max_window: u32,
     /// What to do about stragglers.
     pub stragglers: StragglerPolicy,
@@ -135,6 +139,7 @@ impl Config {
             overhead_per_symbol: 60,
             reckon_control: true,
             fabric: Fabric::Trimming,
+            congestion: Algorithm::default(),
             demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
             overhead: 2,
             burst: 1,

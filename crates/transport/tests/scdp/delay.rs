@@ -17,7 +17,6 @@ pub fn as_shipped(config: &mut Config) {
     config.min_timeout = Duration::from_millis(50);
     config.peer_timeout = Duration::from_secs(5);
     config.release_after = config.peer_timeout;
-    config.max_window = 65_536;
     config.limits.open_bytes = 64 << 20;
 }
 

@@ -4,5 +4,8 @@ mod delay;
 mod hostile;
 mod lab;
 mod many_to_one;
+mod neighbours;
 mod one_to_many;
+#[path = "../support/neighbours.rs"]
+mod support;
 mod unicast;

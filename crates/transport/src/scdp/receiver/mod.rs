@@ -234,6 +234,9 @@ impl Receiver {
         {
             number = whole;
         }
+        if symbol.options.is_some() {
+            flow.note_pushed(number);
+        }
         let mut answer = flow.answer(cx.now, number);
         if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
             // Other members of the group drive it on.
@@ -242,7 +245,7 @@ impl Receiver {
         }
         flow.note_run(number, arrival.trimmed);
         if arrival.trimmed || arrival.marked {
-            flow.on_congestion(number);
+            flow.on_congestion(cx.now, number);
         }
         if let Answer::Settles(settled) = answer
             && settled.counted
@@ -282,7 +285,7 @@ impl Receiver {
     }
 
     fn give_up_gaps(&mut self, cx: &Context<'_>, index: usize) {
-        while let Some(lost) = self.flows[index].next_gap(cx.config) {
+        while let Some(lost) = self.flows[index].next_gap(cx.now, cx.config) {
             if self.flows[index].group {
                 continue; // the stream tells of which block it was
             }
@@ -428,6 +431,7 @@ impl Receiver {
         for index in 0..self.flows.len() {
             let before = self.flows[index].liveness;
             let blocks = &mut self.blocks;
+            self.flows[index].on_time(cx.now);
             if let Some(sbn) = self.flows[index].probe(cx.now, cx.config) {
                 blocks.settle(sbn);
             }
@@ -473,7 +477,9 @@ impl Receiver {
         let flows = self.flows.iter().flat_map(|f| {
             let alive =
                 (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
-            f.deadline().into_iter().chain(alive)
+            // The pace matters only to who has something to ask for.
+            let paced = f.paced_until().filter(|_| self.blocks.wants() || f.group);
+            f.deadline().into_iter().chain(alive).chain(paced)
         });
         Time::earliest(flows.chain(self.forsaken.map(|(at, _)| at)))
     }

@@ -1,5 +1,6 @@
 //! One sender of a session as its receiver sees it: credits in flight, losses, pace.
 
+mod pace;
 mod run;
 mod silence;
 mod spurious;
@@ -7,8 +8,10 @@ mod spurious;
 use alloc::collections::VecDeque;
 use wellspring_core::{Duration, HostId, Time};
 
+use crate::RttEstimator;
+use crate::congestion::{CongestionController, Controller, Delivery, WindowedMax};
 use crate::scdp::{Config, Fabric, SenderStats};
-use crate::{Cubic, RttEstimator};
+use pace::Pace;
 use run::Run;
 use spurious::{GivenUp, LostCredit};
 
@@ -18,15 +21,25 @@ const MAX_REORDERING: u32 = 256;
 /// Doublings of the reordering window, at most.
 const MAX_PATIENCE: u32 = 6;
 
-/// Congestion events without a packet that was taken for lost and came, after which the reordering window
-/// is as short as at first (RFC 8985 §6.2, step 4).
-const CALM_EVENTS: u32 = 16;
+/// Losses in a row without a packet that was taken for lost and came, after which the reordering window is as
+/// short as at first (RFC 8985 §6.2, step 4, counts recoveries).
+const CALM_LOSSES: u32 = 16;
+
+/// Credits in flight to one sender, at most: what a sender keeps of those it has not answered.
+const MAX_IN_FLIGHT: u32 = 65_536;
+
+/// Beyond `max_window`, no more may be in flight than this many bandwidth-delay products: beside others a
+/// full share of a queue of a few takes as much.
+const MAX_PRODUCTS: f64 = 4.0;
+
+/// How long a delivery rate counts for that.
+const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// How many credits may be in flight.
 #[derive(Debug)]
 enum Window {
     Fixed(u32),
-    Controlled(Cubic),
+    Controlled(Controller),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +58,9 @@ struct Credit {
     sbn: u32,
     state: CreditState,
     granted_at: Time,
+    /// Symbols that had been delivered then, and when the last of them was.
+    delivered_before: u64,
+    delivered_at: Time,
 }
 
 /// A credit that is no longer in flight.
@@ -99,16 +115,25 @@ pub(super) struct Flow {
     /// Highest number answered.
     highest: u32,
     window: Window,
+    pace: Pace,
     run: Run,
+    /// Credits answered so far, and when the last was.
+    delivered: u64,
+    delivered_at: Time,
+    /// The highest delivery rate lately \[credits/s\].
+    best_rate: WindowedMax,
+    /// Credits in flight, at most, whatever the congestion controller says.
+    most: u32,
+    max_window: u32,
     /// The window, and nothing else, kept further credits from being granted last time: only
     /// then does it grow.
     window_limited: bool,
     reordering_threshold: Option<u32>,
     /// Doublings of the time that a credit overtaken by others is waited for.
     patience: u32,
-    /// Congestion events since a credit taken for lost was answered after all.
-    calm_events: u32,
-    given_up: GivenUp<Cubic>,
+    /// Losses since a credit taken for lost was answered after all.
+    calm_losses: u32,
+    given_up: GivenUp<Controller>,
     /// Numbers up to this one were pushed, not pulled: they measure no round trip.
     pushed: u32,
     /// Losses of credits up to this number belong to a congestion event already answered.
@@ -143,7 +168,11 @@ impl Flow {
         let (window, reordering_threshold) = match config.fabric {
             Fabric::Trimming => (Window::Fixed(initial_window), None),
             Fabric::Shared { reordering_threshold } => (
-                Window::Controlled(Cubic::new(initial_window, config.max_window)),
+                Window::Controlled(Controller::new(
+                    config.congestion,
+                    initial_window,
+                    MAX_IN_FLIGHT,
+                )),
                 Some(reordering_threshold),
             ),
             Fabric::Dedicated { reordering_threshold, window } => {
@@ -164,11 +193,17 @@ impl Flow {
             in_flight: 0,
             highest: 0,
             window,
+            pace: Pace::new(config),
             run: Run::new(config),
+            delivered: 0,
+            delivered_at: now,
+            best_rate: WindowedMax::new(RATE_WINDOW),
+            most: config.max_window.min(MAX_IN_FLIGHT),
+            max_window: config.max_window.min(MAX_IN_FLIGHT),
             window_limited: true,
             reordering_threshold,
             patience: 0,
-            calm_events: 0,
+            calm_losses: 0,
             given_up: GivenUp::default(),
             pushed: 0,
             recovery_point: 0,
@@ -192,7 +227,8 @@ impl Flow {
             (Liveness::Lost | Liveness::Awaited, _) => 0,
             (Liveness::Suspect, _) => 1,
             (Liveness::Live, Window::Fixed(window)) => *window,
-            (Liveness::Live, Window::Controlled(cubic)) => cubic.window(),
+            (Liveness::Live, Window::Controlled(_)) if self.pace.is_waiting() => 0,
+            (Liveness::Live, Window::Controlled(controller)) => controller.window().min(self.most),
         };
         let probe = u32::from(self.probe == Probe::Due && self.liveness == Liveness::Live);
         window.saturating_sub(self.in_flight).max(probe)
@@ -211,9 +247,16 @@ impl Flow {
         }
     }
 
-    /// Tells whether it was the window that kept further credits from being granted.
+    /// Notes that no further credits are asked for, or that all were granted that may be: whether it is the
+    /// congestion controller that keeps more from being granted.
     pub(super) fn set_window_limited(&mut self, limited: bool) {
-        self.window_limited = limited;
+        self.window_limited = limited
+            && match &self.window {
+                Window::Fixed(_) => true,
+                Window::Controlled(controller) => {
+                    self.pace.is_waiting() || controller.window() <= self.in_flight
+                }
+            };
     }
 
     /// Whether credits granted now should be counted on.
@@ -227,14 +270,32 @@ impl Flow {
         self.pushed = self.granted();
     }
 
+    /// The symbol of that number was sent unasked: after silence a sender pushes one more, whose number may
+    /// have been granted in the meantime.
+    pub(super) fn note_pushed(&mut self, number: u32) {
+        self.pushed = self.pushed.max(number.min(self.granted()));
+    }
+
     /// Grants `count` credits for a block.
     pub(super) fn grant(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
+        if self.in_flight == 0 {
+            self.delivered_at = now;
+        }
         let state = if counted { CreditState::Counted } else { CreditState::Uncounted };
         for _ in 0..count {
-            self.credits.push_back(Credit { sbn, state, granted_at: now });
+            self.credits.push_back(Credit {
+                sbn,
+                state,
+                granted_at: now,
+                delivered_before: self.delivered,
+                delivered_at: self.delivered_at,
+            });
         }
         self.in_flight += count;
         self.stats.granted += u64::from(count);
+        if let Window::Controlled(controller) = &self.window {
+            self.pace.on_granted(now, count, controller.pacing_rate());
+        }
         if self.probe == Probe::Due {
             self.probe = Probe::Sent;
         }
@@ -259,8 +320,13 @@ impl Flow {
             self.first = number + 1;
         } else {
             let missing = number - self.granted();
-            let credit =
-                Credit { sbn: 0, state: CreditState::Settled, granted_at: self.last_heard };
+            let credit = Credit {
+                sbn: 0,
+                state: CreditState::Settled,
+                granted_at: self.last_heard,
+                delivered_before: self.delivered,
+                delivered_at: self.delivered_at,
+            };
             self.credits.extend(core::iter::repeat_n(credit, missing as usize));
         }
     }
@@ -268,6 +334,7 @@ impl Flow {
     /// A packet of that number arrived, whole or trimmed. The caller rearms.
     pub(super) fn answer(&mut self, now: Time, number: u32) -> Answer {
         self.heard(now);
+        self.pace.on_time(now);
         if number > self.granted() {
             return Answer::NeverGranted;
         }
@@ -282,31 +349,58 @@ impl Flow {
         }
         let settled = Settled { sbn: credit.sbn, counted: credit.state == CreditState::Counted };
         credit.state = CreditState::Settled;
+        let credit = *credit;
         let rtt = now.since(credit.granted_at);
         self.in_flight -= 1;
+        (self.delivered, self.delivered_at) = (self.delivered + 1, now);
         // Only a credit that was answered in time ends the backing off (Karn's rule): a late
         // answer may be one to a later pull that made up for a lost one.
         self.timeouts = 0;
         self.probe = Probe::Unused;
-        if self.calm_events >= CALM_EVENTS {
-            (self.patience, self.calm_events) = (0, 0);
+        if self.calm_losses >= CALM_LOSSES {
+            (self.patience, self.calm_losses) = (0, 0);
         }
         if number > self.pushed {
             self.rtt.sample(rtt);
-        }
-        if self.window_limited
-            && let Window::Controlled(cubic) = &mut self.window
+            self.report_delivery(now, &credit, rtt);
+        } else if self.window_limited
+            && let Window::Controlled(controller) = &mut self.window
         {
-            cubic.on_delivered(now, rtt);
+            controller.on_pushed(now);
         }
         Answer::Settles(settled)
+    }
+
+    /// The congestion controller hears of a credit answered: of its round trip, and of the delivery rate
+    /// since it was granted (draft-ietf-ccwg-bbr §4.1: over the longer of the spans in which they were
+    /// granted and answered).
+    fn report_delivery(&mut self, now: Time, credit: &Credit, rtt: Duration) {
+        let Window::Controlled(controller) = &mut self.window else { return };
+        let span = now.since(credit.delivered_at).max(self.rtt.least().unwrap_or(rtt));
+        let delivered = self.delivered - credit.delivered_before;
+        let secs = span.as_secs_f64();
+        let rate = if secs > 0.0 { delivered as f64 / secs } else { 0.0 };
+        self.best_rate.update(now, rate as u64);
+        if let Some(least) = self.rtt.least() {
+            let product = self.best_rate.get() as f64 * least.as_secs_f64();
+            self.most = self.max_window.max((product * MAX_PRODUCTS) as u32).min(MAX_IN_FLIGHT);
+        }
+        controller.on_delivered(&Delivery {
+            now,
+            rtt,
+            delivered: self.delivered,
+            delivered_before: credit.delivered_before,
+            rate,
+            in_flight: self.in_flight,
+            window_limited: self.window_limited,
+        });
     }
 
     /// A number was answered before, or given up. In the second case reordering goes further than was
     /// thought, or a timeout was too short: gaps are given more room, and the window is as it was.
     fn on_late(&mut self, number: u32) {
         let Some(late) = self.given_up.take(number) else { return };
-        self.calm_events = 0;
+        self.calm_losses = 0;
         if let Some(threshold) = &mut self.reordering_threshold {
             let overtaken_by = self.highest - number;
             if overtaken_by > 0 {
@@ -317,11 +411,13 @@ impl Flow {
         // The round trip is not measured, nor the backing off ended (Karn's rule): it may be the answer to a
         // later pull that made up for a lost one.
         let before = self.given_up.undo(late);
-        if let (Window::Controlled(window), Some(before)) = (&mut self.window, before)
-            && before.window() > window.window()
+        let Window::Controlled(controller) = &mut self.window else { return };
+        if let Some(before) = before
+            && before.window() > controller.window()
         {
-            *window = before;
+            *controller = before;
         }
+        controller.on_spurious_loss();
     }
 
     /// The credit in flight that a trimmed header speaks of: that number or, since a header may
@@ -340,7 +436,7 @@ impl Flow {
     }
 
     /// The next credit that a gap in the numbers gives up for lost.
-    pub(super) fn next_gap(&mut self, config: &Config) -> Option<Settled> {
+    pub(super) fn next_gap(&mut self, now: Time, config: &Config) -> Option<Settled> {
         let threshold = self.reordering_threshold?;
         self.drop_settled_front();
         if self.credits.is_empty() || self.first.saturating_add(threshold) > self.highest {
@@ -348,7 +444,7 @@ impl Flow {
         }
         let number = self.first;
         let settled = self.lose_front(false);
-        self.on_lost(number, false);
+        self.on_lost(now, number, false);
         self.rearm(config);
         Some(settled)
     }
@@ -363,23 +459,21 @@ impl Flow {
         self.deadline = None;
     }
 
-    /// The credit of that number was given up: the congestion controller hears of it once a window.
-    fn on_lost(&mut self, number: u32, by_timeout: bool) {
-        let Window::Controlled(cubic) = &mut self.window else { return };
-        if number <= self.recovery_point {
-            return;
+    /// The credit of that number was given up. The window is reduced once for all that was in flight, if the
+    /// congestion controller takes it for congestion.
+    fn on_lost(&mut self, now: Time, number: u32, by_timeout: bool) {
+        let Window::Controlled(controller) = &mut self.window else { return };
+        let before = *controller;
+        if controller.on_lost(now, number <= self.recovery_point) {
+            self.given_up.reduce(before, by_timeout, self.timeouts > 1);
+            self.recovery_point = self.granted();
         }
-        self.given_up.reduce(*cubic, by_timeout, self.timeouts > 1);
-        cubic.on_congestion();
-        self.recovery_point = self.granted();
-        self.calm_events += 1;
     }
 
-    /// A trim or mark at that number: the congestion controller hears of it once a window.
-    pub(super) fn on_congestion(&mut self, number: u32) {
-        let Window::Controlled(cubic) = &mut self.window else { return };
-        if number > self.recovery_point {
-            cubic.on_congestion();
+    /// A trim or mark at that number.
+    pub(super) fn on_congestion(&mut self, now: Time, number: u32) {
+        let Window::Controlled(controller) = &mut self.window else { return };
+        if controller.on_marked(now, number <= self.recovery_point) {
             self.recovery_point = self.granted();
             self.given_up.confirm();
         }
@@ -437,6 +531,7 @@ impl Flow {
     fn lose_front(&mut self, by_timeout: bool) -> Settled {
         let credit = self.credits.pop_front().expect("the caller saw a credit in flight");
         self.given_up.push(LostCredit { number: self.first, by_timeout });
+        self.calm_losses = self.calm_losses.saturating_add(1);
         self.first += 1;
         self.in_flight -= 1;
         self.stats.lost += 1;

@@ -4,6 +4,7 @@
 use wellspring_core::{Duration, Time};
 
 use super::{Credit, CreditState, Flow, Liveness, Probe, Settled, Window};
+use crate::congestion::CongestionController;
 use crate::scdp::Config;
 
 /// A silent sender is probed at least that often, however long it is waited for: when the path is
@@ -20,6 +21,16 @@ impl Flow {
     pub(in crate::scdp::receiver) fn wait_for(&mut self, peer_timeout: Duration, config: &Config) {
         self.peer_timeout = peer_timeout;
         self.rearm(config);
+    }
+
+    /// When the pace allows further credits, if it keeps any from being granted.
+    pub(in crate::scdp::receiver) fn paced_until(&self) -> Option<Time> {
+        self.pace.waiting_until()
+    }
+
+    /// Time has passed: the pace may allow further credits.
+    pub(in crate::scdp::receiver) fn on_time(&mut self, now: Time) {
+        self.pace.on_time(now);
     }
 
     /// Sets the deadline anew: when the oldest credit in flight will be overdue.
@@ -78,19 +89,22 @@ impl Flow {
         }
         let timeout = self.timeout(config);
         self.drop_settled_front();
-        let (mut gaps, mut overdue) = (0, 0);
+        let mut overdue = 0;
         while let Some(at) = self.front_overdue_at(timeout)
             && now.has_reached(at)
         {
             let is_gap = self.first < self.highest;
-            if is_gap {
-                gaps += 1
-            } else if self.group && overdue == 1 {
-                break;
-            } else {
-                overdue += 1
+            if !is_gap {
+                if self.group && overdue == 1 {
+                    break;
+                }
+                overdue += 1;
             }
+            let number = self.first;
             for_each(self.lose_front(!is_gap));
+            if !self.group {
+                self.on_lost(now, number, !is_gap);
+            }
             self.drop_settled_front();
         }
         if overdue > 0 {
@@ -100,8 +114,8 @@ impl Flow {
                 self.liveness = Liveness::Suspect;
             }
         }
-        if gaps + overdue > 0 && !self.group {
-            self.on_silence(self.timeouts > 1 && silence >= timeout, overdue > 0);
+        if overdue > 0 && !self.group && self.timeouts > 1 && silence >= timeout {
+            self.on_persistent_congestion(now);
         }
         self.rearm(config);
         self.group && overdue > 0
@@ -160,18 +174,13 @@ impl Flow {
         Some(oldest.granted_at + wait)
     }
 
-    /// Credits were overdue: some while others came through, or all, but that may have been a
-    /// longer queue. Only the second silence in a row is congestion that calls for a new start
-    /// (as in RFC 9002 §7.6).
-    fn on_silence(&mut self, persistent: bool, overdue: bool) {
-        if persistent {
-            if let Window::Controlled(cubic) = &mut self.window {
-                self.given_up.reduce(*cubic, true, true);
-                cubic.on_timeout();
-            }
-            self.recovery_point = self.granted();
-        } else {
-            self.on_lost(self.first - 1, overdue);
+    /// All credits were overdue for the second time in a row: a new start (RFC 9002 §7.6). The first time may
+    /// have been a longer queue.
+    fn on_persistent_congestion(&mut self, now: Time) {
+        if let Window::Controlled(controller) = &mut self.window {
+            self.given_up.reduce(*controller, true, true);
+            controller.on_persistent_congestion(now);
         }
+        self.recovery_point = self.granted();
     }
 }

@@ -1,7 +1,9 @@
-//! CUBIC (RFC 9438), counting packets, for whoever keeps the window: a TCP sender, or a receiver
-//! that grants credits.
+//! CUBIC (RFC 9438), counting packets.
 
 use wellspring_core::{Duration, Time};
+
+use super::hystart::{CSS_ROUNDS, HyStart};
+use super::{CongestionController, Delivery};
 
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -25,7 +27,16 @@ pub struct Cubic {
     epoch_start: Option<Time>,
     /// Time to grow back to `w_max` \[s\] (K in the RFC).
     regrowth_secs: f64,
+    /// Smoothed round trip \[s\], for the pace.
+    round_trip_secs: f64,
+    /// Slow start as a controller of its own (§4.10).
+    slow_start: HyStart,
 }
+
+/// The pace in slow start and after it, as a part of a window a round trip (as in Linux).
+const PACING_GAINS: (f64, f64) = (2.0, 1.2);
+/// Windows below are not paced.
+const MIN_PACED: f64 = 16.0;
 
 impl Cubic {
     /// A window that starts at `initial` packets in slow start and never passes `max`.
@@ -40,18 +51,45 @@ impl Cubic {
             prior_window: 0.0,
             epoch_start: None,
             regrowth_secs: 0.0,
+            round_trip_secs: 0.0,
+            slow_start: HyStart::new(Some(CSS_ROUNDS)),
         }
     }
 
-    /// The window \[packets\], 2 or more.
-    pub fn window(&self) -> u32 {
-        self.window as u32
+    /// Whether the window is below the slow start threshold.
+    pub fn in_slow_start(&self) -> bool {
+        self.window < self.slow_start_threshold
+    }
+
+    /// Ends slow start where the window is.
+    pub fn end_slow_start(&mut self) {
+        self.slow_start_threshold = self.slow_start_threshold.min(self.window);
+    }
+
+    /// Grows by so many packets, in slow start.
+    pub(super) fn grow(&mut self, packets: f64) {
+        self.window = (self.window + packets).min(self.max_window);
+    }
+
+    /// Keeps a round trip for the pace.
+    pub(super) fn note_round_trip(&mut self, rtt: Duration) {
+        let secs = rtt.as_secs_f64();
+        let smoothed = self.round_trip_secs;
+        self.round_trip_secs =
+            if smoothed == 0.0 { secs } else { smoothed + (secs - smoothed) / 8.0 };
+    }
+
+    /// The pace of a window a round trip, and something more \[packets/s\].
+    pub(super) fn pace(&self) -> Option<f64> {
+        let gain = if self.in_slow_start() { PACING_GAINS.0 } else { PACING_GAINS.1 };
+        let known = self.round_trip_secs > 0.0 && self.window >= MIN_PACED;
+        known.then(|| gain * self.window / self.round_trip_secs)
     }
 
     /// A packet of a window in full use came through (§4.2-4.4).
-    pub fn on_delivered(&mut self, now: Time, rtt: Duration) {
-        if self.window < self.slow_start_threshold {
-            self.window = (self.window + 1.0).min(self.max_window);
+    pub fn grow_on_delivered(&mut self, now: Time, rtt: Duration) {
+        if self.in_slow_start() {
+            self.grow(1.0);
             return;
         }
         let start = match self.epoch_start {
@@ -76,7 +114,7 @@ impl Cubic {
     }
 
     /// Loss or mark: once a round trip (§4.6-4.7). The caller sees to the "once".
-    pub fn on_congestion(&mut self) {
+    pub fn reduce(&mut self) {
         self.prior_window = self.window;
         self.w_max = if self.window < self.w_max {
             self.window * (1.0 + BETA) / 2.0 // fast convergence
@@ -89,8 +127,8 @@ impl Cubic {
     }
 
     /// Silence for a whole timeout: back to slow start (§4.8).
-    pub fn on_timeout(&mut self) {
-        self.on_congestion();
+    pub fn restart(&mut self) {
+        self.reduce();
         self.window = MIN_WINDOW;
     }
 
@@ -107,6 +145,56 @@ impl Cubic {
     }
 }
 
+impl CongestionController for Cubic {
+    fn window(&self) -> u32 {
+        self.window as u32
+    }
+
+    fn pacing_rate(&self) -> Option<f64> {
+        self.pace()
+    }
+
+    fn on_delivered(&mut self, delivery: &Delivery) {
+        self.note_round_trip(delivery.rtt);
+        if !delivery.window_limited {
+            return;
+        }
+        if !self.in_slow_start() {
+            self.grow_on_delivered(delivery.now, delivery.rtt);
+            return;
+        }
+        match self.slow_start.on_delivered(delivery) {
+            Some(packets) => self.grow(packets),
+            None => self.end_slow_start(),
+        }
+    }
+
+    fn on_pushed(&mut self, now: Time) {
+        self.grow_on_delivered(now, Duration::ZERO);
+    }
+
+    fn on_lost(&mut self, _now: Time, recovering: bool) -> bool {
+        if !recovering {
+            self.reduce();
+        }
+        !recovering
+    }
+
+    fn on_marked(&mut self, now: Time, recovering: bool) -> bool {
+        self.on_lost(now, recovering)
+    }
+
+    fn on_persistent_congestion(&mut self, _now: Time) {
+        self.restart();
+        self.slow_start = HyStart::new(Some(CSS_ROUNDS));
+    }
+
+    fn on_idle(&mut self, _now: Time) {
+        // Time in which nothing was sent does not count as growth (§4.2, note on application-limited flows).
+        self.epoch_start = None;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,7 +205,7 @@ mod tests {
         let mut now = from;
         for _ in 0..rounds {
             for _ in 0..cubic.window() {
-                cubic.on_delivered(now, RTT);
+                cubic.grow_on_delivered(now, RTT);
             }
             now = now + RTT;
         }
@@ -134,7 +222,7 @@ mod tests {
     #[test]
     fn grows_back_to_its_old_maximum_in_k_seconds() {
         let mut cubic = Cubic::new(1_000, 10_000);
-        cubic.on_congestion();
+        cubic.reduce();
         assert_eq!(cubic.window(), 700);
         // K = cbrt(1000 * 0.3 / 0.4) = 9.09 s.
         deliver_for(&mut cubic, Time::ZERO, 91);
@@ -144,13 +232,13 @@ mod tests {
     #[test]
     fn is_no_slower_than_reno_at_short_round_trips() {
         let mut cubic = Cubic::new(20, 10_000);
-        cubic.on_congestion();
+        cubic.reduce();
         let before = cubic.window();
         let mut now = Time::ZERO;
         let rtt = Duration::from_micros(100);
         for _ in 0..100 {
             for _ in 0..cubic.window() {
-                cubic.on_delivered(now, rtt);
+                cubic.grow_on_delivered(now, rtt);
             }
             now = now + rtt;
         }
@@ -163,10 +251,10 @@ mod tests {
         deliver_for(&mut cubic, Time::ZERO, 20);
         assert_eq!(cubic.window(), 50);
         for _ in 0..100 {
-            cubic.on_congestion();
+            cubic.reduce();
         }
         assert_eq!(cubic.window(), 2);
-        cubic.on_timeout();
+        cubic.restart();
         assert_eq!(cubic.window(), 2);
     }
 }

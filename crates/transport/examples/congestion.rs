@@ -1,0 +1,86 @@
+//! Prints how each congestion controller of SCDP fares alone, under loss, and beside CUBIC.
+//!
+//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside] [RTT in us]...`
+
+#[path = "../tests/support/neighbours.rs"]
+mod neighbours;
+
+use neighbours::{Path, alone, jain, together};
+use wellspring_core::Duration;
+use wellspring_transport::congestion::Algorithm;
+
+const RTTS_US: [u64; 5] = [2_000, 20_000, 80_000, 240_000, 600_000];
+const SHARED_RTTS_US: [u64; 5] = [200, 2_000, 10_000, 60_000, 100_000];
+const QUEUES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let seeds: u64 = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(3);
+    let part = args.next().unwrap_or_default();
+    let only: Vec<u64> = args.filter_map(|arg| arg.parse().ok()).collect();
+    let wanted = |rtt: &u64| only.is_empty() || only.contains(rtt);
+    if part.is_empty() || part == "alone" {
+        table_alone(seeds, &wanted);
+    }
+    if part.is_empty() || part == "beside" {
+        table_beside(seeds, &wanted);
+    }
+}
+
+fn mean(seeds: u64, of: impl Fn(u64) -> f64) -> (f64, f64, f64) {
+    let all: Vec<f64> = (1..=seeds).map(of).collect();
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = all.iter().copied().fold(0.0, f64::max);
+    (all.iter().sum::<f64>() / seeds as f64, least, most)
+}
+
+fn table_alone(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
+    println!("alone: % of the line after ten round trips; queue 1 BDP; 100 Mbit/s; {seeds} seeds");
+    println!("{:>8} {:>6} {:>7} {:>7} {:>7}", "RTT ms", "loss", "veno", "cubic", "bbr");
+    for rtt in RTTS_US.into_iter().filter(wanted) {
+        for loss in [0.0, 0.01, 0.05] {
+            let path = Path { loss, ..Path::new(Duration::from_micros(rtt), 1.0) };
+            let span = Duration::from_secs(15) + path.rtt * 20;
+            let cells = Algorithm::ALL
+                .map(|algorithm| mean(seeds, |seed| alone(seed, &path, algorithm, span)).0 * 1e2);
+            let [veno, cubic, bbr] = cells;
+            println!("{:>8} {loss:>6} {veno:>7.1} {cubic:>7.1} {bbr:>7.1}", rtt as f64 / 1e3);
+        }
+    }
+}
+
+fn table_beside(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
+    println!("beside CUBIC: % of what is used, mean (least to most) over {seeds} seeds");
+    for algorithm in [Algorithm::Veno, Algorithm::Bbr] {
+        println!("{algorithm}:");
+        println!(
+            "{:>8} {:>6} {:>18} {:>18} {:>12} {:>6}",
+            "RTT ms", "queue", "beside 1", "beside 4", "two: Jain", "used"
+        );
+        for rtt in SHARED_RTTS_US.into_iter().filter(wanted) {
+            for queue in QUEUES {
+                let path = Path::new(Duration::from_micros(rtt), queue);
+                // Ten times the rate, and short cycles.
+                let (settle, secs) = if rtt < 1_000 { (2, 5) } else { (15, 30) };
+                let beside = |cubics: usize| {
+                    mean(seeds, |seed| {
+                        let mut all = vec![algorithm];
+                        all.resize(cubics + 1, Algorithm::Cubic);
+                        let shares = together(seed, &path, &all, settle, secs);
+                        1e2 * shares[0] / shares.iter().sum::<f64>()
+                    })
+                };
+                let two = |seed| together(seed, &path, &[algorithm; 2], settle, secs);
+                let (one, four) = (beside(1), beside(4));
+                let fair = mean(seeds, |seed| jain(&two(seed))).0;
+                let used = two(1).iter().sum::<f64>() * 1e2;
+                println!(
+                    "{:>8} {queue:>6} {:>18} {:>18} {fair:>12.3} {used:>6.1}",
+                    rtt as f64 / 1e3,
+                    format!("{:.0} ({:.0}-{:.0})", one.0, one.1, one.2),
+                    format!("{:.0} ({:.0}-{:.0})", four.0, four.1, four.2),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! CUBIC that answers congestion and not random loss.
+//!
+//! The window grows and shrinks as in RFC 9438. Whether a loss is congestion
+//! is decided as in TCP Veno (Fu and Liew, IEEE JSAC 21(2), 2003), by how much waits in the queue: where
+//! a full queue drops, the packets that come just before and after a drop have waited as long as any. A loss
+//! while the queue is short is taken for random and leaves the window alone. For a fountain code it costs
+//! nothing else either, since any later symbol makes up for it. So beside TCP, where losses come from full
+//! queues, this is CUBIC; on a lossy path it fills the link.
+//!
+//! Queues too short to be seen in round trips are told by the share of packets lost. Marks are always
+//! congestion.
+//!
+//! Slow start is that of RFC 9406, but only a large share of losses ends it: a session that comes to a queue
+//! full of others' packets loses some at once, and CUBIC's growth from there takes a minute to a fair share at
+//! 60 ms.
+
+use wellspring_core::{Duration, Time};
+
+use super::filter::{LeastRtt, WindowedMax};
+use super::hystart::HyStart;
+use super::{CongestionController, Cubic, Delivery};
+
+/// How long the least round trip holds. Beside other traffic the queue empties rarely.
+const LEAST_RTT_WINDOW: Duration = Duration::from_secs(30);
+/// How long the longest queue holds: a few cycles of the traffic beside us.
+const QUEUE_WINDOW: Duration = Duration::from_secs(20);
+/// Round trips of which the least tells the queue's length: jitter raises some of them, a queue all.
+const RECENT: usize = 8;
+/// A loss is congestion if the queue is at least that part of the longest seen ...
+const CONGESTED_PART: u64 = 2;
+/// ... and of the least round trip: less is noise.
+const NOISE_PART: u64 = 16;
+/// Packets over which the share of losses is averaged.
+const LOSS_HORIZON: f64 = 256.0;
+/// A greater share of losses is congestion, whatever the queue: a policer, or a queue of a few packets.
+const MAX_RANDOM_LOSS: f64 = 0.12;
+/// The controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Veno {
+    growth: Cubic,
+    slow_start: HyStart,
+    least: LeastRtt,
+    recent: [Duration; RECENT],
+    next_recent: usize,
+    /// Longest round trip, of the least of a few \[ps\]. The least round trip may be forgotten and rise, and
+    /// the longest queue must then be counted from there.
+    longest: WindowedMax,
+    /// Share of packets lost lately.
+    loss_share: f64,
+}
+
+impl Veno {
+    /// A window that starts at `initial` packets in slow start and never passes `max`.
+    pub fn new(initial: u32, max: u32) -> Self {
+        Veno {
+            growth: Cubic::new(initial, max),
+            slow_start: HyStart::new(None),
+            least: LeastRtt::new(LEAST_RTT_WINDOW),
+            recent: [Duration::ZERO; RECENT],
+            next_recent: 0,
+            longest: WindowedMax::new(QUEUE_WINDOW),
+            loss_share: 0.0,
+        }
+    }
+
+    /// The round trip of the last packets: zero until there are enough.
+    fn recent(&self) -> Duration {
+        self.recent.iter().copied().min().unwrap_or(Duration::ZERO)
+    }
+
+    fn is_congested(&self) -> bool {
+        if self.loss_share > MAX_RANDOM_LOSS {
+            return true;
+        }
+        if self.growth.in_slow_start() {
+            return false;
+        }
+        let Some(least) = self.least.get() else { return true };
+        let queue = self.recent().saturating_sub(least);
+        let longest = Duration::from_picos(self.longest.get()).saturating_sub(least);
+        queue * CONGESTED_PART >= longest && queue * NOISE_PART >= least
+    }
+
+    fn reduce(&mut self) {
+        self.growth.reduce();
+        // What was lost is answered.
+        self.loss_share = self.loss_share.min(MAX_RANDOM_LOSS / 2.0);
+    }
+}
+
+impl CongestionController for Veno {
+    fn window(&self) -> u32 {
+        self.growth.window()
+    }
+
+    fn pacing_rate(&self) -> Option<f64> {
+        self.growth.pace()
+    }
+
+    fn on_delivered(&mut self, delivery: &Delivery) {
+        let &Delivery { now, rtt, .. } = delivery;
+        self.growth.note_round_trip(rtt);
+        self.least.update(now, rtt);
+        self.recent[self.next_recent] = rtt;
+        self.next_recent = (self.next_recent + 1) % RECENT;
+        self.longest.update(now, self.recent().as_picos());
+        self.loss_share -= self.loss_share / LOSS_HORIZON;
+        if !delivery.window_limited {
+            return;
+        }
+        if !self.growth.in_slow_start() {
+            self.growth.grow_on_delivered(now, rtt);
+            return;
+        }
+        match self.slow_start.on_delivered(delivery) {
+            Some(packets) => self.growth.grow(packets),
+            None => self.growth.end_slow_start(),
+        }
+    }
+
+    fn on_pushed(&mut self, now: Time) {
+        self.growth.grow_on_delivered(now, Duration::ZERO);
+    }
+
+    fn on_lost(&mut self, _now: Time, recovering: bool) -> bool {
+        self.loss_share += (1.0 - self.loss_share) / LOSS_HORIZON;
+        let reduces = !recovering && self.is_congested();
+        if reduces {
+            self.reduce();
+        }
+        reduces
+    }
+
+    fn on_spurious_loss(&mut self) {
+        self.loss_share = (self.loss_share - 1.0 / LOSS_HORIZON).max(0.0);
+    }
+
+    fn on_marked(&mut self, _now: Time, recovering: bool) -> bool {
+        if !recovering {
+            self.reduce();
+        }
+        !recovering
+    }
+
+    fn on_persistent_congestion(&mut self, _now: Time) {
+        self.growth.restart();
+        self.slow_start = HyStart::new(None);
+    }
+
+    fn on_idle(&mut self, now: Time) {
+        self.growth.on_idle(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets with these round trips, a millisecond apart.
+    fn deliver(veno: &mut Veno, start: u64, millis: impl IntoIterator<Item = u64>) {
+        for (packet, rtt) in (start..).zip(millis) {
+            veno.on_delivered(&Delivery {
+                now: Time::ZERO + Duration::from_millis(packet),
+                rtt: Duration::from_millis(rtt),
+                delivered: packet + 1,
+                delivered_before: packet.saturating_sub(rtt),
+                rate: 1_000.0,
+                in_flight: 100,
+                window_limited: false,
+            });
+        }
+    }
+
+    /// Past slow start, which only a large share of losses ends.
+    fn settled(window: u32) -> Veno {
+        let mut veno = Veno::new(window, 1_000);
+        veno.growth.end_slow_start();
+        veno
+    }
+
+    fn is_reduced(veno: &mut Veno) -> bool {
+        veno.on_lost(Time::ZERO, false)
+    }
+
+    #[test]
+    fn losses_are_congestion_while_the_queue_is_long_and_random_while_it_is_short() {
+        let mut veno = settled(100);
+        deliver(&mut veno, 0, [100; 20]);
+        assert!(!is_reduced(&mut veno), "nothing waits");
+        deliver(&mut veno, 20, 100..180);
+        assert!(is_reduced(&mut veno), "the longest queue so far");
+        assert_eq!(veno.window(), 70);
+        deliver(&mut veno, 100, [120; 20]);
+        assert!(!is_reduced(&mut veno), "a quarter of it");
+        deliver(&mut veno, 120, [150; 20]);
+        assert!(is_reduced(&mut veno), "more than half of it");
+        assert!(!veno.on_lost(Time::ZERO, true), "answered");
+    }
+
+    #[test]
+    fn jitter_is_no_queue() {
+        let mut veno = settled(100);
+        deliver(&mut veno, 0, (0..1_000).map(|packet| 100 + packet % 8 * 10));
+        assert!(!is_reduced(&mut veno));
+    }
+
+    #[test]
+    fn a_large_share_of_losses_is_congestion() {
+        let mut veno = settled(1_000);
+        deliver(&mut veno, 0, [100; 20]);
+        let mut reduced = |part: usize| {
+            let mut reductions = 0;
+            for packet in 0..2_000 {
+                if packet % part == 0 {
+                    reductions += usize::from(is_reduced(&mut veno));
+                } else {
+                    deliver(&mut veno, packet as u64, [100]);
+                }
+            }
+            reductions
+        };
+        assert_eq!(reduced(20), 0, "5 %");
+        assert!(reduced(5) > 2, "20 %");
+    }
+
+    #[test]
+    fn marks_are_congestion_whatever_waits() {
+        let mut veno = settled(100);
+        deliver(&mut veno, 0, [100; 20]);
+        assert!(veno.on_marked(Time::ZERO, false));
+        assert_eq!(veno.window(), 70);
+    }
+
+    #[test]
+    fn a_few_losses_do_not_end_slow_start() {
+        let mut veno = Veno::new(100, 1_000);
+        deliver(&mut veno, 0, 100..180);
+        assert!(!is_reduced(&mut veno));
+        let reductions = (0..40).filter(|_| is_reduced(&mut veno)).count();
+        assert!(reductions > 0 && !veno.growth.in_slow_start());
+    }
+}

@@ -1,0 +1,138 @@
+//! SCDP sessions side by side through one bottleneck.
+
+use wellspring_core::{Duration, HostId, Rate, Seed, SessionId};
+use wellspring_testkit::{Bottleneck, Dumbbell, Pair};
+use wellspring_transport::congestion::Algorithm;
+use wellspring_transport::scdp::{
+    Command, Config, Endpoint, Fabric, ObjectInfo, Role, SendSession, Share,
+};
+
+/// Symbol size \[bytes\].
+const SYMBOL: u16 = 1_440;
+/// A symbol on the wire \[bytes\].
+pub const WIRE: u64 = SYMBOL as u64 + 32 + 20;
+
+/// What the path is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    pub rate: Rate,
+    pub rtt: Duration,
+    /// Queue, in bandwidth-delay products.
+    pub queue: f64,
+    /// Random loss, both ways.
+    pub loss: f64,
+    pub jitter: Duration,
+    /// Credits a pull.
+    pub burst: u16,
+}
+
+impl Path {
+    pub fn new(rtt: Duration, queue: f64) -> Self {
+        let mbps = if rtt < Duration::from_millis(1) { 1_000 } else { 100 };
+        let (rate, jitter) = (Rate::from_mbps(mbps), Duration::ZERO);
+        Path { rate, rtt, queue, loss: 0.0, jitter, burst: 1 }
+    }
+
+    /// The queue, no less than a few packets \[bytes\].
+    fn queue_bytes(&self) -> u64 {
+        let held = self.rate.as_bits_per_second() as f64 / 8.0 * self.rtt.as_secs_f64();
+        ((held * self.queue) as u64).max(8 * WIRE)
+    }
+
+    fn bottleneck(&self) -> Bottleneck {
+        Bottleneck {
+            rate: self.rate,
+            queue: self.queue_bytes(),
+            loss: self.loss,
+            loss_back: self.loss,
+            mark_above: None,
+        }
+    }
+
+    /// Payload that fits through \[bytes/s\].
+    pub fn capacity(&self) -> f64 {
+        self.rate.as_bits_per_second() as f64 / 8.0 * f64::from(SYMBOL) / WIRE as f64
+    }
+}
+
+/// The endpoint of a host as it is set up over UDP.
+fn endpoint(host: u32, algorithm: Algorithm, path: &Path) -> Endpoint {
+    let mut config = Config::new(HostId(host), Rate::from_mbps(10_000));
+    config.fabric = Fabric::Shared { reordering_threshold: 3 };
+    config.congestion = algorithm;
+    config.burst = path.burst;
+    config.initial_rtt = Duration::from_millis(20);
+    config.min_timeout = Duration::from_millis(50);
+    config.release_after = config.peer_timeout;
+    config.limits.open_bytes = 64 << 20;
+    Endpoint::new(config)
+}
+
+pub type Lab = Dumbbell<Endpoint>;
+
+/// A network with one pair of hosts for each algorithm.
+pub fn lab(seed: u64, path: &Path, algorithms: &[Algorithm]) -> Lab {
+    let pair = |(number, &algorithm): (u32, &Algorithm)| Pair {
+        sender: endpoint(2 * number, algorithm, path),
+        receiver: endpoint(2 * number + 1, algorithm, path),
+        rtt: path.rtt,
+        jitter: path.jitter,
+    };
+    let pairs: Vec<_> = (0_u32..).zip(algorithms).map(pair).collect();
+    Dumbbell::new(Seed(seed), path.bottleneck(), pairs)
+}
+
+/// Begins a transfer from the sender of a pair that lasts longer than any run.
+pub fn begin(lab: &mut Lab, pair: u32) {
+    let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
+    let role = Role::Unicast { receiver: HostId(2 * pair + 1), share: Share::WHOLE };
+    let session = SessionId(pair + 1);
+    let send = SendSession { session, object, role, initial_window: 12, class: None, resume: None };
+    lab.command(HostId(2 * pair), Command::Send(send));
+}
+
+/// What each pair got of the bottleneck's capacity in a span.
+pub fn shares(lab: &mut Lab, path: &Path, span: Duration) -> Vec<f64> {
+    let before = lab.delivered.clone();
+    lab.run(span);
+    let got = lab.delivered.iter().zip(&before).map(|(now, before)| (now - before) as f64);
+    got.map(|bytes| bytes / path.capacity() / span.as_secs_f64()).collect()
+}
+
+/// A lone session's part of the capacity after ten round trips.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn alone(seed: u64, path: &Path, algorithm: Algorithm, span: Duration) -> f64 {
+    let mut lab = lab(seed, path, &[algorithm]);
+    begin(&mut lab, 0);
+    lab.run(path.rtt * 10);
+    shares(&mut lab, path, span)[0]
+}
+
+/// The shares of sessions that begin one after the other, a second and ten round trips apart, after some time to
+/// settle.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn together(
+    seed: u64,
+    path: &Path,
+    algorithms: &[Algorithm],
+    settle: u64,
+    secs: u64,
+) -> Vec<f64> {
+    let mut lab = lab(seed, path, algorithms);
+    // The seed decides who begins first.
+    let count = algorithms.len() as u32;
+    for turn in 0..count {
+        begin(&mut lab, (turn + seed as u32) % count);
+        lab.run(Duration::from_secs(1) + path.rtt * 10);
+    }
+    lab.run(Duration::from_secs(settle));
+    shares(&mut lab, path, Duration::from_secs(secs))
+}
+
+/// Jain's index of fairness.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
