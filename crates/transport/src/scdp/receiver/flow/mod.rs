@@ -5,6 +5,7 @@ mod run;
 mod silence;
 mod spurious;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use wellspring_core::{Duration, HostId, Time};
 
@@ -39,7 +40,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 enum Window {
     Fixed(u32),
-    Controlled(Controller),
+    Controlled(Box<Controller>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,11 +169,11 @@ impl Flow {
         let (window, reordering_threshold) = match config.fabric {
             Fabric::Trimming => (Window::Fixed(initial_window), None),
             Fabric::Shared { reordering_threshold } => (
-                Window::Controlled(Controller::new(
+                Window::Controlled(Box::new(Controller::new(
                     config.congestion,
                     initial_window,
                     MAX_IN_FLIGHT,
-                )),
+                ))),
                 Some(reordering_threshold),
             ),
             Fabric::Dedicated { reordering_threshold, window } => {
@@ -415,7 +416,7 @@ impl Flow {
         if let Some(before) = before
             && before.window() > controller.window()
         {
-            *controller = before;
+            **controller = before;
         }
         controller.on_spurious_loss();
     }
@@ -463,7 +464,7 @@ impl Flow {
     /// congestion controller takes it for congestion.
     fn on_lost(&mut self, now: Time, number: u32, by_timeout: bool) {
         let Window::Controlled(controller) = &mut self.window else { return };
-        let before = *controller;
+        let before = **controller;
         if controller.on_lost(now, number <= self.recovery_point) {
             self.given_up.reduce(before, by_timeout, self.timeouts > 1);
             self.recovery_point = self.granted();

@@ -178,7 +178,7 @@ impl Flow {
     /// have been a longer queue.
     fn on_persistent_congestion(&mut self, now: Time) {
         if let Window::Controlled(controller) = &mut self.window {
-            self.given_up.reduce(*controller, true, true);
+            self.given_up.reduce(**controller, true, true);
             controller.on_persistent_congestion(now);
         }
         self.recovery_point = self.granted();
