@@ -119,7 +119,7 @@ pub trait Endpoint {
     type Header: Header;
     /// What the application can ask for.
     type Command;
-    /// What the application is told.
+    /// An event for the application.
     type Event;
     /// Why a command was refused.
     type CommandError;

@@ -1,4 +1,4 @@
-//! What a network carries: identities and lengths, never payload.
+//! Frames: identities and lengths, never payload.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! What every room of Wellspring shares: [`Time`] and [`Rate`], seeded random streams, the
+//! Types that all crates of Wellspring share: [`Time`] and [`Rate`], seeded random streams, the
 //! [`Frame`] that simulated and real networks carry, and the [`Endpoint`] contract.
 //!
 //! An endpoint sees *identities* (which symbol of which block), never payload bytes; the bytes

@@ -1,4 +1,4 @@
-//! How requests become sessions of a protocol.
+//! Protocols behind one interface for experiments.
 
 mod beside;
 mod lttp;
@@ -13,15 +13,15 @@ pub use ndp::Ndp;
 pub use scdp::Scdp;
 pub use tcp::Tcp;
 
-use crate::record::Reason;
+use crate::record::{Account, Reason};
 use crate::scenario::Scenario;
 use core::fmt::{Debug, Display};
 use wellspring_core::{Endpoint, Frame, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
 
-/// What a session's endpoints tell, whatever the protocol.
+/// Events of a session, whatever the protocol.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum News {
+pub enum SessionEvent {
     /// A receiver has heard of it.
     Accepted,
     /// A receiver has so many more bytes.
@@ -39,17 +39,6 @@ pub enum News {
     Failed(Reason),
     /// A sender has given this receiver up.
     Lost(HostId, Reason),
-}
-
-/// What a receiver counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Account {
-    /// Trimmed headers.
-    pub trimmed: u64,
-    /// Packets that arrived for nothing.
-    pub needless: u64,
-    /// Blocks that took the decoder.
-    pub decoded_blocks: u32,
 }
 
 /// A protocol as experiments use it.
@@ -78,7 +67,10 @@ pub trait Adapter {
     /// A frame's header as bytes behind UDP, for captures.
     fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8>;
     /// What an event says, and of which session.
-    fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)>;
+    fn session_event(
+        &self,
+        event: <Self::Endpoint as Endpoint>::Event,
+    ) -> Option<(SessionId, SessionEvent)>;
     /// How far an endpoint is with a session, in a line.
     fn brief(endpoint: &Self::Endpoint, session: SessionId) -> String;
     /// Symbols of a block of an object of so many bytes, for the latency of decoding; 0 if the

@@ -1,4 +1,4 @@
-//! How many symbols LTTP's decoders need, block by block.
+//! Symbols that LTTP's decoders need, block by block.
 
 use crate::scenario::{LtDecoder, Lttp, Protocol, ProtocolName};
 use std::collections::BTreeMap;

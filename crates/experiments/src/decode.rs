@@ -1,4 +1,4 @@
-//! How long a receiver's decoder takes, and how often it fails.
+//! Decoding latency and the code's failure law.
 
 use crate::scenario::{DecodeKind, MAX_SPAN, Protocol};
 use wellspring_core::{Duration, RandomStream, Rate};

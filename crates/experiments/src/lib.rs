@@ -1,11 +1,12 @@
 //! Experiments: a scenario file becomes runs over seeds, and runs become result tables.
 //!
-//! This is the only room that joins the simulator and the protocols. A [`scenario::Scenario`]
+//! This is the only crate that joins the simulator and the protocols. A [`scenario::Scenario`]
 //! names a network, a protocol and a workload; [`run::run`] runs it with one seed.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod adapter;
+pub mod atomic_file;
 pub mod bench;
 pub mod catalogue;
 mod code_needs;
@@ -22,5 +23,4 @@ mod sizes;
 pub mod stats;
 mod store;
 pub mod sweep;
-pub mod whole;
 pub mod workload;

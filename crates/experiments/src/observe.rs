@@ -1,8 +1,8 @@
-//! What can be watched of a run beside its results: queues, rates, packets.
+//! Time series and captures of a run: queues, rates, packets.
 
 use crate::adapter::{Adapter, FrameOf};
+use crate::atomic_file::AtomicFile;
 use crate::driver::Driver;
-use crate::whole::WholeFile;
 use anyhow::{Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -100,10 +100,10 @@ pub(crate) fn series_files(folder: &Path, name: &str) -> [PathBuf; 2] {
 }
 
 /// A table that is compressed as it is written.
-pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<WholeFile>>>;
+pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<AtomicFile>>>;
 
 pub(crate) fn table(path: &Path) -> Result<Table> {
-    let file = BufWriter::new(WholeFile::create(path)?);
+    let file = BufWriter::new(AtomicFile::create(path)?);
     Ok(csv::Writer::from_writer(GzEncoder::new(file, Compression::default())))
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Observer {
 }
 
 /// Taken out at the end.
-type SharedCapture = Arc<Mutex<Option<PcapWriter<BufWriter<WholeFile>>>>>;
+type SharedCapture = Arc<Mutex<Option<PcapWriter<BufWriter<AtomicFile>>>>>;
 
 impl Observer {
     /// Taps the simulator, if there is anything to be watched.
@@ -145,7 +145,7 @@ impl Observer {
                 let hosts = graph.hosts();
                 ensure!(*host < hosts, "no host {host} to capture: hosts are 0 to {}", hosts - 1);
                 spare(path)?;
-                let file = WholeFile::create(path)?;
+                let file = AtomicFile::create(path)?;
                 Some(Arc::new(Mutex::new(Some(PcapWriter::new(BufWriter::new(file))?))))
             }
         };

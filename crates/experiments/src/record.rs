@@ -1,6 +1,5 @@
-//! The account of a request.
+//! Records of requests.
 
-use crate::adapter::Account;
 use crate::scenario::ProtocolName;
 use wellspring_transport::FailReason;
 
@@ -66,6 +65,17 @@ pub struct Timeout {
     pub window: u64,
     /// Sent and not acknowledged \[bytes\].
     pub in_flight: u64,
+}
+
+/// What a receiver counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Account {
+    /// Trimmed headers.
+    pub trimmed: u64,
+    /// Packets that arrived for nothing.
+    pub redundant: u64,
+    /// Blocks that took the decoder.
+    pub decoded_blocks: u32,
 }
 
 /// What became of a request.

@@ -1,7 +1,7 @@
 //! Folders of results: `runs.csv`, and the files beside it.
 
+use crate::atomic_file::AtomicFile;
 use crate::results::RunRow;
-use crate::whole::WholeFile;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
@@ -100,7 +100,7 @@ fn lines(row: &RunRow, keys: &[String], header: bool) -> Result<Vec<u8>> {
 /// Adds empty columns at the end of a table.
 fn widen(path: &Path, keys: &[String]) -> Result<()> {
     let mut old = csv::ReaderBuilder::new().has_headers(false).from_path(path)?;
-    let mut new = csv::WriterBuilder::new().from_writer(WholeFile::create(path)?);
+    let mut new = csv::WriterBuilder::new().from_writer(AtomicFile::create(path)?);
     for (number, record) in old.records().enumerate() {
         let mut record = record?;
         for key in keys {

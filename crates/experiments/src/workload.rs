@@ -1,4 +1,4 @@
-//! Requests: who sends what to whom, and when. Made one at a time, as the run goes.
+//! Generation of requests, one at a time as the run goes.
 
 use crate::scenario::{Background, Placement, Scenario, Sizes, Workload};
 use anyhow::{Result, ensure};

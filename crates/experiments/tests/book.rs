@@ -1,4 +1,4 @@
-//! What the book says of scenario files is what there is.
+//! Agreement of the book with scenario files.
 
 use std::collections::BTreeSet;
 use toml::{Table, Value};

@@ -1,4 +1,4 @@
-//! LTTP's claims on simulated networks, as inequalities; and that nothing moves unnoticed.
+//! LTTP's claims on simulated networks as inequalities, and pinned digests.
 
 use wellspring_experiments::catalogue;
 use wellspring_experiments::run::{Ending, Outcome, run};

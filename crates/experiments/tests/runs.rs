@@ -1,4 +1,4 @@
-//! What a scenario can ask of a run, each seen to have its effect.
+//! Scenario keys, each seen to have its effect.
 
 use std::path::Path;
 use wellspring_experiments::observe::Capture;
@@ -307,4 +307,34 @@ fn progress_of_timed_flows_goes_by_their_planned_end() {
         !limits.is_empty() && limits.iter().all(|limit| (*limit - 0.04).abs() < 1e-9),
         "{limits:?}"
     );
+}
+
+#[test]
+fn several_blocks_are_read_at_once_by_coded_protocols_too() {
+    let read = |by: &str| {
+        let text = "[topology]\nk = 4\n[workload]\nkind = \"storage\"\nsessions = 20\n\
+                    lambda = 200.0\nsize = \"300KB\"\nreplicas = 3\nwrites = 0.0\nread_by = \"BY\"\n";
+        outcome(&text.replace("BY", by))
+    };
+    for by in ["single", "multi-block"] {
+        let outcome = read(by);
+        assert!(outcome.foreground().all(|flow| flow.end.is_some() && flow.bytes == 300_000));
+    }
+    assert_ne!(read("single").counters.digest, read("multi-block").counters.digest);
+}
+
+#[test]
+fn an_outcasts_starts_differ_by_seed_if_they_are_spread() {
+    let starts = |jitter: &str, seed| {
+        let text = format!(
+            "[topology]\nk = 4\n[workload]\nkind = \"outcast\"\nnear = 2\nfar = 3\n\
+             size = \"10KB\"\n{jitter}"
+        );
+        let outcome = run(&scenario(&text), seed, &mut |_| {}).unwrap();
+        outcome.foreground().map(|flow| flow.start).collect::<Vec<_>>()
+    };
+    assert_eq!(starts("", 1), starts("", 2));
+    let spread = "jitter = \"1us\"\n";
+    assert_ne!(starts(spread, 1), starts(spread, 2));
+    assert_eq!(starts(spread, 1), starts(spread, 1));
 }

@@ -114,9 +114,10 @@ fn tcp_runs_where_other_protocols_are_trimmed_and_sprayed() {
         assert!(outcome.foreground().all(|flow| flow.end.is_some()));
         assert_eq!(outcome.counters.trimmed, 0);
     }
-    let needless =
-        |outcome: &Outcome| -> u64 { outcome.foreground().map(|flow| flow.account.needless).sum() };
-    assert!(needless(&sprayed) > 2 * needless(&flow), "disorder is taken for loss");
+    let redundant = |outcome: &Outcome| -> u64 {
+        outcome.foreground().map(|flow| flow.account.redundant).sum()
+    };
+    assert!(redundant(&sprayed) > 2 * redundant(&flow), "disorder is taken for loss");
 }
 
 #[test]

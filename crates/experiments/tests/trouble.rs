@@ -1,4 +1,4 @@
-//! Networks that lose, fail and crawl: what completes, and what is said of what does not.
+//! Networks that lose packets, fail or are slow.
 
 use wellspring_experiments::record::Reason;
 use wellspring_experiments::run::{Ending, Outcome, run};

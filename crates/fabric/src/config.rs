@@ -1,4 +1,4 @@
-//! How a port treats its packets.
+//! Configuration of a port.
 
 /// The length of a queue at which it is full (or, for ECN, long).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! What a switch needs to know about a packet.
+//! The packet as a switch sees it.
 
 use wellspring_core::Class;
 

@@ -1,4 +1,4 @@
-//! Which of several equal paths a packet takes.
+//! Choice among equal-cost paths.
 
 use wellspring_core::RandomStream;
 

@@ -1,4 +1,4 @@
-//! Who stands behind the endpoints.
+//! The application above the endpoints.
 
 use wellspring_core::{Duration, Endpoint, GroupId, HostId, SessionId, Time, Work, WorkDone};
 

@@ -1,4 +1,4 @@
-//! How a network behaves: everything but its shape and what its hosts run.
+//! Configuration of a network, its shape aside.
 
 use crate::faults::Fault;
 use crate::network::LossRule;

@@ -1,4 +1,4 @@
-//! What happened, in numbers.
+//! Counters of a run.
 
 use core::fmt;
 

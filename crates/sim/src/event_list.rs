@@ -1,4 +1,4 @@
-//! What happens next.
+//! Calendar-queue event list.
 //!
 //! A calendar of buckets, each a few nanoseconds wide, over a heap for what lies beyond the
 //! calendar's horizon. Bucket width and number follow the load; neither moves a result, because

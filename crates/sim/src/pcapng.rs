@@ -1,4 +1,4 @@
-//! Captures that Wireshark opens.
+//! Packet captures in pcapng.
 
 use std::io::{self, Write};
 use wellspring_core::Time;

@@ -1,4 +1,4 @@
-//! Quantities with units, as people write them.
+//! Parsing of quantities with units.
 
 use core::fmt;
 use wellspring_core::{Duration, Rate};

@@ -1,4 +1,4 @@
-//! Panics when an endpoint, or whoever drives it, breaks the contract of
+//! A wrapper that panics when an endpoint or its caller breaks the contract of
 //! [`Endpoint`](wellspring_core::Endpoint).
 
 use wellspring_core::{Endpoint, Frame, Header, Time, Verdict, Work, WorkDone};

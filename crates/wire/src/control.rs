@@ -1,6 +1,6 @@
-//! Control messages: what hosts agree on before and beside SCDP's symbols.
+//! Control messages: requests and replies beside SCDP's symbols.
 //!
-//! They share the UDP port with SCDP and are told apart by the kind in the first byte (SCDP's own
+//! They share the UDP port with SCDP and are distinguished by the kind in the first byte (SCDP's own
 //! kinds are below 8). Every request carries a nonce that its reply repeats; a client repeats a
 //! request until it is answered, so servers treat a repeated request as the same request.
 //!

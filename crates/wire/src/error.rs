@@ -1,4 +1,4 @@
-//! Why a datagram is not one of ours.
+//! Errors of parsing.
 
 use core::fmt;
 

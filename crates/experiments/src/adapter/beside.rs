@@ -1,6 +1,6 @@
 //! TCP for some of the requests, beside another protocol on the same hosts.
 
-use super::{ActionsOf, Adapter, FrameOf, Leg, News, Tcp};
+use super::{ActionsOf, Adapter, FrameOf, Leg, SessionEvent, Tcp};
 use crate::scenario::Scenario;
 use core::fmt::{self, Display};
 use wellspring_core::{
@@ -198,10 +198,13 @@ impl<A: Adapter> Adapter for BesideTcp<A> {
         }
     }
 
-    fn news(&self, event: <Self::Endpoint as Endpoint>::Event) -> Option<(SessionId, News)> {
+    fn session_event(
+        &self,
+        event: <Self::Endpoint as Endpoint>::Event,
+    ) -> Option<(SessionId, SessionEvent)> {
         match event {
-            Of::Protocol(event) => self.protocol.news(event),
-            Of::Tcp(event) => self.tcp.news(event),
+            Of::Protocol(event) => self.protocol.session_event(event),
+            Of::Tcp(event) => self.tcp.session_event(event),
         }
     }
 

@@ -1,11 +1,11 @@
 //! LTTP as experiments use it.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
 use crate::scenario::{Protocol, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_transport::lttp;
 
-/// Symbols between two [`News::Progress`].
+/// Symbols between two [`SessionEvent::Progress`].
 const PROGRESS: u32 = 16;
 
 /// LTTP: a transfer is a session of its own, asked for by its receiver.
@@ -67,19 +67,23 @@ impl Adapter for Lttp {
         bytes
     }
 
-    fn news(&self, event: lttp::Event) -> Option<(SessionId, News)> {
+    fn session_event(&self, event: lttp::Event) -> Option<(SessionId, SessionEvent)> {
         match event {
-            lttp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
-            lttp::Event::Progress { session, bytes } => Some((session, News::Progress(bytes))),
+            lttp::Event::Accepted { session, .. } => Some((session, SessionEvent::Accepted)),
+            lttp::Event::Progress { session, bytes } => {
+                Some((session, SessionEvent::Progress(bytes)))
+            }
             lttp::Event::Received { session, stats, .. } => {
                 let account = Account {
-                    needless: stats.needless + stats.duplicates,
+                    redundant: stats.needless + stats.duplicates,
                     decoded_blocks: u32::try_from(stats.attempts).unwrap_or(u32::MAX).min(1),
                     ..Account::default()
                 };
-                Some((session, News::Received(account)))
+                Some((session, SessionEvent::Received(account)))
             }
-            lttp::Event::Failed { session, reason } => Some((session, News::Failed(reason.into()))),
+            lttp::Event::Failed { session, reason } => {
+                Some((session, SessionEvent::Failed(reason.into())))
+            }
             _ => None,
         }
     }

@@ -1,13 +1,13 @@
 //! NDP and NDP+ as experiments use them.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News, transfer};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
 use crate::scenario::{Protocol, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_transport::ndp;
 
 /// Path labels where the number of equal paths is not known: few remain unused at any switch.
 const PATHS: u16 = 64;
-/// Packets between two [`News::Progress`].
+/// Packets between two [`SessionEvent::Progress`].
 const PROGRESS: u32 = 64;
 
 /// NDP and NDP+.
@@ -72,10 +72,10 @@ impl Adapter for Ndp {
         bytes
     }
 
-    fn news(&self, event: ndp::Event) -> Option<(SessionId, News)> {
-        transfer::news(event, |stats| Account {
+    fn session_event(&self, event: ndp::Event) -> Option<(SessionId, SessionEvent)> {
+        transfer::session_event(event, |stats| Account {
             trimmed: stats.trimmed,
-            needless: stats.duplicates,
+            redundant: stats.duplicates,
             decoded_blocks: 0,
         })
     }

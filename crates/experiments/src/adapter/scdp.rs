@@ -1,6 +1,6 @@
 //! SCDP and Polyraptor as experiments use them.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
 use crate::record::Reason;
 use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, GroupId, HostId, Rate, Seed, SessionId};
@@ -130,21 +130,21 @@ impl Adapter for Scdp {
         bytes[..len].to_vec()
     }
 
-    fn news(&self, event: scdp::Event) -> Option<(SessionId, News)> {
+    fn session_event(&self, event: scdp::Event) -> Option<(SessionId, SessionEvent)> {
         match event {
-            scdp::Event::Accepted { session, .. } => Some((session, News::Accepted)),
+            scdp::Event::Accepted { session, .. } => Some((session, SessionEvent::Accepted)),
             scdp::Event::BlockComplete { session, .. } => {
                 let symbols = u64::from(self.protocol.block_symbols);
                 let bytes = symbols * u64::from(self.protocol.payload());
-                Some((session, News::Progress(bytes)))
+                Some((session, SessionEvent::Progress(bytes)))
             }
             scdp::Event::Received { session, stats } => {
                 let account = Account {
                     trimmed: stats.senders.iter().map(|sender| sender.trimmed).sum(),
-                    needless: stats.senders.iter().map(|sender| sender.needless).sum(),
+                    redundant: stats.senders.iter().map(|sender| sender.needless).sum(),
                     decoded_blocks: stats.decoded_blocks,
                 };
-                Some((session, News::Received(account)))
+                Some((session, SessionEvent::Received(account)))
             }
             scdp::Event::Failed { session, reason } => {
                 let reason = match reason {
@@ -152,11 +152,11 @@ impl Adapter for Scdp {
                     scdp::FailReason::Exhausted => Reason::Exhausted,
                     _ => Reason::PeerLost,
                 };
-                Some((session, News::Failed(reason)))
+                Some((session, SessionEvent::Failed(reason)))
             }
             scdp::Event::ReceiverLost { session, receiver, reason } => {
                 let reason = reason.map_or(Reason::PeerLost, |_| Reason::Closed);
-                Some((session, News::Lost(receiver, reason)))
+                Some((session, SessionEvent::Lost(receiver, reason)))
             }
             _ => None,
         }

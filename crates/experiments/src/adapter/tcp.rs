@@ -1,11 +1,11 @@
 //! TCP as experiments use it.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, News, transfer};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
 use crate::scenario::{Protocol, ProtocolName, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_transport::tcp;
 
-/// Bytes between two [`News::Progress`].
+/// Bytes between two [`SessionEvent::Progress`].
 const PROGRESS: u64 = 100_000;
 
 /// TCP NewReno, DCTCP and PIAS.
@@ -70,14 +70,14 @@ impl Adapter for Tcp {
         bytes
     }
 
-    fn news(&self, event: tcp::Event) -> Option<(SessionId, News)> {
+    fn session_event(&self, event: tcp::Event) -> Option<(SessionId, SessionEvent)> {
         match event {
             tcp::Event::TimedOut { session, state } => {
                 let tcp::TimeoutState { window, in_flight } = state;
-                Some((session, News::TimedOut { window, in_flight }))
+                Some((session, SessionEvent::TimedOut { window, in_flight }))
             }
-            event => transfer::news(event, |stats| Account {
-                needless: stats.duplicates,
+            event => transfer::session_event(event, |stats| Account {
+                redundant: stats.duplicates,
                 ..Account::default()
             }),
         }

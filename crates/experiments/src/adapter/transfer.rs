@@ -1,6 +1,6 @@
-//! What NDP and TCP share: a transfer is a session from one sender to one receiver.
+//! Transfers of NDP and TCP: sessions from one sender to one receiver.
 
-use super::{Account, Leg, News};
+use super::{Account, Leg, SessionEvent};
 use crate::scenario::{Protocol, ProtocolName};
 use wellspring_core::{HostId, SessionId};
 use wellspring_sim::Actions;
@@ -32,18 +32,22 @@ pub(super) fn cancel(leg: Leg, actions: &mut Actions<Command>) {
     actions.command(HostId(leg.from), Command::Cancel { session: leg.session });
 }
 
-/// What is told of one, but for timeouts.
-pub(super) fn news<R, S, T>(
+/// Events of a transfer, timeouts aside.
+pub(super) fn session_event<R, S, T>(
     event: TransferEvent<R, S, T>,
     account: impl FnOnce(R) -> Account,
-) -> Option<(SessionId, News)> {
+) -> Option<(SessionId, SessionEvent)> {
     match event {
-        TransferEvent::Accepted { session, .. } => Some((session, News::Accepted)),
-        TransferEvent::Progress { session, bytes } => Some((session, News::Progress(bytes))),
-        TransferEvent::Received { session, stats, .. } => {
-            Some((session, News::Received(account(stats))))
+        TransferEvent::Accepted { session, .. } => Some((session, SessionEvent::Accepted)),
+        TransferEvent::Progress { session, bytes } => {
+            Some((session, SessionEvent::Progress(bytes)))
         }
-        TransferEvent::Failed { session, reason } => Some((session, News::Failed(reason.into()))),
+        TransferEvent::Received { session, stats, .. } => {
+            Some((session, SessionEvent::Received(account(stats))))
+        }
+        TransferEvent::Failed { session, reason } => {
+            Some((session, SessionEvent::Failed(reason.into())))
+        }
         TransferEvent::Sent { .. } | TransferEvent::TimedOut { .. } => None,
     }
 }

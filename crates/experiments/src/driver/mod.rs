@@ -1,8 +1,8 @@
 //! The application behind all hosts: opens sessions as requests come, keeps account of them.
 
-mod news;
 mod operation;
-mod standing;
+mod progress;
+mod session_events;
 mod start;
 
 use crate::adapter::{ActionsOf, Adapter};
@@ -26,7 +26,7 @@ const ENDLESS: u64 = 2_000_000_000;
 /// The most requests under way at once: as many as a network may have hosts.
 const MAX_OPEN: u32 = 1 << 20;
 /// Arrivals are looked at anew after this part of the patience: an arrival costs nothing before.
-const NEWS_IN_PATIENCE: u64 = 1_024;
+const LOOKS_IN_PATIENCE: u64 = 1_024;
 
 #[derive(Debug)]
 enum Due {
@@ -68,8 +68,8 @@ pub struct Driver<A: Adapter> {
     pub timeline: Vec<Arrival>,
     /// Retransmission timeouts of the foreground, by time; no more than a million of them.
     pub timeouts: Vec<Timeout>,
-    /// When a request last had news, the background not counted.
-    news_at: Time,
+    /// When a request last heard anything, the background not counted.
+    heard_at: Time,
     /// Requests under way.
     open_requests: u32,
     /// Why an endpoint refused a command, or the run another request: a scenario that asks for
@@ -109,7 +109,7 @@ impl<A: Adapter> Driver<A> {
             records: Vec::new(),
             timeline: Vec::new(),
             timeouts: Vec::new(),
-            news_at: Time::ZERO,
+            heard_at: Time::ZERO,
             open_requests: 0,
             refused: None,
         })
@@ -241,8 +241,8 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         event: <A::Endpoint as Endpoint>::Event,
         actions: &mut ActionsOf<A>,
     ) {
-        if let Some(news) = self.adapter.news(event) {
-            self.on_news(now, host.0, news, actions);
+        if let Some(event) = self.adapter.session_event(event) {
+            self.on_session_event(now, host.0, event, actions);
             self.begin_round(now, actions);
             if self.outstanding == 0 {
                 actions.stop();
@@ -251,14 +251,14 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
     }
 
     fn on_kept(&mut self, now: Time, session: SessionId) {
-        let grain = self.scenario.run.patience.0 / NEWS_IN_PATIENCE;
-        if now.since(self.news_at) <= grain {
+        let grain = self.scenario.run.patience.0 / LOOKS_IN_PATIENCE;
+        if now.since(self.heard_at) <= grain {
             return;
         }
         let place = self.sessions.get(&session).map(|session| session.operation as usize);
         let operation = place.and_then(|place| self.operations[place].as_ref());
         if operation.is_some_and(|operation| !operation.endless.is_background()) {
-            self.news_at = now;
+            self.heard_at = now;
         }
     }
 

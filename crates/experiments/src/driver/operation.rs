@@ -1,4 +1,4 @@
-//! A request under way, and the sessions it is made of.
+//! Requests under way and their sessions.
 
 use crate::adapter::Leg;
 use crate::record::{FlowRecord, Reason};
@@ -12,7 +12,7 @@ pub(super) struct Operation {
     pub(super) pending: u32,
     /// All receivers.
     pub(super) receivers: u32,
-    /// What has arrived of it, as far as is told before its end \[bytes\].
+    /// What has arrived of it, as far as it is reported before its end \[bytes\].
     pub(super) arrived: u64,
     /// Rest of a daisy chain: hosts still to be reached.
     pub(super) chain: Vec<u32>,

@@ -1,8 +1,8 @@
-//! How a request becomes sessions of the protocol.
+//! Opening of sessions for requests.
 
 use super::{Driver, Due, ENDLESS, Endless, Session};
-use crate::adapter::{Account, ActionsOf, Adapter, Leg};
-use crate::record::FlowRecord;
+use crate::adapter::{ActionsOf, Adapter, Leg};
+use crate::record::{Account, FlowRecord};
 use crate::scenario::{Background, Placement, ReadBy, Workload, WriteBy};
 use crate::workload::{Request, storage};
 use wellspring_core::{SessionId, Time};
@@ -53,7 +53,7 @@ impl<A: Adapter> Driver<A> {
             reason: None,
         };
         if self.open_requests == 0 {
-            self.news_at = now;
+            self.heard_at = now;
         }
         match request {
             Request::Transfer { from, to, bytes } => {

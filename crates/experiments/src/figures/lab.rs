@@ -1,4 +1,4 @@
-//! Running the cases of a figure, and holding results against the paper's.
+//! Runs of a figure's cases, and comparison with the paper's results.
 
 use super::traffic::{Traffic, Unavailable};
 use super::verdict::{Check, Verdict};

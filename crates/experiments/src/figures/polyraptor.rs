@@ -43,6 +43,27 @@ fn one_against_three(lab: &mut Lab, scenario: &str) -> Result<()> {
     );
     let ratio = median("three") / median("one");
     lab.number("3 replicas over 1, medians", "~1", ratio, 0.85..=f64::MAX);
+    over_tcp(lab, scenario, [median("one"), median("three")])
+}
+
+/// TCP with one replica and three, copied to or read in parts from each, below RaptorQ's medians.
+fn over_tcp(lab: &mut Lab, scenario: &str, coded: [f64; 2]) -> Result<()> {
+    let quick = [("workload.sessions", "60"), ("background.warmup", "5ms")];
+    let settings = |replicas| {
+        [
+            tcp::TCP,
+            ("workload.replicas", replicas),
+            ("topology.delay", "10us"),
+            ("workload.read_by", "parts"),
+        ]
+    };
+    let (one, three) = (settings("1"), settings("3"));
+    let cases = lab.measure(scenario, &quick, &[("one", &one), ("three", &three)])?;
+    let tcp = ["one", "three"].map(|label| over(&cases, label, |row| row.goodput_p50));
+    for ((name, coded), tcp) in ["1 replica", "3 replicas"].iter().zip(coded).zip(tcp) {
+        let what = format!("{name}: median goodput RaptorQ > TCP [Gbit/s]");
+        lab.holds(&what, format!("{coded:.3} / {tcp:.3}"), coded > tcp);
+    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! What figures about real traffic are measured with.
+//! Measurement of real traffic for figures.
 
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;

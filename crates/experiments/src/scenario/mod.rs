@@ -68,7 +68,7 @@ pub struct Run {
     pub seeds: Vec<u64>,
     /// Simulated time after which a run is broken off.
     pub limit: Span,
-    /// Simulated time without news of any request after which a run is called stuck.
+    /// Simulated time without an event of any request after which a run is called stuck.
     pub patience: Span,
     /// Events of one instant in random order, by this seed.
     pub shuffle_ties: Option<u32>,

@@ -1,4 +1,4 @@
-//! Ports, links and the switches between them: how a packet gets from host to host.
+//! Ports, links and switches: forwarding of packets from host to host.
 
 mod egress;
 mod multicast;

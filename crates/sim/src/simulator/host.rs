@@ -1,5 +1,4 @@
-//! What a host does when something comes: its endpoint takes it, is drained, and sends while a link
-//! is idle.
+//! Hosts: frames and timers go to the endpoint, which is drained and sends while a link is idle.
 
 use super::special::Special;
 use super::{NEVER, Simulator, TapPoint};

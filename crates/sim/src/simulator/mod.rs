@@ -1,4 +1,4 @@
-//! The main loop: which event is next, and who acts on it.
+//! Main loop of the simulator.
 
 mod host;
 mod special;

@@ -1,4 +1,4 @@
-//! What happens rarely: alarms of the application, work that is done, failures and repairs.
+//! Rare events: alarms of the application, finished work, failures and repairs.
 
 use super::{NEVER, Simulator};
 use crate::application::Application;

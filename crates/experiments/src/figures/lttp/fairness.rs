@@ -1,6 +1,6 @@
-//! How flows that go on and on share a link (LTTP Fig. 10): LTTP's with each other, and with TCP's.
+//! Fairness of endless flows, LTTP's among themselves and beside TCP's (LTTP Fig. 10).
 
-use super::{least_of, most_of};
+use super::curve::{least_of, most_of};
 use crate::figures::lab::{Lab, Settings};
 use crate::run::Outcome;
 use crate::scenario::ProtocolName;

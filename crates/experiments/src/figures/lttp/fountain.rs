@@ -1,6 +1,7 @@
 //! Figures about LTTP itself, beside the paper's and TFRC's in ns-2.35.
 
-use super::{SIZE, curve, goodput, least_of, most_of, outage};
+use super::curve::{SIZE, curve, goodput, least_of, most_of};
+use super::outage;
 use crate::figures::lab::Lab;
 use crate::results::RunRow;
 use crate::stats::mean;

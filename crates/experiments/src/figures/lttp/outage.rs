@@ -1,5 +1,4 @@
-//! How an LTTP sender takes a short outage (LTTP Fig. 4): its rate, report by report, which result
-//! rows do not hold.
+//! An LTTP sender's rate through a short outage (LTTP Fig. 4).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

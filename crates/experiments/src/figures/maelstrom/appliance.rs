@@ -1,4 +1,4 @@
-//! §4.6 and §4.7: what an appliance carries, what it costs, and what it holds.
+//! §4.6 and §4.7: throughput, cost and memory of an appliance.
 
 use anyhow::Result;
 use serde::Deserialize;

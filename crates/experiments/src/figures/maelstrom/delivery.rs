@@ -1,4 +1,4 @@
-//! Figs. 11 and 12: how late the messages of a slow TCP stream are, beside a flow of 10 Mbit/s.
+//! Figs. 11 and 12: delivery latency of a slow TCP stream beside a flow of 10 Mbit/s.
 
 use anyhow::Result;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! Flows that come and go share a link: SCDP Fig. 17.
+//! Convergence of flows that share a link: SCDP Fig. 17.
 
 use super::{SCDP, wire_share};
 use crate::figures::lab::{Lab, Settings};

@@ -1,4 +1,4 @@
-//! Which sessions have to decode: SCDP Fig. 14.
+//! Share of sessions that decode: SCDP Fig. 14.
 
 use crate::figures::lab::{Lab, over};
 use anyhow::Result;

@@ -53,6 +53,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
         }
         shortest_flows(lab, &cases, load);
     }
+    tcp::pias_long_flows(lab, QUICK)?;
     let settings = [SCDP, ("background.fraction", "0.0"), ("workload.lambda", "100.0")];
     let alone = lab.measure("scdp-7", QUICK, &[("alone", &settings)])?;
     let ratio =
@@ -95,6 +96,15 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             format!("{:.3} / {:.3}", at("scdp"), at("ndp")),
             at("scdp") <= at("ndp"),
         );
+        let pias = [&tcp::PIAS[..], &[("background.fraction", *load)]].concat();
+        let pias = lab.measure("scdp-8", QUICK, &[("pias", &pias)])?;
+        let pias = over(&pias, "pias", |row| row.fct_mean_1mb);
+        lab.reading_holds(
+            tcp::PIAS_READING,
+            &format!("mean FCT 0-1 MB at load {load}: NDP <= PIAS [ms]"),
+            format!("{:.3} / {pias:.3}", at("ndp")),
+            at("ndp") <= pias,
+        );
     }
     Ok(())
 }
@@ -135,6 +145,10 @@ pub fn figure_10(lab: &mut Lab) -> Result<()> {
     let [short, shortest] = storage_growth(lab, &[SCDP, load], &[NDP, load])?;
     lab.number("SCDP p99 0-100 KB over Fig. 7's", "1.04", short[0], 0.98..=1.10);
     lab.number("NDP p99 0-100 KB over Fig. 7's", "1.25", short[1], 1.13..=1.37);
+    let pias = [&tcp::PIAS[..], &[load]].concat();
+    let [growth, _] = storage_growth(lab, &pias, &pias)?;
+    let what = "PIAS p99 0-100 KB over Fig. 7's";
+    lab.reading(tcp::PIAS_READING, what, "1.24", growth[0], 1.09..=1.39);
     let both = |[scdp, ndp]: [f64; 2]| format!("{scdp:.3} / {ndp:.3}");
     lab.note("p99 0-10 KB over Fig. 7's, SCDP / NDP", "1.04 / 1.25", both(shortest));
     // In a buffer that all classes share, the background has packets of every class trimmed.

@@ -1,7 +1,6 @@
-//! LTTP's figures, as far as they are about TCP and DCTCP, beside the paper and the simulators that
-//! we hold our endpoints against: ns-2.35 and ns-3.37.
+//! TCP and DCTCP in LTTP's figures, beside the paper, ns-2.35 and ns-3.37.
 
-use super::{SENDERS, SIZE, curve, goodput};
+use super::curve::{SENDERS, SIZE, curve, goodput};
 use crate::figures::lab::{Lab, over};
 use crate::record::Timeout;
 use crate::stats::mean;

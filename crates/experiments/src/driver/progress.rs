@@ -1,6 +1,6 @@
-//! How far a run is, for whoever drives it: what is under way, since when, and what is left.
+//! Progress of a run: requests under way and left, and when it counts as stuck.
 
-use super::{Driver, Endless, NEWS_IN_PATIENCE, Operation};
+use super::{Driver, Endless, LOOKS_IN_PATIENCE, Operation};
 use crate::adapter::Adapter;
 use crate::record::{FlowRecord, Reason};
 use std::collections::BTreeMap;
@@ -51,8 +51,8 @@ impl<A: Adapter> Driver<A> {
     /// they count as stuck; `None` if there is no next.
     pub fn patient_until(&self) -> Option<Time> {
         let patience = self.scenario.run.patience.0;
-        let since = if self.open_requests > 0 { Some(self.news_at) } else { self.next_due() };
-        since.map(|since| since + patience + patience / NEWS_IN_PATIENCE)
+        let since = if self.open_requests > 0 { Some(self.heard_at) } else { self.next_due() };
+        since.map(|since| since + patience + patience / LOOKS_IN_PATIENCE)
     }
 
     /// Requests not made yet.

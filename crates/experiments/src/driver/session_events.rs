@@ -1,7 +1,7 @@
-//! What endpoints tell of sessions, and what follows for their requests.
+//! Session events, and their effect on requests.
 
 use super::{Driver, Due, ENDLESS, Endless};
-use crate::adapter::{ActionsOf, Adapter, News};
+use crate::adapter::{ActionsOf, Adapter, SessionEvent};
 use crate::record::{Arrival, Timeout};
 use wellspring_core::{GroupId, SessionId, Time};
 
@@ -10,28 +10,28 @@ const MAX_TIMEOUTS: usize = 1 << 20;
 
 impl<A: Adapter> Driver<A> {
     /// Takes in what an endpoint tells of a session.
-    pub(super) fn on_news(
+    pub(super) fn on_session_event(
         &mut self,
         now: Time,
         host: u32,
-        (id, news): (SessionId, News),
+        (id, event): (SessionId, SessionEvent),
         actions: &mut ActionsOf<A>,
     ) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (place, to) = (session.operation, session.leg.to);
         let Some(operation) = &mut self.operations[place as usize] else { return };
         if !operation.endless.is_background() {
-            self.news_at = now;
+            self.heard_at = now;
         }
-        match news {
-            News::Accepted => {
+        match event {
+            SessionEvent::Accepted => {
                 if !operation.chain.is_empty() {
                     let next = operation.chain.remove(0);
                     let bytes = operation.record.bytes;
                     self.unicast(place, (to, next), bytes, actions);
                 }
             }
-            News::Progress(bytes) => {
+            SessionEvent::Progress(bytes) => {
                 operation.arrived = operation.arrived.saturating_add(bytes);
                 let measured = now.as_secs_f64() >= operation.record.start;
                 match operation.endless {
@@ -46,24 +46,24 @@ impl<A: Adapter> Driver<A> {
                     self.timeline.push(Arrival { session, protocol, at, bytes });
                 }
             }
-            News::TimedOut { window, in_flight } => {
+            SessionEvent::TimedOut { window, in_flight } => {
                 let at = now.as_secs_f64();
                 if self.timeouts.len() < MAX_TIMEOUTS {
                     self.timeouts.push(Timeout { at, session: id.0, window, in_flight });
                 }
             }
-            News::Received(account) => {
+            SessionEvent::Received(account) => {
                 let sum = &mut operation.record.account;
                 sum.trimmed += account.trimmed;
-                sum.needless += account.needless;
+                sum.redundant += account.redundant;
                 sum.decoded_blocks += account.decoded_blocks;
                 self.settle(now, id, &[host], actions);
             }
-            News::Failed(reason) if session.receivers.contains(&host) => {
+            SessionEvent::Failed(reason) if session.receivers.contains(&host) => {
                 operation.fail(reason);
                 self.settle(now, id, &[host], actions);
             }
-            News::Failed(reason) => {
+            SessionEvent::Failed(reason) => {
                 // A receiver goes on with the other senders.
                 session.senders = session.senders.saturating_sub(1);
                 if session.senders == 0 {
@@ -72,7 +72,7 @@ impl<A: Adapter> Driver<A> {
                     self.settle(now, id, &receivers, actions);
                 }
             }
-            News::Lost(receiver, reason) => {
+            SessionEvent::Lost(receiver, reason) => {
                 // A sender alone tells the same of itself.
                 if session.group && session.receivers.contains(&receiver.0) {
                     operation.fail(reason);

@@ -1,5 +1,4 @@
-//! Files that get their name when they are whole: one that was cut off by an interruption is not
-//! taken for a result.
+//! Files that appear under their name only when complete.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -25,25 +24,25 @@ pub fn discard_unfinished() {
     }
 }
 
-/// A file being written. Dropped before [`WholeFile::finish`], it leaves nothing.
+/// A file being written. Dropped before [`AtomicFile::finish`], it leaves nothing.
 #[derive(Debug)]
-pub struct WholeFile {
+pub struct AtomicFile {
     file: File,
     path: PathBuf,
     /// Its name for now; a device or a pipe is written in place and has none.
     temporary: Option<TempPath>,
 }
 
-impl WholeFile {
+impl AtomicFile {
     /// Begins a file that is to have that name, and to take the place of what has it now.
     ///
     /// # Errors
     /// Those of the file.
-    pub fn create(path: &Path) -> Result<WholeFile> {
+    pub fn create(path: &Path) -> Result<AtomicFile> {
         let problem = || path.display().to_string();
         if path.metadata().is_ok_and(|found| !found.is_file()) {
             let file = OpenOptions::new().write(true).open(path).with_context(problem)?;
-            return Ok(WholeFile { file, path: path.into(), temporary: None });
+            return Ok(AtomicFile { file, path: path.into(), temporary: None });
         }
         // What a link points at is replaced, not the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.into());
@@ -59,7 +58,7 @@ impl WholeFile {
             .make_in(folder, |name| OpenOptions::new().write(true).create_new(true).open(name));
         let (file, temporary) = made.with_context(problem)?.into_parts();
         names.insert(temporary.to_path_buf());
-        Ok(WholeFile { file, path, temporary: Some(temporary) })
+        Ok(AtomicFile { file, path, temporary: Some(temporary) })
     }
 
     /// Gives it its name.
@@ -75,7 +74,7 @@ impl WholeFile {
     }
 }
 
-impl Drop for WholeFile {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if let (Some(temporary), Some(names)) = (&self.temporary, unfinished().as_mut()) {
             names.remove(&**temporary);
@@ -83,7 +82,7 @@ impl Drop for WholeFile {
     }
 }
 
-impl Write for WholeFile {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -103,11 +102,11 @@ mod tests {
         let path = folder.path().join("a");
         std::fs::write(&path, "before").unwrap();
         let names = || std::fs::read_dir(folder.path()).unwrap().count();
-        let mut dropped = WholeFile::create(&path).unwrap();
+        let mut dropped = AtomicFile::create(&path).unwrap();
         dropped.write_all(b"cut").unwrap();
         drop(dropped);
         assert_eq!((std::fs::read(&path).unwrap(), names()), (b"before".to_vec(), 1));
-        let mut whole = WholeFile::create(&path).unwrap();
+        let mut whole = AtomicFile::create(&path).unwrap();
         whole.write_all(b"after").unwrap();
         whole.finish().unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), names()), (b"after".to_vec(), 1));
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn devices_are_written_in_place() {
-        let mut null = WholeFile::create(Path::new("/dev/null")).unwrap();
+        let mut null = AtomicFile::create(Path::new("/dev/null")).unwrap();
         null.write_all(b"gone").unwrap();
         null.finish().unwrap();
         assert!(!Path::new("/dev/null").metadata().unwrap().is_file());
