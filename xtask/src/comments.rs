@@ -9,7 +9,7 @@ use crate::tree::Tree;
 const QUESTION_WORDS: &[&str] =
     &["What", "Who", "Whose", "How", "Where", "Which", "When", "Whether"];
 /// Share of the module comments that may open with one \[per cent\].
-const LIMIT: usize = 17;
+const LIMIT: usize = 2;
 
 /// Reports the module comments that open with a question word, if they are too many.
 pub fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,4 +1,4 @@
-//! How people name hosts.
+//! Host names and addresses as users write them.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Where the bytes of an object come from and go to.
+//! Sources and sinks of an object's bytes.
 
 use std::io;
 

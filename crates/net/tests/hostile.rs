@@ -1,4 +1,4 @@
-//! What strangers, bad disks and other bytes do to a driver.
+//! Hostile packets, failing disks and wrong bytes against a driver.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Which class a flow's packets travel in.
+//! Priority classes of a flow's packets.
 
 use alloc::vec::Vec;
 use wellspring_core::Class;

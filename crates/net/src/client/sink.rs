@@ -1,4 +1,4 @@
-//! Where a fetched object goes: a part file, or a scratch file that a writer follows.
+//! The destination of a fetched object: a part file, or a scratch file that a writer follows.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How a driver is set up.
+//! The configuration of a driver.
 
 use std::net::SocketAddr;
 

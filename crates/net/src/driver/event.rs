@@ -1,4 +1,4 @@
-//! What a driver tells about its sessions.
+//! Events of a driver's sessions.
 
 use std::error::Error;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where the symbols and blocks of a transfer lie in its object.
+//! Offsets of a transfer's symbols and blocks in its object.
 
 use wellspring_transport::scdp;
 

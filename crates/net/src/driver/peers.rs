@@ -1,4 +1,4 @@
-//! Which host has which address.
+//! The table of peers: hosts and their addresses.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

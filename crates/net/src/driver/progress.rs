@@ -1,4 +1,4 @@
-//! How far a session is, for progress bars: counters that any thread reads.
+//! The progress of a session, for progress bars: counters that any thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What a driver's handles and its loop share.
+//! State that a driver's handles and its loop share.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What a driver counts.
+//! Counters of a driver.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who has the object: every host is asked at once, and those that have it must have the same.
+//! Lookup of an object: every host is asked at once, and those that have it must have the same.
 
 use std::net::SocketAddr;
 use std::time::Duration;

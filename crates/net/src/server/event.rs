@@ -1,4 +1,4 @@
-//! What a server tells whoever runs it.
+//! Events of a server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What may be received at once, and whether the disk has space for it.
+//! The reservation of disk space for objects that are received.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What an application asks of LTTP.
+//! Commands of an application to LTTP.
 
 use super::header::Parameters;
 use core::fmt;

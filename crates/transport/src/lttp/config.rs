@@ -1,4 +1,4 @@
-//! What a host's LTTP endpoint is told about itself.
+//! The configuration of a host's LTTP endpoint.
 
 use wellspring_core::{Class, Duration, HostId, Seed};
 

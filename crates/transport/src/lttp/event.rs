@@ -1,4 +1,4 @@
-//! What an application is told by LTTP.
+//! Events of LTTP for the application.
 
 use super::client::ReceiveStats;
 use super::header::Parameters;

@@ -1,4 +1,4 @@
-//! What a host's NDP endpoint is told about itself and its network.
+//! The configuration of a host's NDP endpoint.
 
 use crate::Priority;
 use wellspring_core::{Duration, HostId, Rate, Seed};

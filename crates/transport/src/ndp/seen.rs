@@ -1,4 +1,4 @@
-//! Which packets of a flow are there.
+//! The set of a flow's packets that have arrived.
 
 use alloc::collections::VecDeque;
 

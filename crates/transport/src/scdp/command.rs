@@ -1,4 +1,4 @@
-//! What the application can ask of an SCDP endpoint.
+//! Commands of the application to an SCDP endpoint.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -1,4 +1,4 @@
-//! What a host's SCDP endpoint is told about itself and its network.
+//! The configuration of a host's SCDP endpoint.
 
 use alloc::vec::Vec;
 use wellspring_core::{Duration, HostId, Rate};

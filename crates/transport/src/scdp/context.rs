@@ -1,4 +1,4 @@
-//! What a session needs of its endpoint while it handles an input.
+//! The context that a session gets of its endpoint while it handles an input.
 
 use alloc::collections::VecDeque;
 use wellspring_core::{Time, Work};

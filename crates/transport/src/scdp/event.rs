@@ -1,4 +1,4 @@
-//! What an SCDP endpoint tells the application.
+//! Events of an SCDP endpoint for the application.
 
 use alloc::vec::Vec;
 use wellspring_core::{Duration, HostId, SessionId};

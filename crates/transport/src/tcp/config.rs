@@ -1,4 +1,4 @@
-//! What a host's TCP endpoint is told about itself and its network.
+//! The configuration of a host's TCP endpoint.
 
 use crate::Priority;
 use wellspring_core::{Duration, HostId, Seed};

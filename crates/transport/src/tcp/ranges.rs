@@ -1,4 +1,4 @@
-//! Which bytes of a transfer are there.
+//! Ranges of a transfer's bytes that have arrived.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! What a transfer from one sender to one receiver has in common, whatever the protocol.
+//! Transfers from one sender to one receiver: the parts that protocols share.
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! What the scenarios share.
+//! Hosts and networks that the scenarios share.
 
 use wellspring_core::{Destination, Duration, Ecn, Frame, HostId, Rate, Seed, SessionId, Time};
 use wellspring_testkit::{HostConfig, Network};

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Hosts and networks that the tests share.
 
 use wellspring_core::{Duration, HostId, Seed, SessionId, Time};
 use wellspring_testkit::{HostConfig, Network};

@@ -1,4 +1,4 @@
-//! Which sessions an endpoint opens: what the application asks for, and what symbols announce.
+//! Admission of sessions: those that the application asks for, and those that symbols announce.
 
 use alloc::boxed::Box;
 use wellspring_core::{DropReason, Frame, SessionId, Time};

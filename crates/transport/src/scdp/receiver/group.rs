@@ -1,4 +1,4 @@
-//! What a receiver does otherwise when it is one of a group (SCDP §IV-D): credits let the group's
+//! The receiver as a member of a group (SCDP §IV-D): credits let the group's
 //! stream flow, whatever it brings next, and pulls tell what is wanted beyond.
 
 use wellspring_core::{Time, Verdict};

@@ -1,4 +1,4 @@
-//! What a group still has coming to it: of every block its K symbols, and those asked for beyond.
+//! The outstanding demand of a group: K symbols of every block, and those asked for beyond.
 //!
 //! Credits of a group say how many packets may go out, not of which block: the members' credits
 //! fall out of step as soon as one of them stalls, and a block named by one member's credit would

@@ -1,4 +1,4 @@
-//! Which symbol comes next: no symbol of a block is ever sent twice.
+//! Choice of the next symbol: no symbol of a block is ever sent twice.
 
 use alloc::collections::VecDeque;
 use wellspring_wire::scdp::MAX_ESI;

@@ -1,4 +1,4 @@
-//! What acknowledgements do to a sender.
+//! Acknowledgements at a sender.
 
 use super::Sender;
 use crate::tcp::config::{Config, Congestion};

@@ -1,4 +1,4 @@
-//! How many credits one pull carries: as many as the switches' queues take in a row.
+//! The credits that one pull carries: as many as the switches' queues take in a row.
 //!
 //! The symbols that one pull asks for come as fast as their sender's link is. Where that is faster
 //! than the receiver's, a run that is longer than the queue between them is cut down to what the
