@@ -7,15 +7,20 @@
 //! new ones a second, two of them share a name once in half a year; a stranger who does not know the
 //! key cannot make two that do.
 //!
+//! Names travel in the clear, so the hash is a pseudorandom function: SipHash-2-4 of the packet's GMAC under a
+//! fixed nonce. The GMAC, which nobody sees, is a universal hash of the whole packet, faster than SipHash is
+//! over so many bytes.
+//!
 //! What routers change is set to zero before a packet is mixed into a repair, and travels beside its
 //! name, so that a recovered packet has it as it left.
 
 use std::fmt;
+use std::sync::Arc;
 
-use twox_hash::XxHash3_64;
+use siphasher::sip::SipHasher24;
 use wellspring_codec::interleave::PacketName;
 
-use crate::auth::PresharedKey;
+use crate::auth::{PresharedKey, SessionKey};
 
 /// IPv4's least header \[bytes\].
 const IPV4_HEADER: usize = 20;
@@ -91,7 +96,8 @@ impl std::error::Error for Unprotected {}
 /// Names packets. Both ends of a link have the same.
 #[derive(Clone)]
 pub struct Namer {
-    secret: [u8; 192],
+    universal: Arc<SessionKey>,
+    prf: SipHasher24,
 }
 
 impl fmt::Debug for Namer {
@@ -103,9 +109,10 @@ impl fmt::Debug for Namer {
 impl Namer {
     /// The names that go with a key.
     pub fn new(key: &PresharedKey) -> Self {
-        let mut secret = [0; 192];
-        key.derive("wellspring maelstrom 1 packet names", &[], &mut secret);
-        Namer { secret }
+        let universal = SessionKey::derived(key, "wellspring maelstrom 2 packet hashes", &[]);
+        let mut secret = [0; 16];
+        key.derive("wellspring maelstrom 2 packet names", &[], &mut secret);
+        Namer { universal: Arc::new(universal), prf: SipHasher24::new_with_key(&secret) }
     }
 
     /// Tells who an IP packet is. What routers change is set to zero in it; [`restore`] undoes that.
@@ -119,8 +126,7 @@ impl Namer {
 
     /// The name of a packet in which what routers change is zero.
     pub(crate) fn name(&self, normal: &[u8]) -> PacketName {
-        let hash = XxHash3_64::oneshot_with_secret(&self.secret, normal);
-        PacketName(hash.expect("192 bytes are more than the least a secret must have, 136"))
+        PacketName(self.prf.hash(&self.universal.tag(0, normal)))
     }
 }
 
