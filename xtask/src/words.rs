@@ -43,12 +43,12 @@ const RETIRED: &[Retired] = &[
     Retired {
         words: &[concat!("ro", "om"), concat!("ro", "oms")],
         instead: "crate, space",
-        known: 475,
+        known: 190,
     },
     Retired {
         words: &[concat!("ro", "ad"), concat!("ro", "ads")],
         instead: "decoding path",
-        known: 236,
+        known: 0,
     },
     Retired {
         words: &[concat!("yard", "stick"), concat!("yard", "sticks")],
@@ -58,12 +58,12 @@ const RETIRED: &[Retired] = &[
     Retired {
         words: &[concat!("err", "and"), concat!("err", "ands")],
         instead: "make target",
-        known: 1,
+        known: 0,
     },
     Retired { words: &[concat!("need", "less")], instead: "redundant", known: 58 },
-    Retired { words: &[concat!("de", "sk"), concat!("de", "sks")], instead: "handler", known: 31 },
+    Retired { words: &[concat!("de", "sk"), concat!("de", "sks")], instead: "handler", known: 0 },
     Retired { words: &[concat!("ne", "ws")], instead: "event, notification", known: 2 },
-    Retired { words: &[concat!("gl", "ue")], instead: "sys", known: 31 },
+    Retired { words: &[concat!("gl", "ue")], instead: "sys", known: 14 },
     Retired { words: &[concat!("ma", "te"), concat!("ma", "tes")], instead: "peer", known: 18 },
     Retired { words: &[concat!("det", "our")], instead: "MTU, TUN", known: 1 },
 ];
