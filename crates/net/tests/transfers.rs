@@ -5,15 +5,15 @@ mod common;
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use wellspring_core::{Duration as CoreDuration, Rate, Time};
+use wellspring_core::{Duration as CoreDuration, Rate, SessionId, Time};
 use wellspring_net::driver::{Failure, Faults};
-use wellspring_net::payload::ObjectSink;
-use wellspring_net::protocols::{Driver, Recipients};
+use wellspring_net::payload::{ObjectSink, ObjectSource};
+use wellspring_net::protocols::{Driver, Recipients, SendObject};
 use wellspring_net::socket::Interface;
 use wellspring_wire::scdp::Mode;
 
@@ -318,4 +318,46 @@ fn ipv6_and_a_dual_socket_carry_objects() {
     }
     let unreachable = send(&v4, 3, &object, to_one(v6.local_addr(), 0, 1)).failed();
     assert!(matches!(unreachable, Failure::Refused(_)), "{unreachable}");
+}
+
+/// An object, and how often a block of it was read.
+struct Counted(Arc<Bytes>, AtomicU64);
+
+impl ObjectSource for Counted {
+    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
+        self.1.fetch_add(1, Relaxed);
+        self.0.read_block(offset, block)
+    }
+}
+
+#[test]
+fn blocks_are_read_a_few_times_at_most_whatever_is_taken_for_lost() {
+    let mut troubled = config();
+    // Held back for longer than a credit is waited for: much is asked for twice, and late.
+    troubled.faults = Faults {
+        reorder: 0.05,
+        reorder_by: CoreDuration::from_millis(300),
+        seed: 8,
+        ..Faults::default()
+    };
+    let (from, to) = (start(config()), start(troubled));
+    let object = Bytes::random(6_000_000, 9);
+    let source = Arc::new(Counted(Arc::clone(&object), AtomicU64::new(0)));
+    let senders = [from.local_addr()];
+    let (mut receiving, sink) = expect(&to, 1, &object, Mode::Unicast, &senders);
+    let (_sending, events) = Watch::new();
+    let request = SendObject {
+        session: SessionId(1),
+        object: object.info(),
+        digest: object.digest(),
+        source: Arc::clone(&source) as Arc<dyn ObjectSource>,
+        to: to_one(to.local_addr(), 0, 1),
+        initial_window: WINDOW,
+        resume: None,
+    };
+    from.handle().send_object(request, events).expect("running");
+    receiving.received();
+    sink.assert_is(&object);
+    let (reads, blocks) = (source.1.load(Relaxed), u64::from(object.info().source_blocks));
+    assert!((blocks..=3 * blocks).contains(&reads), "{reads} reads of {blocks} blocks");
 }

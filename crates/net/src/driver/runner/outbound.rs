@@ -156,16 +156,18 @@ impl<P: Protocol> Runner<P> {
         }
         if self.queue.last_block != Some((session.key, sbn)) {
             self.queue.last_block = Some((session.key, sbn));
-            if let Some(floor) = P::floor(&mut self.endpoint, frame) {
-                // Symbols that wait for their blocks are sent even if nobody wants them any more: each
-                // is the answer to a credit.
-                let waiting = session.held.iter().filter_map(|f| P::symbol(&f.header, geometry));
-                let lowest = waiting.map(|(sbn, _)| sbn).fold(floor, u32::min);
-                host.to_send.release_below(session.key, lowest);
-            }
+            let floor = P::floor(&mut self.endpoint, frame).unwrap_or(0);
+            // Symbols that wait, for their blocks or for the network, are sent even if nobody wants
+            // them any more: each is the answer to a credit.
+            let ready = self.queue.ready.iter().filter(|f| f.session == frame.session);
+            let waiting = session.held.iter().chain(ready);
+            let waiting = waiting.filter_map(|f| P::symbol(&f.header, geometry));
+            let lowest = waiting.map(|(sbn, _)| sbn).fold(floor.min(sbn), u32::min);
+            host.to_send.release_below(session.key, lowest);
             let fitting = READ_AHEAD_LEN / geometry.longest_block().max(1);
             let blocks = host.read_ahead.min(fitting.max(1) as u32);
-            host.to_send.read_ahead(&of, sbn, blocks);
+            // Of blocks that all have, no more than what waits is sent.
+            host.to_send.read_ahead(&of, sbn.max(floor.saturating_sub(1)), blocks);
         }
         if matches!(fill, Fill::Written) {
             let written = self.protocol.emit(frame, Some(&mut session.state), header);
