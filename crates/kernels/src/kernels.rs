@@ -268,7 +268,7 @@ impl Kernels {
         }
     }
 
-    /// The HDPC matrix applied to rows of bits: the coefficients that [`Program::fold`] gives its
+    /// The HDPC matrix applied to rows of bits: the coefficients that `Program::fold` gives its
     /// sums on `64 * words` unknowns when column `j` holds the unknowns set in `bits` row `j`.
     ///
     /// `out` gets [`FoldColumns::sums`] rows of `64 * words` field elements.

@@ -51,7 +51,7 @@ impl Default for Limits {
 /// The code of least overhead that leaves at most one packet in 100,000 lost on a link of this loss
 /// (0 to 1) in bursts of this length \[packets\]; if none within the limits does, the strongest.
 ///
-/// Layers whose interleave is at least the burst help each other, as [`residual`] reckons; layers of smaller
+/// Layers whose interleave is at least the burst help each other, as `residual` reckons; layers of smaller
 /// interleave do nothing.
 pub fn choose(loss: f64, burst: u16, limits: &Limits) -> Parameters {
     let loss = loss.clamp(LEAST_LOSS, 0.5);

@@ -19,7 +19,7 @@ const HELLOS_IN_SILENCE: u64 = 5;
 /// How a site is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailoverConfig {
-    /// Partitions of the site, 1 to [`MAX_PARTITIONS`]: the same at all appliances of both sites.
+    /// Partitions of the site, 1 to `MAX_PARTITIONS`: the same at all appliances of both sites.
     pub partitions: u8,
     /// Whether this is the first of the two, which has the even ones at home. The peer is the other.
     pub first: bool,

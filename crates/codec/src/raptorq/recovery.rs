@@ -15,7 +15,7 @@ use crate::Error;
 pub enum Decoded {
     /// Every source symbol stands in the block.
     Complete,
-    /// So many more symbols are wanted ([`BlockDecoder::wanted`]). The source symbols received are
+    /// So many more symbols are wanted (`BlockDecoder::wanted`). The source symbols received are
     /// untouched.
     NeedMore(u32),
 }

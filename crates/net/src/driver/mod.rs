@@ -1,9 +1,9 @@
 //! The driver: one thread that runs the endpoints of a host over UDP sockets.
 //!
 //! # Parts
-//! The [event loop](event_loop) owns the sockets and gives each protocol its turns. A
-//! [runner](runner) owns one protocol's endpoint and sessions; what a protocol brings is written in
-//! [`protocol`]. They share the table of peers, the stores of payload, the way out to the network
+//! The event loop (`event_loop`) owns the sockets and gives each protocol its turns. A
+//! runner (`runner`) owns one protocol's endpoint and sessions; what a protocol brings is written in
+//! `protocol`. They share the table of peers, the stores of payload, the way out to the network
 //! and the workers. *Workers* read blocks, decode and write: the loop never waits for a disk or a
 //! decoder. *Handles* send the loop requests from any thread; events come back by callbacks that
 //! put them into a channel of the caller's choice.
