@@ -17,6 +17,10 @@ const GEOMETRY: Geometry =
     Geometry { symbol_size: 8_192, symbols_per_block: 1_024, initial_window: 12 };
 /// What a block has \[bytes\]; more than the bound below is never asked for by honest clients.
 const BLOCK: u64 = 8 << 20;
+/// Symbols that have come when blocks of many sessions have been read and encoded.
+const ENOUGH: u64 = CLIENTS as u64 * 12;
+/// Rounds of pulls after which a server that sends too little is at fault.
+const MOST_ROUNDS: u32 = 400;
 /// The server's bound on memory for sending \[bytes\]: the default.
 const BOUND: u64 = 256 << 20;
 
@@ -100,7 +104,10 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
     }
     let mut symbols = 0_u64;
     let mut buffer = vec![0; 65_536];
-    for round in 1..=BLOCKS {
+    for round in 1..=MOST_ROUNDS {
+        if round > BLOCKS && symbols > ENOUGH {
+            break;
+        }
         for (session, socket) in &clients {
             let sbn = (round + session) % BLOCKS;
             let granted = 12 + 4 * round;
@@ -118,8 +125,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
     }
     let peak = peak_memory();
     println!("{symbols} symbols; at most {} MB of {} MB", peak / 1_000_000, BOUND / 1_000_000);
-    assert!(symbols > u64::from(CLIENTS) * 12, "{symbols} symbols came");
-    // Beside the bound: the process itself, what workers need while they make encoders ready, and what
-    // the allocator keeps. 434 MB were measured on two busy cores; without the bound it is 3 GB.
-    assert!(peak < BOUND + (256 << 20), "{peak} bytes");
+    assert!(symbols > ENOUGH, "{symbols} symbols came");
+    // Beside the bound: the clients, which are in this process too, and the allocator. 270 MB were measured.
+    assert!(peak < BOUND + (64 << 20), "{peak} bytes");
 }

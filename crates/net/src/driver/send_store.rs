@@ -34,8 +34,11 @@ struct Entry {
     shape: Shape,
     /// What is counted for it \[bytes\]: its buffer, and its encoder once one is wanted.
     bytes: usize,
-    /// What of this is counted for the encoder \[bytes\].
+    /// What of this is counted for the encoder, or reserved for it \[bytes\].
     encoder_bytes: usize,
+    /// A symbol waits for it, so it is not let go before that has been written: sessions that need
+    /// more than there is space for take turns instead of pushing out each other's blocks.
+    awaited: bool,
     data: Data,
     encoder: Encoder,
     /// When it was used last, on the store's own count.
@@ -67,6 +70,13 @@ fn encoder_bytes(shape: Shape) -> usize {
     (k + k / 8 + 64) * (size + 64) + k * 512 + 65_536
 }
 
+fn shape_of(of: &SourceOf<'_>, sbn: u32) -> Shape {
+    Shape {
+        source_symbols: of.geometry.symbols_in_block(sbn),
+        symbol_size: of.geometry.symbol_size(),
+    }
+}
+
 /// The blocks of all send sessions, within one bound of memory: the block used least recently
 /// makes room for a new one. The bound is on bytes allocated: of blocks, of encoders, of what workers
 /// still have of sessions that are over, and of what is kept for reuse.
@@ -81,6 +91,8 @@ pub(super) struct SendStore {
     lent: BTreeMap<(BlockKey, bool), Vec<usize>>,
     lent_bytes: usize,
     limit: usize,
+    /// The block that there was no space for: nothing is read ahead until there is.
+    starved: Option<BlockKey>,
     count: u64,
     free_buffers: Vec<Vec<u8>>,
     #[expect(clippy::vec_box, reason = "boxes move between blocks, jobs and this list")]
@@ -110,6 +122,7 @@ impl SendStore {
             lent: BTreeMap::new(),
             lent_bytes: 0,
             limit,
+            starved: None,
             count: 0,
             free_buffers: Vec::new(),
             free_encoders: Vec::new(),
@@ -131,16 +144,27 @@ impl SendStore {
     /// Makes space for so many bytes more, but not by letting go of the block at `keep`. What is
     /// wanted by the only block there is is always allowed.
     fn reserve_space(&mut self, bytes: usize, keep: Option<usize>) -> bool {
-        let own = keep.and_then(|place| self.entries[place].as_ref()).map_or(0, |e| e.bytes);
-        while self.total() + bytes > self.limit {
-            if self.total() == own {
-                return true;
-            }
-            if !self.shrink_free() && !self.evict(keep) {
+        while !self.has_space(bytes, keep) {
+            if !self.shrink_free() && !self.evict(keep) && !self.evict_awaited(keep) {
                 return false;
             }
         }
         true
+    }
+
+    /// The same for what nobody waits for: nothing that is awaited makes space.
+    fn reserve_spare(&mut self, bytes: usize) -> bool {
+        while !self.has_space(bytes, None) {
+            if !self.shrink_free() && !self.evict(None) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn has_space(&self, bytes: usize, keep: Option<usize>) -> bool {
+        let own = keep.and_then(|place| self.entries[place].as_ref()).map_or(0, |e| e.bytes);
+        self.total() + bytes <= self.limit || self.total() == own
     }
 
     /// Gives back something that is kept for reuse.
@@ -193,14 +217,33 @@ impl SendStore {
         let key = (of.key, sbn);
         let place = match self.find(key) {
             Some(place) => place,
-            None => match self.load(of, sbn) {
-                Some(place) => place,
-                None => return Fill::NoRoom,
-            },
+            None => {
+                let shape = shape_of(of, sbn);
+                let repair = esi >= shape.source_symbols && matches!(of.coding, Coding::RaptorQ);
+                let encoder = if repair { encoder_bytes(shape) } else { 0 };
+                if !self.reserve_space(of.geometry.block(sbn).1 as usize + encoder, None) {
+                    self.starved.get_or_insert(key);
+                    return Fill::NoRoom;
+                }
+                self.load(of, sbn, encoder)
+            }
         };
+        let fill = self.fill_from(place, esi, out);
+        if matches!(fill, Fill::NoRoom) {
+            self.starved.get_or_insert(key);
+        } else if self.starved == Some(key) {
+            self.starved = None;
+        }
         self.count += 1;
         let entry = self.entries[place].as_mut().expect("places name blocks");
         entry.used = self.count;
+        entry.awaited = matches!(fill, Fill::Waits);
+        fill
+    }
+
+    /// The same from a block that is here or being read.
+    fn fill_from(&mut self, place: usize, esi: u32, out: Option<&mut [u8]>) -> Fill {
+        let entry = self.entries[place].as_mut().expect("places name blocks");
         let Data::Here(data) = &entry.data else { return Fill::Waits };
         if !matches!(entry.encoder, Encoder::Lt(_)) && esi < entry.shape.source_symbols {
             let Some(out) = out else { return Fill::Waits };
@@ -236,7 +279,8 @@ impl SendStore {
         let entry = self.entries[place].as_ref().expect("places name blocks");
         let (key, shape) = (entry.key, entry.shape);
         let bytes = encoder_bytes(shape);
-        if !self.reserve_space(bytes, Some(place)) {
+        let wanted = bytes.saturating_sub(entry.encoder_bytes);
+        if wanted > 0 && !self.reserve_space(wanted, Some(place)) {
             return Fill::NoRoom;
         }
         let encoder = self.take_encoder(bytes);
@@ -244,26 +288,36 @@ impl SendStore {
         let Data::Here(data) = &entry.data else { return Fill::Waits };
         let data = Arc::clone(data);
         entry.encoder = Encoder::Preparing;
-        entry.encoder_bytes = bytes;
-        entry.bytes += bytes;
-        self.held += bytes;
+        entry.encoder_bytes += wanted;
+        entry.bytes += wanted;
+        self.held += wanted;
         self.jobs.push_back((key, Job::Prepare { data, shape, encoder }));
         Fill::Waits
     }
 
     /// Reads blocks ahead as far as there is space without pushing out what is newer than they.
     pub(super) fn read_ahead(&mut self, of: &SourceOf<'_>, sbn: u32, blocks: u32) {
+        if self.starved.is_some() {
+            return;
+        }
         let last = sbn.saturating_add(blocks).min(of.geometry.blocks().saturating_sub(1));
         for ahead in sbn.saturating_add(1)..=last {
-            if !self.index.contains_key(&(of.key, ahead)) && self.load(of, ahead).is_none() {
+            if self.index.contains_key(&(of.key, ahead)) {
+                continue;
+            }
+            if !self.reserve_spare(of.geometry.block(ahead).1 as usize) {
                 return;
             }
+            self.load(of, ahead, 0);
         }
     }
 
     /// Lets go of a session's blocks below `floor`, which no receiver wants any more: their memory is
     /// used again while the caches hold it.
     pub(super) fn release_below(&mut self, session: SessionKey, floor: u32) {
+        if self.starved.is_some_and(|(starved, sbn)| starved == session && sbn < floor) {
+            self.starved = None;
+        }
         while let Some((_, &place)) = self.index.range((session, 0)..(session, floor)).next() {
             self.drop_entry(place);
         }
@@ -280,19 +334,12 @@ impl SendStore {
         Some(place)
     }
 
-    /// Starts to read a block; `None` if there is no space.
-    fn load(&mut self, of: &SourceOf<'_>, sbn: u32) -> Option<usize> {
+    /// Starts to read a block for which there is space, and for its encoder if one is wanted.
+    fn load(&mut self, of: &SourceOf<'_>, sbn: u32, encoder_bytes: usize) -> usize {
         let (offset, len) = of.geometry.block(sbn);
-        let len = len as usize;
-        if !self.reserve_space(len, None) {
-            return None;
-        }
-        let buffer = self.take_buffer(len);
-        let bytes = buffer.capacity();
-        let shape = Shape {
-            source_symbols: of.geometry.symbols_in_block(sbn),
-            symbol_size: of.geometry.symbol_size(),
-        };
+        let buffer = self.take_buffer(len as usize);
+        let bytes = buffer.capacity() + encoder_bytes;
+        let shape = shape_of(of, sbn);
         let encoder = match of.coding {
             Coding::Lt(code) => {
                 let encoder = code.encoder(shape.source_symbols, shape.symbol_size);
@@ -303,7 +350,8 @@ impl SendStore {
         let key = (of.key, sbn);
         self.count += 1;
         let (data, used) = (Data::Loading, self.count);
-        let entry = Entry { key, shape, bytes, encoder_bytes: 0, data, encoder, used };
+        let awaited = false;
+        let entry = Entry { key, shape, bytes, encoder_bytes, awaited, data, encoder, used };
         self.held += bytes;
         let place = self.free_places.pop().unwrap_or(self.entries.len());
         if place == self.entries.len() {
@@ -313,13 +361,24 @@ impl SendStore {
         }
         self.index.insert(key, place);
         self.jobs.push_back((key, Job::Load { source: Arc::clone(of.source), offset, buffer }));
-        Some(place)
+        place
     }
 
     /// Lets go of the block used least recently that nothing waits for, other than that at `keep`.
     fn evict(&mut self, keep: Option<usize>) -> bool {
+        self.evict_if(keep, |entry| !entry.awaited)
+    }
+
+    /// Where all blocks are awaited and no worker will change that, symbols that wait for the network
+    /// stand in the way of each other: one of their blocks is read again later.
+    fn evict_awaited(&mut self, keep: Option<usize>) -> bool {
+        let under_way = self.entries.iter().flatten().any(|entry| !entry.can_go());
+        !under_way && self.lent_bytes == 0 && self.evict_if(keep, |_| true)
+    }
+
+    fn evict_if(&mut self, keep: Option<usize>, may_go: impl Fn(&Entry) -> bool) -> bool {
         let idle = self.entries.iter().enumerate().filter_map(|(place, entry)| {
-            let entry = entry.as_ref().filter(|e| e.can_go() && Some(place) != keep);
+            let entry = entry.as_ref().filter(|e| e.can_go() && may_go(e) && Some(place) != keep);
             entry.map(|e| (e.used, place))
         });
         let Some((_, place)) = idle.min() else { return false };
@@ -418,6 +477,9 @@ impl SendStore {
 
     /// A session is over.
     pub(super) fn close_session(&mut self, session: SessionKey) {
+        if self.starved.is_some_and(|(starved, _)| starved == session) {
+            self.starved = None;
+        }
         let range = (session, 0)..=(session, u32::MAX);
         let places: Vec<_> = self.index.range(range).map(|(_, place)| *place).collect();
         for place in places {

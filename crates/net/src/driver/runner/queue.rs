@@ -27,7 +27,10 @@ impl<H> Queue<H> {
     /// Frames of a session need not wait any more.
     pub(super) fn release(&mut self, held: &mut VecDeque<Frame<H>>) {
         self.held -= held.len();
-        self.ready.append(held);
+        // Before what is ready: of their session they are the older ones, and their block is here, so
+        // sending them gives memory back to a frame that found none.
+        held.append(&mut self.ready);
+        std::mem::swap(held, &mut self.ready);
     }
 
     /// A session is over that held back so many frames.

@@ -135,6 +135,51 @@ fn what_is_allocated_for_many_greedy_sessions_stays_within_the_bound() {
     assert_eq!((store.held, store.lent_bytes, store.lent.len()), (0, 0, 0), "{:?}", store.lent);
 }
 
+/// Sessions that want more than there is space for push out each other's blocks for ever, unless a
+/// block stays until the symbol that waits for it has been written.
+#[test]
+fn sessions_that_need_more_than_the_bound_take_turns() {
+    const SESSIONS: u64 = 32;
+    const SYMBOLS: u32 = 5;
+    let (symbol_size, k) = (1_000_u16, 100_u32);
+    let shape = Shape { source_symbols: k, symbol_size };
+    // Space for four blocks with their encoders.
+    let limit = 4 * (encoder_bytes(shape) + 100_000);
+    let source: Arc<dyn ObjectSource> = Arc::new(Zeros);
+    let geometry = Geometry::in_order(0, 20 * 100_000, symbol_size, k);
+    let mut store = SendStore::new(limit);
+    let mut written = vec![0_u32; SESSIONS as usize];
+    let mut out = vec![0; symbol_size.into()];
+    for _ in 0..1_000 {
+        for (session, written) in written.iter_mut().enumerate().filter(|(_, n)| **n < SYMBOLS) {
+            let coding = Coding::RaptorQ;
+            let key = SessionKey(session as u64);
+            let of = SourceOf { key, geometry: &geometry, coding: &coding, source: &source };
+            // Each symbol is of another block, and every other one is a repair symbol.
+            let symbol = (*written, k * (*written % 2));
+            *written += u32::from(matches!(store.fill(&of, symbol, Some(&mut out)), Fill::Written));
+            store.read_ahead(&of, symbol.0, 4);
+        }
+        // Two workers.
+        for _ in 0..2 {
+            match store.next_job() {
+                Some((key, Job::Load { buffer, .. })) => store.loaded(key, buffer),
+                Some((key, Job::Prepare { data, shape, encoder })) => {
+                    let encoder = made_ready(&data, shape, encoder);
+                    drop(data);
+                    store.prepared(key, encoder);
+                }
+                _ => {}
+            }
+        }
+        assert!(store.total() <= limit, "{} of {limit}", store.total());
+        if written.iter().all(|n| *n >= SYMBOLS) {
+            return;
+        }
+    }
+    panic!("symbols written a session: {written:?}");
+}
+
 #[test]
 fn what_is_reserved_for_an_encoder_is_enough() {
     for (k, size) in
