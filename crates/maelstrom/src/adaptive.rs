@@ -11,6 +11,10 @@ use crate::meter::LossReport;
 const RESIDUAL: f64 = 1e-5;
 /// Loss that is reckoned with even on a link that seems to lose nothing.
 const LEAST_LOSS: f64 = 1e-5;
+/// Loss that is reckoned with on a link of which nothing is known, and the packets that this counts as: they are
+/// forgotten like others.
+const FIRST_LOSS: f64 = 0.01;
+const FIRST_PACKETS: u64 = 1_000;
 /// How long losses are remembered, in time in which packets were sent.
 const MEMORY: Duration = Duration::from_secs(10);
 /// How long the newest losses count by themselves: so soon more of them are answered.
@@ -168,16 +172,23 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Begins with the code off.
+    /// Begins as if the link had just lost one packet in a hundred. A flow whose slow start loses packets stays slow
+    /// for long, and the first losses come before any report: only a code that is on already helps it.
     pub(crate) fn new(limits: Limits) -> Self {
+        let first = Remembered {
+            at: Duration::ZERO,
+            packets: FIRST_PACKETS,
+            lost: (FIRST_PACKETS as f64 * FIRST_LOSS) as u64,
+            burst: 1,
+        };
         Controller {
             limits,
-            current: None,
-            reports: VecDeque::new(),
+            current: Some(choose(FIRST_LOSS, 1, &limits)),
+            reports: VecDeque::from([first]),
             clock: Duration::ZERO,
             last_report: None,
             last_packets: None,
-            last_loss: None,
+            last_loss: Some(Duration::ZERO),
             calm: 0,
         }
     }
@@ -196,7 +207,8 @@ impl Controller {
             self.clock += since.min(LONGEST_REPORT);
             self.last_packets = Some(now);
             self.remember(report);
-        } else if self.last_packets.is_some_and(|last| now.since(last) < IDLE) {
+        } else if self.last_packets.is_none_or(|last| now.since(last) < IDLE) {
+            // Before the first packet nothing is known, however long that takes.
             return false;
         } else {
             self.reports.clear();
@@ -341,15 +353,21 @@ mod tests {
     #[test]
     fn the_code_is_off_while_nothing_is_lost() {
         let mut controller = Controller::new(Limits::default());
-        assert_eq!(follow(&mut controller, 0, &[report(1_000, 0, 0); 10]), [0.0; 10]);
+        let first = choose(0.01, 1, &Limits::default());
+        assert_eq!(controller.parameters(), Some(&first), "on before anything is known");
+        // Off after some seconds without a loss: of packets, not of silence.
+        let silent = follow(&mut controller, 0, &[report(0, 0, 0); 100]);
+        assert_eq!(silent, [first.overhead(); 100]);
+        let calm = follow(&mut controller, 100, &[report(1_000, 0, 0); 10]);
+        assert!(calm[4] > 0.0 && calm[7..] == [0.0; 3], "{calm:?}");
         // On with the first losses, and off some seconds after the last.
-        let on = follow(&mut controller, 10, &[report(1_000, 10, 1); 5]);
+        let on = follow(&mut controller, 110, &[report(1_000, 10, 1); 5]);
         assert!(on[0] > 0.1, "{on:?}");
-        let after = follow(&mut controller, 15, &[report(1_000, 0, 0); 10]);
+        let after = follow(&mut controller, 115, &[report(1_000, 0, 0); 10]);
         assert!(after[4] > 0.0 && after[6..] == [0.0; 4], "{after:?}");
         // What a full queue drops says nothing of the link.
         let congested = LossReport { congested: 900, congested_lost: 90, ..report(100, 0, 0) };
-        assert_eq!(follow(&mut controller, 25, &[congested; 10]), [0.0; 10]);
+        assert_eq!(follow(&mut controller, 125, &[congested; 10]), [0.0; 10]);
     }
 
     #[test]

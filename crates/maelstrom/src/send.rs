@@ -17,9 +17,10 @@ use crate::wire::{
 /// How a send side protects.
 #[derive(Clone, Debug)]
 pub struct SendConfig {
-    /// Rate and interleaves; with limits, the code begins off instead, and is chosen within them.
+    /// Rate and interleaves; with limits, they are chosen within those instead.
     pub parameters: Parameters,
-    /// Follow the loss that the peer reports, within these limits: off while nothing is lost.
+    /// Follow the loss that the peer reports, within these limits: on until the link is known, and off while
+    /// nothing is lost.
     pub adaptive: Option<Limits>,
     /// Longest packet protected \[bytes\]: [`MtuPlan::longest`](crate::MtuPlan::longest).
     pub longest: usize,
@@ -98,15 +99,17 @@ impl SendSide {
         config: &SendConfig,
     ) -> Result<Self, InterleaveError> {
         let controller = config.adaptive.map(Controller::new);
-        // Made in any case: it checks the length.
-        let interleaver = Interleaver::new(&config.parameters, config.longest)?;
+        let first =
+            controller.as_ref().and_then(Controller::parameters).unwrap_or(&config.parameters);
+        let interleaver = Interleaver::new(first, config.longest)?;
+        let volatile = remembered(first);
         Ok(SendSide {
             namer: Namer::new(key),
             sealer: Sealer::new(key, session),
-            interleaver: controller.is_none().then_some(interleaver),
+            interleaver: Some(interleaver),
             digester: Digester::default(),
             base: 0,
-            volatile: remembered(&config.parameters),
+            volatile,
             longest: config.longest,
             rate: config.adaptive.map_or(config.parameters.rate(), |limits| limits.rate),
             flush_after: config.flush_after,
