@@ -37,7 +37,8 @@ pub enum Fabric {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StragglerPolicy {
     /// Left behind when its lowest incomplete block lies that many symbols below the fastest
-    /// receiver's, and it alone has held up the group for a quarter of the time.
+    /// receiver's, and no fewer than the group receives in `silent_for`, and it alone has held up the
+    /// group for half of the time.
     pub symbols_behind: u64,
     /// Left behind when it alone has held up the group for so long.
     pub silent_for: Duration,

@@ -300,8 +300,12 @@ impl Sender {
             // A receiver given up before has come back to find its blocks no longer served.
             let left_behind = member.floor < floor;
             // Behind alone costs nobody anything: its disk may be late, its credits not.
-            let costly = member.held_up(cx.now) * 4 >= cx.now.since(began);
-            let slow = held_up || (costly && behind >= policy.symbols_behind);
+            let elapsed = cx.now.since(began);
+            let costly = member.held_up(cx.now) * 2 >= elapsed;
+            // On a fast link many symbols are a moment in which a host had no processor.
+            let lasting = u128::from(behind) * u128::from(elapsed.as_micros())
+                >= u128::from(front_symbol) * u128::from(policy.silent_for.as_micros());
+            let slow = held_up || (costly && lasting && behind >= policy.symbols_behind);
             if left_behind || (slow && (policy.detach || !member.reported)) {
                 member.reported = true;
                 let detach = policy.detach || left_behind;
