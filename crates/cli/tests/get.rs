@@ -176,10 +176,17 @@ fn a_host_that_is_not_there_is_waited_for_no_longer_than_told() {
     let place = Place::new();
     let mut server = place.serve(&place.dir("a"), &[]);
     let from = object_at(&[&server]);
-    server.kill();
-    let refused = run(&["get", &from, "-o", text(&place.path("out")), "--timeout", "0.5"]);
+    let out = place.path("out");
+    let get = ["get", &from, "-o", text(&out), "--timeout", "0.5"];
+    server.pause();
+    let refused = run(&get);
     assert_eq!(refused.code, Some(4), "{refused:#?}");
     assert!(refused.text.contains("no answer within 0.5 s"), "{}", refused.text);
+    // A closed port is known at once.
+    server.kill();
+    let refused = run(&get);
+    assert_eq!(refused.code, Some(4), "{refused:#?}");
+    assert!(refused.text.contains("nobody listens at that port"), "{}", refused.text);
 }
 
 #[test]
