@@ -5,30 +5,50 @@
 //! connection resets it on both sides, and the trunk with it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use ipnet::IpNet;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wellspring_maelstrom::{MAX_TRUNK_DATA, TrunkFrame};
 
-use super::pool::{self, Trunk, TrunkReader, TrunkWriter};
-use super::{PATIENCE, Shared, SplitCounters, transparent, tune_local};
+use super::counters::SplitCounters;
+use super::pool::{self, PATIENCE, Pool, Trunk, TrunkReader, TrunkWriter};
+use super::sockets::{transparent, tune_local};
+
+/// State that all connections share.
+pub(super) struct Shared {
+    pub remote: Vec<IpNet>,
+    pub counters: Arc<SplitCounters>,
+    pub pool: Pool,
+    pub permits: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// Whether the other site may ask for that connection.
+    fn may_open(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let theirs = |ip: IpAddr| self.remote.iter().any(|prefix| prefix.contains(&ip));
+        let host = |ip: IpAddr| !ip.is_loopback() && !ip.is_multicast() && !ip.is_unspecified();
+        theirs(from.ip()) && !theirs(to.ip()) && host(to.ip()) && host(from.ip())
+    }
+}
 
 /// Relays a connection of a host of this site.
-pub(crate) async fn there(
+pub(super) async fn there(
     shared: Arc<Shared>,
     stream: TcpStream,
     from: SocketAddr,
 ) -> io::Result<()> {
     tune_local(&stream)?;
-    // What it meant to reach: the kernel took it in that one's name.
+    // The address that the host meant: the kernel accepted the connection in its name.
     let to = stream.local_addr()?;
-    let mut trunk = pool::take(&shared).await?;
+    let mut trunk = shared.pool.take().await?;
     trunk.writer.send(&TrunkFrame::Open { from, to }).await?;
     relay(stream, &mut trunk, &shared.counters).await?;
     shared.pool.give_back(trunk);
@@ -36,7 +56,7 @@ pub(crate) async fn there(
 }
 
 /// Relays connections of the other site's hosts, one after the other, as long as the trunk holds.
-pub(crate) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
+pub(super) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
     loop {
         let Ok(frame) = trunk.reader.next().await else { return };
         let Some((from, to)) = pool::opened(frame) else { return };

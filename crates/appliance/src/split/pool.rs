@@ -1,7 +1,7 @@
 //! Trunk pool: greetings, idle trunks kept ready, and the liveness of the other appliance.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,12 +12,16 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use wellspring_maelstrom::{
-    GREETING_LEN, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener, TrunkSealer, trunk,
-    trunk_greeting,
+    GREETING_LEN, MAX_TRUNK_FRAME, PresharedKey, TrunkError, TrunkFrame, TrunkOpener, TrunkSealer,
+    trunk, trunk_greeting,
 };
 
-use super::{AGAIN, PATIENCE, Shared, SplitCounters};
+use super::counters::SplitCounters;
 
+/// How long a host or the other appliance may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Pause after an error that the next attempt may meet as well.
+pub(super) const AGAIN: Duration = Duration::from_millis(250);
 /// Trunks that are ready for the next connections.
 const READY: usize = 4;
 /// Trunks that are kept after their connections have ended, at most.
@@ -94,15 +98,27 @@ fn invalid(error: TrunkError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
+/// Parameters of every trunk with the other appliance.
+pub(crate) struct TrunkConfig {
+    pub key: PresharedKey,
+    pub peer: SocketAddr,
+    /// Largest segment of a trunk that is protected \[bytes\].
+    pub segment: u32,
+    /// Send buffer and receive buffer of a trunk \[bytes\].
+    pub buffer: usize,
+}
+
 /// Trunks that this end opened and that are free.
 pub(crate) struct Pool {
+    config: TrunkConfig,
+    counters: Arc<SplitCounters>,
     free: Mutex<Vec<Trunk>>,
     alive: watch::Sender<bool>,
 }
 
 impl Pool {
-    pub(crate) fn new() -> Self {
-        Pool { free: Mutex::default(), alive: watch::Sender::new(false) }
+    pub(crate) fn new(config: TrunkConfig, counters: Arc<SplitCounters>) -> Self {
+        Pool { config, counters, free: Mutex::default(), alive: watch::Sender::new(false) }
     }
 
     /// Until the other appliance answers.
@@ -119,6 +135,16 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A trunk for a connection: one that is ready, else a new one.
+    pub(crate) async fn take(&self) -> io::Result<Trunk> {
+        loop {
+            let Some(trunk) = self.free().pop() else { return self.open().await };
+            if trunk.reader.idle() {
+                return Ok(trunk);
+            }
+        }
+    }
+
     /// Takes back a trunk whose connection has ended both ways.
     pub(crate) fn give_back(&self, trunk: Trunk) {
         let mut free = self.free();
@@ -126,86 +152,99 @@ impl Pool {
             free.push(trunk);
         }
     }
-}
 
-/// A trunk for a connection: one that is ready, else a new one.
-pub(crate) async fn take(shared: &Shared) -> io::Result<Trunk> {
-    loop {
-        let Some(trunk) = shared.pool.free().pop() else { return open(shared).await };
-        if trunk.reader.idle() {
-            return Ok(trunk);
-        }
-    }
-}
-
-/// Keeps trunks ready, and finds out whether the other appliance answers.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    loop {
-        let ready = {
-            let mut free = shared.pool.free();
-            free.retain(|trunk| trunk.reader.idle());
-            free.len()
-        };
-        if ready < READY {
-            match open(&shared).await {
-                Ok(trunk) => {
-                    shared.pool.give_back(trunk);
-                    shared.pool.alive.send_replace(true);
-                    continue;
-                }
-                Err(error) => {
-                    SplitCounters::count(&shared.counters.trunks_failed, 1);
-                    tracing::debug!("no trunk: {error}");
-                    // Those that are ready may still be of use.
-                    shared.pool.alive.send_replace(ready > 0);
+    /// Keeps trunks ready, and finds out whether the other appliance answers.
+    pub(crate) async fn keep(&self) {
+        loop {
+            let ready = {
+                let mut free = self.free();
+                free.retain(|trunk| trunk.reader.idle());
+                free.len()
+            };
+            if ready < READY {
+                match self.open().await {
+                    Ok(trunk) => {
+                        self.give_back(trunk);
+                        self.alive.send_replace(true);
+                        continue;
+                    }
+                    Err(error) => {
+                        SplitCounters::count(&self.counters.trunks_failed, 1);
+                        tracing::debug!("no trunk: {error}");
+                        // Those that are ready may still be of use.
+                        self.alive.send_replace(ready > 0);
+                    }
                 }
             }
+            tokio::time::sleep(AGAIN).await;
         }
-        tokio::time::sleep(AGAIN).await;
     }
-}
 
-async fn open(shared: &Shared) -> io::Result<Trunk> {
-    let socket = Socket::new(Domain::for_address(shared.peer), Type::STREAM, Some(Protocol::TCP))?;
-    shared.tune_trunk(&socket)?;
-    socket.set_nonblocking(true)?;
-    let connect = TcpSocket::from_std_stream(socket.into()).connect(shared.peer);
-    let stream = timeout(PATIENCE, connect).await??;
-    greet(shared, stream, true).await
-}
+    async fn open(&self) -> io::Result<Trunk> {
+        let peer = self.config.peer;
+        let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+        self.tune_unconnected(&socket)?;
+        socket.set_nonblocking(true)?;
+        let connect = TcpSocket::from_std_stream(socket.into()).connect(peer);
+        let stream = timeout(PATIENCE, connect).await??;
+        self.greet(stream, true).await
+    }
 
-/// Learns whether the other end of a new connection has the key, and shows that this one has.
-pub(crate) async fn greet(
-    shared: &Shared,
-    mut stream: TcpStream,
-    caller: bool,
-) -> io::Result<Trunk> {
-    tune(&stream)?;
-    let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).map_err(io::Error::other)?;
-    let ours = trunk_greeting(nonce);
-    let mut theirs = [0; GREETING_LEN];
-    let greetings = async {
-        stream.write_all(&ours).await?;
-        stream.read_exact(&mut theirs).await
-    };
-    timeout(PATIENCE, greetings).await??;
-    let (sealer, opener) = trunk(&shared.key, &ours, &theirs, caller).map_err(invalid)?;
-    let (reader, writer) = stream.into_split();
-    let reader =
-        TrunkReader { half: reader, opener, bytes: Vec::with_capacity(MAX_TRUNK_FRAME), used: 0 };
-    let writer = TrunkWriter { half: writer, sealer, bytes: Vec::with_capacity(MAX_TRUNK_FRAME) };
-    let mut trunk = Trunk { reader, writer };
-    let proof = async {
-        trunk.writer.send(&TrunkFrame::Ready).await?;
-        match trunk.reader.next().await? {
-            TrunkFrame::Ready => Ok(()),
-            _ => Err(invalid(TrunkError::Malformed)),
-        }
-    };
-    timeout(PATIENCE, proof).await??;
-    SplitCounters::count(&shared.counters.trunks, 1);
-    Ok(trunk)
+    /// The listener that the other appliance's trunks connect to, at the address `own`.
+    pub(crate) fn listener(&self, own: IpAddr) -> io::Result<Socket> {
+        let at = SocketAddr::new(own, self.config.peer.port());
+        let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
+        self.tune_unconnected(&socket)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&at.into())?;
+        socket.listen(128)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    /// Options of a trunk, before it is connected or listens.
+    fn tune_unconnected(&self, socket: &Socket) -> io::Result<()> {
+        // Longer segments would pass unprotected.
+        socket.set_tcp_mss(self.config.segment)?;
+        socket.set_send_buffer_size(self.config.buffer)?;
+        socket.set_recv_buffer_size(self.config.buffer)?;
+        Ok(())
+    }
+
+    /// Learns whether the other end of a new connection has the key, and shows that this one has.
+    pub(crate) async fn greet(&self, mut stream: TcpStream, caller: bool) -> io::Result<Trunk> {
+        tune(&stream)?;
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).map_err(io::Error::other)?;
+        let ours = trunk_greeting(nonce);
+        let mut theirs = [0; GREETING_LEN];
+        let greetings = async {
+            stream.write_all(&ours).await?;
+            stream.read_exact(&mut theirs).await
+        };
+        timeout(PATIENCE, greetings).await??;
+        let (sealer, opener) = trunk(&self.config.key, &ours, &theirs, caller).map_err(invalid)?;
+        let (reader, writer) = stream.into_split();
+        let reader = TrunkReader {
+            half: reader,
+            opener,
+            bytes: Vec::with_capacity(MAX_TRUNK_FRAME),
+            used: 0,
+        };
+        let writer =
+            TrunkWriter { half: writer, sealer, bytes: Vec::with_capacity(MAX_TRUNK_FRAME) };
+        let mut trunk = Trunk { reader, writer };
+        let proof = async {
+            trunk.writer.send(&TrunkFrame::Ready).await?;
+            match trunk.reader.next().await? {
+                TrunkFrame::Ready => Ok(()),
+                _ => Err(invalid(TrunkError::Malformed)),
+            }
+        };
+        timeout(PATIENCE, proof).await??;
+        SplitCounters::count(&self.counters.trunks, 1);
+        Ok(trunk)
+    }
 }
 
 /// An end that is gone is noticed within seconds, and one that is dropped is reset, so that nothing

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wellspring_core::Class;
 use wellspring_fabric::{Packet, Pool, Port, PortConfig};
 
-use super::PortCounters;
+use super::counters::PortCounters;
 use super::frame::{self, Marking, Treatment};
 
 /// What a frame has on the wire besides itself: preamble, checksum, gap \[bytes\].

@@ -7,6 +7,7 @@
 //! Rates of up to about a gigabit a second are what it is for: it is a switch to try things on.
 
 mod addresses;
+mod counters;
 mod egress;
 mod frame;
 
@@ -23,6 +24,7 @@ use crate::inject::{InjectCounters, send};
 use crate::interface::Interface;
 use crate::sys;
 use addresses::Addresses;
+pub use counters::PortCounters;
 use egress::{Buffers, Egress, Waiting};
 pub use frame::Marking;
 use frame::Treatment;
@@ -94,35 +96,6 @@ impl SwitchConfig {
             ecn_threshold: self.mark_at.map_or(Limit::Unlimited, Limit::Packets),
         }
     }
-}
-
-/// What a port has done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PortCounters {
-    /// Frames that came in.
-    pub received: u64,
-    /// Their bytes.
-    pub received_bytes: u64,
-    /// Lost on the way in: the program was too slow, or they were not as on the wire (offloads).
-    pub unwanted: u64,
-    /// Of these: not as on the wire.
-    pub unlike: u64,
-    /// Sent.
-    pub sent: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
-    /// Refused by the interface: too long, or down.
-    pub refused: u64,
-    /// Trimmed to their headers on the way out.
-    pub trimmed: u64,
-    /// Marked on the way out.
-    pub marked: u64,
-    /// Data that found no room on the way out.
-    pub dropped: u64,
-    /// Headers and control packets that found none.
-    pub dropped_control: u64,
-    /// Most data frames that waited.
-    pub longest: u32,
 }
 
 /// A port: an interface's ring, its queues, and the socket that sends.

@@ -1,0 +1,45 @@
+//! Sockets of split mode: transparent ones, the options of a host's connection, open files.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::TcpStream;
+
+/// A listener that connections to any address may be handed to.
+pub(super) fn transparent_listener(at: SocketAddr) -> io::Result<Socket> {
+    let socket = transparent(at)?;
+    socket.bind(&at.into())?;
+    socket.listen(1_024)?;
+    Ok(socket)
+}
+
+/// A socket that may speak for others.
+pub(super) fn transparent(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
+        SocketAddr::V6(_) => socket.set_ip_transparent_v6(true)?,
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Options of a connection with a host. Until it has ended in order, closing it resets it: a host
+/// must not take the end of an appliance for the end of what the other host said.
+pub(super) fn tune_local(stream: &TcpStream) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))
+}
+
+/// Lets this process have as many open files as it may; tells how many.
+pub(super) fn files_allowed() -> io::Result<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(limit.maximum.unwrap_or(u64::MAX))
+}
