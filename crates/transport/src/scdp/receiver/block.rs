@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::stream::Coming;
+use super::coming::Coming;
 use crate::scdp::Share;
 
 /// What became of a symbol.
@@ -146,5 +146,48 @@ impl Block {
         } else {
             None
         }
+    }
+
+    /// All K symbols come unasked, as a group's stream sends them.
+    pub(super) fn expect_stream(&mut self) {
+        self.coming = Coming { wanted: self.source_symbols, ..Coming::default() };
+        self.expected = self.source_symbols;
+    }
+
+    /// Nothing comes but what is asked for from now on.
+    pub(super) fn expect_nothing(&mut self) {
+        self.coming = Coming::default();
+        self.expected = 0;
+    }
+
+    /// A symbol of the group's stream that was not there before has come, or, if `trimmed`, its
+    /// header.
+    pub(super) fn come(&mut self, place: u32, trimmed: bool) {
+        self.coming.come(place, trimmed);
+        self.expected = self.coming.outstanding();
+    }
+
+    /// Nothing of the group's stream below that place is on its way any more. True if something
+    /// was lost.
+    pub(super) fn resolve(&mut self, through: u32) -> bool {
+        let passed = self.coming.unresolved_below(through);
+        if passed.is_empty() {
+            return false;
+        }
+        let base = self.coming.base;
+        let here = passed.clone().filter(|&place| self.is_here(base + place)).count() as u32;
+        self.coming.resolve(passed.end, here);
+        if self.phase != Phase::Filling {
+            // Symbols that come now are not marked.
+            self.coming.ahead = 0;
+        }
+        self.expected = self.coming.outstanding();
+        self.phase == Phase::Filling && here < passed.end - passed.start
+    }
+
+    /// Asks the group's sender for `count` symbols beyond those wanted so far.
+    pub(super) fn ask_beyond(&mut self, count: u32) {
+        self.coming.ask_beyond(count);
+        self.expected = self.coming.outstanding();
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::block::{Block, Intake, Phase};
-use super::stream::Streaming;
+use super::coming::{MAX_PLACES, Streaming};
 use crate::scdp::{ObjectInfo, Share};
 
 /// A sender may be ahead of the lowest incomplete block by this part of the blocks that may be open, before
@@ -138,7 +138,9 @@ impl BlockWindow {
         let sbn = self.horizon();
         let mut block = self.spare.pop().unwrap_or_default();
         block.reset(self.object.symbols_in_block(sbn));
-        self.stream_opens(&mut block);
+        if self.is_streaming() {
+            block.expect_stream();
+        }
         self.blocks.push_back(block);
         true
     }
@@ -263,10 +265,35 @@ impl BlockWindow {
             return false;
         }
         self.wanting_from = self.wanting_from.min(sbn);
-        if self.streaming.is_some() {
+        if self.is_streaming() {
             self.ask_for_deficit(sbn);
         }
         true
+    }
+
+    /// Whether a group's stream fills the blocks.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.streaming.is_some()
+    }
+
+    /// Asks for what a block will be short of, if anything.
+    pub(super) fn ask_for_deficit(&mut self, sbn: u32) {
+        let deficit = self.block(sbn).map_or(0, |b| b.deficit());
+        if deficit > 0 {
+            self.ask_beyond(sbn, deficit);
+        }
+    }
+
+    /// Asks the group's sender for `count` more symbols of a block.
+    pub(super) fn ask_beyond(&mut self, sbn: u32, count: u32) {
+        let Some(block) = self.block(sbn) else { return };
+        block.ask_beyond(count);
+        let exhausted = block.coming.seen >= MAX_PLACES;
+        if let Some(streaming) = &mut self.streaming {
+            streaming.exhausted |= exhausted;
+            streaming.passed = streaming.passed.min(sbn);
+            streaming.untold = true;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod block;
 mod blocks;
+mod coming;
 mod flow;
 mod group;
 mod pulls;

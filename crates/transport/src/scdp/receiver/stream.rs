@@ -1,145 +1,10 @@
-//! A group's stream at one of its receivers: what of every block is still coming of itself, what
-//! was lost, and what to ask for beyond.
-//!
-//! The sender of a group sends every block's K symbols unasked, the lowest block first, and then
-//! what receivers ask for, so a receiver knows from the symbols' places in their blocks (not from
-//! the numbers of its credits, which other receivers may use up) what has passed it by.
-
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+//! A group's stream at one of its receivers: what each packet of it shows of earlier ones, and which
+//! symbols to ask for beyond it. The accounts are in `coming`.
 
 use super::block::{Block, Phase};
 use super::blocks::BlockWindow;
+use super::coming::{MAX_ARRIVALS, MAX_PLACES, Streaming};
 use crate::scdp::sender::symbols::resumed_base;
-
-/// Places of a block that are kept account of: a pull says how many are wanted in 16 bits.
-const MAX_PLACES: u32 = u16::MAX as u32;
-/// Packets whose consequences wait for others sent before them, at most.
-const MAX_ARRIVALS: usize = 65_536;
-/// Trimmed places of a block remembered until they are resolved, at most; one more is asked for
-/// when the stream has passed it.
-const MAX_TRIMMED: usize = 1_024;
-
-/// What of a block the group's stream brings.
-///
-/// Symbols of a block are sent in the order of their *places*: place 0 is the first one sent.
-#[derive(Debug, Default)]
-pub(super) struct Coming {
-    /// Places that will be sent, as far as this receiver knows or has asked for.
-    wanted: u32,
-    /// Places below are accounted for: here, or lost.
-    resolved: u32,
-    /// Places from `resolved` on that are here, or were trimmed.
-    ahead: u32,
-    /// Places from `resolved` on that were trimmed.
-    trimmed: Vec<u32>,
-    /// Places below were sent, as one of them shows.
-    seen: u32,
-    /// Times in a row that more was asked for and no place beyond `seen` came.
-    asks: u32,
-    /// ESI of place 0.
-    base: u32,
-    /// Packets beyond this number were sent after what was asked for last was known; none as long
-    /// as nobody was told.
-    asked_at: Option<u32>,
-    untold: bool,
-}
-
-impl Coming {
-    fn outstanding(&self) -> u32 {
-        self.wanted - self.resolved - self.ahead
-    }
-}
-
-impl Block {
-    /// All K symbols come of themselves.
-    fn expect_stream(&mut self) {
-        self.coming = Coming { wanted: self.source_symbols, ..Coming::default() };
-        self.expected = self.source_symbols;
-    }
-
-    /// Nothing comes but what is asked for from now on.
-    fn expect_nothing(&mut self) {
-        self.coming = Coming::default();
-        self.expected = 0;
-    }
-
-    /// A symbol that was not there before has come, or what was left of it.
-    fn come(&mut self, place: u32, trimmed: bool) {
-        let coming = &mut self.coming;
-        if trimmed && coming.trimmed.len() >= MAX_TRIMMED {
-            return;
-        }
-        // Beyond what this receiver knows of, others have asked for it and all before it.
-        coming.wanted = coming.wanted.max(place + 1);
-        if place >= coming.seen {
-            coming.seen = place + 1;
-            coming.asks = 0;
-        }
-        if place >= coming.resolved && !coming.trimmed.contains(&place) {
-            coming.ahead += 1;
-            if trimmed {
-                coming.trimmed.push(place);
-            }
-        }
-        self.expected = coming.outstanding();
-    }
-
-    /// Nothing below that place is on its way any more. True if something was lost.
-    fn resolve(&mut self, through: u32) -> bool {
-        let through = through.min(self.coming.wanted);
-        if through <= self.coming.resolved {
-            return false;
-        }
-        let (from, base) = (self.coming.resolved, self.coming.base);
-        let here = (from..through).filter(|&place| self.is_here(base + place)).count() as u32;
-        let coming = &mut self.coming;
-        let trimmed = coming.trimmed.iter().filter(|&&place| place < through).count() as u32;
-        coming.trimmed.retain(|&place| place >= through);
-        coming.resolved = through;
-        coming.ahead = coming.ahead.saturating_sub(here + trimmed);
-        if self.phase != Phase::Filling {
-            // Symbols that come now are not marked.
-            coming.ahead = 0;
-        }
-        self.expected = coming.outstanding();
-        self.phase == Phase::Filling && here < through - from
-    }
-
-    /// Asks for `count` symbols beyond those wanted so far.
-    ///
-    /// An ask that brought nothing may have been lost itself, and then it is to be repeated, or
-    /// what it brought was lost, and then it is to be exceeded. Exceeding it at every power of two
-    /// does both, and asks that nobody hears do not add up.
-    fn ask_beyond(&mut self, count: u32) {
-        let coming = &mut self.coming;
-        coming.asks = coming.asks.saturating_add(1);
-        if coming.asks.is_power_of_two() && coming.wanted + count <= MAX_PLACES {
-            coming.wanted += count;
-        } else {
-            let outstanding = coming.outstanding() + count;
-            coming.resolved = coming.resolved.min(coming.seen);
-            let enough = coming.resolved + coming.ahead + outstanding;
-            coming.wanted = coming.wanted.max(enough.min(MAX_PLACES));
-        }
-        coming.asked_at = None;
-        coming.untold = true;
-        self.expected = coming.outstanding();
-    }
-}
-
-/// Progress of a group's stream over the blocks.
-#[derive(Debug, Default)]
-pub(super) struct Streaming {
-    /// `(number, block, place)` of packets that others sent before may still follow.
-    arrivals: VecDeque<(u32, u32, u32)>,
-    /// All that was to come of blocks below is accounted for.
-    passed: u32,
-    /// Some block's sender is to be told that more is wanted.
-    untold: bool,
-    /// More is wanted of some block of which all was sent that a pull can ask for.
-    exhausted: bool,
-}
 
 /// A packet of the group's stream.
 #[derive(Clone, Copy)]
@@ -163,17 +28,6 @@ impl BlockWindow {
         self.streaming = streaming.then(Streaming::default);
         for block in &mut self.blocks {
             if streaming { block.expect_stream() } else { block.expect_nothing() }
-        }
-    }
-
-    pub(super) fn is_streaming(&self) -> bool {
-        self.streaming.is_some()
-    }
-
-    /// Prepares a block just opened.
-    pub(super) fn stream_opens(&self, block: &mut Block) {
-        if self.is_streaming() {
-            block.expect_stream();
         }
     }
 
@@ -254,31 +108,12 @@ impl BlockWindow {
         self.ask_for_deficit(sbn);
     }
 
-    /// Asks for what a block will be short of, if anything.
-    pub(super) fn ask_for_deficit(&mut self, sbn: u32) {
-        let deficit = self.block(sbn).map_or(0, |b| b.deficit());
-        if deficit > 0 {
-            self.ask_beyond(sbn, deficit);
-        }
-    }
-
     /// Nothing came for too long: one more symbol of the lowest block that waits for some shows
     /// whether they are lost.
     pub(super) fn doubt_stream(&mut self) {
         let waits = |b: &Block| b.phase == Phase::Filling && b.expected > 0;
         if let Some(index) = self.blocks.iter().position(waits) {
             self.ask_beyond(self.floor() + index as u32, 1);
-        }
-    }
-
-    fn ask_beyond(&mut self, sbn: u32, count: u32) {
-        let Some(block) = self.block(sbn) else { return };
-        block.ask_beyond(count);
-        let exhausted = block.coming.seen >= MAX_PLACES;
-        if let Some(streaming) = &mut self.streaming {
-            streaming.exhausted |= exhausted;
-            streaming.passed = streaming.passed.min(sbn);
-            streaming.untold = true;
         }
     }
 
@@ -336,6 +171,7 @@ mod tests {
     use super::*;
     use crate::scdp::ObjectInfo;
     use crate::scdp::receiver::block::Intake;
+    use crate::scdp::receiver::coming::MAX_TRIMMED;
 
     fn window(k: u32, blocks: u32) -> BlockWindow {
         let mut window =
