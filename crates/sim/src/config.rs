@@ -1,7 +1,6 @@
 //! Configuration of a network, its shape aside.
 
 use crate::faults::Fault;
-use crate::network::LossRule;
 use crate::parcel::WireModel;
 use wellspring_core::{Duration, Seed, Time};
 use wellspring_fabric::{PortConfig, Spraying};
@@ -56,4 +55,13 @@ pub enum Multicast {
     Sprayed,
     /// All along one tree (the SCDP authors' published models).
     OneTree,
+}
+
+/// Loses packets at random on every link, for tests of endpoints.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LossRule {
+    /// Probability that a packet with payload is lost on a hop.
+    pub data: f64,
+    /// Probability that a packet without payload is lost on a hop.
+    pub control: f64,
 }

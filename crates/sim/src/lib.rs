@@ -38,10 +38,9 @@ pub mod topology;
 pub mod units;
 
 pub use application::{Actions, Application};
-pub use config::{Config, Multicast};
+pub use config::{Config, LossRule, Multicast};
 pub use counters::{Counters, Imbalance, PortCounters};
 pub use faults::Fault;
-pub use network::LossRule;
 pub use parcel::WireModel;
 pub use pcapng::PcapWriter;
 pub use simulator::{Simulator, Status, TapPoint};

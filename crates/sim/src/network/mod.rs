@@ -1,80 +1,47 @@
 //! Ports, links and switches: forwarding of packets from host to host.
 
 mod egress;
+mod links;
 mod multicast;
 
-use crate::config::{Config, Multicast};
+use crate::config::{Config, LossRule};
 use crate::counters::{Counters, PortCounters};
 use crate::event_list::EventList;
 use crate::parcel::{Frames, Parcel};
-use crate::routing::{NextHops, Routing};
 use crate::topology::Graph;
-use egress::Egress;
-use multicast::Group;
-use std::collections::BTreeMap;
+pub(crate) use links::Links;
+use multicast::Groups;
 use wellspring_core::{Destination, Header, RandomStream};
-use wellspring_fabric::{FlowKey, Handle, Packet, Pool, PortConfig, Replication, Spraying};
-
-/// Loses packets at random on every link, for tests of endpoints.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct LossRule {
-    /// Probability that a packet with payload is lost on a hop.
-    pub data: f64,
-    /// Probability that a packet without payload is lost on a hop.
-    pub control: f64,
-}
+use wellspring_fabric::{Handle, Packet, Pool, PortConfig, Spraying};
 
 /// All ports, links and switches, and the packets in them.
 #[derive(Debug)]
 pub(crate) struct Network<H> {
-    hosts: u32,
     config: PortConfig,
     spraying: Spraying,
-    /// Trees a group and link of its source.
-    trees: u16,
-    /// First egress of each node, and one past the last.
-    pub first: Vec<u32>,
-    pub egresses: Vec<Egress>,
+    pub links: Links,
     rare: Vec<PortCounters>,
-    routing: Routing,
-    replication: Vec<Replication>,
-    groups: BTreeMap<u32, Group>,
+    groups: Groups,
     pub frames: Frames<H>,
     /// All packets in queues and on links.
     pub pool: Pool<Parcel>,
     pub counters: Counters,
-    random: RandomStream,
     loss: Option<(LossRule, RandomStream)>,
 }
 
 impl<H: Header> Network<H> {
     pub fn new(graph: &Graph, config: &Config) -> Self {
         let seed = config.seed;
-        let (first, directed) = graph.directed();
-        let to: Vec<_> = directed.iter().map(|d| d.to.0).collect();
-        let mut coins = seed.stream("port coins");
-        let egresses: Vec<_> =
-            directed.iter().map(|d| Egress::new(d, coins.next_u64() as u32)).collect();
+        let links = Links::new(graph, seed);
         Network {
-            hosts: graph.hosts(),
             config: config.port,
             spraying: config.spraying,
-            trees: match config.multicast {
-                Multicast::OneTree => 1,
-                Multicast::Sprayed => {
-                    graph.fat_tree.map_or(16, |tree| tree.paths().min(256)) as u16
-                }
-            },
-            routing: Routing::new(graph, &first, &to),
-            rare: vec![PortCounters::default(); egresses.len()],
-            egresses,
-            first,
-            replication: vec![Replication::new(); graph.switches() as usize],
-            groups: BTreeMap::new(),
+            rare: vec![PortCounters::default(); links.egresses.len()],
+            groups: Groups::new(graph, config.multicast),
+            links,
             frames: Frames::new(),
             pool: Pool::new(),
             counters: Counters::default(),
-            random: seed.stream("spraying"),
             loss: config.loss.map(|rule| (rule, seed.stream("loss"))),
         }
     }
@@ -88,13 +55,14 @@ impl<H: Header> Network<H> {
         events: &mut EventList,
     ) {
         if parcel.host().is_none() {
-            let (spraying, trees) = (self.spraying, self.trees.into());
-            let tree = spraying.choose(parcel.key, egress, trees, 1, &mut self.random);
-            parcel.key.label = self.tree_label(tree as u16, host, egress);
+            let trees = self.groups.trees().into();
+            let random = &mut self.links.random;
+            let tree = self.spraying.choose(parcel.key, egress, trees, 1, random);
+            parcel.key.label = self.links.tree_label(tree as u16, host, egress);
         }
         self.counters.sent += 1;
         self.counters.packet_hops += 1;
-        let this = &mut self.egresses[egress as usize];
+        let this = &mut self.links.egresses[egress as usize];
         debug_assert!(this.busy_until <= now && this.port.is_empty());
         let handle = self.pool.insert(parcel);
         if this.start(&mut self.pool, now, handle) {
@@ -105,26 +73,22 @@ impl<H: Header> Network<H> {
     /// Whether a host's link leads to where a packet is to go.
     pub fn leads(&self, egress: u32, destination: Destination) -> bool {
         match destination {
-            Destination::Host(host) => {
-                self.routing.leads(self.egresses[egress as usize].to, host.0)
-            }
-            Destination::Group(group) => {
-                self.groups.get(&group.0).is_some_and(|group| group.nics.contains(&egress))
-            }
+            Destination::Host(host) => self.links.leads(egress, host.0),
+            Destination::Group(group) => self.groups.starts_at(group.0, egress),
         }
     }
 
     /// Whether no path is too long for the routing tables.
     pub fn paths_fit(&self) -> bool {
-        self.routing.longest() <= Routing::LONGEST
+        self.links.paths_fit()
     }
 
     /// Reads the packet that arrives next, and its frame if a host gets it.
     #[inline]
     pub fn touch(&self, egress: u32) -> u32 {
-        let this = &self.egresses[egress as usize];
+        let this = &self.links.egresses[egress as usize];
         match this.in_flight.front().map(|handle| self.pool[handle]) {
-            Some(parcel) if this.to < self.hosts => self.frames.touch(parcel),
+            Some(parcel) if this.to < self.links.hosts => self.frames.touch(parcel),
             Some(parcel) => u32::from(parcel.key.label),
             None => 0,
         }
@@ -139,7 +103,7 @@ impl<H: Header> Network<H> {
         egress: u32,
         events: &mut EventList,
     ) -> Option<(u32, Handle)> {
-        let this = &mut self.egresses[egress as usize];
+        let this = &mut self.links.egresses[egress as usize];
         if self.pool[this.in_flight.front()?].arrives != now {
             return None;
         }
@@ -155,7 +119,7 @@ impl<H: Header> Network<H> {
             return None;
         }
         // Hosts do not forward for others.
-        if to < self.hosts && self.pool[handle].host().is_some_and(|host| host != to) {
+        if to < self.links.hosts && self.pool[handle].host().is_some_and(|host| host != to) {
             self.counters.dropped_unroutable += 1;
             self.release(handle);
             return None;
@@ -181,7 +145,7 @@ impl<H: Header> Network<H> {
         let Some(host) = parcel.host() else {
             return self.replicate(now, switch, handle, events);
         };
-        match self.next_egress(switch, host, parcel.key) {
+        match self.links.next_egress(switch, host, parcel.key, self.spraying) {
             Some(egress) => self.enqueue(now, egress, handle, events),
             None => {
                 self.counters.dropped_unroutable += 1;
@@ -190,26 +154,37 @@ impl<H: Header> Network<H> {
         }
     }
 
-    #[inline]
-    fn next_egress(&mut self, switch: u32, host: u32, key: FlowKey) -> Option<u32> {
-        match self.routing.next_hops(switch, host) {
-            NextHops::One(egress) => Some(egress),
-            NextHops::Range { first, count, stride } => {
-                let random = &mut self.random;
-                Some(first + self.spraying.choose(key, switch, count, stride, random))
-            }
-            NextHops::Nearer { count: 0, .. } | NextHops::Unreachable => None,
-            NextHops::Nearer { count, stride } => {
-                let random = &mut self.random;
-                let index = self.spraying.choose(key, switch, count, stride, random);
-                self.routing.nearer_hop(switch, host, index)
-            }
+    /// A switch passes a group's packet on: a copy along each branch of its tree.
+    fn replicate(&mut self, now: u64, switch: u32, handle: Handle, events: &mut EventList) {
+        let branches = self.groups.branches(switch - self.links.hosts, &self.pool[handle]);
+        let Some((&last, others)) = branches.split_last() else {
+            self.counters.dropped_unroutable += 1;
+            return self.release(handle);
+        };
+        let others = others.to_vec();
+        if !others.is_empty() {
+            self.pool[handle] = Frames::<H>::shared(self.pool[handle]);
         }
+        for egress in others {
+            let copy = self.frames.replicate(self.pool[handle]);
+            let copy = self.pool.insert(copy);
+            self.counters.replicated += 1;
+            self.enqueue(now, egress, copy, events);
+        }
+        self.enqueue(now, last, handle, events);
+    }
+
+    pub fn create_group(&mut self, group: u32, source: u32, members: Vec<u32>) {
+        self.groups.create(group, source, members, &mut self.links);
+    }
+
+    pub fn remove_group(&mut self, group: u32) {
+        self.groups.remove(group, &self.links);
     }
 
     #[inline]
     fn enqueue(&mut self, now: u64, egress: u32, handle: Handle, events: &mut EventList) {
-        let this = &mut self.egresses[egress as usize];
+        let this = &mut self.links.egresses[egress as usize];
         if this.down != 0 {
             return self.lose(egress, handle);
         }
@@ -243,14 +218,9 @@ impl<H: Header> Network<H> {
         self.release(handle);
     }
 
-    /// The egresses from `node` to `to`.
-    pub fn egresses_between(&self, node: u32, to: u32) -> Vec<u32> {
-        self.links(node).filter(|egress| self.egresses[*egress as usize].to == to).collect()
-    }
-
     /// Takes an egress down (once more) or up again (once).
     pub fn set_down(&mut self, egress: u32, down: bool) {
-        let this = &mut self.egresses[egress as usize];
+        let this = &mut self.links.egresses[egress as usize];
         if !down {
             this.down = this.down.saturating_sub(1);
             return;
@@ -270,28 +240,19 @@ impl<H: Header> Network<H> {
 
     /// Routes, and multicast trees, avoid what is down from now on.
     pub fn reroute(&mut self) {
-        let egresses = &self.egresses;
-        self.routing.recompute(&|egress| egresses[egress as usize].down == 0);
-        let groups: Vec<_> = self.groups.keys().copied().collect();
-        for group in groups {
-            self.plant_trees(group);
-        }
-    }
-
-    /// The links of a node.
-    fn links(&self, node: u32) -> core::ops::Range<u32> {
-        self.first[node as usize]..self.first[node as usize + 1]
+        self.links.reroute();
+        self.groups.replant(&mut self.links);
     }
 
     /// Data packets and bytes, and control packets, that wait at a port now.
     pub fn depth(&mut self, now: u64, egress: u32) -> (u32, u64, u32) {
-        let this = &mut self.egresses[egress as usize];
+        let this = &mut self.links.egresses[egress as usize];
         self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
         (this.port.data_packets(), this.port.data_bytes(), this.port.control_packets())
     }
 
     pub fn port_counters(&self, egress: u32) -> PortCounters {
-        let this = &self.egresses[egress as usize];
+        let this = &self.links.egresses[egress as usize];
         PortCounters {
             packets: this.sent_packets,
             bytes: this.sent_bytes,
@@ -301,6 +262,6 @@ impl<H: Header> Network<H> {
 
     /// Packets in queues and on links.
     pub fn found(&self) -> u64 {
-        self.egresses.iter().map(|e| u64::from(e.port.len() + e.in_flight.len())).sum()
+        self.links.egresses.iter().map(|e| u64::from(e.port.len() + e.in_flight.len())).sum()
     }
 }

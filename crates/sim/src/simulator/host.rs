@@ -1,54 +1,12 @@
 //! Hosts: frames and timers go to the endpoint, which is drained and sends while a link is idle.
 
-use super::special::Special;
-use super::{NEVER, Simulator, TapPoint};
+use super::state::{Host, NEVER, Simulator, Special, TapPoint};
 use crate::application::Application;
-use crate::event_list::EventList;
-use core::ops::Range;
-use wellspring_core::{Destination, Endpoint, Frame, HostId, Time, Verdict};
+use wellspring_core::{Destination, Endpoint, HostId, Time, Verdict};
 use wellspring_fabric::Handle;
 
 /// How often a host whose links are all down, and who has something due, is asked: 1 ms \[ps\].
 const OFFLINE_POLL: u64 = 1_000_000_000;
-
-/// A host: its endpoint, its links, and when it is to be woken.
-pub(super) struct Host<E: Endpoint> {
-    pub(super) endpoint: E,
-    /// When this host is to be woken.
-    pub(super) wake_at: u64,
-    /// Times of this host's pending events, earliest last. A new one is pushed only if it comes
-    /// before all others, so there are few, and none is ever searched for or cancelled.
-    pub(super) pending: Vec<u64>,
-    first_nic: u32,
-    nics: u32,
-    next_nic: u32,
-    /// A frame of a host with several links: those that lead to its destination were busy.
-    held: Option<Box<Frame<E::Header>>>,
-}
-
-impl<E: Endpoint> Host<E> {
-    /// A host with those links.
-    pub(super) fn new(endpoint: E, nics: Range<u32>) -> Self {
-        Host {
-            endpoint,
-            wake_at: NEVER,
-            pending: Vec::new(),
-            first_nic: nics.start,
-            nics: nics.end - nics.start,
-            next_nic: 0,
-            held: None,
-        }
-    }
-
-    /// Sees to it that an event is pending at or before `wake_at`.
-    #[inline]
-    pub(super) fn expect(&mut self, target: u32, events: &mut EventList) {
-        if self.wake_at < self.pending.last().copied().unwrap_or(NEVER) {
-            self.pending.push(self.wake_at);
-            events.push(self.wake_at, target);
-        }
-    }
-}
 
 impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
     pub(super) fn deliver(&mut self, host: u32, handle: Handle) {
@@ -109,7 +67,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             None => NEVER,
         };
         host.wake_at = due.min(free);
-        host.expect(self.network.egresses.len() as u32 + index, &mut self.events);
+        host.expect(self.network.links.egresses.len() as u32 + index, &mut self.events);
     }
 
     /// A host's link that is idle, taking turns, among those that lead to `destination`; or when
@@ -123,7 +81,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
                 nic -= host.nics;
             }
             let number = host.first_nic + nic;
-            let egress = &self.network.egresses[number as usize];
+            let egress = &self.network.links.egresses[number as usize];
             if !egress.is_up() || destination.is_some_and(|to| !self.network.leads(number, to)) {
                 continue;
             }
@@ -171,5 +129,34 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             counters.peak_packets = counters.peak_packets.max(self.network.frames.live());
             self.network.send(self.now, (index, egress), parcel, &mut self.events);
         }
+    }
+
+    /// Does what the application asked for, which may make it ask for more.
+    #[inline]
+    pub(super) fn act(&mut self) {
+        while !(self.actions.commands.is_empty() && self.actions.groups.is_empty()) {
+            for (group, tree) in core::mem::take(&mut self.actions.groups) {
+                match tree {
+                    Some((source, members)) => {
+                        let members = members.into_iter().map(|member| member.0).collect();
+                        self.network.create_group(group.0, source.0, members);
+                    }
+                    None => self.network.remove_group(group.0),
+                }
+            }
+            for (host, command) in core::mem::take(&mut self.actions.commands) {
+                let now = Time::from_picos(self.now);
+                let endpoint = &mut self.hosts[host.0 as usize].endpoint;
+                if let Err(error) = endpoint.handle_command(now, command) {
+                    self.application.on_refused(now, host, error);
+                }
+                self.drain(host.0, false);
+            }
+        }
+        if let Some(at) = self.actions.alarm.take() {
+            self.alarm_at = at.as_picos().max(self.now);
+            self.schedule(self.alarm_at, Special::Alarm);
+        }
+        self.stopped |= self.actions.stop;
     }
 }

@@ -1,41 +1,13 @@
 //! Rare events: alarms of the application, finished work, failures and repairs.
 
-use super::{NEVER, Simulator};
+use super::state::{NEVER, Simulator, Special};
 use crate::application::Application;
 use crate::faults::Fault;
 use crate::network::Network;
 use crate::topology::NodeId;
-use wellspring_core::{Duration, Endpoint, HostId, Time, WorkDone};
-
-/// Something rare that is to happen.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Special {
-    Alarm,
-    Work(HostId, WorkDone),
-    Fault(Fault),
-    Reroute,
-}
+use wellspring_core::{Endpoint, Time};
 
 impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
-    pub(super) fn after(&self, span: Duration) -> u64 {
-        self.now.saturating_add(span.as_picos())
-    }
-
-    pub(super) fn schedule(&mut self, at: u64, special: Special) {
-        let slot = match self.free_specials.pop() {
-            Some(slot) => {
-                self.specials[slot as usize] = special;
-                slot
-            }
-            None => {
-                self.specials.push(special);
-                (self.specials.len() - 1) as u32
-            }
-        };
-        let base = (self.network.egresses.len() + self.hosts.len()) as u32;
-        self.events.push(at, base + slot);
-    }
-
     /// The rare thing in that place happens now.
     pub(super) fn special(&mut self, slot: u32) {
         self.free_specials.push(slot);
@@ -70,14 +42,14 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
 
     fn fail(&mut self, fault: Fault) {
         let between = |network: &Network<E::Header>, a: NodeId, b: NodeId| {
-            let mut links = network.egresses_between(a.0, b.0);
-            links.extend(network.egresses_between(b.0, a.0));
+            let mut links = network.links.between(a.0, b.0);
+            links.extend(network.links.between(b.0, a.0));
             links
         };
         let around = |network: &Network<E::Header>, node: NodeId| -> Vec<u32> {
-            let own = network.first[node.0 as usize]..network.first[node.0 as usize + 1];
-            let towards = (0..network.egresses.len() as u32)
-                .filter(|egress| network.egresses[*egress as usize].to == node.0);
+            let own = network.links.of(node.0);
+            let towards = (0..network.links.egresses.len() as u32)
+                .filter(|egress| network.links.egresses[*egress as usize].to == node.0);
             own.chain(towards).collect()
         };
         let (links, down) = match fault {

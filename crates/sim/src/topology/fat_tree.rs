@@ -1,7 +1,4 @@
-//! Three-tier Fat-Trees.
-
-use super::graph::{Graph, Link, NodeId};
-use wellspring_core::{Duration, Rate};
+//! The shape of three-tier Fat-Trees.
 
 /// The shape of a Fat-Tree: pods of ToR (edge) and aggregation switches, every ToR linked to
 /// every aggregation switch of its pod, and core switches, each linked to one aggregation switch
@@ -72,37 +69,5 @@ impl FatTree {
     /// The pod of a host.
     pub const fn pod(&self, host: u32) -> u32 {
         self.rack(host) / self.tors_per_pod
-    }
-
-    /// The network, all links alike but those above ToRs, which have their own rate: with a
-    /// lower one (or fewer uplinks) the tree is over-subscribed.
-    pub fn build(&self, host_rate: Rate, uplink_rate: Rate, delay: Duration) -> Graph {
-        let mut graph = Graph::new(self.hosts(), self.tors() + self.aggs() + self.cores());
-        let tor = |graph: &Graph, index| graph.switch(index);
-        let agg = |graph: &Graph, index: u32| graph.switch(self.tors() + index);
-        let core = |graph: &Graph, index: u32| graph.switch(self.tors() + self.aggs() + index);
-        let add = |graph: &mut Graph, a, b, rate| {
-            graph.add_link(Link::new(a, b, rate, delay));
-        };
-        for host in 0..self.hosts() {
-            let up = tor(&graph, self.rack(host));
-            add(&mut graph, NodeId(host), up, host_rate);
-        }
-        for t in 0..self.tors() {
-            for a in 0..self.aggs_per_pod {
-                let pod = t / self.tors_per_pod;
-                let (low, high) = (tor(&graph, t), agg(&graph, pod * self.aggs_per_pod + a));
-                add(&mut graph, low, high, uplink_rate);
-            }
-        }
-        for a in 0..self.aggs() {
-            for c in 0..self.cores_per_agg {
-                let number = (a % self.aggs_per_pod) * self.cores_per_agg + c;
-                let (low, high) = (agg(&graph, a), core(&graph, number));
-                add(&mut graph, low, high, uplink_rate);
-            }
-        }
-        graph.fat_tree = Some(*self);
-        graph
     }
 }

@@ -3,10 +3,10 @@
 mod fat_tree;
 mod file;
 mod graph;
-mod small;
+mod regular;
 
 pub use fat_tree::FatTree;
 pub use file::GraphError;
 pub(crate) use graph::Directed;
 pub use graph::{EgressId, Graph, Link, NodeId};
-pub use small::{dumbbell, single_switch};
+pub use regular::{dumbbell, single_switch};
