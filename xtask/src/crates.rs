@@ -27,7 +27,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             continue; // a crate that does not exist yet
         };
         if let Level::Product(0..=2) = entry.level {
-            let template = if short == "sim" { "lints/simulator.toml" } else { "lints/pure.toml" };
+            let template = match short {
+                "sim" => "lints/simulator.toml",
+                "store" => "lints/files.toml",
+                _ => "lints/pure.toml",
+            };
             let settings = format!("{folder}/clippy.toml");
             if tree.text(&settings).is_none() || tree.text(&settings) != tree.text(template) {
                 findings.push(Finding::error(settings, format!("must be a link to {template}")));

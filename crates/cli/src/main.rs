@@ -96,7 +96,7 @@ fn run(cli: Cli) -> Result<(), Failed> {
         Command::Fec(args) => {
             let work = move || fec::run(&args, quiet);
             let result = runtime.block_on(unless_signal(work, || {
-                fec::clean_up();
+                wellspring_store::atomic_file::discard_unfinished();
                 Failed::interrupted()
             }));
             // Work that was interrupted cannot do harm any more, and is not waited for.

@@ -6,7 +6,6 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod adapter;
-pub mod atomic_file;
 pub mod bench;
 pub mod catalogue;
 mod code_needs;

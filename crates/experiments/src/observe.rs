@@ -1,9 +1,8 @@
 //! Time series and captures of a run: queues, rates, packets.
 
 use crate::adapter::{Adapter, FrameOf};
-use crate::atomic_file::AtomicFile;
 use crate::driver::Driver;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
@@ -14,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use wellspring_core::{Destination, Duration, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
 use wellspring_sim::{PcapWriter, Simulator, TapPoint};
+use wellspring_store::atomic_file::AtomicFile;
 
 /// The first bytes of every capture.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -103,14 +103,23 @@ pub(crate) fn series_files(folder: &Path, name: &str) -> [PathBuf; 2] {
 pub(crate) type Table = csv::Writer<GzEncoder<BufWriter<AtomicFile>>>;
 
 pub(crate) fn table(path: &Path) -> Result<Table> {
-    let file = BufWriter::new(AtomicFile::create(path)?);
+    let file = BufWriter::new(begin(path)?);
     Ok(csv::Writer::from_writer(GzEncoder::new(file, Compression::default())))
 }
 
 /// Gives a table its name.
 pub(crate) fn end(table: Table) -> Result<()> {
     let compressed = table.into_inner().map_err(|e| anyhow::anyhow!("{e}"))?;
-    compressed.finish()?.into_inner().map_err(IntoInnerError::into_error)?.finish()
+    finish(compressed.finish()?.into_inner().map_err(IntoInnerError::into_error)?)
+}
+
+fn begin(path: &Path) -> Result<AtomicFile> {
+    AtomicFile::output(path).with_context(|| path.display().to_string())
+}
+
+fn finish(file: AtomicFile) -> Result<()> {
+    let path = file.path().to_owned();
+    file.finish().with_context(|| path.display().to_string())
 }
 
 /// Watches one run.
@@ -145,7 +154,7 @@ impl Observer {
                 let hosts = graph.hosts();
                 ensure!(*host < hosts, "no host {host} to capture: hosts are 0 to {}", hosts - 1);
                 spare(path)?;
-                let file = AtomicFile::create(path)?;
+                let file = begin(path)?;
                 Some(Arc::new(Mutex::new(Some(PcapWriter::new(BufWriter::new(file))?))))
             }
         };
@@ -211,7 +220,7 @@ impl Observer {
             && let Ok(mut writer) = writer.lock()
             && let Some(writer) = writer.take()
         {
-            writer.finish()?.into_inner().map_err(IntoInnerError::into_error)?.finish()?;
+            finish(writer.finish()?.into_inner().map_err(IntoInnerError::into_error)?)?;
         }
         Ok(self.series)
     }

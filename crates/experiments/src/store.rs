@@ -1,6 +1,5 @@
 //! Folders of results: `runs.csv`, and the files beside it.
 
-use crate::atomic_file::AtomicFile;
 use crate::results::RunRow;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +7,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use wellspring_store::atomic_file::AtomicFile;
 
 /// Characters of a foreign table's first line in an error.
 const SHOWN: usize = 60;
@@ -100,7 +100,7 @@ fn lines(row: &RunRow, keys: &[String], header: bool) -> Result<Vec<u8>> {
 /// Adds empty columns at the end of a table.
 fn widen(path: &Path, keys: &[String]) -> Result<()> {
     let mut old = csv::ReaderBuilder::new().has_headers(false).from_path(path)?;
-    let mut new = csv::WriterBuilder::new().from_writer(AtomicFile::create(path)?);
+    let mut new = csv::WriterBuilder::new().from_writer(AtomicFile::output(path)?);
     for (number, record) in old.records().enumerate() {
         let mut record = record?;
         for key in keys {
@@ -108,7 +108,8 @@ fn widen(path: &Path, keys: &[String]) -> Result<()> {
         }
         new.write_record(&record)?;
     }
-    new.into_inner().map_err(|error| anyhow::anyhow!("{error}"))?.finish()
+    new.into_inner().map_err(|error| anyhow::anyhow!("{error}"))?.finish()?;
+    Ok(())
 }
 
 /// The rows of an earlier, perhaps interrupted, sweep, and the keys that it has columns for. A last line that was cut off is taken away,

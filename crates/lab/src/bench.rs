@@ -18,7 +18,7 @@ use wellspring_console::usage::cpu_seconds;
 use wellspring_console::wellspring::{Server, Wellspring};
 use wellspring_core::Rate;
 use wellspring_net::DEFAULT_SYMBOL_SIZE;
-use wellspring_net::store::WriteBack;
+use wellspring_store::WriteBack;
 
 const NAME: &str = "object";
 /// Bytes after which a copy by TCP takes note of what is written.

@@ -85,7 +85,7 @@ fn run(cli: Cli) -> Result<(), Failed> {
 /// Asks programs that set up namespaces to clean up, waits for them, and removes files that a
 /// simulation has begun. The simulation itself is not waited for.
 fn clean_up() -> Failed {
-    wellspring_experiments::atomic_file::discard_unfinished();
+    wellspring_store::atomic_file::discard_unfinished();
     children::end_all();
     Failed::new(
         INTERRUPTED,

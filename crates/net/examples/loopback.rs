@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use wellspring_core::{Rate, Seed, SessionId};
 use wellspring_net::driver::{DriverConfig, Faults, SessionEvent};
-use wellspring_net::payload::{ObjectSink, ObjectSource};
 use wellspring_net::protocols::{Driver, ReceiveObject, Recipients, SendObject};
+use wellspring_net::store::{ObjectSink, ObjectSource};
 use wellspring_transport::scdp::{Fabric, ObjectInfo, Share};
 use wellspring_wire::scdp::Mode;
 

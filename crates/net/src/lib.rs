@@ -11,12 +11,13 @@ mod address;
 mod client;
 pub mod driver;
 mod lttp;
-pub mod payload;
 pub mod protocols;
 mod random;
 mod server;
 pub mod socket;
-pub mod store;
+mod store_messages;
+
+pub use wellspring_store as store;
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{

@@ -11,8 +11,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use common::*;
 use wellspring_core::{Seed, SessionId};
 use wellspring_net::driver::{ControlMessage, Failure, HandleError, OutgoingControl, SessionEvent};
-use wellspring_net::payload::{ObjectSink, ObjectSource};
 use wellspring_net::protocols::Driver;
+use wellspring_net::store::{ObjectSink, ObjectSource};
 use wellspring_wire::scdp::{
     Close, CloseReason, Mode, Options, Pull, ScdpHeader, Symbol, emit, parse,
 };

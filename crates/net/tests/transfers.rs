@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex};
 use common::*;
 use wellspring_core::{Duration as CoreDuration, Rate, SessionId, Time};
 use wellspring_net::driver::{Failure, Faults};
-use wellspring_net::payload::{ObjectSink, ObjectSource};
 use wellspring_net::protocols::{Driver, Recipients, SendObject};
 use wellspring_net::socket::Interface;
+use wellspring_net::store::{ObjectSink, ObjectSource};
 use wellspring_wire::scdp::Mode;
 
 #[test]

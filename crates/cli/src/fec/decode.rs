@@ -12,7 +12,7 @@ use wellspring_codec::raptorq::{
 use wellspring_console::bar;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stderr, Stdout};
-use wellspring_net::store::Digest;
+use wellspring_store::Digest;
 
 use super::digest_file;
 use super::index::{BlockPackets, EXTRA, Index};

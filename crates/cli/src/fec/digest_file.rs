@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use wellspring_console::exit::Failed;
-use wellspring_net::store::Digest;
+use wellspring_store::Digest;
 
 use super::input::file_error;
 

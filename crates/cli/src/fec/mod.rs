@@ -10,8 +10,6 @@ mod target;
 use clap::{Args, Subcommand};
 use wellspring_console::exit::Failed;
 
-pub use target::clean_up;
-
 /// Encode and decode files by RaptorQ (RFC 6330), without a network.
 #[derive(Args, Clone, Debug)]
 pub struct FecArgs {

@@ -1,41 +1,21 @@
 //! Output file that appears under its name complete or not at all.
 
-use std::fs::{Metadata, Permissions};
+use std::fs::Metadata;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
-use tempfile::NamedTempFile;
 use wellspring_console::exit::Failed;
-use wellspring_net::store::WriteBack;
+use wellspring_store::WriteBack;
+use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use super::input::file_error;
 use crate::exit;
 
-/// The file being written, not yet under its name.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
-
-fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Removes the file being written, for a program that is about to end. Work that goes on meanwhile
-/// can neither begin a file nor give one its name.
-pub fn clean_up() {
-    let mut unfinished = unfinished();
-    if let Some(path) = unfinished.take() {
-        // It is gone if the work has just failed.
-        let _ = std::fs::remove_file(path);
-    }
-    std::mem::forget(unfinished);
-}
-
-/// A hidden file beside `path`, until it is complete and takes that name in one step.
+/// A hidden file beside its final name, until it is complete and takes that name in one step.
 pub(super) struct Target {
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<AtomicFile>,
     write_back: WriteBack,
-    path: PathBuf,
     force: bool,
     input: Metadata,
 }
@@ -47,52 +27,43 @@ impl Target {
     /// The target exists, is the input, or is something else than a file; or the system's.
     pub(super) fn create(path: &Path, force: bool, input: &Metadata) -> Result<Self, Failed> {
         check(path, force, input)?;
-        // Renaming must not cross a file system.
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        let mut unfinished = unfinished();
-        let file = tempfile::Builder::new()
-            .prefix(".wellspring-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(folder)
-            .map_err(|error| match error.kind() {
+        let existing = if force { Existing::Replace } else { Existing::Keep };
+        let file = AtomicFile::create(path, existing).map_err(|error| {
+            let folder = match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() => folder,
+                _ => Path::new("."),
+            };
+            match error.kind() {
                 io::ErrorKind::NotFound => exit::no_folder(folder.display()),
                 _ => file_error(folder, &error),
-            })?;
-        *unfinished = Some(file.path().to_owned());
+            }
+        })?;
         let file = BufWriter::with_capacity(1 << 18, file);
-        let write_back = WriteBack::default();
-        Ok(Self { file, write_back, path: path.to_owned(), force, input: input.clone() })
+        Ok(Self { file, write_back: WriteBack::default(), force, input: input.clone() })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failed> {
-        self.file.write_all(bytes).map_err(|error| file_error(&self.path, &error))?;
+        let written = self.file.write_all(bytes);
+        written.map_err(|error| file_error(self.file.get_ref().path(), &error))?;
         self.write_back.wrote(self.file.get_ref().as_file(), bytes.len() as u64);
         Ok(())
     }
 
     /// Writes what is buffered to the disk and gives the file its name.
     pub(super) fn finish(self) -> Result<(), Failed> {
-        let Self { file, write_back, path, force, input } = self;
+        let Self { file, write_back, force, input } = self;
+        let path = file.get_ref().path().to_owned();
         let file = file.into_inner().map_err(|error| file_error(&path, error.error()))?;
         let synced = write_back.finish().and_then(|()| file.as_file().sync_all());
         synced.map_err(|error| file_error(&path, &error))?;
-        let mut unfinished = unfinished();
-        let named = if force {
+        if force {
             // Much may have happened since.
             check(&path, force, &input)?;
-            file.persist(&path)
-        } else {
-            file.persist_noclobber(&path)
-        };
-        named.map_err(|error| match error.error.kind() {
+        }
+        file.finish().map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => exit::target_exists(path.display()),
-            _ => file_error(&path, &error.error),
-        })?;
-        *unfinished = None;
-        Ok(())
+            _ => file_error(&path, &error),
+        })
     }
 }
 

@@ -1,8 +1,6 @@
 //! `wellspring maelstrom status`, `down` and `key`: appliances of this machine.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -11,6 +9,7 @@ use wellspring_appliance::ask;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stdout, table};
 use wellspring_console::units::{bytes, part, percent};
+use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use crate::exit;
 
@@ -75,14 +74,16 @@ pub fn key(args: &KeyArgs) -> Result<(), Failed> {
     getrandom::fill(&mut key).map_err(|error| Failed::other(error.to_string()))?;
     let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
     let path = args.file.display();
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&args.file);
-    let mut file = file.map_err(|error| match error.kind() {
+    let written = AtomicFile::private(&args.file, Existing::Keep).and_then(|mut file| {
+        writeln!(file, "{digits}")?;
+        file.finish()
+    });
+    written.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failed::new(exit::TARGET_EXISTS, format!("{path} exists; it was left as it is"))
         }
-        _ => Failed::system(&path, &error),
-    })?;
-    writeln!(file, "{digits}").map_err(|error| Failed::system(path, &error))
+        _ => Failed::system(path, &error),
+    })
 }
 
 /// The appliance asked for, or all.

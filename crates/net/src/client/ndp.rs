@@ -16,6 +16,7 @@ use crate::address::Host;
 use crate::driver::{Failure, SessionEvent};
 use crate::protocols::ndp::NdpHandle;
 use crate::store::Digest;
+use crate::store_messages;
 
 /// How often progress is reported, and looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -123,7 +124,7 @@ impl Client {
             let hosts = vec![HostError { host: host.clone(), reason }];
             FetchError::NoReplicaLeft { hosts, done: progress.bytes_done(), size }
         };
-        let (name, payload) = (options.name.to_wire(), handle.payload);
+        let (name, payload) = (store_messages::name(&options.name), handle.payload);
         let request = Request::StartNdp(StartNdp { session, name, digest: digest.0, payload });
         let pending = |_, _| {};
         match self.requester.ask(address, &request, Cookie::NONE, timeout, &pending).await {

@@ -264,7 +264,7 @@ impl Run {
                 session,
                 object: self.object,
                 digest: self.digest.0,
-                source: Arc::clone(source) as Arc<dyn crate::payload::ObjectSource>,
+                source: Arc::clone(source) as Arc<dyn crate::store::ObjectSource>,
                 to,
                 initial_window: options.cut.initial_window,
                 resume: None,

@@ -14,6 +14,7 @@ use super::requester::{Answer, AskError, Requester};
 use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
 use crate::store::{Digest, ObjectName};
+use crate::store_messages;
 
 /// Replicas of one fetch, at most: shares are numbered by a byte.
 const MAX_REPLICAS: usize = 255;
@@ -245,7 +246,7 @@ async fn info(
     let pending = |done, total| {
         updates(Update::Hashing { host: Some(host.to_owned()), done, total });
     };
-    let request = Request::Info { name: name.to_wire(), geometry };
+    let request = Request::Info { name: store_messages::name(name), geometry };
     match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
         Answer::Info { size, digest, cookie, instance } => {
             Ok(Held { size, digest, cookie, instance })
@@ -278,7 +279,7 @@ impl Order {
     ) -> Result<(), AskError> {
         let request = Request::Start(Start {
             session: self.session,
-            name: self.name.to_wire(),
+            name: store_messages::name(&self.name),
             digest: self.digest.0,
             share_index: share,
             share_count: self.shares,

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::stream::copy_out;
 use super::{FetchError, Target};
 use crate::driver::Failure;
-use crate::payload::ObjectSink;
+use crate::store::ObjectSink;
 use crate::store::{Digest, PartFile, ScratchFile, StoreError, remove_stale_parts};
 
 /// Where the bytes go.

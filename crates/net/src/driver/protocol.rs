@@ -18,7 +18,7 @@ use super::event::{EventSink, Failure, SessionEvent};
 use super::geometry::Geometry;
 use super::peers::PeerTable;
 use super::progress::SessionProgress;
-use crate::payload::{ObjectSink, ObjectSource};
+use crate::store::{ObjectSink, ObjectSource};
 
 /// A protocol's header as a value.
 pub(crate) type Header<P> = <<P as Protocol>::Endpoint as Endpoint>::Header;

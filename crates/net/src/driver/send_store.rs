@@ -10,7 +10,7 @@ use super::coding::Coding;
 use super::geometry::Geometry;
 use super::key::{BlockKey, SessionKey};
 use super::worker::{Job, Shape};
-use crate::payload::ObjectSource;
+use crate::store::ObjectSource;
 
 /// The part of the bound that may be kept for reuse.
 const FREE_PART: usize = 4;

@@ -12,7 +12,7 @@ use super::codecs::Codecs;
 use super::key::BlockKey;
 use super::receive_store::ReceivedBlock;
 use super::wait::LoopWaker;
-use crate::payload::{ObjectSink, ObjectSource};
+use crate::store::{ObjectSink, ObjectSource};
 
 /// What a worker is asked to do. Jobs waiting are bounded by the blocks held in the stores: each
 /// block has one job at a time.

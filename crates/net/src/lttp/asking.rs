@@ -12,6 +12,7 @@ use crate::address::Host;
 use crate::client::replicas::{Standing, resolve};
 use crate::client::{FetchError, HostError, Update, Updates};
 use crate::store::{Digest, ObjectName};
+use crate::store_messages;
 
 /// Servers of one fetch, at most.
 const MAX_SERVERS: usize = 255;
@@ -120,7 +121,7 @@ pub(super) async fn ask(
         .await
         .map_err(|_| ControlError::Silent(timeout))??;
     let (mut reader, mut writer) = split(stream)?;
-    writer.say(&Message::Ask { name: name.to_wire() }, timeout).await?;
+    writer.say(&Message::Ask { name: store_messages::name(name) }, timeout).await?;
     loop {
         match reader.next_within(timeout).await? {
             Message::Pending { done, total } => {

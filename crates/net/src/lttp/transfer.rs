@@ -24,8 +24,8 @@ use super::shares::{Share, divide};
 use crate::client::sink::Sink;
 use crate::client::{FetchError, HostError, Update, Updates};
 use crate::driver::SessionProgress;
-use crate::payload::ObjectSink;
 use crate::protocols::lttp::LttpHandle;
+use crate::store::ObjectSink;
 use crate::store::{Digest, ObjectName};
 
 /// How often progress is told.

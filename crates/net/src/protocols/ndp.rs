@@ -21,7 +21,7 @@ use crate::driver::protocol::{
     Action, Admission, Arrived, Meaning, Opening, Protocol, Side, Sink, Unknown, Unusable,
 };
 use crate::driver::{Builder, DriverConfig, Failure, HandleError, ProtocolHandle, SessionProgress};
-use crate::payload::{ObjectSink, ObjectSource};
+use crate::store::{ObjectSink, ObjectSource};
 
 /// Packets that are handed to a sink, or read, at one time.
 const PACKETS_PER_BLOCK: u32 = 100;

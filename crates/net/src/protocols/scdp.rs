@@ -22,7 +22,7 @@ use crate::driver::protocol::{
 use crate::driver::{
     Builder, DriverConfig, EventSink, Failure, ProtocolHandle, SessionEvent, SessionProgress,
 };
-use crate::payload::{ObjectSink, ObjectSource};
+use crate::store::{ObjectSink, ObjectSource};
 
 /// Receive sessions remembered after they were complete.
 const MAX_REMEMBERED: usize = 1_024;

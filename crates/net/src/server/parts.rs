@@ -20,8 +20,8 @@ use crate::driver::protocol::Side;
 use crate::lttp::connection::{Over, begun, carry};
 use crate::lttp::control::{ControlError, Reader, Writer, split};
 use crate::lttp::is_possible;
-use crate::payload::ObjectSource;
 use crate::protocols::lttp::{LttpHandle, Part};
+use crate::store::ObjectSource;
 use crate::store::{FileSource, Fingerprint, ObjectName, StoreError};
 
 /// How often a client that waits for a digest is told how far it is.

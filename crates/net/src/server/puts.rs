@@ -18,6 +18,7 @@ use super::{ServerConfig, ServerEvent};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
+use crate::store_messages;
 
 /// Objects whose end is remembered, so that their clients can still ask.
 const MAX_REMEMBERED: usize = 1_024;
@@ -265,7 +266,7 @@ impl Handler {
             mode: if offer.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
             senders: vec![client],
             initial_window: offer.geometry.initial_window,
-            sink: Arc::clone(&part) as Arc<dyn crate::payload::ObjectSink>,
+            sink: Arc::clone(&part) as Arc<dyn crate::store::ObjectSink>,
         };
         let events = self.session_events(offer.session, 0);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
@@ -392,7 +393,7 @@ impl Handler {
             session,
             match committed {
                 Ok(_) => Stage::Complete,
-                Err(error) => Stage::Failed(error.refusal_code()),
+                Err(error) => Stage::Failed(store_messages::refusal_code(&error)),
             },
         );
         drop(puts);

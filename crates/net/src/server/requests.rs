@@ -21,6 +21,7 @@ use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;
 use crate::store::{Digest, NameError, ObjectName, Store, StoreError};
+use crate::store_messages;
 
 /// Requests at work at one time; each may wait for a disk.
 const MAX_AT_WORK: usize = 64;
@@ -39,7 +40,7 @@ impl Refusal {
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        Refusal::new(error.refusal_code(), error.to_string())
+        Refusal::new(store_messages::refusal_code(&error), error.to_string())
     }
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use wellspring_core::{Seed, SessionId};
 use wellspring_net::driver::{DriverConfig, EventSink, Failure, SessionEvent, SessionProgress};
-use wellspring_net::payload::{ObjectSink, ObjectSource};
 use wellspring_net::protocols::{Driver, ReceiveObject, Recipients, SendObject};
+use wellspring_net::store::{ObjectSink, ObjectSource};
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats, Share};
 use wellspring_wire::scdp::Mode;
 

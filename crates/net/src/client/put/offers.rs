@@ -15,6 +15,7 @@ use super::super::requester::{Answer, AskError, Requester};
 use super::super::{Client, HostError, PutError, Update, Updates, timeout_ms};
 use crate::address::Host;
 use crate::store::{Digest, ObjectName};
+use crate::store_messages;
 
 /// Once a host has accepted, others are waited for this long: it expects symbols soon.
 const GRACE: Duration = Duration::from_secs(3);
@@ -47,7 +48,7 @@ impl Offering {
     fn message(&self, session: SessionId) -> Offer<'_> {
         Offer {
             session,
-            name: self.name.to_wire(),
+            name: store_messages::name(&self.name),
             size: self.size,
             digest: self.digest.0,
             mode: if self.group.is_some() { Mode::OneToMany } else { Mode::Unicast },

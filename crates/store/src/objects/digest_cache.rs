@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Digest;
+use crate::atomic_file::{AtomicFile, Existing};
 
 /// Entries kept; the oldest goes when one more comes.
 const MAX_ENTRIES: usize = 65_536;
@@ -181,15 +182,10 @@ impl DigestCache {
             .iter()
             .filter_map(|f| Some(to_line(f, entries.digests.get(f)?)))
             .collect();
-        let fresh = path.with_extension(format!("{}.new", std::process::id()));
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&fresh)
-            .and_then(|mut file| file.write_all(lines.as_bytes()))
-            .and_then(|()| fs::rename(&fresh, path));
+        let written = AtomicFile::private(path, Existing::Replace).and_then(|mut file| {
+            file.write_all(lines.as_bytes())?;
+            file.finish()
+        });
         if let Err(error) = written {
             tracing::warn!(path = %path.display(), %error, "cannot write the cache of digests");
         }

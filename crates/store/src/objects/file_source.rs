@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::ObjectSource;
 use super::{Digest, Fingerprint, HashProgress, hash_file};
-use crate::payload::ObjectSource;
 
 /// A file whose times change again and again (a log that grows, say) is read again for at most one
 /// part in so many of the time.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::payload::{ObjectSink, ObjectSource};
+use crate::Existing;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
+use std::path::Path;
 
 fn store(limits: Limits) -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().expect("temporary directory");

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use wellspring_wire::control::{MAX_NAME_LEN, Name};
-
+/// Longest name \[bytes\].
+pub const MAX_NAME_LEN: usize = 1_000;
 /// Longest component of a name \[bytes\]: what file systems hold.
 const MAX_COMPONENT_LEN: usize = 255;
 /// Most components of a name.
@@ -141,11 +141,6 @@ impl ObjectName {
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// The name as messages carry it.
-    pub fn to_wire(&self) -> Name<'_> {
-        Name::new(&self.0).expect("the rules for objects include those for messages")
     }
 
     /// The last component.
@@ -295,7 +290,6 @@ mod tests {
                 let path = Path::new(name.as_str());
                 prop_assert!(path.components().all(|c| matches!(c, Component::Normal(_))));
                 prop_assert_eq!(path.components().count(), text.split('/').count());
-                prop_assert_eq!(name.to_wire().as_str(), text.as_str());
                 let joined = match name.parent() {
                     Some(parent) => format!("{parent}/{}", name.file_name()),
                     None => name.file_name().to_owned(),

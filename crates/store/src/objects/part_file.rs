@@ -12,24 +12,16 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_
 use rustix::io::Errno;
 use tokio::sync::watch;
 
+use super::ObjectSink;
 use super::name::part_file_name;
 use super::prefix::Prefix;
 use super::stale;
 use super::write_back::WriteBack;
 use super::{Digest, Fingerprint, Reservation, StoreError};
-use crate::payload::ObjectSink;
+use crate::existing::Existing;
 
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
-
-/// What to do when an object of that name exists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Existing {
-    /// Leave it alone and fail.
-    Keep,
-    /// Put the new one in its place, in one step.
-    Replace,
-}
 
 /// A file that an object is received into: `.NAME.wellspring-XXXX.part` beside the final name,
 /// until [`commit`](PartFile::commit) has verified and synced it and gives it that name in one
@@ -94,7 +86,7 @@ impl PartFile {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
-            let part_name = part_file_name(target, crate::random::number());
+            let part_name = part_file_name(target, random_number()?);
             // Nobody else's to read until it is verified and has its name.
             match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
                 Err(Errno::EXIST) => {}
@@ -211,6 +203,11 @@ impl Drop for PartFile {
             let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
         }
     }
+}
+
+/// A number that nobody can guess.
+fn random_number() -> io::Result<u64> {
+    getrandom::u64().map_err(io::Error::from)
 }
 
 /// The mode that a new file of this process gets: all may read and write but whom the umask forbids.

@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use tokio::sync::watch;
 
+use super::ObjectSink;
 use super::part_file::write_sparse;
 use super::prefix::Prefix;
 use super::{Digest, StoreError};
-use crate::payload::ObjectSink;
 
 /// A nameless temporary file that reorders blocks for a reader who wants them in order. What was
 /// read can be given back to the disk at once.

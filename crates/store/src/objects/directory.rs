@@ -1,0 +1,62 @@
+//! A directory whose files are the objects of a host.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::beneath;
+use super::{Digest, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError};
+use crate::existing::Existing;
+
+/// A directory whose files are objects.
+#[derive(Debug)]
+pub struct Store {
+    root: OwnedFd,
+    path: PathBuf,
+    reservations: Arc<Reservations>,
+}
+
+impl Store {
+    /// Opens the directory. `limits` bound what is received into it.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is no directory.
+    pub fn open(path: &Path, limits: Limits) -> Result<Self, StoreError> {
+        let root = beneath::open_root(path)?;
+        Ok(Store { root, path: path.to_owned(), reservations: Reservations::new(limits) })
+    }
+
+    /// Where it is, as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens an object for reading.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotRegular`], or the system's error.
+    pub fn open_object(&self, name: &ObjectName) -> Result<(File, Fingerprint), StoreError> {
+        let file = beneath::open_regular(&self.root, name)?;
+        let fingerprint = Fingerprint::of(&file)?;
+        Ok((file, fingerprint))
+    }
+
+    /// Makes a part file for an object that is to be received.
+    ///
+    /// # Errors
+    /// What forbids it: an object of that name unless `existing` allows to replace it, the limits,
+    /// the room on the disk, or the system.
+    pub fn create(
+        &self,
+        name: &ObjectName,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<PartFile, StoreError> {
+        let parent = beneath::open_parent(&self.root, name)?;
+        beneath::check_target(&parent, name, existing == Existing::Replace)?;
+        let reservation = self.reservations.reserve(size, &parent)?;
+        PartFile::create(parent, name.file_name(), size, digest, existing, Some(reservation))
+    }
+}

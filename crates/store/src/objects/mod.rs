@@ -1,0 +1,32 @@
+//! Objects: files below a directory, and what is known of them.
+
+mod beneath;
+mod digest_cache;
+mod directory;
+mod error;
+mod file_source;
+mod hash;
+mod name;
+mod part_file;
+mod payload;
+mod prefix;
+mod reserve;
+mod scratch;
+mod stale;
+mod write_back;
+
+pub use digest_cache::{DigestCache, Fingerprint};
+pub use directory::Store;
+pub use error::StoreError;
+pub use file_source::FileSource;
+pub use hash::{Digest, HashProgress, NotADigest, hash_file};
+pub use name::{MAX_NAME_LEN, NameError, ObjectName};
+pub use part_file::PartFile;
+pub use payload::{ObjectSink, ObjectSource};
+pub use reserve::{Limits, Reservation, Reservations};
+pub use scratch::ScratchFile;
+pub use stale::remove_stale_parts;
+pub use write_back::WriteBack;
+
+#[cfg(test)]
+mod tests;
