@@ -78,8 +78,8 @@ enum TcpPacket {
     Reset,
 }
 
-/// A protocol of transfers, one of the papers' yardsticks.
-trait Yardstick: Endpoint<Command = Command> + Debug {
+/// A protocol of transfers, one of the papers' baselines.
+trait Baseline: Endpoint<Command = Command> + Debug {
     /// What strangers send.
     type Packet: for<'a> Arbitrary<'a> + Debug;
     /// An endpoint that is configured by `choice`.
@@ -97,7 +97,7 @@ fn priority(choice: u8) -> Priority {
     }
 }
 
-impl Yardstick for ndp::Endpoint {
+impl Baseline for ndp::Endpoint {
     type Packet = NdpPacket;
 
     fn new(choice: u8) -> Self {
@@ -138,7 +138,7 @@ impl Yardstick for ndp::Endpoint {
     }
 }
 
-impl Yardstick for tcp::Endpoint {
+impl Baseline for tcp::Endpoint {
     type Packet = TcpPacket;
 
     fn new(choice: u8) -> Self {
@@ -202,7 +202,7 @@ struct Host<E> {
     now: Time,
 }
 
-impl<E: Yardstick> Host<E> {
+impl<E: Baseline> Host<E> {
     fn new(choice: u8) -> Self {
         Self { endpoint: Checked::new(E::new(choice)), now: Time::ZERO }
     }
@@ -290,7 +290,7 @@ fn peer(number: u8) -> HostId {
     HostId(1 + u32::from(number % PEERS))
 }
 
-fn drive<E: Yardstick>(choice: u8, mut input: Unstructured<'_>) {
+fn drive<E: Baseline>(choice: u8, mut input: Unstructured<'_>) {
     let mut host = Host::<E>::new(choice);
     while !input.is_empty() {
         let Ok(step) = input.arbitrary::<Step<E::Packet>>() else { break };

@@ -15,7 +15,7 @@ const USES: &[(&str, &str)] = &[
     ("std::net::TcpListener::bind((\"\", 0))", "std::net::TcpListener"),
 ];
 
-/// Banned in every room below level 3 but the simulator, which may run sweeps on threads.
+/// Banned in every crate below level 3 but the simulator, which may run sweeps on threads.
 const PURE_USES: &[(&str, &str)] = &[
     ("std::thread::spawn(|| {})", "std::thread::spawn"),
     ("std::thread::scope(|_| {})", "std::thread::scope"),
@@ -55,7 +55,7 @@ fn assert_banned(settings: &str, uses: &[(&str, &str)]) {
 }
 
 #[test]
-fn pure_rooms_take_no_clock_socket_thread_or_unordered_map() {
+fn pure_crates_take_no_clock_socket_thread_or_unordered_map() {
     assert_banned("pure.toml", USES);
     assert_banned("pure.toml", PURE_USES);
 }

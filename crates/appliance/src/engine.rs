@@ -134,7 +134,7 @@ impl Engine {
         self.local.send(&mut self.recovered);
     }
 
-    /// Tells the peer what was lost since the last time.
+    /// Reports to the peer what was lost since the last time.
     pub(crate) fn report(&mut self, now: Time) {
         let report = self.receive.loss_report(now);
         self.arriving.add(&report);

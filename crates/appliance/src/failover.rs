@@ -76,7 +76,7 @@ impl FailoverService {
         sys::wait_readable(socket.as_fd(), due.clamp(Duration::from_millis(1), at_most));
     }
 
-    /// Tells the failover peer that this appliance ends.
+    /// Informs the failover peer that this appliance ends.
     pub(crate) fn farewell(&mut self) {
         if let Some((socket, failover)) = &mut self.pair {
             let mut hello = Vec::new();

@@ -278,7 +278,7 @@ impl Direction {
         true
     }
 
-    /// Sends what is due; tells how many frames that were.
+    /// Sends what is due; returns how many frames that were.
     fn send_due(&mut self) -> usize {
         let now = Instant::now();
         let due = self.flight.iter().take(SEND_BATCH).take_while(|(due, _)| *due <= now).count();

@@ -123,7 +123,7 @@ impl Partition {
     fn run(mut self, stop: &AtomicBool, shared: &Mutex<PartitionStatus>) -> PartitionStatus {
         sys::wake_exactly();
         let begin = Instant::now();
-        // The first report at once: the peer hears of this session, and this end whom it hears.
+        // The first report at once: the peer hears of this session, and this end which sessions the peer hears.
         let (mut report_at, mut status_at) = (begin, begin);
         let mut busy = false;
         while !stop.load(Ordering::Relaxed) {
@@ -165,7 +165,7 @@ impl Partition {
         self.engine.status(self.capture.drops())
     }
 
-    /// Looks at some packets; tells how many those were.
+    /// Looks at some packets; returns how many those were.
     fn look(&mut self, now: Instant, time: Time) -> usize {
         let mut seen = 0;
         while seen < ROUND

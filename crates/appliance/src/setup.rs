@@ -153,7 +153,7 @@ pub enum SetupError {
     },
     /// Overhead that is no number, or that no code has.
     Overhead(f64),
-    /// The clock tells a time before this program was written: sessions would not be believed.
+    /// The clock shows a time before this program was written: sessions would not be believed.
     Clock,
     /// Too many partitions, or none, or no ports for them.
     Partitions {
@@ -248,7 +248,7 @@ impl fmt::Display for SetupError {
                 write!(f, "an overhead of {overhead}: write repairs for each packet, such as 0.5")
             }
             SetupError::Clock => f.write_str(
-                "the clock tells a time long past: set it, or the peer will take this life for an \
+                "the clock shows a time long past: set it, or the peer will take this life for an \
                  old one",
             ),
             SetupError::Partitions { got, port } => write!(

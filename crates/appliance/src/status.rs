@@ -237,7 +237,7 @@ pub fn to_json(status: &Status) -> Value {
         },
         "received": {
             "packets": sum.receive.packets, "repairs": sum.account.repairs,
-            "repairs_needless": sum.account.redundant,
+            "repairs_redundant": sum.account.redundant,
             "repairs_expired": sum.account.expired,
             "repairs_too_late": sum.account.too_late,
             "garbled": sum.account.garbled,

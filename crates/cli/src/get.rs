@@ -288,7 +288,7 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
                 replica.host.clone(),
                 percent(part(replica.stats.useful, report.useful())),
                 replica.stats.useful.to_string(),
-                replica.stats.needless.to_string(),
+                replica.stats.redundant.to_string(),
                 replica.stats.lost.to_string(),
                 state,
             ]);
@@ -318,7 +318,7 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
             "share": part(r.stats.useful, useful),
             "symbols_asked": r.stats.granted,
             "symbols_useful": r.stats.useful,
-            "symbols_redundant": r.stats.needless,
+            "symbols_redundant": r.stats.redundant,
             "symbols_lost": r.stats.lost,
             "symbols_trimmed": r.stats.trimmed,
         })

@@ -406,7 +406,7 @@ fn a_decoding_whose_terminal_closes_leaves_nothing() {
 }
 
 #[test]
-fn beneath_nohup_a_decoding_outlives_its_terminal() {
+fn under_nohup_a_decoding_outlives_its_terminal() {
     let place = Place::new();
     let (coded, out) = (place.path("a.fec"), place.dir("out"));
     sparse(&coded, 200_000_000);

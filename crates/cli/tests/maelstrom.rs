@@ -180,7 +180,7 @@ fn protected(lab: &Lab, name: &str) -> Vec<u64> {
     numbers.into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
-/// Sends datagrams from many addresses through the lab; tells how many arrive.
+/// Sends datagrams from many addresses through the lab; returns how many arrive.
 fn spread(lab: &Lab) -> u64 {
     let receiver = lab.host("hb", "receive-datagrams");
     let sender = lab.host("ha", "send-datagrams-spread");
@@ -292,7 +292,7 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     says(&up("aa", "wan", "wan", &[]), "both sides");
     says(&up("aa", "nowhere", "lan", &[]), "no interface `nowhere`");
     says(&up("aa", "wan", "lan", &["--rate", "24,3"]), "ip link set wan mtu 1820");
-    let same = ["--mate", "127.0.0.1:4801", "--mate-at", "127.0.0.1:4801"];
+    let same = ["--failover-peer", "127.0.0.1:4801", "--failover-listen", "127.0.0.1:4801"];
     says(&up("aa", "wan", "lan", &same), "given for both");
     says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");
     says(&up("aa", "wan", "lan", &["--remote", "10.82.1.0/24"]), "behind the other appliance");

@@ -296,7 +296,7 @@ fn split_set_ups_that_cannot_work_are_refused() {
     };
     let text = up(&[]);
     assert!(text.contains("--remote 10.2.0.0/16"), "{text}");
-    let mate = ["--mate", "127.0.0.1:4801", "--mate-at", "127.0.0.1:4802"];
-    let text = up(&[&mate[..], &["--remote", "10.82.2.0/24"]].concat());
+    let failover = ["--failover-peer", "127.0.0.1:4801", "--failover-listen", "127.0.0.1:4802"];
+    let text = up(&[&failover[..], &["--remote", "10.82.2.0/24"]].concat());
     assert!(text.contains("leave out --failover-peer"), "{text}");
 }

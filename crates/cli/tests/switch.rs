@@ -105,7 +105,7 @@ impl Star {
         self.inside(&self.host(0), WELLSPRING).args(args).output().expect("ran")
     }
 
-    /// Gives all hosts but the first an object, fetches it, and tells what the fetch and the port say.
+    /// Gives all hosts but the first an object, fetches it, and returns what the fetch and the port say.
     fn fetch(&mut self, switch: &str, fabric: &str) -> (Value, Value) {
         let object: Vec<u8> =
             (0..6_000_000_u64).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
@@ -140,7 +140,7 @@ impl Drop for Star {
     }
 }
 
-/// Ends the switch, and tells what each port did.
+/// Ends the switch, and returns what each port did.
 fn end(switch: Child) -> Vec<Value> {
     run(Command::new("kill").args(["-INT", &switch.id().to_string()]));
     let output = switch.wait_with_output().expect("ended");

@@ -1,4 +1,4 @@
-//! The contract between a protocol and whoever drives it.
+//! The contract between a protocol and its driver.
 
 use crate::{Frame, Header, SessionId, Time};
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A host, numbered by whoever drives the endpoints (the simulator's topology, the real
+/// A host, numbered by the driver of the endpoints (the simulator's topology, the real
 /// transport's table of addresses). Below 2^31.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HostId(pub u32);

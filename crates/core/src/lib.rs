@@ -2,7 +2,7 @@
 //! [`Frame`] that simulated and real networks carry, and the [`Endpoint`] contract.
 //!
 //! An endpoint sees *identities* (which symbol of which block), never payload bytes; the bytes
-//! live in a payload store kept by whoever drives it. So one compiled state machine runs in the
+//! live in a payload store that its driver keeps. So one compiled state machine runs in the
 //! simulator and over real sockets.
 //!
 //! This crate is `no_std`, has no clock, no socket and no thread: time is an argument.

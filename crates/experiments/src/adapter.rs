@@ -1,13 +1,13 @@
 //! Protocols behind one interface for experiments.
 
-mod beside;
+mod coexist;
 mod lttp;
 mod ndp;
 mod scdp;
 mod tcp;
 mod transfer;
 
-pub use beside::BesideTcp;
+pub use coexist::BesideTcp;
 pub use lttp::Lttp;
 pub use ndp::Ndp;
 pub use scdp::Scdp;

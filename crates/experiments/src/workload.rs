@@ -121,8 +121,8 @@ impl Population {
                 (Placement::Hdfs, 1) => {
                     // A rack that has room for the third replica too.
                     let roomy = |h: u32| {
-                        let mates = |o: &&u32| self.rack(**o) == self.rack(h) && free(**o);
-                        count < 3 || self.foreground.iter().filter(mates).count() >= 2
+                        let same_rack = |o: &&u32| self.rack(**o) == self.rack(h) && free(**o);
+                        count < 3 || self.foreground.iter().filter(same_rack).count() >= 2
                     };
                     self.pick(random, |h| {
                         free(h) && self.rack(h) != self.rack(taken[0]) && roomy(h)
@@ -356,9 +356,9 @@ fn list(workload: &Workload, population: &Population, random: &mut RandomStream)
 /// Near senders to one receiver, and every third far host to another in its rack.
 fn outcast(population: &Population, (near, far): (u32, u32), bytes: u64) -> Result<Listed> {
     let hosts = &population.foreground;
-    let rack_mates = |pair: &&[u32]| population.rack(pair[0]) == population.rack(pair[1]);
-    let mates = hosts.windows(2).find(rack_mates).map(|pair| [pair[0], pair[1]]);
-    let [first, second] = mates.unwrap_or([hosts[0]; 2]);
+    let same_rack = |pair: &&[u32]| population.rack(pair[0]) == population.rack(pair[1]);
+    let pair = hosts.windows(2).find(same_rack).map(|pair| [pair[0], pair[1]]);
+    let [first, second] = pair.unwrap_or([hosts[0]; 2]);
     let same_pod = |host: &u32| population.pod(*host) == population.pod(first);
     let nearby = |host: &&u32| same_pod(host) && population.rack(**host) != population.rack(first);
     let nearby: Vec<u32> = hosts.iter().filter(nearby).copied().collect();
@@ -366,13 +366,13 @@ fn outcast(population: &Population, (near, far): (u32, u32), bytes: u64) -> Resu
     let needed = [near, far.saturating_mul(3).saturating_sub(2)];
     let there = [nearby.len(), elsewhere.len()];
     ensure!(
-        mates.is_some() && there[0] >= needed[0] as usize && there[1] >= needed[1] as usize,
+        pair.is_some() && there[0] >= needed[0] as usize && there[1] >= needed[1] as usize,
         "workload.kind = \"outcast\" needs a Fat-Tree with two hosts in a rack, {} in other racks of \
          its pod (workload.near) and {} in other pods (every third sends, workload.far), outside the \
          background: there are {}, {} and {}. Take a larger Fat-Tree, fewer senders or less background",
         needed[0],
         needed[1],
-        if mates.is_some() { "two" } else { "no two" },
+        if pair.is_some() { "two" } else { "no two" },
         there[0],
         there[1],
     );

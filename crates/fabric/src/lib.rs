@@ -3,7 +3,7 @@
 //!
 //! Everything is generic over the packet through the small [`Packet`] trait, so the switch that
 //! is simulated is the switch that is run on real frames. A port knows no time and no rate:
-//! whoever drives it offers packets and asks for the next one when the link is free.
+//! its driver offers packets and asks for the next one when the link is free.
 //!
 //! | switch | made by |
 //! |---|---|

@@ -12,6 +12,6 @@ pub trait Packet {
     fn trimmable(&self) -> bool;
     /// Cuts the payload away; from then on the packet is of class 0 and not trimmable.
     fn trim(&mut self);
-    /// Marks "congestion experienced" if the packet's transport reads marks; tells whether it did.
+    /// Marks "congestion experienced" if the packet's transport reads marks; returns whether it did.
     fn mark(&mut self) -> bool;
 }

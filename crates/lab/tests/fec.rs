@@ -51,7 +51,7 @@ fn a_reader_that_goes_away_ends_a_benchmark_quietly() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_beneath_standard_output_is_an_error() {
+fn a_full_disk_behind_standard_output_is_an_error() {
     let full = File::options().write(true).open("/dev/full").expect("there on Linux");
     let output = program().args(BENCH).stdout(full).output().expect("runs");
     assert_refused(&output, 1, "standard output: ");

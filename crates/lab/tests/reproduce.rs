@@ -1,4 +1,4 @@
-//! `wellspring-lab reproduce` on real traffic: `lab/maelstrom` beneath it. Needs root, iproute2, iperf3,
+//! `wellspring-lab reproduce` on real traffic: through `lab/maelstrom`. Needs root, iproute2, iperf3,
 //! util-linux and Python.
 
 mod support;

@@ -41,7 +41,7 @@ impl PresharedKey {
         PresharedKey(key)
     }
 
-    /// The key of what the appliances of one site tell each other.
+    /// The key of messages between the appliances of one site.
     pub(crate) fn for_site(&self, site: &[u8]) -> Self {
         let mut key = [0; KEY_LEN];
         self.derive("wellspring maelstrom 1 site", site, &mut key);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wellspring_core::{Duration, Time};
 
-/// Times a packet is given out, at most: whoever asks in another's name gains nothing.
+/// Times a packet is given out, at most: asking in another's name gains nothing.
 const TIMES: u8 = 3;
 /// Chains of packets, by their destination.
 const CHAINS: usize = 1 << 12;

@@ -1,6 +1,6 @@
 //! Diagnosis: why a pair of appliances does not protect.
 //!
-//! Each report has whom its sender hears and how many probes have reached it. A probe is as long as the longest
+//! Each report names the session that its sender hears and how many probes have reached it. A probe is as long as the longest
 //! repair. From these, and from datagrams that are dropped, follows what is wrong, within five seconds.
 
 use wellspring_core::{Duration, Time};
@@ -169,7 +169,7 @@ impl Diagnosis {
         }
     }
 
-    /// The peer says whom it hears.
+    /// The peer says which session it hears.
     pub(crate) fn on_hearing(&mut self, now: Time, hearing: &Hearing) {
         self.hears_this = hearing.session == Some(self.own);
         self.deaf = hearing.session.is_none().then(|| self.deaf.unwrap_or(now));

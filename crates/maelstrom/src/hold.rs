@@ -7,7 +7,7 @@
 //! reorders (DSACK, RFC 2883): without, it takes packets that a far layer brings back late for lost. On a
 //! link that loses nothing there is nothing to learn, and they wait like others.
 //!
-//! Packets wait for as long as was told, and longer where repairs have been seen to overtake by more.
+//! Packets wait for as long as was configured, and longer where repairs have been seen to overtake by more.
 
 use std::collections::VecDeque;
 
@@ -100,7 +100,7 @@ impl Hold {
         self.held.insert(place, Held { due, name, layer, expected, bytes });
     }
 
-    /// The packet itself has come: what was brought back goes nowhere. Tells whether it was here.
+    /// The packet itself has come: what was brought back goes nowhere. Returns whether it was here.
     pub(crate) fn withdraw(&mut self, name: PacketName) -> bool {
         // Few are held, and few come late.
         let Some(place) = self.held.iter().position(|held| held.name == name) else { return false };

@@ -115,7 +115,7 @@ impl Namer {
         Namer { universal: Arc::new(universal), prf: SipHasher24::new_with_key(&secret) }
     }
 
-    /// Tells who an IP packet is. What routers change is set to zero in it; [`restore`] undoes that.
+    /// The identity of an IP packet. What routers change is set to zero in it; [`restore`] undoes that.
     ///
     /// # Errors
     /// Why it has no identity; then it was not touched.
@@ -130,7 +130,7 @@ impl Namer {
     }
 }
 
-/// Sets to zero what routers change; tells the packet's length and what was there.
+/// Sets to zero what routers change; returns the packet's length and what was there.
 fn normalise(packet: &mut [u8]) -> Result<(usize, Volatile), Unprotected> {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= IPV4_HEADER => {

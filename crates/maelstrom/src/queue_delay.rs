@@ -117,7 +117,7 @@ impl QueueDelay {
 mod tests {
     use super::*;
 
-    /// Feeds datagrams a millisecond apart that wait so long; tells for each whether the queue is full.
+    /// Feeds datagrams a millisecond apart that wait so long; returns for each whether the queue is full.
     fn long(delay: &mut QueueDelay, from: u64, waits: impl Iterator<Item = u64>) -> Vec<bool> {
         let offset = Duration::from_secs(1_000);
         waits

@@ -68,7 +68,7 @@ fn routed(packet: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sends packets past the sender; tells what leaves: each packet, then its repairs.
+/// Sends packets past the sender; returns what leaves: each packet, then its repairs.
 fn sent(sender: &mut SendSide, packets: &[Vec<u8>], gap: Duration) -> Vec<(Time, Batch)> {
     let mut now = Time::ZERO;
     packets

@@ -39,7 +39,7 @@ const END: u8 = 4;
 pub enum TrunkFrame<'a> {
     /// The first one each way: whoever sent it has the key.
     Ready,
-    /// A connection begins: from whom, to whom.
+    /// A connection begins: its source and its destination.
     Open {
         /// Who connects.
         from: SocketAddr,

@@ -115,7 +115,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// What the appliances of a site tell each other.
+/// Messages between the appliances of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub partitions: u8,

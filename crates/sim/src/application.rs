@@ -68,7 +68,7 @@ pub trait Application<E: Endpoint> {
     /// The run begins.
     fn on_start(&mut self, actions: &mut Actions<E::Command>);
 
-    /// An endpoint tells something.
+    /// An endpoint has an event.
     fn on_event(
         &mut self,
         now: Time,

@@ -2,7 +2,7 @@
 //!
 //! Hosts run any [`Endpoint`](wellspring_core::Endpoint), the very state machines that run over
 //! real sockets; switches are [`Port`](wellspring_fabric::Port)s; links have a rate and a delay.
-//! This crate knows no protocol and no payload: what endpoints ask and tell is answered by an
+//! This crate knows no protocol and no payload: the work and events of endpoints go to an
 //! [`Application`].
 //!
 //! ```text

@@ -44,7 +44,7 @@ pub(crate) struct Routing {
 }
 
 impl Routing {
-    /// The longest path that the tables can tell \[hops\].
+    /// The longest path that the tables can hold \[hops\].
     pub const LONGEST: u8 = FAR - 2;
 
     /// Routes over all links. A Fat-Tree needs no tables as long as nothing fails.
@@ -200,7 +200,7 @@ impl Routing {
         to >= self.hosts && hops.get(to as usize).is_some_and(|there| *there < here)
     }
 
-    /// The `index`th of the next hops told by [`NextHops::Nearer`].
+    /// The `index`th of the next hops of [`NextHops::Nearer`].
     pub fn nearer_hop(&self, switch: u32, host: u32, index: u32) -> Option<u32> {
         let distances = self.distances.as_ref()?;
         let row = distances.row[host as usize] as usize;
@@ -256,7 +256,7 @@ mod tests {
             for switch in graph.hosts()..graph.nodes() {
                 for host in 0..graph.hosts() {
                     let (a, b) = (listed(&computed, switch, host), listed(&tabled, switch, host));
-                    // Going down there is one way; a detour through a peer is never shorter.
+                    // Going down there is one way; a path through a peer is never shorter.
                     assert_eq!(a, b, "switch {switch} to host {host}");
                 }
             }

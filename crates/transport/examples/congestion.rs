@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside] [RTT in us]...`
 
-#[path = "../tests/support/neighbours.rs"]
-mod neighbours;
+#[path = "../tests/support/coexistence.rs"]
+mod coexistence;
 
-use neighbours::{Path, alone, jain, together};
+use coexistence::{Path, alone, jain, together};
 use wellspring_core::Duration;
 use wellspring_transport::congestion::Algorithm;
 

@@ -187,8 +187,8 @@ fn the_decoder_is_asked_again_with_every_further_symbol() {
     let mut number = K;
     for _ in 0..3 {
         assert_eq!(deliver(&mut endpoint, symbol(number, 0, number * 3)).1, finish);
-        let needless = deliver(&mut endpoint, symbol(number, 0, number * 3 + 1));
-        assert!(matches!(needless, (Verdict::Drop(_), None)), "the block is being worked on");
+        let redundant = deliver(&mut endpoint, symbol(number, 0, number * 3 + 1));
+        assert!(matches!(redundant, (Verdict::Drop(_), None)), "the block is being worked on");
         endpoint.handle_work_done(now, WorkDone::NeedMore { session, sbn: 0 });
         number += 1;
     }

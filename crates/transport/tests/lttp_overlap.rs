@@ -69,8 +69,8 @@ impl Case {
         (received, sent.iter().sum())
     }
 
-    fn needless(self) -> u64 {
-        self.run().0.iter().map(|stats| stats.needless).sum()
+    fn redundant(self) -> u64 {
+        self.run().0.iter().map(|stats| stats.redundant).sum()
     }
 }
 
@@ -82,12 +82,12 @@ fn long_round_trip(overlap: bool) -> Case {
 }
 
 #[test]
-fn most_needless_symbols_are_saved_on_a_long_round_trip() {
+fn most_redundant_symbols_are_saved_on_a_long_round_trip() {
     for loss in [0.0, 0.01, 0.1] {
         let [before, after] = [false, true].map(|overlap| {
             let mut case = long_round_trip(overlap);
             case.link.faults.loss = loss;
-            case.needless()
+            case.redundant()
         });
         assert!(after * 2 <= before, "{loss}: {before} without overlap, {after} with");
     }
@@ -194,7 +194,7 @@ fn blocks_are_finished_in_order_whatever_comes_first() {
         assert!(matches!(hand.symbol(0, esi), Verdict::Keep(Identity::Symbol { sbn: 0, .. })));
     }
     assert_eq!(hand.work(), Some(0));
-    // While it is finished, its symbols are needless and those of the next block are not.
+    // While it is finished, its symbols are redundant and those of the next block are not.
     assert_eq!(hand.symbol(0, K), Verdict::Drop(DropReason::Stale));
     assert!(matches!(hand.symbol(1, K), Verdict::Keep(_)));
     hand.finished(0);
@@ -244,7 +244,7 @@ fn a_stop_is_said_and_repeated_until_it_is_answered() {
 
 /// To its congestion control they have come, or the rate would fall as if seven of eight were lost.
 #[test]
-fn who_does_not_overlap_takes_symbols_of_the_next_block_for_needless_and_not_for_lost() {
+fn who_does_not_overlap_takes_symbols_of_the_next_block_for_redundant_and_not_for_lost() {
     let mut hand = Hand::that_overlaps(3, false);
     for esi in 0..8 {
         assert_eq!(hand.symbol(1, esi), Verdict::Drop(DropReason::Stale));

@@ -36,7 +36,7 @@ pub(super) fn tune_local(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(60)))
 }
 
-/// Lets this process have as many open files as it may; tells how many.
+/// Lets this process have as many open files as it may; returns how many.
 pub(super) fn files_allowed() -> io::Result<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

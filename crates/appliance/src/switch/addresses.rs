@@ -36,7 +36,7 @@ impl Addresses {
         self.ports.insert(from, (port, now));
     }
 
-    /// The port of whom a frame is for; none if it is for many, or for somebody unheard of.
+    /// The port of a frame's destination; none if it is for many stations or for an unknown one.
     pub(super) fn port_of(&self, frame: &[u8], now: Instant) -> Option<usize> {
         let (port, heard) = self.ports.get(frame.first_chunk::<6>()?)?;
         (now.saturating_duration_since(*heard) < AGE).then_some(*port)

@@ -1,6 +1,6 @@
 //! Software switch with the queues of the simulator, which trims packets instead of dropping them.
 //!
-//! It learns who is behind which port, sends what is for many, or for somebody unheard of, by all other ports,
+//! It learns which station is behind which port, floods what is for many stations or for an unknown one,
 //! and queues each frame at its port by `wellspring-fabric`: SCDP's trimming switch, or one that drops at the
 //! tail, with marks or without. As in production switches only what goes to one known station is trimmed.
 //!
@@ -189,7 +189,7 @@ impl Switch {
         Ok(self.ports.iter_mut().map(SwitchPort::counters).collect())
     }
 
-    /// Takes in what has come, forwards it in the order of its arrival, and sends what is due; tells whether anything
+    /// Takes in what has come, forwards it in the order of its arrival, and sends what is due; returns whether anything
     /// had come, and waits a little if not.
     fn turn(&mut self) -> bool {
         self.take_in();

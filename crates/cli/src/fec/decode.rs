@@ -104,7 +104,7 @@ pub(super) fn run(args: &DecodeArgs, quiet: bool) -> Result<(), Failed> {
     }
     output.finish()?;
     if !quiet {
-        outcome.tell(args, &index, has_digest);
+        outcome.report(args, &index, has_digest);
         if let Some(Failed { message: Some(message), .. }) = blocks.contradiction {
             writeln!(Stderr, "{message}. The file itself is verified.");
         }
@@ -133,7 +133,7 @@ struct Outcome {
 
 impl Outcome {
     /// The summary for people.
-    fn tell(&self, args: &DecodeArgs, index: &Index, verified: bool) {
+    fn report(&self, args: &DecodeArgs, index: &Index, verified: bool) {
         let Self { digest, decode_free, unchecked } = self;
         let output = args.output.display();
         let blocks = index.information.source_blocks();

@@ -42,7 +42,7 @@ pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
             "length": share.len,
             "symbols_needed": share.stats.source,
             "symbols_used": share.stats.symbols,
-            "symbols_needless": share.stats.needless,
+            "symbols_redundant": share.stats.redundant,
             "symbols_twice": share.stats.duplicates,
             "reports": share.stats.reports,
         })
@@ -66,7 +66,7 @@ pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
         "decoder": report.method.name(),
         "symbols_needed": report.needed(),
         "symbols_used": report.used(),
-        "symbols_needless": report.needless(),
+        "symbols_redundant": report.redundant(),
         "overhead": report.overhead(),
         "datagrams_received": received.datagrams,
         "datagrams_malformed": received.malformed,
@@ -89,21 +89,21 @@ pub fn summary(name: &str, output: &str, report: &LttpReport) -> String {
         return text;
     }
     text.push_str(&format!(
-        "{} symbols needed, {} used ({} over), {} needless\n",
+        "{} symbols needed, {} used ({} over), {} redundant\n",
         report.needed(),
         report.used(),
         percent(report.overhead()),
-        report.needless(),
+        report.redundant(),
     ));
     if report.shares.len() > 1 {
-        let head = ["server", "share", "used", "needless", "reports"];
+        let head = ["server", "share", "used", "redundant", "reports"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for share in &report.shares {
             rows.push(vec![
                 share.host.clone(),
                 bytes(share.len),
                 share.stats.symbols.to_string(),
-                share.stats.needless.to_string(),
+                share.stats.redundant.to_string(),
                 share.stats.reports.to_string(),
             ]);
         }

@@ -13,7 +13,7 @@ use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use crate::exit;
 
-/// Tell what the appliances of this machine have seen and done.
+/// Print what the appliances of this machine have seen and done.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring maelstrom status eth1 --json | jq .link")]
 pub struct StatusArgs {

@@ -130,13 +130,13 @@ pub struct UpArgs {
     partitions: Option<u8>,
     /// Share the partitions with another appliance of this site that sees the same packets: where it
     /// hears hellos. When it is silent, this one protects its partitions too.
-    #[arg(long, alias = "mate", value_name = "ADDR:PORT", requires = "failover_listen")]
+    #[arg(long, value_name = "ADDR:PORT", requires = "failover_listen")]
     failover_peer: Option<SocketAddr>,
     /// With --failover-peer: where this one hears hellos.
-    #[arg(long, alias = "mate-at", value_name = "ADDR:PORT", requires = "failover_peer")]
+    #[arg(long, value_name = "ADDR:PORT", requires = "failover_peer")]
     failover_listen: Option<SocketAddr>,
     /// With --failover-peer: milliseconds without a hello after which its partitions are taken.
-    #[arg(long, alias = "mate-silence", value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
+    #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
           value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     failover_silence: u64,
     /// The address that the other site's --peer names, if this machine only forwards to it.

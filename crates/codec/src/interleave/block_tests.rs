@@ -41,7 +41,7 @@ fn packet(number: u64) -> Vec<u8> {
     (0..(number * 37 % 121) as usize).map(|at| (at as u64 ^ number) as u8).collect()
 }
 
-/// Sends so many packets; tells which of the lost ones came back, all of them checked. Those that
+/// Sends so many packets; returns which of the lost ones came back, all of them checked. Those that
 /// are `late` arrive, behind the repairs of the next sixteen.
 fn run(
     sender: &mut dyn StreamSender,

@@ -155,7 +155,7 @@ impl Decoder {
         self.structure.method()
     }
 
-    /// Encoding symbols kept: those that told something new when they came, and with
+    /// Encoding symbols kept: those that brought something new when they came, and with
     /// [`Method::Rounds`] all.
     #[must_use]
     pub fn kept(&self) -> u32 {

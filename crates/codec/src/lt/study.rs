@@ -32,7 +32,7 @@ impl Needed {
     }
 }
 
-/// Tells from symbol IDs when a block would be complete, without any symbol.
+/// Computes from symbol IDs when a block would be complete, without any symbol.
 ///
 /// The answers are exactly those of a [`Decoder`](super::Decoder): both follow the same structure.
 ///

@@ -75,7 +75,7 @@ impl Adapter for Lttp {
             }
             lttp::Event::Received { session, stats, .. } => {
                 let account = Account {
-                    redundant: stats.needless + stats.duplicates,
+                    redundant: stats.redundant + stats.duplicates,
                     decoded_blocks: u32::try_from(stats.attempts).unwrap_or(u32::MAX).min(1),
                     ..Account::default()
                 };

@@ -141,7 +141,7 @@ impl Adapter for Scdp {
             scdp::Event::Received { session, stats } => {
                 let account = Account {
                     trimmed: stats.senders.iter().map(|sender| sender.trimmed).sum(),
-                    redundant: stats.senders.iter().map(|sender| sender.needless).sum(),
+                    redundant: stats.senders.iter().map(|sender| sender.redundant).sum(),
                     decoded_blocks: stats.decoded_blocks,
                 };
                 Some((session, SessionEvent::Received(account)))

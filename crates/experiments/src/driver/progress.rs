@@ -25,7 +25,7 @@ impl<A: Adapter> Driver<A> {
         open.map(|o| (o.arrived as f64 / o.expected().max(1) as f64).min(1.0)).sum()
     }
 
-    /// Requests under way, oldest first and a line each, for whoever finds the run stuck; and the
+    /// Requests under way, oldest first and a line each, to be shown when a run is stuck; and the
     /// session and both ends of the oldest.
     pub fn stuck(&self) -> (Vec<String>, Option<(SessionId, [u32; 2])>) {
         let mut open: Vec<_> = self.under_way().collect();

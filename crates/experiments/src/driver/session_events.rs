@@ -9,7 +9,7 @@ use wellspring_core::{GroupId, SessionId, Time};
 const MAX_TIMEOUTS: usize = 1 << 20;
 
 impl<A: Adapter> Driver<A> {
-    /// Takes in what an endpoint tells of a session.
+    /// Takes in an endpoint's event of a session.
     pub(super) fn on_session_event(
         &mut self,
         now: Time,

@@ -231,7 +231,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// Does jobs on all cores: what came of each, in their order. Each is given somebody to tell how
+    /// Does jobs on all cores: what came of each, in their order. Each is given a callback for how
     /// far it is.
     ///
     /// # Errors

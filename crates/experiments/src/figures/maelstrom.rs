@@ -1,4 +1,4 @@
-//! Maelstrom's figures (NSDI 2008). Here those about the code alone, 8 and 13 to 17; beneath, those
+//! Maelstrom's figures (NSDI 2008). Here those about the code alone, 8 and 13 to 17; in submodules those
 //! that are measured on real traffic.
 //!
 //! A flow of packets at a constant rate over a link that loses packets and repairs alike. Recovery

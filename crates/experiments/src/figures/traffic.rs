@@ -10,7 +10,7 @@ pub struct Unavailable(pub String);
 
 /// Real programs on this machine: kernel TCP and UDP through real appliances.
 ///
-/// The figures say what is to be measured; whoever carries it out knows where the programs are.
+/// The figures say what is to be measured; the program that carries it out knows where the programs are.
 pub trait Traffic: Sync {
     /// Two hosts, two appliances and a long lossy link: the rows that `lab/maelstrom ARGUMENTS`
     /// prints, of which so many are to be expected.

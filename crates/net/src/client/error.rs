@@ -1,4 +1,4 @@
-//! Why a transfer fails.
+//! Errors of transfers.
 
 use std::fmt;
 use std::io;

@@ -86,8 +86,8 @@ impl LttpReport {
     }
 
     /// Symbols that came for blocks which were complete.
-    pub fn needless(&self) -> u64 {
-        self.shares.iter().map(|share| share.stats.needless).sum()
+    pub fn redundant(&self) -> u64 {
+        self.shares.iter().map(|share| share.stats.redundant).sum()
     }
 
     /// Symbols beyond the object's own that went into its blocks, as a part of these: what the

@@ -58,7 +58,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         let free = self.transmit(index);
         let host = &mut self.hosts[index as usize];
         let due = match host.endpoint.poll_timeout().map(Time::as_picos) {
-            // Its time has come, and it has been told already: it waits for the interface.
+            // Its time has come, and it has been called already: it waits for the interface.
             Some(due) if woken && due <= self.now => match free {
                 NEVER => self.now + OFFLINE_POLL,
                 free => free,
@@ -93,7 +93,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         Err(free)
     }
 
-    /// Sends while an interface is idle; tells when one falls free, if there may be more to send.
+    /// Sends while an interface is idle; returns when one falls free, if there may be more to send.
     #[inline]
     fn transmit(&mut self, index: u32) -> u64 {
         let now = Time::from_picos(self.now);

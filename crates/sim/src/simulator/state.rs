@@ -62,7 +62,7 @@ impl<E: Endpoint> Host<E> {
         }
     }
 
-    /// Sees to it that an event is pending at or before `wake_at`.
+    /// Makes sure that an event is pending at or before `wake_at`.
     #[inline]
     pub(super) fn expect(&mut self, target: u32, events: &mut EventList) {
         if self.wake_at < self.pending.last().copied().unwrap_or(NEVER) {

@@ -2,5 +2,5 @@
 
 mod behaviour;
 mod closed_forms;
-mod homes;
+mod multihomed;
 mod toy;

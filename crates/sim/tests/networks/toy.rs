@@ -1,4 +1,4 @@
-//! A protocol without rules: sends what it is told, counts what comes.
+//! A protocol without rules: sends what it is asked to, counts what comes.
 
 use std::collections::VecDeque;
 use wellspring_core::{

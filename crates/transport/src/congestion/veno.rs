@@ -7,7 +7,7 @@
 //! nothing else either, since any later symbol makes up for it. So beside TCP, where losses come from full
 //! queues, this is CUBIC; on a lossy path it fills the link.
 //!
-//! Queues too short to be seen in round trips are told by the share of packets lost. Marks are always
+//! Queues too short to be seen in round trips are detected by the share of packets lost. Marks are always
 //! congestion.
 //!
 //! Slow start is that of RFC 9406, but only a large share of losses ends it: a session that comes to a queue
@@ -24,7 +24,7 @@ use super::{CongestionController, Cubic, Delivery};
 const LEAST_RTT_WINDOW: Duration = Duration::from_secs(30);
 /// How long the longest queue holds: a few cycles of the traffic beside us.
 const QUEUE_WINDOW: Duration = Duration::from_secs(20);
-/// Round trips of which the least tells the queue's length: jitter raises some of them, a queue all.
+/// Round trips of which the least shows the queue's length: jitter raises some of them, a queue all.
 const RECENT: usize = 8;
 /// A loss is congestion if the queue is at least that part of the longest seen ...
 const CONGESTED_PART: u64 = 2;

@@ -16,7 +16,7 @@ pub struct ReceiveStats {
     /// Distinct symbols that went into these blocks: what is beyond `source` is redundancy.
     pub symbols: u64,
     /// Symbols of blocks that were complete already, or being decoded.
-    pub needless: u64,
+    pub redundant: u64,
     /// Symbols that came twice.
     pub duplicates: u64,
     /// Attempts at decoding.
@@ -35,7 +35,7 @@ pub(super) enum Arrival {
     },
     Duplicate,
     /// Of a block that is complete or being decoded.
-    Needless,
+    Redundant,
     /// Of a block too far ahead, or beyond the limits.
     Malformed,
 }
@@ -83,7 +83,7 @@ pub(super) struct Client {
     gathered: Gathered,
     /// What came of the block behind it.
     ahead: Gathered,
-    /// Symbols that came, needless ones too.
+    /// Symbols that came, redundant ones too.
     arrived: u64,
     /// Whether the block is being finished.
     working: bool,
@@ -183,16 +183,16 @@ impl Client {
         self.arrived += 1;
         self.rate.on_packet(now, stamp);
         if sbn < self.sbn || self.is_complete() {
-            self.stats.needless += 1;
-            self.on_needless(now);
-            return Arrival::Needless;
+            self.stats.redundant += 1;
+            self.on_redundant(now);
+            return Arrival::Redundant;
         }
         // Whether the stop has come is not told by symbols of the block under way, which a server
         // that overlaps sends before it: by those of the block behind, or an answer.
         self.stopping &= !ahead;
         if ahead && !config.overlap || !ahead && self.working {
-            self.stats.needless += 1;
-            return Arrival::Needless;
+            self.stats.redundant += 1;
+            return Arrival::Redundant;
         }
         let gathered = if ahead { &mut self.ahead } else { &mut self.gathered };
         if !gathered.note(esi) {
@@ -209,14 +209,14 @@ impl Client {
     }
 
     /// The server has not stopped: either the stop is under way, or it was lost and is due again.
-    fn on_needless(&mut self, now: Time) {
+    fn on_redundant(&mut self, now: Time) {
         let patience = self.rate.rtt() * 4;
         if self.stopping && patience > Duration::ZERO && now.since(self.asked_at) >= patience {
             self.control_due = true;
         }
     }
 
-    /// Symbols that came, needless ones too.
+    /// Symbols that came, redundant ones too.
     pub fn arrived(&self) -> u64 {
         self.arrived
     }

@@ -18,7 +18,7 @@ pub struct Config {
     pub max_symbols: u32,
     /// Past the paper: a server sends symbols of the next block while the stop of the one before is
     /// under way, and a client takes them in. The paper's way, one block at a time, without. One
-    /// side may have it without the other: such symbols are needless, then.
+    /// side may have it without the other: such symbols are redundant, then.
     pub overlap: bool,
     /// RFC 5348 §4.5.
     pub prevent_oscillation: bool,

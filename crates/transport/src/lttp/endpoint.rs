@@ -61,7 +61,7 @@ impl Endpoint {
     }
 
     /// From now on an [`Event::Rate`] comes whenever a server's rate may have changed.
-    pub fn tell_rates(&mut self) {
+    pub fn report_rates(&mut self) {
         self.rates_wanted = true;
     }
 
@@ -289,7 +289,7 @@ impl Endpoint {
         let verdict = match arrival {
             Arrival::Useful { .. } => Verdict::Keep(Identity::Symbol { session: key.1, sbn, esi }),
             Arrival::Duplicate => Verdict::Drop(DropReason::Duplicate),
-            Arrival::Needless => Verdict::Drop(DropReason::Stale),
+            Arrival::Redundant => Verdict::Drop(DropReason::Stale),
             Arrival::Malformed => return Verdict::Drop(DropReason::Malformed),
         };
         let every = self.config.progress_every;

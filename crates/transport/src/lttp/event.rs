@@ -6,7 +6,7 @@ use super::server::SendStats;
 use crate::transfer::FailReason;
 use wellspring_core::{HostId, SessionId};
 
-/// What the application is told.
+/// Events for the application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A client's request is answered.
@@ -16,7 +16,7 @@ pub enum Event {
         /// What comes.
         parameters: Parameters,
     },
-    /// Another [`Config::progress_every`](super::Config::progress_every) symbols came to a client, needless ones too.
+    /// Another [`Config::progress_every`](super::Config::progress_every) symbols came to a client, redundant ones too.
     Progress {
         /// The session.
         session: SessionId,
@@ -39,7 +39,7 @@ pub enum Event {
         /// Its account.
         stats: ReceiveStats,
     },
-    /// A server has been told that everything is there.
+    /// A server knows that everything is there.
     Sent {
         /// The session.
         session: SessionId,
@@ -47,7 +47,7 @@ pub enum Event {
         stats: SendStats,
     },
     /// A server's rate has changed, by a report or for want of one; only of sessions whose
-    /// endpoint was asked to tell ([`Endpoint::tell_rates`](super::Endpoint::tell_rates)).
+    /// endpoint was asked to report ([`Endpoint::report_rates`](super::Endpoint::report_rates)).
     Rate {
         /// The session.
         session: SessionId,

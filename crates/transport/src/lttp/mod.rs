@@ -13,7 +13,7 @@
 //!   the block to be finished ([`Work`](wellspring_core::Work)); a decoder that needs more says so
 //!   and is asked again with every further symbol (algorithm 2).
 //! - A finished block is stopped, and the server goes on with the next one. What arrives of a
-//!   block that is finished is counted as needless: the price of stopping a stream from afar.
+//!   block that is finished is counted as redundant: the price of stopping a stream from afar.
 //!   [`Config::overlap`] goes past the paper and saves most of it: the server begins with the next
 //!   block while it waits for the stop, and the client takes in symbols of both.
 //!
@@ -21,7 +21,7 @@
 //! Every session ends under any loss, duplication and reordering: symbols do not end, requests and
 //! stops are repeated, a server that has forgotten a session still confirms a stop, and both sides
 //! give up on a peer that is silent for [`Config::peer_timeout`] (§III-A has such a timer at the
-//! sender). A host sends only what its application offered, to whom it was offered.
+//! sender). A host sends only what its application offered, to the hosts it was offered to.
 
 mod client;
 mod command;

@@ -1,4 +1,4 @@
-//! Of which block a server's next symbol is.
+//! Choice of the block of a server's next symbol.
 //!
 //! The paper's server sends symbols of one block until the stop comes, and so a round trip's worth of
 //! each block for nothing. With [`Config::overlap`] a server that expects a block to be enough for its
@@ -19,11 +19,11 @@ use alloc::collections::VecDeque;
 use wellspring_core::{Duration, Time};
 
 /// Symbols of the next block between two of the block that is not stopped. A decision: of the symbols
-/// sent while a stop is under way an eighth is needless, as long as a round trip is shorter than a
+/// sent while a stop is under way an eighth is redundant, as long as a round trip is shorter than a
 /// block, and a block that lacks d symbols has them when 7d of the next one are out.
 const AHEAD: u32 = 7;
 /// What is taken as enough is less than what blocks took, by this part of k. A decision: what is
-/// lacking comes with the eighth, what is too much is needless.
+/// lacking comes with the eighth, what is too much is redundant.
 const SHORT_BY: u32 = 16;
 /// A block's sending times are kept to such a part of k.
 const RESOLUTION: u32 = 128;
@@ -71,7 +71,7 @@ pub(super) struct Order {
     ahead: Sent,
     /// Symbols of that one since the last of the other.
     run: u32,
-    /// Symbols that a full block takes, as those before tell.
+    /// Symbols that a full block takes, as those before show.
     need: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ use wellspring_core::{
 };
 use wellspring_wire::ndp::{Data, NdpHeader};
 
-/// What the application is told.
+/// Events for the application.
 pub type Event = transfer::Event<ReceiveStats, SendStats, Infallible>;
 
 /// One host for NDP.

@@ -25,7 +25,7 @@ pub struct ReceiveStats {
 pub(super) struct Answer {
     pub ack: bool,
     pub complete: bool,
-    /// Bytes to be told of as progress.
+    /// Bytes after which progress is reported.
     pub progress: Option<u64>,
 }
 
@@ -50,8 +50,8 @@ pub(super) struct Receiver {
     backoff: u32,
     /// The round trip, as the sender says.
     rtt: Duration,
-    /// Payload that progress has told of \[bytes\].
-    told: u64,
+    /// Payload that has been reported as progress \[bytes\].
+    reported: u64,
     /// Whether everything is here.
     pub done: bool,
     pub stats: ReceiveStats,
@@ -73,7 +73,7 @@ impl Receiver {
             last_pull: now,
             backoff: 0,
             rtt: data.rtt,
-            told: 0,
+            reported: 0,
             done: false,
             stats: ReceiveStats::default(),
         };
@@ -128,7 +128,7 @@ impl Receiver {
     fn progress(&mut self, config: &Config) -> Option<u64> {
         let every = u64::from(config.progress_every);
         let due = every > 0 && self.stats.packets.is_multiple_of(every);
-        due.then(|| self.stats.bytes - core::mem::replace(&mut self.told, self.stats.bytes))
+        due.then(|| self.stats.bytes - core::mem::replace(&mut self.reported, self.stats.bytes))
     }
 
     /// One pull for a new packet as long as pulls are short of what is still to be sent, one for

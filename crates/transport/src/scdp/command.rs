@@ -133,7 +133,7 @@ pub struct Resume {
     pub horizon: u32,
 }
 
-/// To whom an object is sent.
+/// The receivers of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Role {
     /// To one host; one of several senders if the share says so.

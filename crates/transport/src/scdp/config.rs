@@ -9,7 +9,7 @@ use crate::congestion::Algorithm;
 /// What the network does with packets it cannot hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fabric {
-    /// Switches trim (SCDP §IV-B): a fixed window, pulls at link rate, losses told by trimmed
+    /// Switches trim (SCDP §IV-B): a fixed window, pulls at link rate, losses shown by trimmed
     /// headers; only timeouts guard against lost headers and pulls.
     Trimming,
     /// Switches drop, and others share them: losses are inferred from gaps in the packet numbers,

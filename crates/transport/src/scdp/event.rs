@@ -14,7 +14,7 @@ pub struct SenderStats {
     /// Symbols that counted towards a block.
     pub useful: u64,
     /// Symbols that arrived for nothing: duplicates, or of blocks already complete.
-    pub needless: u64,
+    pub redundant: u64,
     /// Trimmed headers.
     pub trimmed: u64,
     /// Credits taken for lost (gaps and timeouts).
@@ -72,7 +72,7 @@ pub enum StragglerAction {
     Detached,
 }
 
-/// What the application is told.
+/// Events for the application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A session never announced here was accepted from its `syn`.
@@ -141,7 +141,7 @@ pub enum Event {
         /// What was done.
         action: StragglerAction,
     },
-    /// A send session is over and released: every receiver finished or was lost (told before).
+    /// A send session is over and released: every receiver finished or was lost (reported before).
     Sent {
         /// The session.
         session: SessionId,

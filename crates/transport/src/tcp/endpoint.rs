@@ -11,7 +11,7 @@ use wellspring_core::{
     Verdict, Work, WorkDone,
 };
 
-/// What the application is told.
+/// Events for the application.
 pub type Event = transfer::Event<ReceiveStats, SendStats, TimeoutState>;
 
 /// One host for TCP.
@@ -76,7 +76,7 @@ impl Endpoint {
         let Some(answer) = answer else { return Verdict::Drop(DropReason::Malformed) };
         let (stats, deadline) = (receiver.stats, receiver.deadline(&self.config));
         self.transfers.set_receiver_due(place, deadline);
-        self.tell(frame, &answer, stats);
+        self.report(frame, &answer, stats);
         match answer.drop {
             Some(reason) => Verdict::Drop(reason),
             None => Verdict::Keep(Identity::Range { session: frame.session, offset, len }),
@@ -84,7 +84,7 @@ impl Endpoint {
     }
 
     /// Passes on what a segment called for.
-    fn tell(&mut self, frame: &Frame<TcpHeader>, answer: &Answer, stats: ReceiveStats) {
+    fn report(&mut self, frame: &Frame<TcpHeader>, answer: &Answer, stats: ReceiveStats) {
         let (session, sender) = (frame.session, frame.source);
         for header in [answer.before, answer.ack].into_iter().flatten() {
             self.answer((sender, session), header);

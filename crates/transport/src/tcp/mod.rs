@@ -1,4 +1,4 @@
-//! TCP as a yardstick: NewReno, and DCTCP (RFC 8257), as bulk transfers of a known length.
+//! TCP as a baseline: NewReno, and DCTCP (RFC 8257), as bulk transfers of a known length.
 //!
 //! # What of which RFC
 //! - RFC 5681: slow start (§3.1, equation 2, an ACK counts for a segment at most), congestion

@@ -25,7 +25,7 @@ pub(super) struct Answer {
     pub ack: Option<TcpHeader>,
     /// Why it is of no use, if so.
     pub drop: Option<DropReason>,
-    /// Bytes to be told of as progress.
+    /// Bytes after which progress is reported.
     pub progress: Option<u64>,
     /// The transfer is complete by it.
     pub complete: bool,
@@ -42,7 +42,7 @@ pub(super) struct Receiver {
     unanswered: u32,
     /// When an ACK is due at the latest.
     ack_due: Option<Time>,
-    told: u64,
+    reported: u64,
     pub done: bool,
     last_arrival: Time,
     pub stats: ReceiveStats,
@@ -57,7 +57,7 @@ impl Receiver {
             congested: false,
             unanswered: 0,
             ack_due: None,
-            told: 0,
+            reported: 0,
             done: false,
             last_arrival: now,
             stats: ReceiveStats::default(),
@@ -125,10 +125,10 @@ impl Receiver {
     }
 
     fn progress(&mut self, config: &Config) -> Option<u64> {
-        let bytes = self.stats.bytes - self.told;
+        let bytes = self.stats.bytes - self.reported;
         let due = config.progress_every > 0 && bytes >= config.progress_every;
         due.then(|| {
-            self.told += bytes;
+            self.reported += bytes;
             bytes
         })
     }

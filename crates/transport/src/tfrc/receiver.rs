@@ -70,7 +70,7 @@ impl RateReceiver {
             1.0 / equation::loss_event_rate(size, seconds, target)
         };
         self.history.on_packet(now, stamp.number, rtt, first_interval);
-        // The timer is unset when it last went off without news: senders slower than a packet a
+        // The timer is unset when it last expired and no packet had come: senders slower than a packet a
         // round trip get a report for each.
         let lost_more = self.history.loss_event_rate() > self.reported;
         if first || lost_more || self.timer.is_none_or(|at| now.has_reached(at)) {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_without_news_rests_until_the_next_packet() {
+    fn a_timer_without_packets_rests_until_the_next_packet() {
         let mut receiver = RateReceiver::new(1_000, true);
         receiver.on_packet(at(50), stamp(0, 0, 100));
         receiver.poll_report(at(50)).unwrap();

@@ -36,7 +36,7 @@ pub enum Command {
     },
 }
 
-/// What the application is told: the accounts of receivers and of senders are the protocol's own,
+/// Events for the application: the accounts of receivers and of senders are the protocol's own,
 /// and what it says of a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event<Received, Sent, Timeout> {

@@ -118,7 +118,7 @@ impl<S, R> Table<S, R> {
         }
     }
 
-    /// Removes the sender of a transfer: whom to tell that it ends early.
+    /// Removes the sender of a transfer; returns the receiver, which must learn that it ends early.
     ///
     /// # Errors
     /// There is none.

@@ -1,11 +1,11 @@
 //! SCDP endpoints against each other on a virtual network.
 
+mod coexistence;
 mod delay;
 mod hostile;
 mod lab;
 mod many_to_one;
-mod neighbours;
 mod one_to_many;
-#[path = "../support/neighbours.rs"]
+#[path = "../support/coexistence.rs"]
 mod support;
 mod unicast;

@@ -14,7 +14,7 @@ fn equal_senders_share_the_work_and_no_symbol_comes_twice() {
     let (_, stats) = received(&lab, 0);
     for sender in &stats.senders {
         assert!((900..1_100).contains(&sender.useful), "{stats:?}");
-        assert!(sender.needless <= 30, "{stats:?}");
+        assert!(sender.redundant <= 30, "{stats:?}");
     }
     // Each block takes every sender's source symbols: only the last one, which whoever is done
     // helps with, may need the decoder.
@@ -103,7 +103,7 @@ fn a_restarted_sender_takes_up_its_share_with_fresh_symbols() {
     lab.run(Duration::from_secs(5));
     let (_, stats) = received(&lab, 0);
     assert!(stats.senders[1].useful > 15_000, "{stats:?}");
-    assert!(total(&stats, |s| s.needless) < 600, "{stats:?}");
+    assert!(total(&stats, |s| s.redundant) < 600, "{stats:?}");
     assert_all_over(&mut lab, 4);
 }
 
@@ -151,11 +151,11 @@ proptest! {
         lab.run(Duration::from_secs(60));
         let (_, stats) = received(&lab, 0);
         // A hedge asks for no more than the windows of the slower senders, which grow with the
-        // loss-free rate; what is needless was lost, hedged or crossed.
+        // loss-free rate; what is redundant was lost, hedged or crossed.
         let hedged = 64 * u64::from(senders);
         let allowed = 4 * symbols.div_ceil(100) + total(&stats, |s| s.lost) + hedged;
-        let needless = total(&stats, |s| s.needless);
-        prop_assert!(needless <= allowed, "{} > {}: {:?}", needless, allowed, stats);
+        let redundant = total(&stats, |s| s.redundant);
+        prop_assert!(redundant <= allowed, "{} > {}: {:?}", redundant, allowed, stats);
         if !kill {
             assert_all_over(&mut lab, senders + 1);
         }

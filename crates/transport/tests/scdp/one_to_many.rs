@@ -55,7 +55,7 @@ fn receivers_that_lose_different_symbols_share_the_repair() {
 /// long for the whole group. The others may take that for loss once, while it is new to them, not
 /// again and again.
 #[test]
-fn a_receiver_that_gets_busy_brings_the_others_nothing_needless() {
+fn a_receiver_that_gets_busy_brings_the_others_nothing_redundant() {
     let link = HostConfig { queue: 400, ..HostConfig::new() };
     let mut lab = lab(8, 35, Fabric::Trimming, link, |c| c.stragglers.detach = false);
     replicate(&mut lab, 3, 3_000);

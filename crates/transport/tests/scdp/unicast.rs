@@ -65,7 +65,7 @@ fn trimmed_symbols_are_replaced_by_new_ones() {
     let trimmed = total(&stats, |s| s.trimmed);
     assert!((60..180).contains(&trimmed), "{trimmed}");
     assert_eq!(
-        total(&stats, |s| s.useful + s.needless),
+        total(&stats, |s| s.useful + s.redundant),
         1_000 + 2 * u64::from(stats.decoded_blocks)
     );
     assert_eq!(lab.sent[&host(1)], 1_000 + trimmed + 2 * u64::from(stats.decoded_blocks));

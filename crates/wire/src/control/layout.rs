@@ -31,7 +31,7 @@ pub enum MessageKind {
     Reply,
 }
 
-/// Tells control messages from SCDP's packets; `None` for what is neither. Of a message that is
+/// Distinguishes control messages from SCDP's packets; `None` for what is neither. Of a message that is
 /// named here, [`parse`] may still think otherwise.
 pub fn kind_of(datagram: &[u8]) -> Option<MessageKind> {
     let first = *datagram.first()?;

@@ -100,7 +100,7 @@ pub fn reaction() -> Reaction {
     ];
     let endpoint = |host| {
         let mut endpoint = lttp::Endpoint::new(lttp::Config::new(host, Seed(1)));
-        endpoint.tell_rates();
+        endpoint.report_rates();
         endpoint
     };
     let mut sim = Simulator::new(&graph, &config, endpoint, Watch::default());

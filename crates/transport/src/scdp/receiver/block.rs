@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use super::coming::Coming;
+use super::stream_account::Coming;
 use crate::scdp::Share;
 
 /// What became of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Intake {
     /// Of no use: here already, or its block is finished or being finished.
-    Needless,
+    Redundant,
     /// Of a block that does not exist or is not open.
     OutOfRange,
     /// Counted.

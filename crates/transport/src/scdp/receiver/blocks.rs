@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::block::{Block, Intake, Phase};
-use super::coming::{MAX_PLACES, Streaming};
+use super::stream_account::{MAX_PLACES, Streaming};
 use crate::scdp::{ObjectInfo, Share};
 
 /// A sender may be ahead of the lowest incomplete block by this part of the blocks that may be open, before
@@ -66,7 +66,7 @@ impl BlockWindow {
     /// The block to ask a sender for and how many symbols of it. With several senders, each is
     /// asked for the source symbols of its own share first, up to a part of the open blocks, [`AHEAD`],
     /// beyond the lowest incomplete one, so that blocks need no decoding while senders keep about the
-    /// same pace; whoever is further ahead than that helps the slower ones with repair symbols.
+    /// same pace; a sender that is further ahead than that helps the slower ones with repair symbols.
     pub(super) fn next_wanting(
         &mut self,
         share: Share,
@@ -212,19 +212,19 @@ impl BlockWindow {
     pub(super) fn receive(&mut self, sbn: u32, esi: u32) -> Intake {
         let extra_symbols = self.extra_symbols;
         if sbn < self.floor {
-            return Intake::Needless;
+            return Intake::Redundant;
         }
         let Some(block) = self.block(sbn) else {
             return Intake::OutOfRange;
         };
         if block.phase != Phase::Filling {
-            return Intake::Needless;
+            return Intake::Redundant;
         }
         // Distinct symbols are bounded: once the target is met the block leaves `Filling`, and
         // the target never passes K + o + extra_symbols.
         debug_assert!(block.received <= block.source_symbols + extra_symbols + 64);
         if !block.mark(esi) {
-            return Intake::Needless;
+            return Intake::Redundant;
         }
         block.received += 1;
         match block.finishable() {
@@ -236,7 +236,7 @@ impl BlockWindow {
         }
     }
 
-    /// The block is finished; tells whether the decoder was needed. `None` if it was not being
+    /// The block is finished; returns whether the decoder was needed. `None` if it was not being
     /// finished.
     pub(super) fn finished(&mut self, sbn: u32) -> Option<bool> {
         let block = self.block(sbn)?;
@@ -292,7 +292,7 @@ impl BlockWindow {
         if let Some(streaming) = &mut self.streaming {
             streaming.exhausted |= exhausted;
             streaming.passed = streaming.passed.min(sbn);
-            streaming.untold = true;
+            streaming.unannounced = true;
         }
     }
 }
@@ -321,12 +321,12 @@ mod tests {
             window.settle(0);
             assert_eq!(window.receive(0, esi), Intake::Kept);
         }
-        assert_eq!(window.receive(0, 0), Intake::Needless, "a duplicate");
+        assert_eq!(window.receive(0, 0), Intake::Redundant, "a duplicate");
         window.settle(0);
         assert_eq!(window.receive(0, 1), Intake::Finishable { decode: false });
         assert_eq!(window.finished(0), Some(false));
         assert_eq!((window.floor(), window.horizon()), (1, 2));
-        assert_eq!(window.receive(0, 5), Intake::Needless);
+        assert_eq!(window.receive(0, 5), Intake::Redundant);
         assert!(!window.all_complete());
     }
 

@@ -1,5 +1,5 @@
 //! The receiver as a member of a group (SCDP §IV-D): credits let the group's
-//! stream flow, whatever it brings next, and pulls tell what is wanted beyond.
+//! stream flow, whatever it brings next, and pulls announce what is wanted beyond.
 
 use wellspring_core::{Time, Verdict};
 
@@ -32,10 +32,10 @@ impl Receiver {
         }
     }
 
-    /// Whether a group's sender is to be granted credits, or told what is wanted.
+    /// Whether a group's sender is to be granted credits, or informed of what is wanted.
     pub(super) fn group_wants(&self, flow: &Flow) -> bool {
         let answers = matches!(flow.liveness, Liveness::Live | Liveness::Suspect);
-        answers && (self.group_spare(flow) > 0 || self.blocks.has_untold())
+        answers && (self.group_spare(flow) > 0 || self.blocks.has_unannounced())
     }
 
     /// Credits that may be granted to a group's sender: no more than symbols are still to come,
@@ -60,7 +60,7 @@ impl Receiver {
         config: &Config,
     ) -> Grant {
         let flow = &mut self.flows[index];
-        let (sbn, wanted) = self.blocks.tell(flow.granted());
+        let (sbn, wanted) = self.blocks.announce(flow.granted());
         flow.grant(now, sbn, symbols, false);
         flow.set_window_limited(flow.spare() == 0);
         flow.rearm(config);

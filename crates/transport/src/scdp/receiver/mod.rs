@@ -2,11 +2,11 @@
 
 mod block;
 mod blocks;
-mod coming;
 mod flow;
 mod group;
 mod pulls;
 mod stream;
+mod stream_account;
 
 use alloc::vec::Vec;
 use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
@@ -51,7 +51,7 @@ pub(super) struct Receiver {
     /// `None`: it does not try.
     grace: Option<Duration>,
     /// All senders have closed the session: when it fails, and why.
-    forsaken: Option<(Time, FailReason)>,
+    abandoned: Option<(Time, FailReason)>,
 }
 
 impl Receiver {
@@ -101,7 +101,7 @@ impl Receiver {
             over: false,
             keepalive_interval: keepalive_interval(config.peer_timeout),
             grace: None,
-            forsaken: None,
+            abandoned: None,
         }
     }
 
@@ -268,12 +268,12 @@ impl Receiver {
         }
         let stats = &mut self.flows[index].stats;
         match intake {
-            Intake::Needless => {
-                stats.needless += 1;
+            Intake::Redundant => {
+                stats.redundant += 1;
                 return Verdict::Drop(DropReason::Duplicate);
             }
             Intake::OutOfRange => {
-                stats.needless += 1;
+                stats.redundant += 1;
                 return Verdict::Drop(DropReason::OverLimit);
             }
             Intake::Kept => {}
@@ -288,7 +288,7 @@ impl Receiver {
     fn give_up_gaps(&mut self, cx: &Context<'_>, index: usize) {
         while let Some(lost) = self.flows[index].next_gap(cx.now, cx.config) {
             if self.flows[index].group {
-                continue; // the stream tells of which block it was
+                continue; // the stream shows its block
             }
             if lost.counted {
                 self.blocks.settle(lost.sbn);
@@ -380,7 +380,7 @@ impl Receiver {
         }
         match (reason, self.grace) {
             (Some(reason), Some(grace)) => {
-                self.forsaken = Some((cx.now + grace, FailReason::Closed(reason)));
+                self.abandoned = Some((cx.now + grace, FailReason::Closed(reason)));
             }
             _ => self.fail(cx, reason.map_or(FailReason::PeersLost, FailReason::Closed)),
         }
@@ -420,10 +420,10 @@ impl Receiver {
 
     /// Acts on deadlines of the flows.
     pub(super) fn on_timeout(&mut self, cx: &mut Context<'_>) {
-        if let Some((at, reason)) = self.forsaken
+        if let Some((at, reason)) = self.abandoned
             && cx.now.has_reached(at)
         {
-            self.forsaken = None;
+            self.abandoned = None;
             // Not if one is back.
             if self.has_lost_all() {
                 self.fail(cx, reason);
@@ -482,7 +482,7 @@ impl Receiver {
             let paced = f.paced_until().filter(|_| self.blocks.wants() || f.group);
             f.deadline().into_iter().chain(alive).chain(paced)
         });
-        Time::earliest(flows.chain(self.forsaken.map(|(at, _)| at)))
+        Time::earliest(flows.chain(self.abandoned.map(|(at, _)| at)))
     }
 
     /// Source symbols of an open block that have not come, ascending.

@@ -1,4 +1,4 @@
-//! Whom a receiver asks next, and for how many symbols of which block.
+//! Choice of the next sender to pull from, and of the block and number of symbols.
 
 use wellspring_core::{HostId, Time};
 use wellspring_wire::scdp::Pull;

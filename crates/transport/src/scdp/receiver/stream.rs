@@ -1,9 +1,9 @@
 //! A group's stream at one of its receivers: what each packet of it shows of earlier ones, and which
-//! symbols to ask for beyond it. The accounts are in `coming`.
+//! symbols to ask for beyond it. The accounts are in `stream_account`.
 
 use super::block::{Block, Phase};
 use super::blocks::BlockWindow;
-use super::coming::{MAX_ARRIVALS, MAX_PLACES, Streaming};
+use super::stream_account::{MAX_ARRIVALS, MAX_PLACES, Streaming};
 use crate::scdp::sender::symbols::resumed_base;
 
 /// A packet of the group's stream.
@@ -87,7 +87,7 @@ impl BlockWindow {
         let mut passed = first;
         for lower in first..sbn.min(self.horizon()) {
             let coming = &self.open(lower).coming;
-            if !coming.untold && coming.asked_at.is_none_or(|asked| asked < number) {
+            if !coming.unannounced && coming.asked_at.is_none_or(|asked| asked < number) {
                 self.resolve(lower, u32::MAX);
             }
             let coming = &self.open(lower).coming;
@@ -122,32 +122,33 @@ impl BlockWindow {
         self.streaming.as_ref().is_some_and(|s| s.exhausted)
     }
 
-    /// Whether the sender is to be told that more of some block is wanted.
-    pub(super) fn has_untold(&self) -> bool {
-        self.streaming.as_ref().is_some_and(|s| s.untold)
+    /// Whether the sender is to learn that more of some block is wanted.
+    pub(super) fn has_unannounced(&self) -> bool {
+        self.streaming.as_ref().is_some_and(|s| s.unannounced)
     }
 
-    /// A block of which more is wanted than was told (or else the lowest), and how many symbols of
-    /// it in all. The pull that tells so is behind `granted` credits.
-    pub(super) fn tell(&mut self, granted: u32) -> (u32, u32) {
-        let untold = |b: &Block| b.coming.untold && b.phase == Phase::Filling;
-        let index = if self.has_untold() { self.blocks.iter().position(untold) } else { None };
+    /// A block of which more is wanted than was announced (or else the lowest), and how many symbols of
+    /// it in all. The pull that announces so is behind `granted` credits.
+    pub(super) fn announce(&mut self, granted: u32) -> (u32, u32) {
+        let unannounced = |b: &Block| b.coming.unannounced && b.phase == Phase::Filling;
+        let index =
+            if self.has_unannounced() { self.blocks.iter().position(unannounced) } else { None };
         if index.is_none()
             && let Some(streaming) = &mut self.streaming
         {
-            streaming.untold = false;
+            streaming.unannounced = false;
         }
         let index = index.unwrap_or(0);
         let sbn = self.floor() + index as u32;
         let Some(block) = self.blocks.get_mut(index) else { return (sbn, 1) };
-        if block.coming.untold {
-            block.coming.untold = false;
+        if block.coming.unannounced {
+            block.coming.unannounced = false;
             block.coming.asked_at = Some(granted);
         }
         let wanted = block.coming.wanted;
-        let more = self.has_untold() && self.blocks.iter().any(untold);
+        let more = self.has_unannounced() && self.blocks.iter().any(unannounced);
         if let Some(streaming) = &mut self.streaming {
-            streaming.untold = more;
+            streaming.unannounced = more;
         }
         (sbn, wanted)
     }
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
     use crate::scdp::ObjectInfo;
     use crate::scdp::receiver::block::Intake;
-    use crate::scdp::receiver::coming::MAX_TRIMMED;
+    use crate::scdp::receiver::stream_account::MAX_TRIMMED;
 
     fn window(k: u32, blocks: u32) -> BlockWindow {
         let mut window =
@@ -197,10 +198,10 @@ mod tests {
         assert_eq!(window.outstanding(100), 6);
         for number in 0..6 {
             come(&mut window, number + 1, number / 3, number % 3);
-            assert!(!window.has_untold());
+            assert!(!window.has_unannounced());
         }
         assert_eq!(window.outstanding(100), 0);
-        assert_eq!(window.tell(6), (0, 3), "nothing is new");
+        assert_eq!(window.announce(6), (0, 3), "nothing is new");
     }
 
     #[test]
@@ -212,10 +213,10 @@ mod tests {
             StreamPacket { number: 3, sbn: 0, esi: 2, epoch: 0, trimmed: false, new: true };
         window.stream_packet(packet);
         window.resolve_stream(2);
-        assert!(!window.has_untold(), "number 2 may still come");
+        assert!(!window.has_unannounced(), "number 2 may still come");
         window.resolve_stream(4);
-        assert_eq!(window.tell(7), (0, 7), "the lost one, and two more for K + 2");
-        assert!(!window.has_untold());
+        assert_eq!(window.announce(7), (0, 7), "the lost one, and two more for K + 2");
+        assert!(!window.has_unannounced());
         assert_eq!(window.outstanding(100), 1 + 3 + 4);
     }
 
@@ -225,12 +226,12 @@ mod tests {
         come(&mut window, 1, 0, 0);
         come(&mut window, 2, 0, 1);
         come(&mut window, 4, 1, 0);
-        assert_eq!(window.tell(6), (0, 6));
+        assert_eq!(window.announce(6), (0, 6));
         come(&mut window, 5, 1, 1);
         come(&mut window, 6, 1, 2);
-        assert!(!window.has_untold(), "sent before the sender could know");
+        assert!(!window.has_unannounced(), "sent before the sender could know");
         come(&mut window, 7, 2, 0);
-        assert_eq!(window.tell(9).0, 0, "asked for again");
+        assert_eq!(window.announce(9).0, 0, "asked for again");
     }
 
     #[test]
@@ -239,7 +240,11 @@ mod tests {
         for (number, esi) in [(1, 0), (2, 1), (5, 4)] {
             come(&mut window, number, 0, esi);
         }
-        assert_eq!(window.tell(6), (0, 8), "K + 2 need three more than the one others asked for");
+        assert_eq!(
+            window.announce(6),
+            (0, 8),
+            "K + 2 need three more than the one others asked for"
+        );
     }
 
     #[test]
@@ -249,10 +254,10 @@ mod tests {
             StreamPacket { number: 2, sbn: 0, esi: 1, epoch: 0, trimmed: true, new: false };
         window.stream_packet(trimmed);
         window.resolve_stream(1);
-        assert_eq!(window.tell(6), (0, 6));
+        assert_eq!(window.announce(6), (0, 6));
         come(&mut window, 1, 0, 0);
         come(&mut window, 3, 0, 2);
-        assert!(!window.has_untold());
+        assert!(!window.has_unannounced());
     }
 
     #[test]
@@ -276,7 +281,7 @@ mod tests {
         come(&mut window, 1, 0, 0);
         for number in 1..10_000 {
             come(&mut window, 2 * number, 1, number % 3);
-            let (sbn, wanted) = window.tell(2 * number);
+            let (sbn, wanted) = window.announce(2 * number);
             assert_eq!(sbn, 0);
             assert!(wanted <= 3 + 4 * 15, "{number}: {wanted}");
             assert!(window.open(0).expected >= 4, "{number}");
@@ -295,9 +300,9 @@ mod tests {
     fn silence_asks_for_one_more() {
         let mut window = window(3, 1);
         window.doubt_stream();
-        assert_eq!(window.tell(3), (0, 4));
+        assert_eq!(window.announce(3), (0, 4));
         come(&mut window, 4, 0, 3);
-        assert_eq!(window.tell(5), (0, 8), "its place tells that three were lost");
+        assert_eq!(window.announce(5), (0, 8), "its place shows that three were lost");
     }
 
     #[test]

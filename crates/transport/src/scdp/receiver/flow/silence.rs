@@ -50,7 +50,7 @@ impl Flow {
     fn timeout(&self, config: &Config) -> Duration {
         let base = match self.rtt.least() {
             // A group's round trips measure its slowest member; ours would be the least. Where
-            // losses are told, haste is of no use.
+            // losses are shown, and a probe is of no use.
             Some(least) if self.group && self.reordering_threshold.is_some() => {
                 (least * 4).max(config.min_timeout)
             }

@@ -36,9 +36,9 @@ pub(super) struct Coming {
     /// ESI of place 0.
     pub(super) base: u32,
     /// Packets beyond this number were sent after what was asked for last was known; none as long
-    /// as nobody was told.
+    /// as nothing was announced.
     pub(super) asked_at: Option<u32>,
-    pub(super) untold: bool,
+    pub(super) unannounced: bool,
 }
 
 impl Coming {
@@ -95,7 +95,7 @@ impl Coming {
             self.wanted = self.wanted.max(enough.min(MAX_PLACES));
         }
         self.asked_at = None;
-        self.untold = true;
+        self.unannounced = true;
     }
 }
 
@@ -106,8 +106,8 @@ pub(super) struct Streaming {
     pub(super) arrivals: VecDeque<(u32, u32, u32)>,
     /// All that was to come of blocks below is accounted for.
     pub(super) passed: u32,
-    /// Some block's sender is to be told that more is wanted.
-    pub(super) untold: bool,
+    /// Some block's sender is to learn that more is wanted.
+    pub(super) unannounced: bool,
     /// More is wanted of some block of which all was sent that a pull can ask for.
     pub(super) exhausted: bool,
 }
