@@ -7,7 +7,7 @@ use std::time::Duration;
 use wellspring_core::DropReason;
 use wellspring_net::driver::Statistics;
 use wellspring_net::{Server, ServerConfig};
-use wellspring_wire::control::Name;
+use wellspring_wire::control::{Name, RefusalCode};
 use wellspring_wire::lttp::{
     Cookie, Datagram, Geometry, MESSAGE_HEADER_LEN, Message, emit, emit_message, message_kind,
     parse, parse_message,
@@ -293,4 +293,34 @@ fn who_is_granted_a_part_and_never_says_hello_gives_its_place_back() {
         assert!(std::time::Instant::now() < until, "its place is lost");
     }
     assert!(silent.is_closed());
+}
+
+#[test]
+fn one_address_cannot_have_all_parts_nor_all_connections() {
+    let served = serve_with(|config| {
+        config.max_sends_an_address = 2;
+        config.lttp.max_connections_an_address = 4;
+    });
+    let mut connections: Vec<Connection> = (0..3).map(|_| Connection::open(&served)).collect();
+    let outcomes: Vec<bool> = connections
+        .iter_mut()
+        .map(|connection| {
+            connection.ask();
+            connection.request(0, 5_000, 5);
+            let (kind, body) = connection.hear();
+            match parse_message(kind, &body).expect("a message") {
+                Message::Granted { .. } => true,
+                Message::Refused { code: RefusalCode::Busy, text } => {
+                    assert!(text.contains("127.0.0.1"), "{text}");
+                    false
+                }
+                other => panic!("{other:?}"),
+            }
+        })
+        .collect();
+    assert_eq!(outcomes, [true, true, false]);
+    // Two are there at least, and connections are taken in order.
+    let mut more: Vec<Connection> = (0..3).map(|_| Connection::open(&served)).collect();
+    assert!(more[2].is_closed(), "a fifth");
+    assert!(served.server.counters().refused[&RefusalCode::Busy] >= 2);
 }

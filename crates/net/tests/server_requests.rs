@@ -8,7 +8,7 @@ use wellspring_core::SessionId;
 use wellspring_net::{Server, ServerConfig};
 use wellspring_wire::control::{
     Cookie, Geometry, Name, Offer, Parsed, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode,
-    Reply, Request, Start, emit_request, parse,
+    Reply, Request, Start, StartNdp, emit_request, parse,
 };
 use wellspring_wire::scdp::Mode;
 
@@ -432,6 +432,44 @@ fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
     let outcomes: Vec<_> = (11..=13).map(|session| offered(session, 1_000)).collect();
     assert_eq!(outcomes, [None, None, busy]);
     assert_eq!(served.server.counters().refused[&RefusalCode::Busy], 2);
+}
+
+#[test]
+fn an_address_has_its_sends_by_scdp_and_ndp_together() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| config.max_sends_an_address = 2);
+    let payload = wellspring_net::driver::DriverConfig::new(served.address).ndp.payload;
+    let start = |session| {
+        Request::StartNdp(StartNdp {
+            session: SessionId(session),
+            name: Name::new("x").expect("a name"),
+            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+            payload,
+        })
+    };
+    let code = |reply: Reply<'_>| match reply {
+        Reply::Refused { code, .. } => Some(code),
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(Stranger::of(&served).info("x"), Ok(3_000_000));
+    let mut outcomes: Vec<_> =
+        (1..=2).map(|session| Stranger::of(&served).ask_proven(&start(session), code)).collect();
+    let mut stranger = Stranger::of(&served);
+    assert_eq!(stranger.info("x"), Ok(3_000_000));
+    let by_scdp = Request::Start(Start {
+        session: SessionId(1),
+        name: Name::new("x").expect("a name"),
+        digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+        share_index: 0,
+        share_count: 1,
+        geometry: GEOMETRY,
+        resume: None,
+        timeout_ms: 60_000,
+    });
+    outcomes.push(stranger.ask(&by_scdp, code));
+    assert_eq!(outcomes, [None, None, Some(RefusalCode::Busy)]);
 }
 
 #[test]

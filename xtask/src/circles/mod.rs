@@ -15,7 +15,7 @@ use graph::circles;
 use source::Crate;
 
 /// A crate that still has circles, with the number of files in them: a number that only shrinks.
-const KNOWN: (&str, usize) = ("crates/net", 12);
+const KNOWN: (&str, usize) = ("crates/net", 6);
 
 /// Reports the circles of every crate.
 pub fn check(tree: &Tree) -> Vec<Finding> {

@@ -56,9 +56,8 @@ impl NdpHandle {
         source: Arc<dyn ObjectSource>,
         receiver: SocketAddr,
         events: Sink<Ndp>,
-    ) -> Result<(), HandleError> {
-        let progress = SessionProgress::new(len);
-        self.open(session, len, Side::sending(source), receiver, progress, events)
+    ) -> Result<SessionProgress, HandleError> {
+        self.open(session, len, Side::sending(source), receiver, events)
     }
 
     /// Expects an object of that length, 1 or more.
@@ -73,10 +72,7 @@ impl NdpHandle {
         sender: SocketAddr,
         events: Sink<Ndp>,
     ) -> Result<SessionProgress, HandleError> {
-        let progress = SessionProgress::new(len);
-        let side = Side::Receiving { sink };
-        self.open(session, len, side, sender, progress.clone(), events)?;
-        Ok(progress)
+        self.open(session, len, Side::Receiving { sink }, sender, events)
     }
 
     fn open(
@@ -85,12 +81,12 @@ impl NdpHandle {
         len: u64,
         side: Side,
         peer: SocketAddr,
-        progress: SessionProgress,
         events: Sink<Ndp>,
-    ) -> Result<(), HandleError> {
+    ) -> Result<SessionProgress, HandleError> {
         let geometry = Geometry::in_order(0, len, self.payload, PACKETS_PER_BLOCK);
         let sends = matches!(side, Side::Sending { .. }).then_some(len);
         let packets = u32::try_from(len.div_ceil(self.payload.into())).unwrap_or(u32::MAX);
+        let progress = SessionProgress::new(len);
         self.protocol.open(Opening {
             session,
             geometry,
@@ -99,9 +95,10 @@ impl NdpHandle {
             side,
             state: Session { packets },
             protocol: sends,
-            progress,
+            progress: progress.clone(),
             events,
-        })
+        })?;
+        Ok(progress)
     }
 
     /// Ends a transfer.

@@ -6,14 +6,18 @@
 //! ever do.
 
 mod address_limit;
+mod answer;
+mod config;
 mod cookie;
-pub(crate) mod digests;
+mod digests;
 mod event;
 mod event_limit;
-mod ndp;
+mod handler;
 mod parts;
+mod put_requests;
 mod puts;
 mod requests;
+mod send_requests;
 mod sends;
 
 use std::fmt;
@@ -26,17 +30,15 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use wellspring_core::SessionId;
-use wellspring_transport::ndp::{ReceiveStats, SendStats};
 
-use crate::driver::{ControlMessage, DriverConfig, HandleError, SessionEvent, Statistics};
+use crate::driver::{ControlMessage, DriverConfig, HandleError, Statistics};
 use crate::protocols::Driver;
-use crate::socket::Interface;
-use crate::store::{DigestCache, Limits, Store, StoreError};
+use crate::store::{Store, StoreError};
 
+pub use config::{LONGEST_WAIT, LttpLimits, ServerConfig};
 pub use event::{ServerCounters, ServerEvent};
+use handler::Handler;
 use parts::Parts;
-use requests::Handler;
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
@@ -44,93 +46,6 @@ const MAX_WAITING: usize = 1_024;
 
 /// Ports tried when the system is to choose one that is free for TCP and for UDP.
 const PORT_ATTEMPTS: usize = 16;
-
-/// Longest silence of a client that a session waits for. A client says how long it waits for the
-/// server, and the server waits as long: a path that is down for less costs time and nothing else.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
-
-/// How a server is set up.
-pub struct ServerConfig {
-    /// Socket, protocol and workers. `peer_timeout` of the protocol is for clients that do not say
-    /// how long they wait.
-    pub driver: DriverConfig,
-    /// The directory whose files are served.
-    pub directory: PathBuf,
-    /// Take objects.
-    pub allow_put: bool,
-    /// Let an object that is taken replace one of the same name.
-    pub allow_overwrite: bool,
-    /// Serve and take objects whose names have a component that begins with a dot.
-    pub allow_hidden: bool,
-    /// Take objects whose names begin with a dash or hold characters that are invisible or turn the
-    /// direction of writing.
-    pub allow_odd_names: bool,
-    /// Bounds on what is taken.
-    pub limits: Limits,
-    /// Objects sent at one time, at most.
-    pub max_sends: usize,
-    /// Bounds on what is sent by LTTP.
-    pub lttp: LttpLimits,
-    /// Objects sent to one address at one time, at most (of IPv6, to one network of 64 bits).
-    pub max_sends_an_address: usize,
-    /// Objects taken from one address at one time, at most.
-    pub max_puts_an_address: usize,
-    /// Empty objects taken from one address in a minute, at most: they are over at once, so nothing
-    /// else bounds them.
-    pub max_empty_an_address: usize,
-    /// An object of which less than 32 KiB arrive in so long, though its client is not silent, is
-    /// given up; never sooner than twice the time that its client waits.
-    pub idle_put: Duration,
-    /// Where digests are kept.
-    pub cache: Arc<DigestCache>,
-    /// The interface multicast comes in by; `None` leaves it to the system.
-    pub interface: Option<Interface>,
-    /// Hears what happens; called from the server's task, must not wait.
-    pub events: Arc<dyn Fn(ServerEvent) + Send + Sync>,
-}
-
-impl ServerConfig {
-    /// Serves `directory` at that address, takes nothing, keeps digests in memory.
-    pub fn new(bind: SocketAddr, directory: PathBuf) -> Self {
-        ServerConfig {
-            driver: DriverConfig::new(bind),
-            directory,
-            allow_put: false,
-            allow_overwrite: false,
-            allow_hidden: false,
-            allow_odd_names: false,
-            limits: Limits::default(),
-            max_sends: 256,
-            lttp: LttpLimits::default(),
-            max_sends_an_address: 64,
-            max_puts_an_address: 32,
-            max_empty_an_address: 256,
-            idle_put: Duration::from_secs(60),
-            cache: Arc::new(DigestCache::in_memory()),
-            interface: None,
-            events: Arc::new(|_| {}),
-        }
-    }
-}
-
-/// Bounds on what a server sends by LTTP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct LttpLimits {
-    /// TCP connections at one time, at most; others are closed at once.
-    pub max_connections: usize,
-    /// Parts sent at one time, at most; others are refused.
-    pub max_sessions: usize,
-    /// How long a client may take over each message.
-    pub timeout: Duration,
-}
-
-impl Default for LttpLimits {
-    /// 256 connections, 64 parts, ten seconds.
-    fn default() -> Self {
-        LttpLimits { max_connections: 256, max_sessions: 64, timeout: Duration::from_secs(10) }
-    }
-}
 
 /// Why a server does not start.
 #[derive(Debug)]
@@ -306,18 +221,4 @@ async fn open(
             started => return Ok((listener, started?)),
         }
     }
-}
-
-/// An event of one of the server's sessions.
-enum SessionReport {
-    Scdp {
-        session: SessionId,
-        /// Tells a session from an earlier one of the same number.
-        epoch: u8,
-        event: SessionEvent,
-    },
-    Ndp {
-        session: SessionId,
-        event: SessionEvent<ReceiveStats, SendStats>,
-    },
 }

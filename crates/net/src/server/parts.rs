@@ -12,8 +12,10 @@ use wellspring_transport::lttp::Parameters;
 use wellspring_wire::control::RefusalCode;
 use wellspring_wire::lttp::{Cookie, Message};
 
+use super::address_limit::Places;
+use super::answer::Refusal;
 use super::digests::Known;
-use super::requests::{Handler, Refusal};
+use super::handler::Handler;
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
@@ -36,15 +38,15 @@ pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
                 // One too many is closed at once: there is no room to tell it why.
                 Ok((stream, client)) => {
                     let client = canonical(client);
-                    match Arc::clone(&parts.connections).try_acquire_owned() {
-                        Ok(permit) => {
+                    match parts.connections.take(client) {
+                        Ok(place) => {
                             let parts = Arc::clone(&parts);
                             tasks.spawn(async move {
                                 parts.attend(stream, client).await;
-                                drop(permit);
+                                drop(place);
                             });
                         }
-                        Err(_) => parts.refused(client, "", "too many connections".to_owned()),
+                        Err(full) => parts.refused(client, &full.into()),
                     }
                 }
                 Err(error) => {
@@ -63,7 +65,7 @@ pub(super) struct Parts {
     handler: Arc<Handler>,
     handle: LttpHandle,
     limits: LttpLimits,
-    connections: Arc<Semaphore>,
+    connections: Arc<Places>,
     sessions: Arc<Semaphore>,
 }
 
@@ -88,6 +90,12 @@ impl From<ControlError> for Ended {
     }
 }
 
+impl From<Refusal> for Ended {
+    fn from(refusal: Refusal) -> Self {
+        Ended::Refused(refusal)
+    }
+}
+
 impl From<StoreError> for Ended {
     fn from(error: StoreError) -> Self {
         Ended::Refused(error.into())
@@ -106,10 +114,11 @@ impl Ended {
 
 impl Parts {
     pub(super) fn new(handler: Arc<Handler>, handle: LttpHandle, limits: LttpLimits) -> Self {
+        let LttpLimits { max_connections, max_connections_an_address, .. } = limits;
         Parts {
             handler,
             handle,
-            connections: Arc::new(Semaphore::new(limits.max_connections)),
+            connections: Places::new("connections", max_connections, max_connections_an_address),
             sessions: Arc::new(Semaphore::new(limits.max_sessions)),
             limits,
         }
@@ -121,12 +130,15 @@ impl Parts {
         match self.converse(&mut reader, &mut writer, client).await {
             // Clients ask a server, find that another one has other bytes, and go.
             Ok(()) | Err(Ended::Silent(ControlError::Closed)) => {}
-            Err(Ended::Silent(error)) => self.refused(client, "", error.to_string()),
-            Err(Ended::Refused(Refusal { code, text })) => {
-                let message = Message::Refused { code, text: &text };
+            Err(Ended::Silent(error)) => {
+                let (name, reason) = (String::new(), error.to_string());
+                self.handler.tell(ServerEvent::Refused { name, client, reason });
+            }
+            Err(Ended::Refused(refusal)) => {
+                let message = Message::Refused { code: refusal.code, text: &refusal.text };
                 // Whoever does not listen does not want to know.
                 let _ = writer.say(&message, self.timeout()).await;
-                self.refused(client, "", text);
+                self.refused(client, &refusal);
             }
         }
     }
@@ -135,8 +147,10 @@ impl Parts {
         self.limits.timeout
     }
 
-    fn refused(&self, client: SocketAddr, name: &str, reason: String) {
-        self.handler.tell(ServerEvent::Refused { name: name.to_owned(), client, reason });
+    fn refused(&self, client: SocketAddr, refusal: &Refusal) {
+        let (name, reason) = (String::new(), refusal.text.clone());
+        self.handler
+            .tell_limited(ServerEvent::Refused { name, client, reason }, Some(refusal.code));
     }
 
     async fn converse(
@@ -159,6 +173,7 @@ impl Parts {
             let text = format!("{limit} parts are being sent already; try again later");
             return Err(Ended::refused(RefusalCode::Busy, text));
         };
+        let place = self.handler.send_places.take(client).map_err(Refusal::from)?;
         let parameters = Parameters {
             transfer_len: len,
             symbol_size: geometry.symbol_size,
@@ -168,7 +183,7 @@ impl Parts {
         let name = asked.name.to_string();
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let over = self.send(reader, writer, client.ip(), &part, asked.source).await?;
-        drop(permit);
+        drop((permit, place));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
             over => ServerEvent::SendFailed {

@@ -1,117 +1,20 @@
 //! Requests, answered.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use tokio::sync::{Semaphore, mpsc};
-use wellspring_core::SessionId;
-use wellspring_wire::control::{
-    Cookie, Geometry, Parsed, RefusalCode, Reply, Request, emit_reply, parse,
-};
+use wellspring_wire::control::{Geometry, Parsed, RefusalCode, Reply, Request, emit_reply, parse};
 
-use super::cookie::{CookieJar, Purpose};
-use super::digests::{Digests, Known};
-use super::event_limit::EventLimit;
-use super::ndp::Transfers;
-use super::puts::Puts;
-use super::sends::Sends;
-use super::{ServerConfig, ServerCounters, ServerEvent, SessionReport};
+use super::ServerEvent;
+use super::answer::{Outcome, Refusal, SessionReport, Shown};
+use super::cookie::Purpose;
+use super::digests::Known;
+use super::handler::{Handler, lock};
+use super::sends::Kind;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
-use crate::protocols::DriverHandle;
-use crate::store::{Digest, NameError, ObjectName, Store, StoreError};
-use crate::store_messages;
-
-/// Requests at work at one time; each may wait for a disk.
-const MAX_AT_WORK: usize = 64;
-
-/// A refusal on its way to a client.
-pub(super) struct Refusal {
-    pub code: RefusalCode,
-    pub text: String,
-}
-
-impl Refusal {
-    pub(super) fn new(code: RefusalCode, text: impl Into<String>) -> Self {
-        Refusal { code, text: text.into() }
-    }
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
-        Refusal::new(store_messages::refusal_code(&error), error.to_string())
-    }
-}
-
-/// What a client shows: its address, and the cookie it has for its request.
-#[derive(Clone, Copy)]
-pub(super) struct Shown {
-    pub client: SocketAddr,
-    pub cookie: Cookie,
-}
-
-/// What a request comes to, besides being refused.
-pub(super) enum Outcome {
-    Info {
-        cookie: Cookie,
-        size: u64,
-        digest: Digest,
-    },
-    Pending {
-        done: u64,
-        total: u64,
-    },
-    Challenge(Cookie),
-    Accepted,
-    /// The same request is being worked on: its first copy gets the answer.
-    Nothing,
-}
-
-/// Everything a request can need.
-pub(super) struct Handler {
-    pub(super) handle: DriverHandle,
-    pub(super) store: Store,
-    pub(super) config: ServerConfig,
-    pub(super) digests: Arc<Digests>,
-    pub(super) reports: mpsc::UnboundedSender<SessionReport>,
-    pub(super) sends: Mutex<Sends>,
-    pub(super) puts: Mutex<Puts>,
-    pub(super) ndp: Mutex<Transfers>,
-    pub(super) jar: CookieJar,
-    /// Tells this life of the server from others.
-    instance: u32,
-    at_work: Arc<Semaphore>,
-    limit: EventLimit,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Handler {
-    pub(super) fn new(
-        handle: DriverHandle,
-        store: Store,
-        config: ServerConfig,
-        reports: mpsc::UnboundedSender<SessionReport>,
-    ) -> Self {
-        Handler {
-            handle,
-            store,
-            digests: Digests::new(Arc::clone(&config.cache)),
-            sends: Mutex::new(Sends::new(config.max_sends, config.max_sends_an_address)),
-            puts: Mutex::default(),
-            ndp: Mutex::default(),
-            config,
-            reports,
-            jar: CookieJar::new(),
-            instance: crate::random::number() as u32,
-            at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
-            limit: EventLimit::new(),
-        }
-    }
-
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
     /// already, when it is dropped and will be repeated.
     pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
@@ -180,22 +83,6 @@ impl Handler {
         let _ = self.handle.send_control(OutgoingControl { to: to.from, local, bytes });
     }
 
-    pub(super) fn tell(&self, event: ServerEvent) {
-        self.tell_limited(event, None);
-    }
-
-    fn tell_limited(&self, event: ServerEvent, code: Option<RefusalCode>) {
-        if let Some(first) = self.limit.pass(&event, code, Instant::now()) {
-            first.into_iter().for_each(|suppressed| (self.config.events)(suppressed));
-            (self.config.events)(event);
-        }
-    }
-
-    /// What was counted so far.
-    pub(super) fn counters(&self) -> ServerCounters {
-        ServerCounters { refused: self.limit.refusals() }
-    }
-
     fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
         let Shown { client, cookie } = shown;
         let name = self.name_to_serve(name)?;
@@ -216,46 +103,20 @@ impl Handler {
         }
     }
 
-    /// The name of an object that may be served.
-    pub(super) fn name_to_serve(&self, name: &str) -> Result<ObjectName, StoreError> {
-        let name = ObjectName::new(name)?;
-        // As if it were not there: that it is there is nobody's business.
-        let hidden = name.is_hidden() && !self.config.allow_hidden;
-        if hidden { Err(StoreError::NotFound(name.to_string())) } else { Ok(name) }
-    }
-
-    /// The name of an object that may be taken.
-    pub(super) fn name_to_take(&self, name: &str) -> Result<ObjectName, StoreError> {
-        let name = ObjectName::new(name)?;
-        if name.is_hidden() && !self.config.allow_hidden {
-            return Err(NameError::Hidden.into());
-        }
-        if !self.config.allow_odd_names {
-            name.check_plain()?;
-        }
-        Ok(name)
-    }
-
-    /// Has a session wait for its client as long as that waits for us, within
-    /// [`LONGEST_WAIT`](super::LONGEST_WAIT).
-    pub(super) fn wait_for_client(&self, session: SessionId, timeout_ms: u32) {
-        if timeout_ms > 0 {
-            let wait = Duration::from_millis(timeout_ms.into()).min(super::LONGEST_WAIT);
-            // A driver that has stopped has ended its sessions.
-            let _ = self.handle.wait_for_peers(session, crate::client::peer_timeout(wait));
-        }
-    }
-
     /// Takes in what happened in a session.
     pub(super) fn on_session(self: &Arc<Self>, report: SessionReport) {
-        let (session, epoch, event) = match report {
-            SessionReport::Scdp { session, epoch, event } => (session, epoch, event),
-            SessionReport::Ndp { session, event } => return self.on_ndp_event(session, event),
-        };
-        if lock(&self.sends).holds(session) {
-            self.on_send_event(session, epoch, event);
-        } else {
-            self.on_put_event(session, event);
+        match report {
+            SessionReport::Scdp { session, epoch, event } if lock(&self.sends).holds(session) => {
+                self.on_send_event((Kind::Scdp, session, epoch), event, |name, client, stats| {
+                    ServerEvent::Sent { name, client, stats }
+                });
+            }
+            SessionReport::Scdp { session, event, .. } => self.on_put_event(session, event),
+            SessionReport::Ndp { session, event } => {
+                self.on_send_event((Kind::Ndp, session, 0), event, |name, client, stats| {
+                    ServerEvent::SentNdp { name, client, stats }
+                });
+            }
         }
     }
 }

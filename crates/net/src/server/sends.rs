@@ -1,4 +1,4 @@
-//! Objects on their way out.
+//! Table of the sessions that send.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -7,43 +7,49 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
-use wellspring_transport::scdp::{ObjectInfo, Resume, Share};
-use wellspring_wire::control::{Geometry, RefusalCode, Start};
+use wellspring_wire::control::{RefusalCode, Start};
 
-use super::address_limit::source_of;
+use super::address_limit::{Place, Places};
+use super::answer::{Outcome, Refusal};
 use super::cookie::Purpose;
-use super::digests::Known;
-use super::requests::{Handler, Outcome, Refusal, Shown, lock};
-use super::{ServerEvent, SessionReport};
-use crate::driver::{SessionEvent, SessionProgress};
-use crate::protocols::{Recipients, SendObject};
-use crate::store::{Digest, FileSource, ObjectName};
-
-/// Longest block that is served or taken \[bytes\]: a block is held in memory as a whole, and so is
-/// its encoder or decoder.
-const MAX_BLOCK_LEN: u64 = 16 << 20;
-/// What a client may have pushed unasked \[bytes\].
-const MAX_PUSHED_LEN: u64 = 1 << 20;
+use crate::driver::SessionProgress;
 
 /// How long nothing was sent of a session whose client may come back from another address.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// Largest symbol that a datagram holds, headers included \[bytes\].
-pub(crate) const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
+/// A protocol whose sessions are begun by control messages. Each numbers its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kind {
+    Scdp,
+    Ndp,
+}
 
-/// An object as a client knows it.
-pub(super) struct Held {
-    pub name: ObjectName,
-    pub source: FileSource,
-    pub size: u64,
-    pub digest: Digest,
+/// A request to send an object.
+pub(super) struct Wanted<'a> {
+    pub session: SessionId,
+    pub name: &'a str,
+    pub digest: [u8; 32],
+    /// What its cookie must be good for.
+    pub purpose: Purpose<'a>,
+    /// What SCDP must know besides; absent for NDP.
+    pub scdp: Option<&'a Start<'a>>,
+}
+
+impl Wanted<'_> {
+    fn key(&self) -> (Kind, SessionId) {
+        let kind = if self.scdp.is_some() { Kind::Scdp } else { Kind::Ndp };
+        (kind, self.session)
+    }
+
+    fn epoch(&self) -> u8 {
+        self.scdp.and_then(|start| start.resume).map_or(0, |at| at.epoch)
+    }
 }
 
 /// Sessions that send.
 pub(super) struct Sends {
-    limit: usize,
-    limit_an_address: usize,
-    open: BTreeMap<SessionId, Sending>,
+    places: Arc<Places>,
+    open: BTreeMap<(Kind, SessionId), Sending>,
 }
 
 struct Sending {
@@ -54,6 +60,7 @@ struct Sending {
     running: Option<SessionProgress>,
     /// Symbols sent when another address last asked for the session, and when that was.
     looked: Option<(u64, Instant)>,
+    place: Place,
 }
 
 impl Sending {
@@ -74,19 +81,24 @@ impl Sending {
 }
 
 impl Sends {
-    pub(super) fn new(limit: usize, limit_an_address: usize) -> Self {
-        Sends { limit, limit_an_address, open: BTreeMap::new() }
+    pub(super) fn new(places: Arc<Places>) -> Self {
+        Sends { places, open: BTreeMap::new() }
     }
 
+    /// Whether SCDP sends by that number.
     pub(super) fn holds(&self, session: SessionId) -> bool {
-        self.open.contains_key(&session)
+        self.open.contains_key(&(Kind::Scdp, session))
     }
 
     /// The answer to a request that was granted before, or that cannot be.
-    fn known(&mut self, client: SocketAddr, start: &Start<'_>) -> Result<Option<Outcome>, Refusal> {
-        let Some(open) = self.open.get_mut(&start.session) else { return Ok(None) };
-        let epoch = start.resume.map_or(0, |at| at.epoch);
-        if open.name != start.name.as_str() || open.client != client && epoch <= open.epoch {
+    pub(super) fn known(
+        &mut self,
+        client: SocketAddr,
+        wanted: &Wanted<'_>,
+    ) -> Result<Option<Outcome>, Refusal> {
+        let Some(open) = self.open.get_mut(&wanted.key()) else { return Ok(None) };
+        let epoch = wanted.epoch();
+        if open.name != wanted.name || open.client != client && epoch <= open.epoch {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
         if open.client != client && !open.stands_still(Instant::now()) {
@@ -102,190 +114,44 @@ impl Sends {
     }
 
     /// Takes a place for the session; true if an earlier life of it is to be ended.
-    fn admit(&mut self, client: SocketAddr, start: &Start<'_>) -> Result<bool, Refusal> {
-        let replaces = self.open.get(&start.session).map(|open| open.running.is_some());
-        if replaces.is_none() && self.open.len() >= self.limit {
-            let text = format!("{} objects are being sent already; try again later", self.limit);
-            return Err(Refusal::new(RefusalCode::Busy, text));
-        }
-        let source = source_of(client);
-        let same = self.open.values().filter(|open| source_of(open.client) == source).count();
-        if replaces.is_none() && same >= self.limit_an_address {
-            let limit = self.limit_an_address;
-            let text = format!("{limit} objects are being sent to {source} already");
-            return Err(Refusal::new(RefusalCode::Busy, text));
-        }
-        let epoch = start.resume.map_or(0, |at| at.epoch);
-        let name = start.name.to_string();
-        let sending = Sending { client, name, epoch, running: None, looked: None };
-        self.open.insert(start.session, sending);
-        Ok(replaces.unwrap_or(false))
-    }
-}
-
-impl Handler {
-    /// Answers a request to send an object.
-    pub(super) fn start(&self, shown: Shown, start: &Start<'_>) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
-        if lock(&self.puts).holds(start.session) {
-            return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
-        }
-        let purpose = Purpose::of_start(start);
-        let replaces = {
-            let mut sends = lock(&self.sends);
-            if let Some(answer) = sends.known(client, start)? {
-                return Ok(answer);
-            }
-            if !self.jar.spend(client, cookie, purpose) {
-                return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
-            }
-            sends.admit(client, start)?
+    pub(super) fn admit(
+        &mut self,
+        client: SocketAddr,
+        wanted: &Wanted<'_>,
+    ) -> Result<bool, Refusal> {
+        let key = wanted.key();
+        let (replaces, place) = match self.open.remove(&key) {
+            Some(earlier) => (earlier.running.is_some(), earlier.place),
+            None => (false, self.places.take(client)?),
         };
-        if replaces {
-            // The client has lost sight of that session; the driver takes requests in order, so
-            // the number is free when the new one comes.
-            let _ = self.handle.cancel(start.session);
-        }
-        let opened = self.open_send(client, start);
-        let mut sends = lock(&self.sends);
-        match &opened {
-            Ok((Outcome::Accepted, progress)) => {
-                if let Some(open) = sends.open.get_mut(&start.session) {
-                    open.running = progress.clone();
+        let (name, epoch) = (wanted.name.to_owned(), wanted.epoch());
+        let sending = Sending { client, name, epoch, running: None, looked: None, place };
+        self.open.insert(key, sending);
+        Ok(replaces)
+    }
+
+    /// Notes what became of a session that was admitted: it runs, or it could not be opened.
+    pub(super) fn opened(&mut self, wanted: &Wanted<'_>, running: Option<SessionProgress>) {
+        match running {
+            None => drop(self.open.remove(&wanted.key())),
+            Some(progress) => {
+                if let Some(open) = self.open.get_mut(&wanted.key()) {
+                    open.running = Some(progress);
                 }
             }
-            _ => {
-                sends.open.remove(&start.session);
-                self.jar.give_back(cookie);
-            }
         }
-        opened.map(|(outcome, _)| outcome)
     }
 
-    /// Opens an object that must have that digest; or what is to be answered first.
-    pub(super) fn held(
-        &self,
-        name: &str,
-        wanted: [u8; 32],
-    ) -> Result<Result<Held, Outcome>, Refusal> {
-        let name = self.name_to_serve(name)?;
-        let (file, fingerprint) = self.store.open_object(&name)?;
-        let size = fingerprint.size();
-        let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
-            Known::Digest(digest) => digest,
-            Known::Pending(done) => return Ok(Err(Outcome::Pending { done, total: size })),
-            Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),
-            Known::Unknown => {
-                let text = "the digest is not known".to_owned();
-                return Err(Refusal::new(RefusalCode::Failed, text));
-            }
-        };
-        if digest.0 != wanted {
-            let text = format!("{name} has changed: its digest is now {digest}");
-            return Err(Refusal::new(RefusalCode::Changed, text));
-        }
-        let source = FileSource::new(file, fingerprint, digest);
-        Ok(Ok(Held { name, source, size, digest }))
-    }
-
-    fn open_send(
-        &self,
-        client: SocketAddr,
-        start: &Start<'_>,
-    ) -> Result<(Outcome, Option<SessionProgress>), Refusal> {
-        let held = match self.held(start.name.as_str(), start.digest)? {
-            Ok(held) => held,
-            Err(answer) => return Ok((answer, None)),
-        };
-        let Held { name, source, size, digest } = held;
-        let object = self.object_info(size, digest.tag(), &start.geometry)?;
-        let share = Share { index: start.share_index, count: start.share_count };
-        let resume =
-            start.resume.map(|at| Resume { epoch: at.epoch, floor: at.floor, horizon: at.horizon });
-        let request = SendObject {
-            session: start.session,
-            object,
-            digest: digest.0,
-            source: Arc::new(source),
-            to: Recipients::One { receiver: client, share },
-            initial_window: start.geometry.initial_window,
-            resume,
-        };
-        let epoch = resume.map_or(0, |at| at.epoch);
-        let events = self.session_events(start.session, epoch);
-        let progress = self
-            .handle
-            .send_object(request, events)
-            .map_err(|error| Refusal::new(RefusalCode::Failed, error.to_string()))?;
-        self.wait_for_client(start.session, start.timeout_ms);
-        self.tell(ServerEvent::Sending {
-            name: name.to_string(),
-            client,
-            share: (share.index, share.count),
-            resumed: resume.is_some(),
-        });
-        Ok((Outcome::Accepted, Some(progress)))
-    }
-
-    /// The object as the client wants it cut, if that is possible here.
-    pub(super) fn object_info(
-        &self,
-        size: u64,
-        tag: u64,
-        geometry: &Geometry,
-    ) -> Result<ObjectInfo, Refusal> {
-        let limit = self.config.driver.scdp.limits.symbols_per_block;
-        let unsupported = |text| Err(Refusal::new(RefusalCode::Unsupported, text));
-        if size == 0 {
-            return unsupported("an empty object needs no session".to_owned());
-        }
-        if geometry.symbol_size > MAX_SYMBOL_SIZE {
-            let size = geometry.symbol_size;
-            return unsupported(format!("symbols of {size} bytes (limit {MAX_SYMBOL_SIZE})"));
-        }
-        if geometry.symbols_per_block > limit {
-            let got = geometry.symbols_per_block;
-            return unsupported(format!("blocks of {got} symbols (limit {limit})"));
-        }
-        let symbol = u64::from(geometry.symbol_size);
-        let block = (symbol * u64::from(geometry.symbols_per_block)).min(size);
-        if block > MAX_BLOCK_LEN {
-            return unsupported(format!("blocks of {block} bytes (limit {MAX_BLOCK_LEN})"));
-        }
-        let pushed = symbol * u64::from(geometry.initial_window);
-        if pushed > MAX_PUSHED_LEN {
-            let text = format!("an initial window of {pushed} bytes (limit {MAX_PUSHED_LEN})");
-            return unsupported(text);
-        }
-        Ok(ObjectInfo::new(size, geometry.symbol_size, geometry.symbols_per_block, tag))
-    }
-
-    /// Where the driver tells of a session: into the channel of the server's task.
-    pub(super) fn session_events(&self, session: SessionId, epoch: u8) -> crate::driver::EventSink {
-        let reports = self.reports.clone();
-        Box::new(move |event| {
-            // Nobody listens only when the server is going away.
-            let _ = reports.send(SessionReport::Scdp { session, epoch, event });
-        })
-    }
-
-    pub(super) fn on_send_event(&self, session: SessionId, epoch: u8, event: SessionEvent) {
-        if !event.is_last() {
-            tracing::debug!(?session, ?event, "sending");
-            return;
-        }
-        let mut sends = lock(&self.sends);
-        if sends.open.get(&session).is_none_or(|open| open.epoch != epoch) {
-            return; // of a session that was replaced
-        }
-        let Some(Sending { client, name, .. }) = sends.open.remove(&session) else { return };
-        drop(sends);
-        match event {
-            SessionEvent::Sent { stats } => self.tell(ServerEvent::Sent { name, client, stats }),
-            SessionEvent::Failed(failure) => {
-                self.tell(ServerEvent::SendFailed { name, client, reason: failure.to_string() });
-            }
-            _ => {}
-        }
+    /// Takes out a session that is over, unless it was replaced by one of a later epoch. To whom
+    /// it sent, and what.
+    pub(super) fn end(
+        &mut self,
+        kind: Kind,
+        session: SessionId,
+        epoch: u8,
+    ) -> Option<(SocketAddr, String)> {
+        let key = (kind, session);
+        self.open.get(&key).filter(|open| open.epoch == epoch)?;
+        self.open.remove(&key).map(|open| (open.client, open.name))
     }
 }

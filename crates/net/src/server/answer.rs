@@ -1,0 +1,80 @@
+//! Requests of clients and answers to them, before they are messages.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+
+use wellspring_core::SessionId;
+use wellspring_transport::ndp;
+use wellspring_wire::control::{Cookie, RefusalCode};
+
+use super::address_limit::Full;
+use crate::driver::SessionEvent;
+use crate::store::{Digest, StoreError};
+use crate::store_messages;
+
+/// A refusal on its way to a client.
+pub(super) struct Refusal {
+    pub code: RefusalCode,
+    pub text: String,
+}
+
+impl Refusal {
+    pub(super) fn new(code: RefusalCode, text: impl Into<String>) -> Self {
+        Refusal { code, text: text.into() }
+    }
+
+    /// Something went wrong here.
+    pub(super) fn failed(error: impl Display) -> Self {
+        Refusal::new(RefusalCode::Failed, error.to_string())
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Refusal::new(store_messages::refusal_code(&error), error.to_string())
+    }
+}
+
+impl From<Full> for Refusal {
+    fn from(full: Full) -> Self {
+        Refusal::new(RefusalCode::Busy, full.to_string())
+    }
+}
+
+/// What a client shows: its address, and the cookie it has for its request.
+#[derive(Clone, Copy)]
+pub(super) struct Shown {
+    pub client: SocketAddr,
+    pub cookie: Cookie,
+}
+
+/// What a request comes to, besides being refused.
+pub(super) enum Outcome {
+    Info {
+        cookie: Cookie,
+        size: u64,
+        digest: Digest,
+    },
+    Pending {
+        done: u64,
+        total: u64,
+    },
+    Challenge(Cookie),
+    Accepted,
+    /// The same request is being worked on: its first copy gets the answer.
+    Nothing,
+}
+
+/// An event of one of the server's sessions.
+pub(super) enum SessionReport {
+    Scdp {
+        session: SessionId,
+        /// Tells a session from an earlier one of the same number.
+        epoch: u8,
+        event: SessionEvent,
+    },
+    Ndp {
+        session: SessionId,
+        event: SessionEvent<ndp::ReceiveStats, ndp::SendStats>,
+    },
+}

@@ -1,0 +1,204 @@
+//! The state of a server that requests share, and what they have in common.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, mpsc};
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::ObjectInfo;
+use wellspring_wire::control::{Geometry, RefusalCode};
+
+use super::address_limit::Places;
+use super::answer::{Outcome, Refusal, SessionReport};
+use super::cookie::CookieJar;
+use super::digests::{Digests, Known};
+use super::event_limit::EventLimit;
+use super::puts::Puts;
+use super::sends::Sends;
+use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
+use crate::driver::EventSink;
+use crate::protocols::DriverHandle;
+use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError};
+
+/// Requests at work at one time; each may wait for a disk.
+const MAX_AT_WORK: usize = 64;
+/// Longest block that is served or taken \[bytes\]: a block is held in memory as a whole, and so is
+/// its encoder or decoder.
+const MAX_BLOCK_LEN: u64 = 16 << 20;
+/// What a client may have pushed unasked \[bytes\].
+const MAX_PUSHED_LEN: u64 = 1 << 20;
+
+/// Largest symbol that a datagram holds, headers included \[bytes\].
+const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
+
+/// An object as a client knows it.
+pub(super) struct Held {
+    pub name: ObjectName,
+    pub source: FileSource,
+    pub size: u64,
+    pub digest: Digest,
+}
+
+/// Everything a request can need.
+pub(super) struct Handler {
+    pub(super) handle: DriverHandle,
+    pub(super) store: Store,
+    pub(super) config: ServerConfig,
+    pub(super) digests: Arc<Digests>,
+    pub(super) reports: mpsc::UnboundedSender<SessionReport>,
+    pub(super) sends: Mutex<Sends>,
+    pub(super) puts: Mutex<Puts>,
+    /// Of whatever is sent, by all protocols.
+    pub(super) send_places: Arc<Places>,
+    pub(super) jar: CookieJar,
+    /// Tells this life of the server from others.
+    pub(super) instance: u32,
+    pub(super) at_work: Arc<Semaphore>,
+    limit: EventLimit,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Handler {
+    pub(super) fn new(
+        handle: DriverHandle,
+        store: Store,
+        config: ServerConfig,
+        reports: mpsc::UnboundedSender<SessionReport>,
+    ) -> Self {
+        let send_places = Places::new("sends", config.max_sends, config.max_sends_an_address);
+        // How many there are in all is the store's to limit.
+        let put_places = Places::new("puts", usize::MAX, config.max_puts_an_address);
+        Handler {
+            handle,
+            store,
+            digests: Digests::new(Arc::clone(&config.cache)),
+            sends: Mutex::new(Sends::new(Arc::clone(&send_places))),
+            puts: Mutex::new(Puts::new(put_places)),
+            send_places,
+            config,
+            reports,
+            jar: CookieJar::new(),
+            instance: crate::random::number() as u32,
+            at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
+            limit: EventLimit::new(),
+        }
+    }
+
+    pub(super) fn tell(&self, event: ServerEvent) {
+        self.tell_limited(event, None);
+    }
+
+    /// As [`tell`](Self::tell); a refusal is counted by its code.
+    pub(super) fn tell_limited(&self, event: ServerEvent, code: Option<RefusalCode>) {
+        if let Some(first) = self.limit.pass(&event, code, Instant::now()) {
+            first.into_iter().for_each(|suppressed| (self.config.events)(suppressed));
+            (self.config.events)(event);
+        }
+    }
+
+    /// What was counted so far.
+    pub(super) fn counters(&self) -> ServerCounters {
+        ServerCounters { refused: self.limit.refusals() }
+    }
+
+    /// The name of an object that may be served.
+    pub(super) fn name_to_serve(&self, name: &str) -> Result<ObjectName, StoreError> {
+        let name = ObjectName::new(name)?;
+        // As if it were not there: that it is there is nobody's business.
+        let hidden = name.is_hidden() && !self.config.allow_hidden;
+        if hidden { Err(StoreError::NotFound(name.to_string())) } else { Ok(name) }
+    }
+
+    /// The name of an object that may be taken.
+    pub(super) fn name_to_take(&self, name: &str) -> Result<ObjectName, StoreError> {
+        let name = ObjectName::new(name)?;
+        if name.is_hidden() && !self.config.allow_hidden {
+            return Err(NameError::Hidden.into());
+        }
+        if !self.config.allow_odd_names {
+            name.check_plain()?;
+        }
+        Ok(name)
+    }
+
+    /// Has a session wait for its client as long as that waits for us, within
+    /// [`LONGEST_WAIT`](super::LONGEST_WAIT).
+    pub(super) fn wait_for_client(&self, session: SessionId, timeout_ms: u32) {
+        if timeout_ms > 0 {
+            let wait = Duration::from_millis(timeout_ms.into()).min(LONGEST_WAIT);
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.wait_for_peers(session, crate::client::peer_timeout(wait));
+        }
+    }
+
+    /// Opens an object that must have that digest; or what is to be answered first.
+    pub(super) fn held(
+        &self,
+        name: &str,
+        wanted: [u8; 32],
+    ) -> Result<Result<Held, Outcome>, Refusal> {
+        let name = self.name_to_serve(name)?;
+        let (file, fingerprint) = self.store.open_object(&name)?;
+        let size = fingerprint.size();
+        let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
+            Known::Digest(digest) => digest,
+            Known::Pending(done) => return Ok(Err(Outcome::Pending { done, total: size })),
+            Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),
+            Known::Unknown => {
+                let text = "the digest is not known".to_owned();
+                return Err(Refusal::new(RefusalCode::Failed, text));
+            }
+        };
+        if digest.0 != wanted {
+            let text = format!("{name} has changed: its digest is now {digest}");
+            return Err(Refusal::new(RefusalCode::Changed, text));
+        }
+        let source = FileSource::new(file, fingerprint, digest);
+        Ok(Ok(Held { name, source, size, digest }))
+    }
+
+    /// The object as the client wants it cut, if that is possible here.
+    pub(super) fn object_info(
+        &self,
+        size: u64,
+        tag: u64,
+        geometry: &Geometry,
+    ) -> Result<ObjectInfo, Refusal> {
+        let limit = self.config.driver.scdp.limits.symbols_per_block;
+        let unsupported = |text| Err(Refusal::new(RefusalCode::Unsupported, text));
+        if size == 0 {
+            return unsupported("an empty object needs no session".to_owned());
+        }
+        if geometry.symbol_size > MAX_SYMBOL_SIZE {
+            let size = geometry.symbol_size;
+            return unsupported(format!("symbols of {size} bytes (limit {MAX_SYMBOL_SIZE})"));
+        }
+        if geometry.symbols_per_block > limit {
+            let got = geometry.symbols_per_block;
+            return unsupported(format!("blocks of {got} symbols (limit {limit})"));
+        }
+        let symbol = u64::from(geometry.symbol_size);
+        let block = (symbol * u64::from(geometry.symbols_per_block)).min(size);
+        if block > MAX_BLOCK_LEN {
+            return unsupported(format!("blocks of {block} bytes (limit {MAX_BLOCK_LEN})"));
+        }
+        let pushed = symbol * u64::from(geometry.initial_window);
+        if pushed > MAX_PUSHED_LEN {
+            let text = format!("an initial window of {pushed} bytes (limit {MAX_PUSHED_LEN})");
+            return unsupported(text);
+        }
+        Ok(ObjectInfo::new(size, geometry.symbol_size, geometry.symbols_per_block, tag))
+    }
+
+    /// Where the driver tells of a session: into the channel of the server's task.
+    pub(super) fn session_events(&self, session: SessionId, epoch: u8) -> EventSink {
+        let reports = self.reports.clone();
+        Box::new(move |event| {
+            // Nobody listens only when the server is going away.
+            let _ = reports.send(SessionReport::Scdp { session, epoch, event });
+        })
+    }
+}

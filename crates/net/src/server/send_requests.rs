@@ -1,0 +1,163 @@
+//! Requests to send an object by SCDP or NDP, and their sessions.
+
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::{Resume, Share};
+use wellspring_wire::control::{RefusalCode, Start, StartNdp};
+
+use super::ServerEvent;
+use super::answer::{Outcome, Refusal, SessionReport, Shown};
+use super::cookie::Purpose;
+use super::handler::{Handler, Held, lock};
+use super::sends::{Kind, Wanted};
+use crate::driver::{SessionEvent, SessionProgress};
+use crate::protocols::{Recipients, SendObject};
+use crate::store::Digest;
+
+impl Handler {
+    /// Answers a request to send an object by SCDP.
+    pub(super) fn start(&self, shown: Shown, start: &Start<'_>) -> Result<Outcome, Refusal> {
+        if lock(&self.puts).holds(start.session) {
+            return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
+        }
+        let purpose = Purpose::of_start(start);
+        let (name, digest) = (start.name.as_str(), start.digest);
+        let wanted = Wanted { session: start.session, name, digest, purpose, scdp: Some(start) };
+        self.send(shown, &wanted)
+    }
+
+    /// Answers a request to send an object by NDP.
+    pub(super) fn start_ndp(&self, shown: Shown, start: &StartNdp<'_>) -> Result<Outcome, Refusal> {
+        let payload = self.handle.ndp().payload;
+        if start.payload != payload {
+            let text = format!("packets of {} bytes (only {payload})", start.payload);
+            return Err(Refusal::new(RefusalCode::Unsupported, text));
+        }
+        let (name, digest) = (start.name.as_str(), start.digest);
+        let purpose = Purpose::StartNdp { name, digest: Digest(digest), payload };
+        let wanted = Wanted { session: start.session, name, digest, purpose, scdp: None };
+        self.send(shown, &wanted)
+    }
+
+    fn send(&self, shown: Shown, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
+        let Shown { client, cookie } = shown;
+        let replaces = {
+            let mut sends = lock(&self.sends);
+            if let Some(answer) = sends.known(client, wanted)? {
+                return Ok(answer);
+            }
+            if !self.jar.spend(client, cookie, wanted.purpose) {
+                return Ok(Outcome::Challenge(self.jar.bake(client, wanted.purpose)));
+            }
+            sends.admit(client, wanted).inspect_err(|_| self.jar.give_back(cookie))?
+        };
+        if replaces {
+            // The client has lost sight of that session; the driver takes requests in order, so
+            // the number is free when the new one comes.
+            let _ = self.handle.cancel(wanted.session);
+        }
+        let opened = self.open_send(client, wanted);
+        let (outcome, running) = match opened {
+            Ok(Ok(running)) => (Ok(Outcome::Accepted), Some(running)),
+            Ok(Err(answer)) => (Ok(answer), None),
+            Err(refusal) => (Err(refusal), None),
+        };
+        if running.is_none() {
+            self.jar.give_back(cookie);
+        }
+        lock(&self.sends).opened(wanted, running);
+        outcome
+    }
+
+    /// Opens the session; or what is to be answered first.
+    fn open_send(
+        &self,
+        client: SocketAddr,
+        wanted: &Wanted<'_>,
+    ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
+        let held = match self.held(wanted.name, wanted.digest)? {
+            Ok(held) => held,
+            Err(answer) => return Ok(Err(answer)),
+        };
+        let name = held.name.to_string();
+        let (progress, share, resumed) = match wanted.scdp {
+            Some(start) => {
+                let progress = self.send_by_scdp(client, start, held)?;
+                let share = (start.share_index, start.share_count);
+                (progress, share, start.resume.is_some())
+            }
+            None => (self.send_by_ndp(client, wanted.session, held)?, (0, 1), false),
+        };
+        self.tell(ServerEvent::Sending { name, client, share, resumed });
+        Ok(Ok(progress))
+    }
+
+    fn send_by_scdp(
+        &self,
+        client: SocketAddr,
+        start: &Start<'_>,
+        held: Held,
+    ) -> Result<SessionProgress, Refusal> {
+        let session = start.session;
+        let object = self.object_info(held.size, held.digest.tag(), &start.geometry)?;
+        let share = Share { index: start.share_index, count: start.share_count };
+        let resume =
+            start.resume.map(|at| Resume { epoch: at.epoch, floor: at.floor, horizon: at.horizon });
+        let request = SendObject {
+            session,
+            object,
+            digest: held.digest.0,
+            source: Arc::new(held.source),
+            to: Recipients::One { receiver: client, share },
+            initial_window: start.geometry.initial_window,
+            resume,
+        };
+        let events = self.session_events(session, resume.map_or(0, |at| at.epoch));
+        let progress = self.handle.send_object(request, events).map_err(Refusal::failed)?;
+        self.wait_for_client(session, start.timeout_ms);
+        Ok(progress)
+    }
+
+    fn send_by_ndp(
+        &self,
+        client: SocketAddr,
+        session: SessionId,
+        held: Held,
+    ) -> Result<SessionProgress, Refusal> {
+        if held.size == 0 {
+            let text = "an empty object needs no transfer";
+            return Err(Refusal::new(RefusalCode::Unsupported, text));
+        }
+        let reports = self.reports.clone();
+        let events = Box::new(move |event| {
+            // Nobody listens only when the server is going away.
+            let _ = reports.send(SessionReport::Ndp { session, event });
+        });
+        let (size, source) = (held.size, Arc::new(held.source));
+        self.handle.ndp().send(session, size, source, client, events).map_err(Refusal::failed)
+    }
+
+    /// Takes in what happened in a session that sends; `sent` is the event of its success.
+    pub(super) fn on_send_event<R: Debug, S: Debug>(
+        &self,
+        (kind, session, epoch): (Kind, SessionId, u8),
+        event: SessionEvent<R, S>,
+        sent: impl FnOnce(String, SocketAddr, S) -> ServerEvent,
+    ) {
+        if !event.is_last() {
+            tracing::debug!(?session, ?event, "sending");
+            return;
+        }
+        let Some((client, name)) = lock(&self.sends).end(kind, session, epoch) else { return };
+        match event {
+            SessionEvent::Sent { stats } => self.tell(sent(name, client, stats)),
+            SessionEvent::Failed(failure) => {
+                self.tell(ServerEvent::SendFailed { name, client, reason: failure.to_string() });
+            }
+            _ => {}
+        }
+    }
+}
