@@ -42,8 +42,36 @@ pub struct StragglerPolicy {
     pub symbols_behind: u64,
     /// Left behind when it alone has held up the group for so long.
     pub silent_for: Duration,
-    /// Detach it from the group and finish it by a unicast session; otherwise only report it.
+    /// Detach it from the group and finish it by a unicast session; otherwise only report it, and wait
+    /// for it. What follows applies only where receivers are detached.
     pub detach: bool,
+    /// The group goes on without a receiver that has said nothing for so long while the others waited for it.
+    /// It stays a member, and what it missed is repaired.
+    pub patience: Duration,
+    /// A receiver that pulls, and yet alone has held up the group for seven eighths of so long, is passed over
+    /// for up to twice as long, to see what pace the others have without it.
+    pub judge_over: Duration,
+    /// Left behind when the others take that many times what it takes while they do not wait for it; 0: never.
+    pub relative_rate: u32,
+    /// Served by unicast when it has not pulled so long after the session began: it does not hear the group.
+    pub unheard_for: Duration,
+    /// Left behind when it alone has asked for more than so much of what was sent, beyond the source symbols
+    /// \[percent\].
+    pub may_ask: u32,
+}
+
+impl StragglerPolicy {
+    /// Receivers are detached: decisions, of which no paper speaks.
+    pub const DETACH: StragglerPolicy = StragglerPolicy {
+        symbols_behind: 10_000,
+        silent_for: Duration::from_secs(1),
+        detach: true,
+        patience: Duration::from_millis(100),
+        judge_over: Duration::from_millis(40),
+        relative_rate: 4,
+        unheard_for: Duration::from_millis(500),
+        may_ask: 20,
+    };
 }
 
 /// What strangers may make this endpoint hold.
@@ -150,11 +178,7 @@ impl Config {
             peer_timeout: Duration::from_secs(5),
             release_after: Duration::from_millis(10),
             max_window: 2_048,
-            stragglers: StragglerPolicy {
-                symbols_behind: 10_000,
-                silent_for: Duration::from_secs(1),
-                detach: true,
-            },
+            stragglers: StragglerPolicy::DETACH,
             accept_unannounced: true,
             limits: Limits {
                 sessions: 65_536,

@@ -194,13 +194,160 @@ fn stalls_cost_next_to_no_symbols() {
 
 #[test]
 fn a_lossy_receiver_costs_what_it_lost() {
-    let mut lab = lab(7, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |_| {});
+    let link = HostConfig { trims: false, ..HostConfig::new() };
+    let mut lab = lab(7, 4, SHARED, link, |c| c.stragglers.detach = false);
     lab.config_mut(host(3)).faults.loss = 0.4;
     replicate(&mut lab, 3, 6_000);
     lab.run(Duration::from_secs(30));
     (1..=3).for_each(|r| drop(received(&lab, r)));
     let ideal = 6_000 * 10 / 6;
     assert!(lab.sent[&host(0)] < ideal + ideal / 20, "{} of {ideal}", lab.sent[&host(0)]);
+}
+
+/// A group of three, of whom `adapt` makes the third unlike the others: when the first two have an object of
+/// that many symbols, and what became of the third.
+fn beside_two(
+    seed: u64,
+    symbols: u64,
+    fabric: Fabric,
+    adapt: impl Fn(&mut Lab),
+) -> ([Duration; 2], Vec<StragglerAction>, Lab) {
+    let trims = fabric == Fabric::Trimming;
+    let mut lab = lab(seed, 4, fabric, HostConfig { trims, ..HostConfig::new() }, |c| {
+        c.peer_timeout = Duration::from_secs(10);
+        c.release_after = c.peer_timeout;
+    });
+    adapt(&mut lab);
+    replicate(&mut lab, 3, symbols);
+    lab.run(Duration::from_secs(2));
+    let ends = [1, 2].map(|r| received(&lab, r).0.since(Time::ZERO));
+    let actions = lab.log.iter().filter_map(|(_, _, event)| match event {
+        Event::Straggler { receiver, action, .. } if *receiver == host(3) => Some(*action),
+        _ => None,
+    });
+    let actions = actions.collect();
+    (ends, actions, lab)
+}
+
+/// The time that two receivers at 1 Gbit/s take for so many symbols.
+fn ideal(symbols: u64) -> Duration {
+    Rate::from_mbps(1_000).time_for(symbols * 1_492)
+}
+
+#[test]
+fn a_receiver_on_a_five_hundredth_of_the_rate_costs_the_others_a_tenth() {
+    for fabric in [SHARED, Fabric::Trimming] {
+        for seed in [20, 21] {
+            let slow = |lab: &mut Lab| lab.config_mut(host(3)).rate = Rate::from_mbps(2);
+            let (ends, actions, _) = beside_two(seed, 70_000, fabric, slow);
+            assert_eq!(actions, [StragglerAction::Detached], "{fabric:?} {seed}");
+            let allowed = ideal(70_000) + ideal(70_000) / 10;
+            for end in ends {
+                assert!(end < allowed, "{fabric:?} {seed}: {end} {allowed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn receivers_that_are_a_little_slower_stay_in_the_group() {
+    for (fabric, mbps) in [(SHARED, 500), (SHARED, 900), (Fabric::Trimming, 500)] {
+        let slow = |lab: &mut Lab| lab.config_mut(host(3)).rate = Rate::from_mbps(mbps);
+        let (ends, actions, lab) = beside_two(30, 20_000, fabric, slow);
+        assert_eq!(actions, [], "{fabric:?} {mbps}");
+        let needed = Rate::from_mbps(mbps).time_for(20_000 * 1_492);
+        let last = received(&lab, 3).0.since(Time::ZERO).max(ends[0]).max(ends[1]);
+        assert!(last < needed + needed / 10, "{fabric:?} {mbps}: {last} {needed}");
+        let beyond = lab.sent[&host(0)] - 20_000;
+        assert!(beyond < 2_000, "{fabric:?} {mbps}: {beyond}");
+    }
+}
+
+/// Two slow receivers of four do not hide each other.
+#[test]
+fn several_slow_receivers_are_all_left_behind() {
+    let link = HostConfig { trims: false, ..HostConfig::new() };
+    let mut lab = lab(31, 5, SHARED, link, |c| {
+        c.peer_timeout = Duration::from_secs(10);
+        c.release_after = c.peer_timeout;
+    });
+    lab.config_mut(host(3)).rate = Rate::from_mbps(2);
+    lab.config_mut(host(4)).rate = Rate::from_mbps(5);
+    replicate(&mut lab, 4, 70_000);
+    lab.run(Duration::from_secs(3));
+    for receiver in [1, 2] {
+        let took = received(&lab, receiver).0.since(Time::ZERO);
+        assert!(took < ideal(70_000) + ideal(70_000) / 3, "{took}");
+    }
+}
+
+#[test]
+fn a_receiver_that_is_silent_for_a_while_is_not_waited_for_and_stays() {
+    let link = HostConfig { trims: false, ..HostConfig::new() };
+    let mut lab = lab(32, 4, SHARED, link, |c| {
+        c.peer_timeout = Duration::from_secs(10);
+        c.release_after = c.peer_timeout;
+    });
+    replicate(&mut lab, 3, 70_000);
+    lab.run(Duration::from_millis(50));
+    lab.set_alive(host(3), false);
+    lab.run(Duration::from_millis(400));
+    lab.set_alive(host(3), true);
+    lab.run(Duration::from_secs(20));
+    let ends: Vec<Time> = (1..=3).map(|r| received(&lab, r).0).collect();
+    // It misses 300 ms of the stream, and that is repaired, to the others' cost; they wait for 100 ms.
+    for end in &ends[..2] {
+        let took = end.since(Time::ZERO);
+        assert!(took < ideal(70_000) + Duration::from_millis(100 + 50), "{took}");
+    }
+}
+
+/// Asks of a receiver that always wants as much as can be said.
+#[test]
+fn a_greedy_receiver_costs_the_others_little() {
+    let (symbols, seed) = (20_000, 33);
+    let link = HostConfig { trims: false, ..HostConfig::new() };
+    let mut lab = lab(seed, 4, SHARED, link, |c| {
+        c.peer_timeout = Duration::from_secs(10);
+        c.release_after = c.peer_timeout;
+    });
+    lab.set_alive(host(3), false);
+    replicate(&mut lab, 3, symbols);
+    for _ in 0..2_000 {
+        lab.run(Duration::from_micros(500));
+        let granted = lab.sent[&host(0)] as u32 + 1_000;
+        // Blocks that the others have not finished, and some that they have.
+        for sbn in (0..200).step_by(7) {
+            let floor = 0;
+            let pull = Pull { sbn, granted, floor, run: u16::MAX, epoch: 0, fin: false };
+            lab.inject(host(0), pull_frame(3, 0, pull));
+        }
+    }
+    for receiver in 1..=2 {
+        let took = received(&lab, receiver).0.since(Time::ZERO);
+        assert!(took < ideal(symbols) + ideal(symbols) / 3, "{took}");
+    }
+}
+
+#[test]
+fn who_does_not_hear_the_group_is_served_by_unicast_within_a_second() {
+    for hearing in [vec![], vec![1], vec![1, 2]] {
+        let link = HostConfig { trims: false, ..HostConfig::new() };
+        let mut lab = lab(34, 4, SHARED, link, |c| {
+            c.peer_timeout = Duration::from_secs(5);
+            c.release_after = c.peer_timeout;
+        });
+        let members: Vec<_> = (1..=3).map(host).collect();
+        lab.set_group(GROUP, hearing.iter().map(|&r| host(r)).collect());
+        let role = Role::OneToMany { group: GROUP, members };
+        send(&mut lab, 0, SESSION, role, 6_000, 12);
+        lab.run(Duration::from_secs(30));
+        for receiver in 1..=3 {
+            let took = received(&lab, receiver).0.since(Time::ZERO);
+            assert!(took < Duration::from_millis(1_000), "{hearing:?} {receiver}: {took}");
+        }
+        assert_all_over(&mut lab, 4);
+    }
 }
 
 proptest! {

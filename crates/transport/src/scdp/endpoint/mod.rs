@@ -322,7 +322,7 @@ impl Endpoint {
                 self.ready.pop_front();
                 self.is_ready[index] = false;
                 self.burst_left = 0;
-                self.on_idle(place);
+                self.on_idle(now, place);
                 continue;
             };
             if self.burst_left == 0 {
@@ -336,9 +336,9 @@ impl Endpoint {
         }
     }
 
-    fn on_idle(&mut self, place: u32) {
+    fn on_idle(&mut self, now: Time, place: u32) {
         if let Some((_, Session::Sending(sender))) = &mut self.sessions[place as usize] {
-            sender.on_idle(&self.config);
+            sender.on_idle(now, &self.config);
             self.timers.set(place, sender.deadline());
         }
     }

@@ -9,6 +9,10 @@ use alloc::collections::VecDeque;
 use super::symbols::{MAX_BLOCKS_AHEAD, SymbolStream};
 use crate::scdp::ObjectInfo;
 
+/// Symbols that a receiver may lack beyond a block's K: the overhead it aims at, and attempts to decode that
+/// failed.
+const MAX_BEYOND: u32 = 64;
+
 /// Symbols wanted of each block, and which block is next.
 #[derive(Debug)]
 pub(super) struct Demand {
@@ -35,13 +39,17 @@ impl Demand {
         (self.next < self.object.source_blocks).then_some(self.next)
     }
 
-    /// A receiver wants `count` symbols of a block in all, those already sent included.
-    pub(super) fn ask(&mut self, sbn: u32, count: u32, symbols: &SymbolStream) {
+    /// A receiver wants `count` symbols of a block in all, those already sent included. It can lack no more
+    /// than the block's K and [`MAX_BEYOND`] of them. Returns how many more will be sent for its sake.
+    pub(super) fn ask(&mut self, sbn: u32, count: u32, symbols: &SymbolStream) -> u32 {
         let Some(index) = sbn.checked_sub(self.floor).filter(|&i| i < MAX_BLOCKS_AHEAD) else {
-            return;
+            return 0;
         };
-        if count <= self.wanted(sbn) {
-            return;
+        let lacks = self.object.symbols_in_block(sbn) + MAX_BEYOND;
+        let count = count.min(symbols.sent(sbn).saturating_add(lacks));
+        let before = self.wanted(sbn);
+        if count <= before {
+            return 0;
         }
         while self.wanted.len() <= index as usize {
             let sbn = self.floor + self.wanted.len() as u32;
@@ -50,6 +58,7 @@ impl Demand {
         self.wanted[index as usize] = count;
         self.next = self.next.min(sbn);
         self.advance(symbols);
+        count - before
     }
 
     /// One more symbol of the lowest block, whatever was sent of it.

@@ -1,6 +1,8 @@
 //! A session at its sender (SCDP Algorithm 1, for groups, shares and pipelined blocks).
 
 mod demand;
+mod member;
+mod straggler;
 mod stream;
 pub(super) mod symbols;
 
@@ -10,7 +12,9 @@ use wellspring_core::{
 };
 use wellspring_wire::scdp::{CloseReason, Mode, Options, Pull, ScdpHeader, Symbol};
 
-use self::stream::{NextSymbol, Standing, Stream, StreamPlan};
+use self::member::Standing;
+use self::straggler::Stragglers;
+use self::stream::{NextSymbol, Stream, StreamPlan};
 use self::symbols::SymbolStream;
 use super::context::Context;
 use super::{
@@ -25,6 +29,47 @@ const MAX_PUSHED: u32 = 255;
 /// bytes \[bytes\]: jumbo frames.
 const USUAL_LEN: u64 = 8_192;
 
+/// Runs of the first stream for one of those beside it, while both have something to send: receivers that were
+/// taken out of a group cost the others one run in so many.
+const RUNS_OF_THE_FIRST: u32 = 16;
+
+/// Which stream sends next: the first, and after some of its runs one of the others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// The stream that sends, and how many packets it has sent in a row.
+    stream: usize,
+    packets: u32,
+    /// Which of the others is next, counted without the first.
+    other: usize,
+}
+
+impl Turn {
+    /// The streams to try, in that order: the one whose turn it is, the first, the others.
+    fn order(self, streams: usize) -> impl Iterator<Item = usize> {
+        let others = streams - 1;
+        let beside = (0..others).map(move |step| 1 + (self.other + step) % others);
+        [self.stream.min(others), 0].into_iter().chain(beside)
+    }
+
+    /// A stream has sent a packet. Runs are `burst` long.
+    fn sent(&mut self, stream: usize, streams: usize, burst: u16) {
+        let others = streams - 1;
+        if self.stream != stream {
+            (self.stream, self.packets) = (stream, 0);
+        }
+        self.packets += 1;
+        let runs = if stream == 0 { RUNS_OF_THE_FIRST } else { 1 };
+        if self.packets < runs * u32::from(burst) || others == 0 {
+            return;
+        }
+        if stream > 0 {
+            self.other = stream % others;
+        }
+        self.stream = if stream == 0 { 1 + self.other % others } else { 0 };
+        self.packets = 0;
+    }
+}
+
 /// One send session.
 #[derive(Debug)]
 pub(super) struct Sender {
@@ -34,7 +79,8 @@ pub(super) struct Sender {
     fixed_class: Option<Class>,
     /// The stream opened first, then one a detached straggler.
     streams: Vec<Stream>,
-    turn: usize,
+    stragglers: Stragglers,
+    turn: Turn,
     bytes_sent: u64,
     last_activity: Time,
     /// Symbols pushed in vain, and when to push the next.
@@ -77,7 +123,8 @@ impl Sender {
             initial_window: command.initial_window,
             fixed_class: command.class.map(|class| class.max(1)),
             streams: alloc::vec![Stream::new(now, plan, members)],
-            turn: 0,
+            stragglers: Stragglers::new(now),
+            turn: Turn::default(),
             bytes_sent: 0,
             last_activity: now,
             probes: 0,
@@ -132,7 +179,6 @@ impl Sender {
             }
             outcome = self.streams[index].on_pull(cx.now, source, pull);
             if self.streams[index].mode == Mode::OneToMany {
-                self.streams[index].note_hold_up(cx.now);
                 self.check_stragglers(cx, index);
                 self.plan(cx.config);
             }
@@ -179,7 +225,6 @@ impl Sender {
     pub(super) fn on_timeout(&mut self, cx: &mut Context<'_>) {
         let session = self.session;
         for index in 0..self.streams.len() {
-            self.streams[index].note_hold_up(cx.now);
             self.check_stragglers(cx, index);
             for member in &mut self.streams[index].members {
                 if member.standing == Standing::Live
@@ -208,7 +253,9 @@ impl Sender {
     }
 
     /// Nothing is left to send for now: what was asked for last may have been the end.
-    pub(super) fn on_idle(&mut self, config: &Config) {
+    pub(super) fn on_idle(&mut self, now: Time, config: &Config) {
+        let groups = self.streams.iter_mut().filter(|s| s.mode == Mode::OneToMany);
+        groups.for_each(|group| group.note_hold_up(now));
         // Without a deadline nobody is waited for any more: it is time to think of release. And the
         // symbols pushed may all have been lost: a symbol is to be pushed long before the receiver
         // counts as silent.
@@ -221,15 +268,11 @@ impl Sender {
     fn plan(&mut self, config: &Config) {
         let live =
             self.streams.iter().flat_map(|s| &s.members).filter(|m| m.standing == Standing::Live);
-        let silences = live.flat_map(|m| {
-            let straggles = m
-                .holds_up_since
-                .filter(|_| !m.reported)
-                .map(|since| since + config.stragglers.silent_for);
-            [Some(m.last_heard + self.peer_timeout), straggles]
-        });
+        let silences = live.map(|m| m.last_heard + self.peer_timeout);
+        let stragglers =
+            self.streams.iter().filter_map(|s| self.stragglers.deadline(s, &config.stragglers));
         let earliest = Time::earliest(
-            silences.flatten().chain(self.next_probe(config)).chain(self.release_at()),
+            silences.chain(stragglers).chain(self.next_probe(config)).chain(self.release_at()),
         );
         self.check_at = earliest;
     }
@@ -278,48 +321,17 @@ impl Sender {
 
     /// Reports (and, by policy, detaches) receivers of a group that hold it up or lag behind.
     fn check_stragglers(&mut self, cx: &mut Context<'_>, index: usize) {
-        let policy = cx.config.stragglers;
-        if self.streams[index].mode != Mode::OneToMany {
-            return;
-        }
         let session = self.session;
-        let stream = &self.streams[index];
-        let front = stream.members.iter().map(|m| m.floor).max().unwrap_or(0);
-        let front_symbol = self.object.first_symbol_of_block(front.min(self.object.source_blocks));
-        let (floor, began) = (stream.symbols.floor(), stream.began);
-        let mut detached = Vec::new();
-        for member in &mut self.streams[index].members {
-            if !matches!(member.standing, Standing::Live | Standing::Finished) || member.closed {
-                continue;
+        let (object, policy) = (self.object, &cx.config.stragglers);
+        let found = self.stragglers.find(cx.now, &mut self.streams[index], &object, policy);
+        for straggler in found {
+            let detached = straggler.detach;
+            let action = if detached { StragglerAction::Detached } else { StragglerAction::Kept };
+            let (receiver, symbols_behind) = (straggler.host, straggler.behind);
+            cx.events.push_back(Event::Straggler { session, receiver, symbols_behind, action });
+            if detached {
+                self.serve_by_unicast(cx.now, index, straggler.host, straggler.floor);
             }
-            let behind =
-                front_symbol.saturating_sub(self.object.first_symbol_of_block(member.floor));
-            let held_up = member
-                .holds_up_since
-                .is_some_and(|since| cx.now.has_reached(since + policy.silent_for));
-            // A receiver given up before has come back to find its blocks no longer served.
-            let left_behind = member.floor < floor;
-            // Behind alone costs nobody anything: its disk may be late, its credits not.
-            let elapsed = cx.now.since(began);
-            let costly = member.held_up(cx.now) * 2 >= elapsed;
-            // On a fast link many symbols are a moment in which a host had no processor.
-            let lasting = u128::from(behind) * u128::from(elapsed.as_micros())
-                >= u128::from(front_symbol) * u128::from(policy.silent_for.as_micros());
-            let slow = held_up || (costly && lasting && behind >= policy.symbols_behind);
-            if left_behind || (slow && (policy.detach || !member.reported)) {
-                member.reported = true;
-                let detach = policy.detach || left_behind;
-                let action = if detach { StragglerAction::Detached } else { StragglerAction::Kept };
-                let (receiver, symbols_behind) = (member.host, behind);
-                cx.events.push_back(Event::Straggler { session, receiver, symbols_behind, action });
-                if detach {
-                    member.standing = Standing::Detached;
-                    detached.push((member.host, member.floor));
-                }
-            }
-        }
-        for (host, floor) in detached {
-            self.serve_by_unicast(cx.now, index, host, floor);
         }
     }
 
@@ -357,12 +369,9 @@ impl Sender {
             return None;
         }
         let streams = self.streams.len();
-        for step in 0..streams {
-            let index = (self.turn + step) % streams;
+        for index in self.turn.order(streams) {
             if let Some(next) = self.streams[index].next() {
-                // A stream keeps the turn, so that its packets stay together; it yields when it
-                // runs dry.
-                self.turn = index;
+                self.turn.sent(index, streams, config.burst.max(1));
                 self.last_activity = now;
                 return Some(self.frame(config, index, next));
             }

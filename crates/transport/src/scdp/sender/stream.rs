@@ -1,104 +1,16 @@
 //! One numbered stream of symbols: to one host, or to a multicast group.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wellspring_core::{Destination, DropReason, Duration, HostId, Time};
+use wellspring_core::{Destination, DropReason, HostId, Time};
 use wellspring_wire::scdp::{Mode, Pull};
 
 use super::demand::Demand;
+use super::member::{Member, Standing};
 use super::symbols::SymbolStream;
 use crate::scdp::ObjectInfo;
 
 /// Credits beyond these are not believed at all \[packets\].
 const MAX_PENDING: u32 = 65_536;
-/// Ranges of credits kept apart by block for one receiver.
-const MAX_RANGES: usize = 256;
-
-/// Where a receiver of the stream stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// Served.
-    Live,
-    /// Asked for its last symbols (`fin`), or closed as complete.
-    Finished,
-    /// Gone.
-    Lost,
-    /// Served by a unicast stream of its own.
-    Detached,
-}
-
-/// A receiver of the stream.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) host: HostId,
-    pub(super) standing: Standing,
-    pub(super) last_heard: Time,
-    /// Whether any pull has come.
-    pub(super) heard: bool,
-    /// Highest packet number granted.
-    pub(super) granted: u32,
-    /// Lowest block it still needs.
-    pub(super) floor: u32,
-    /// Since when it alone has held up the stream.
-    pub(super) holds_up_since: Option<Time>,
-    /// How long it has held up the stream before that, in all.
-    held_up_before: Duration,
-    /// Already reported as a straggler.
-    pub(super) reported: bool,
-    /// Closed the session as complete.
-    pub(super) closed: bool,
-    /// `(last number, block)` of the credits not yet answered, ascending.
-    requests: VecDeque<(u32, u32)>,
-}
-
-impl Member {
-    fn new(now: Time, host: HostId, pushed: u32) -> Self {
-        Member {
-            host,
-            standing: Standing::Live,
-            last_heard: now,
-            heard: false,
-            granted: pushed,
-            floor: 0,
-            holds_up_since: None,
-            held_up_before: Duration::ZERO,
-            reported: false,
-            closed: false,
-            requests: VecDeque::new(),
-        }
-    }
-
-    /// How long it alone has held up the stream, in all.
-    pub(super) fn held_up(&self, now: Time) -> Duration {
-        let this_time = self.holds_up_since.map_or(Duration::ZERO, |since| now.since(since));
-        self.held_up_before + this_time
-    }
-
-    /// It holds up the stream no longer.
-    fn goes_on(&mut self, now: Time) {
-        self.held_up_before = self.held_up(now);
-        self.holds_up_since = None;
-    }
-
-    /// The block credit `number` is for.
-    fn block_for(&self, number: u32) -> Option<u32> {
-        self.requests.iter().find(|&&(last, _)| last >= number).map(|&(_, sbn)| sbn)
-    }
-
-    fn forget_through(&mut self, number: u32) {
-        while self.requests.front().is_some_and(|&(last, _)| last <= number) {
-            self.requests.pop_front();
-        }
-    }
-
-    fn request(&mut self, last: u32, sbn: u32) {
-        let full = self.requests.len() >= MAX_RANGES;
-        match self.requests.back_mut() {
-            Some(back) if back.1 == sbn || full => back.0 = last,
-            _ => self.requests.push_back((last, sbn)),
-        }
-    }
-}
 
 /// What a stream is to be.
 pub(super) struct StreamPlan {
@@ -179,15 +91,22 @@ impl Stream {
         member.heard = true;
         member.floor = member.floor.max(pull.floor);
         member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
+        let mut asked = 0;
         if let Some(demand) = &mut self.demand {
-            demand.ask(pull.sbn, u32::from(pull.run), &self.symbols);
+            asked = demand.ask(pull.sbn, u32::from(pull.run), &self.symbols);
         }
         let Some(member) = self.member(source) else { return Err(DropReason::UnknownPeer) };
+        member.asked_beyond += u64::from(asked);
         if pull.granted > sent.saturating_add(MAX_PENDING) {
             return Err(DropReason::OverLimit);
         }
         let granted = pull.granted.min(most);
-        if granted <= member.granted.max(sent) {
+        if in_group && granted > member.granted {
+            // Also of what went out without its credits: it tells its pace.
+            member.granted = granted;
+            member.grants = member.grants.saturating_add(1);
+        }
+        if granted <= sent || (!in_group && granted <= member.granted) {
             if in_group {
                 self.raise_floor();
                 return Ok(()); // it tells what is wanted
@@ -196,6 +115,7 @@ impl Stream {
         }
         member.granted = granted;
         member.goes_on(now);
+        member.passed = None;
         if !in_group {
             member.request(granted, pull.sbn);
         }
@@ -222,23 +142,25 @@ impl Stream {
         if !self.has_more() {
             return 0;
         }
-        let mut least = None;
-        let mut most_finished = 0;
+        let (mut least, mut least_passed, mut most_finished) = (None, None, 0);
         for member in &self.members {
-            match member.standing {
-                Standing::Live => {
-                    least = Some(least.unwrap_or(u32::MAX).min(member.granted));
+            let so_far = match (member.standing, member.passed) {
+                (Standing::Live, None) => &mut least,
+                (Standing::Live, Some(_)) => &mut least_passed,
+                (Standing::Finished, _) => {
+                    most_finished = most_finished.max(member.granted);
+                    continue;
                 }
-                Standing::Finished => most_finished = most_finished.max(member.granted),
-                Standing::Lost | Standing::Detached => {}
-            }
+                (Standing::Lost | Standing::Detached, _) => continue,
+            };
+            *so_far = Some(so_far.unwrap_or(u32::MAX).min(member.granted));
         }
-        least.unwrap_or(most_finished).saturating_sub(self.sent)
+        least.or(least_passed).unwrap_or(most_finished).saturating_sub(self.sent)
     }
 
     /// Whether some block is wanted more of than was sent; one receiver's credits always are for
     /// more.
-    fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         self.demand.as_ref().is_none_or(|demand| demand.next().is_some())
     }
 
@@ -283,22 +205,6 @@ impl Stream {
             && let Some(demand) = &mut self.demand
         {
             demand.ask_one_more(&self.symbols);
-        }
-    }
-
-    /// Notes who holds up the others, since when.
-    pub(super) fn note_hold_up(&mut self, now: Time) {
-        let sent = self.sent;
-        let others_wait = self.has_more()
-            && self.members.iter().any(|m| m.standing == Standing::Live && m.granted > sent);
-        for member in &mut self.members {
-            let holds_up =
-                others_wait && member.standing == Standing::Live && member.granted <= sent;
-            if holds_up {
-                member.holds_up_since = member.holds_up_since.or(Some(now));
-            } else {
-                member.goes_on(now);
-            }
         }
     }
 }

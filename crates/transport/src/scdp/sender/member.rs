@@ -1,0 +1,129 @@
+//! A receiver of a stream, as its sender sees it.
+
+use alloc::collections::VecDeque;
+use wellspring_core::{Duration, HostId, Time};
+
+/// Ranges of credits kept apart by block for one receiver.
+const MAX_RANGES: usize = 256;
+
+/// Where a receiver of the stream stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Served.
+    Live,
+    /// Asked for its last symbols (`fin`), or closed as complete.
+    Finished,
+    /// Gone.
+    Lost,
+    /// Served by a unicast stream of its own.
+    Detached,
+}
+
+/// A receiver without which its group's stream goes on for now: what it takes in that time is compared with
+/// what the others take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Passed {
+    /// Since when.
+    pub(super) since: Time,
+    /// What it had granted then.
+    pub(super) granted: u32,
+    /// What all others had granted then.
+    pub(super) others: u32,
+    /// It had fallen silent; otherwise it was slow.
+    pub(super) silent: bool,
+}
+
+/// A receiver of the stream.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) host: HostId,
+    pub(super) standing: Standing,
+    pub(super) last_heard: Time,
+    /// Whether any pull has come.
+    pub(super) heard: bool,
+    /// Highest packet number granted.
+    pub(super) granted: u32,
+    /// Lowest block it still needs.
+    pub(super) floor: u32,
+    /// Since when it alone has held up the stream.
+    pub(super) holds_up_since: Option<Time>,
+    /// How long it has held up the stream before that, in all.
+    held_up_before: Duration,
+    /// How long that was when the hold-ups of all were last compared.
+    pub(super) held_up_at_look: Duration,
+    /// Pulls with credits since then.
+    pub(super) grants: u32,
+    /// The stream goes on without its credits.
+    pub(super) passed: Option<Passed>,
+    /// How often its pace was judged and found good enough, and when it may be judged again.
+    pub(super) judged: u32,
+    pub(super) not_before: Time,
+    /// Symbols that were sent because it asked for them beyond a block's K.
+    pub(super) asked_beyond: u64,
+    /// Already reported as a straggler.
+    pub(super) reported: bool,
+    /// Closed the session as complete.
+    pub(super) closed: bool,
+    /// `(last number, block)` of the credits not yet answered, ascending.
+    requests: VecDeque<(u32, u32)>,
+}
+
+impl Member {
+    pub(super) fn new(now: Time, host: HostId, pushed: u32) -> Self {
+        Member {
+            host,
+            standing: Standing::Live,
+            last_heard: now,
+            heard: false,
+            granted: pushed,
+            floor: 0,
+            holds_up_since: None,
+            held_up_before: Duration::ZERO,
+            held_up_at_look: Duration::ZERO,
+            grants: 0,
+            passed: None,
+            judged: 0,
+            not_before: now,
+            asked_beyond: 0,
+            reported: false,
+            closed: false,
+            requests: VecDeque::new(),
+        }
+    }
+
+    /// How long it alone has held up the stream, in all.
+    pub(super) fn held_up(&self, now: Time) -> Duration {
+        let this_time = self.holds_up_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.held_up_before + this_time
+    }
+
+    /// Since when the others have waited for it to say anything at all.
+    pub(super) fn silent_since(&self) -> Option<Time> {
+        self.holds_up_since.map(|since| since.later_of(self.last_heard))
+    }
+
+    /// It holds up the stream no longer.
+    pub(super) fn goes_on(&mut self, now: Time) {
+        self.held_up_before = self.held_up(now);
+        self.holds_up_since = None;
+    }
+
+    /// The block credit `number` is for.
+    pub(super) fn block_for(&self, number: u32) -> Option<u32> {
+        self.requests.iter().find(|&&(last, _)| last >= number).map(|&(_, sbn)| sbn)
+    }
+
+    pub(super) fn forget_through(&mut self, number: u32) {
+        while self.requests.front().is_some_and(|&(last, _)| last <= number) {
+            self.requests.pop_front();
+        }
+    }
+
+    pub(super) fn request(&mut self, last: u32, sbn: u32) {
+        let full = self.requests.len() >= MAX_RANGES;
+        match self.requests.back_mut() {
+            Some(back) if back.1 == sbn || full => back.0 = last,
+            _ => self.requests.push_back((last, sbn)),
+        }
+    }
+}

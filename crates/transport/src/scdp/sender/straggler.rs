@@ -1,0 +1,283 @@
+//! Stragglers of a group: receivers that the others would wait for (SCDP §IV-D leaves them to policy).
+//!
+//! Credits do not tell a receiver's pace: one that is a little slower than the others holds them up as
+//! constantly as one on a hundredth of their link does. So the stream goes on for a moment without the credits
+//! of a receiver that alone holds it up, and what it takes meanwhile is compared with what the others take.
+
+use alloc::vec::Vec;
+use wellspring_core::{Duration, HostId, Time};
+use wellspring_wire::scdp::Mode;
+
+use super::member::{Member, Passed, Standing};
+use super::stream::Stream;
+use crate::scdp::{ObjectInfo, StragglerPolicy};
+
+/// Pulls with credits by which a slow receiver is told from one whose host was busy.
+const MIN_GRANTS: u32 = 4;
+
+/// Symbols that the others take beyond their multiple before a receiver counts as slower: windows that had
+/// been full are no pace.
+const MIN_TAKEN: u32 = 64;
+
+/// Symbols sent for one receiver's sake that nobody minds, beside the part that the policy allows.
+const MIN_ASKED: u64 = 256;
+
+/// Doublings of the time between two judgements of one receiver, at most.
+const MAX_JUDGED: u32 = 8;
+
+/// A receiver that is left behind, or would be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Straggler {
+    pub(super) host: HostId,
+    /// Lowest block it still needs.
+    pub(super) floor: u32,
+    /// How far that lies behind the fastest receiver's \[symbols\].
+    pub(super) behind: u64,
+    pub(super) detach: bool,
+}
+
+/// When hold-ups were last compared.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stragglers {
+    looked_at: Time,
+}
+
+impl Stragglers {
+    pub(super) fn new(now: Time) -> Self {
+        Stragglers { looked_at: now }
+    }
+
+    /// Finds receivers that are to be left behind, or reported, and passes over those whose pace is in
+    /// doubt.
+    pub(super) fn find(
+        &mut self,
+        now: Time,
+        stream: &mut Stream,
+        object: &ObjectInfo,
+        policy: &StragglerPolicy,
+    ) -> Vec<Straggler> {
+        if stream.mode != Mode::OneToMany {
+            return Vec::new();
+        }
+        stream.note_hold_up(now);
+        if policy.detach {
+            self.pass_over(now, stream, policy);
+        }
+        let front = stream.members.iter().map(|m| m.floor).max().unwrap_or(0);
+        let group = Group {
+            now,
+            front: object.first_symbol_of_block(front.min(object.source_blocks)),
+            floor: stream.symbols.floor(),
+            elapsed: now.since(stream.began),
+            others: stream.least_granted(),
+            begun: object.first_symbol_of_block(stream.symbols.horizon().min(object.source_blocks)),
+            asked: stream.members.iter().map(|m| m.asked_beyond).sum(),
+            members: stream.members.len() as u64,
+        };
+        let mut found = Vec::new();
+        for member in &mut stream.members {
+            if !matches!(member.standing, Standing::Live | Standing::Finished) || member.closed {
+                continue;
+            }
+            let behind = group.front.saturating_sub(object.first_symbol_of_block(member.floor));
+            // A receiver given up before has come back to find its blocks no longer served.
+            let left_behind = member.floor < group.floor;
+            let slow = group.has_lost(member, behind, policy);
+            if left_behind || (slow && (policy.detach || !member.reported)) {
+                member.reported = true;
+                let detach = policy.detach || left_behind;
+                if detach {
+                    member.standing = Standing::Detached;
+                }
+                found.push(Straggler { host: member.host, floor: member.floor, behind, detach });
+            }
+        }
+        found
+    }
+
+    /// Lets the stream go on without receivers that have fallen silent, or that alone have held it up in most
+    /// of a while though they pull; and with those again that turn out to be fast enough.
+    fn pass_over(&mut self, now: Time, stream: &mut Stream, policy: &StragglerPolicy) {
+        let others = stream.least_granted();
+        for member in stream.members.iter_mut() {
+            let Some(passed) = &mut member.passed else { continue };
+            let taken = member.granted.saturating_sub(passed.granted);
+            if passed.silent && taken > 0 {
+                // It is back, but has not caught up: from now on its pace counts.
+                *passed = Passed { since: now, granted: member.granted, others, silent: false };
+            } else if !passed.silent && now.has_reached(passed.since + policy.judge_over * 2) {
+                member.passed = None;
+                member.goes_on(now);
+                member.judged = (member.judged + 1).min(MAX_JUDGED);
+                member.not_before = now + policy.judge_over * (1 << member.judged);
+            }
+        }
+        let span = now.since(self.looked_at);
+        let due = span >= policy.judge_over;
+        let mut pass = Vec::new();
+        for (index, member) in stream.members.iter_mut().enumerate() {
+            if member.standing != Standing::Live || member.passed.is_some() {
+                continue;
+            }
+            let silent =
+                member.silent_since().is_some_and(|at| now.has_reached(at + policy.patience));
+            let held = member.held_up(now).saturating_sub(member.held_up_at_look);
+            let slow = due
+                && member.grants >= MIN_GRANTS
+                && held * 8 >= span * 7
+                && now.has_reached(member.not_before);
+            if silent || slow {
+                pass.push((index, silent));
+            }
+            if due {
+                member.held_up_at_look = member.held_up(now);
+                member.grants = 0;
+            }
+        }
+        if due {
+            self.looked_at = now;
+        }
+        for (index, silent) in pass {
+            stream.pass(now, index, silent);
+        }
+    }
+
+    /// When [`Stragglers::find`] is due, for the sake of time passed.
+    pub(super) fn deadline(&self, stream: &Stream, policy: &StragglerPolicy) -> Option<Time> {
+        if stream.mode != Mode::OneToMany {
+            return None;
+        }
+        let live = stream.members.iter().filter(|m| m.standing == Standing::Live);
+        let of_member = |m: &Member| {
+            let since = m.holds_up_since.filter(|_| !m.reported);
+            let given_up = since.map(|since| since + policy.silent_for);
+            if !policy.detach {
+                return [given_up, None, None];
+            }
+            let passed = match m.passed {
+                None => {
+                    m.silent_since().filter(|_| stream.can_pass(m)).map(|at| at + policy.patience)
+                }
+                Some(passed) if passed.silent => None,
+                Some(passed) => Some(passed.since + policy.judge_over * 2),
+            };
+            let unheard = (!m.heard).then(|| stream.began + policy.unheard_for);
+            [given_up, passed, unheard]
+        };
+        Time::earliest(live.flat_map(of_member).flatten())
+    }
+}
+
+/// A group, to compare one of its receivers with.
+struct Group {
+    now: Time,
+    /// First symbol of the fastest receiver's lowest incomplete block.
+    front: u64,
+    /// Lowest block served.
+    floor: u32,
+    elapsed: Duration,
+    /// What all that are not passed over have granted.
+    others: u32,
+    /// Source symbols of the blocks that were begun.
+    begun: u64,
+    /// Symbols asked for beyond the blocks' K, by all.
+    asked: u64,
+    members: u64,
+}
+
+impl Group {
+    /// Whether a receiver costs the group more than the policy allows.
+    fn has_lost(&self, member: &Member, behind: u64, policy: &StragglerPolicy) -> bool {
+        let (now, elapsed) = (self.now, self.elapsed);
+        let held_up =
+            member.holds_up_since.is_some_and(|since| now.has_reached(since + policy.silent_for));
+        // Behind alone costs nobody anything: its disk may be late, its credits not.
+        let costly = member.held_up(now) * 2 >= elapsed;
+        // On a fast link many symbols are a moment in which a host had no processor.
+        let lasting = u128::from(behind) * u128::from(elapsed.as_micros())
+            >= u128::from(self.front) * u128::from(policy.silent_for.as_micros());
+        let far_behind = costly && lasting && behind >= policy.symbols_behind;
+        if held_up || far_behind || !policy.detach {
+            return held_up || far_behind;
+        }
+        let unheard = !member.heard && now.has_reached(self.began() + policy.unheard_for);
+        unheard || self.is_slower(member, policy) || self.is_greedy(member, policy)
+    }
+
+    fn began(&self) -> Time {
+        self.now - self.elapsed
+    }
+
+    /// Whether the others take a multiple of what a receiver takes that they do not wait for.
+    fn is_slower(&self, member: &Member, policy: &StragglerPolicy) -> bool {
+        let Some(passed) = member.passed.filter(|passed| !passed.silent) else { return false };
+        let own = u64::from(member.granted.saturating_sub(passed.granted));
+        let others = u64::from(self.others.saturating_sub(passed.others));
+        let lasts = self.now.has_reached(passed.since + policy.judge_over / 4);
+        lasts
+            && policy.relative_rate > 0
+            && others >= own * u64::from(policy.relative_rate) + u64::from(MIN_TAKEN)
+    }
+
+    /// Whether a receiver alone asks for more than the part of all symbols that one may ask for.
+    fn is_greedy(&self, member: &Member, policy: &StragglerPolicy) -> bool {
+        let others = self.members.saturating_sub(1).max(1);
+        let usual = self.asked.saturating_sub(member.asked_beyond) / others;
+        member.asked_beyond > self.begun * u64::from(policy.may_ask) / 100 + MIN_ASKED
+            && member.asked_beyond > usual * 4
+    }
+}
+
+impl Stream {
+    /// What all receivers have granted that the stream waits for.
+    fn least_granted(&self) -> u32 {
+        let waited_for =
+            self.members.iter().filter(|m| m.standing == Standing::Live && m.passed.is_none());
+        waited_for.map(|m| m.granted).min().unwrap_or(0)
+    }
+
+    /// Whether another receiver is left to go on with.
+    fn can_pass(&self, member: &Member) -> bool {
+        self.members
+            .iter()
+            .any(|m| m.host != member.host && m.standing == Standing::Live && m.passed.is_none())
+    }
+
+    /// Goes on without the credits of a receiver. Others that are passed over are judged anew: so far, it has
+    /// slowed down those that they are compared with.
+    fn pass(&mut self, now: Time, index: usize, silent: bool) {
+        if !self.can_pass(&self.members[index]) {
+            return;
+        }
+        let granted = self.members[index].granted;
+        self.members[index].passed = Some(Passed { since: now, granted, others: 0, silent });
+        let others = self.least_granted();
+        for member in &mut self.members {
+            if let Some(passed) = &mut member.passed
+                && (!passed.silent || passed.since == now)
+            {
+                let silent = passed.silent;
+                *passed = Passed { since: now, granted: member.granted, others, silent };
+            }
+        }
+    }
+
+    /// Notes who holds up the others, since when.
+    pub(super) fn note_hold_up(&mut self, now: Time) {
+        let sent = self.sent;
+        let others_wait = self.has_more()
+            && self
+                .members
+                .iter()
+                .any(|m| m.standing == Standing::Live && m.passed.is_none() && m.granted > sent);
+        for member in &mut self.members {
+            let behind = member.standing == Standing::Live && member.granted <= sent;
+            // Who is passed over would hold up the others still.
+            if behind && (others_wait || member.passed.is_some()) {
+                member.holds_up_since = member.holds_up_since.or(Some(now));
+            } else {
+                member.goes_on(now);
+            }
+        }
+    }
+}
