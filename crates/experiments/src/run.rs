@@ -167,8 +167,9 @@ fn simulator<A: Adapter>(
     let mut config = Config::new(scenario.port(), seed);
     config.spraying = scenario.spraying();
     config.multicast = scenario.switch.multicast();
-    let trimmed_len = Some(scenario.protocol.header);
-    config.wire = WireModel { overhead: adapter.overhead(), trimmed_len };
+    let trimmed_len = Some(scenario.trimmed_len());
+    let trims_groups = scenario.switch.trim_groups;
+    config.wire = WireModel { overhead: adapter.overhead(), trimmed_len, trims_groups };
     config.shuffle_ties = scenario.run.shuffle_ties;
     config.loss = scenario.topology.loss();
     config.convergence = scenario.topology.convergence.0;

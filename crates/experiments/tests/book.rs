@@ -23,8 +23,13 @@ const FULL: &str = r#"
     buffer = "1MB"
     mark_packets = 1
     control_packets = 1
+    trim_size = "128B"
+    trim_groups = false
     [protocol]
     fabric = "shared"
+    configuration = "shipped"
+    gap_threshold = 32
+    stragglers = { detach = true }
     decode_curve = [[1.0, 1.0]]
     pull_rate = "1Gbps"
     tcp = { initial_window = 2, delayed_ack = "40ms" }
@@ -50,7 +55,7 @@ const WORKLOADS: [&str; 7] = [
     "kind = \"outcast\"\nnear = 1\nfar = 1\nsize = \"1KB\"",
     "kind = \"convergence\"\nflows = 1\ninterval = \"1s\"\nduration = \"1s\"",
     "kind = \"flows\"\nsessions = 1\nlambda = 1.0\nsizes = { points = [[1.0, 1.0]] }",
-    "kind = \"storage\"\nsessions = 1\nlambda = 1.0\nsize = \"1KB\"\nreplicas = 1\nwrites = 1.0",
+    "kind = \"storage\"\nsessions = 1\nlambda = 1.0\nsize = \"1KB\"\nreplicas = 1\nwrites = 1.0\nquorum = 1",
 ];
 
 /// All keys of a table and of the tables in it.

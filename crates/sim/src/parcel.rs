@@ -5,6 +5,8 @@ use wellspring_fabric::{FlowKey, Packet};
 
 const GROUP: u32 = 1 << 31;
 const SHARED: u32 = 1 << 31;
+/// The length of what is left of a trimmed packet is counted in fours: it may be more than a byte holds.
+const IN_FOURS: u32 = 1 << 30;
 
 const CLASS: u8 = 0x0f;
 const TRIMMABLE: u8 = 0x10;
@@ -17,14 +19,22 @@ const ECN_MARKED: u8 = 0x80;
 pub struct WireModel {
     /// IP header, framing and gaps of every packet \[bytes\].
     pub overhead: u8,
-    /// Length of a trimmed packet \[bytes\]; `None` is its headers and the overhead.
-    pub trimmed_len: Option<u8>,
+    /// Length of a trimmed packet \[bytes\]; `None` is its headers and the overhead. Above 255 a multiple of
+    /// 4, and at most [`WireModel::MAX_TRIMMED`].
+    pub trimmed_len: Option<u16>,
+    /// Whether switches trim packets of multicast groups; otherwise they drop them.
+    pub trims_groups: bool,
+}
+
+impl WireModel {
+    /// Length of a trimmed packet, at most \[bytes\].
+    pub const MAX_TRIMMED: u16 = 1_020;
 }
 
 impl Default for WireModel {
-    /// An IPv4 header of 20 bytes, and headers stay whole.
+    /// An IPv4 header of 20 bytes, headers stay whole, and groups' packets are trimmed.
     fn default() -> Self {
-        WireModel { overhead: 20, trimmed_len: None }
+        WireModel { overhead: 20, trimmed_len: None, trims_groups: true }
     }
 }
 
@@ -38,6 +48,7 @@ pub(crate) struct Parcel {
     destination: u32,
     wire_len: u16,
     pub key: FlowKey,
+    /// 0 if it is not trimmed, but dropped.
     trimmed_len: u8,
     bits: u8,
 }
@@ -57,6 +68,15 @@ impl Parcel {
     pub fn host(&self) -> Option<u32> {
         (self.destination & GROUP == 0).then_some(self.destination)
     }
+
+    /// Whether it has a payload.
+    pub fn has_payload(&self) -> bool {
+        self.bits & TRIMMABLE != 0
+    }
+
+    fn handle(&self) -> u32 {
+        self.frame & !(SHARED | IN_FOURS)
+    }
 }
 
 impl Packet for Parcel {
@@ -67,10 +87,12 @@ impl Packet for Parcel {
         self.bits & CLASS
     }
     fn trimmable(&self) -> bool {
-        self.bits & TRIMMABLE != 0
+        self.has_payload() && self.trimmed_len > 0
     }
     fn trim(&mut self) {
-        self.wire_len = u16::from(self.trimmed_len);
+        let unit = if self.frame & IN_FOURS == 0 { 1 } else { 4 };
+        // What is shorter passes whole, but for its payload.
+        self.wire_len = self.wire_len.min(u16::from(self.trimmed_len) * unit);
         self.bits = (self.bits & !(CLASS | TRIMMABLE)) | TRIMMED;
     }
     fn mark(&mut self) -> bool {
@@ -111,7 +133,7 @@ impl<H: Header> Frames<H> {
     pub fn insert(&mut self, frame: Frame<H>, wire: WireModel) -> Parcel {
         let headers = u32::from(frame.header.wire_len()) + u32::from(wire.overhead);
         let header_len = headers.min(255) as u8;
-        let trimmed_len = wire.trimmed_len.unwrap_or(header_len);
+        let trimmed_len = wire.trimmed_len.unwrap_or(header_len.into()).min(WireModel::MAX_TRIMMED);
         let wire_len = if frame.trimmed {
             u32::from(trimmed_len)
         } else {
@@ -132,6 +154,11 @@ impl<H: Header> Frames<H> {
             Destination::Group(group) => group.0 | GROUP,
         };
         let flow = FlowKey::hash_flow(frame.source.0, destination, frame.session.0);
+        let (short, unit) = match u8::try_from(trimmed_len) {
+            Ok(len) => (len, 0),
+            Err(_) => ((trimmed_len / 4) as u8, IN_FOURS),
+        };
+        let is_trimmed = wire.trims_groups || matches!(frame.destination, Destination::Host(_));
         self.live += 1;
         let handle = match self.free.pop() {
             Some(handle) => {
@@ -145,18 +172,18 @@ impl<H: Header> Frames<H> {
         };
         Parcel {
             arrives: 0,
-            frame: handle,
+            frame: handle | unit,
             destination,
             wire_len: wire_len.min(u32::from(u16::MAX)) as u16,
             key: FlowKey { flow, label: frame.path },
-            trimmed_len,
+            trimmed_len: if is_trimmed { short } else { 0 },
             bits: frame.class.min(CLASS) | ecn | trim,
         }
     }
 
     /// One more packet of the same frame.
     pub fn replicate(&mut self, parcel: Parcel) -> Parcel {
-        let handle = (parcel.frame & !SHARED) as usize;
+        let handle = parcel.handle() as usize;
         if handle >= self.copies.len() {
             self.copies.resize(handle + 1, 0);
         }
@@ -173,14 +200,14 @@ impl<H: Header> Frames<H> {
     /// Reads a packet's frame.
     #[inline]
     pub fn touch(&self, parcel: Parcel) -> u32 {
-        let slot = self.slots.get((parcel.frame & !SHARED) as usize);
+        let slot = self.slots.get(parcel.handle() as usize);
         slot.map_or(0, |slot| slot.0.source.0)
     }
 
     /// Takes a packet out of the network: its frame as it arrived.
     #[inline]
     pub fn take(&mut self, parcel: Parcel) -> Frame<H> {
-        let handle = parcel.frame & !SHARED;
+        let handle = parcel.handle();
         let mut frame = self.slots[handle as usize].0;
         self.release(parcel);
         if parcel.bits & TRIMMED != 0 && !frame.trimmed {
@@ -195,7 +222,7 @@ impl<H: Header> Frames<H> {
     /// Takes a packet out of the network unseen.
     pub fn release(&mut self, parcel: Parcel) {
         self.live -= 1;
-        let handle = parcel.frame & !SHARED;
+        let handle = parcel.handle();
         if parcel.frame & SHARED != 0
             && let Some(copies) = self.copies.get_mut(handle as usize)
             && *copies > 0

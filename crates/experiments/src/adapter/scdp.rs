@@ -2,7 +2,7 @@
 
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
 use crate::record::Reason;
-use crate::scenario::{FabricKind, Protocol, ProtocolName, Scenario};
+use crate::scenario::{Configuration, FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_transport::scdp;
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
@@ -60,21 +60,39 @@ impl Adapter for Scdp {
     }
 
     fn endpoint(&self, host: HostId, link: Rate) -> scdp::Endpoint {
-        let mut config = scdp::Config::new(host, self.protocol.pace(link));
-        config.overhead_per_symbol = self.protocol.header.into();
-        config.overhead = self.protocol.overhead;
-        config.reckon_control = self.protocol.reckon_control;
-        config.burst = self.protocol.burst;
-        config.fabric = match self.protocol.fabric {
-            FabricKind::Trimming => scdp::Fabric::Trimming,
-            FabricKind::Shared => scdp::Fabric::Shared { reordering_threshold: REORDERING },
-            FabricKind::Dedicated => scdp::Fabric::Dedicated {
-                reordering_threshold: REORDERING,
-                window: self.protocol.window.into(),
-            },
+        let protocol = &self.protocol;
+        let is_shipped = protocol.configuration == Configuration::Shipped;
+        let mut config = match protocol.configuration {
+            Configuration::Paper => scdp::Config::new(host, protocol.pace(link)),
+            Configuration::Shipped => scdp::Config::shipped(host, protocol.pace(link)),
         };
+        config.overhead_per_symbol = protocol.header.into();
+        let shipped_threshold = match config.fabric {
+            scdp::Fabric::Shared { reordering_threshold } => Some(reordering_threshold),
+            _ => None,
+        };
+        let reordering_threshold = shipped_threshold.unwrap_or(REORDERING);
+        config.fabric = match protocol.fabric {
+            FabricKind::Trimming => scdp::Fabric::Trimming,
+            FabricKind::Shared => scdp::Fabric::Shared { reordering_threshold },
+            FabricKind::Dedicated => {
+                let window = if is_shipped { config.max_window } else { protocol.window.into() };
+                scdp::Fabric::Dedicated { reordering_threshold, window }
+            }
+        };
+        if !is_shipped {
+            config.overhead = protocol.overhead;
+            config.reckon_control = protocol.reckon_control;
+            config.burst = protocol.burst;
+            config.min_timeout = protocol.min_timeout.0;
+            // The paper leaves stragglers to the application (SCDP §IV-D); here it waits.
+            config.stragglers.detach = false;
+        }
+        if let Some(stragglers) = protocol.stragglers {
+            config.stragglers = stragglers.policy();
+        }
+        config.gap_threshold = protocol.gap_threshold.or(config.gap_threshold);
         config.congestion = self.protocol.congestion.algorithm();
-        config.min_timeout = self.protocol.min_timeout.0;
         if self.loses_packets {
             config.release_after = config.peer_timeout;
         }
@@ -82,8 +100,6 @@ impl Adapter for Scdp {
             ProtocolName::Polyraptor => Vec::new(),
             _ => self.protocol.thresholds.iter().map(|size| size.0).collect(),
         };
-        // The paper leaves stragglers to the application (SCDP §IV-D); here it waits.
-        config.stragglers.detach = false;
         config.limits.symbols_per_block = self.protocol.block_symbols.max(1_024);
         scdp::Endpoint::new(config)
     }

@@ -97,8 +97,14 @@ impl<A: Adapter> Driver<A> {
         }
         let Some(operation) = &mut self.operations[place as usize] else { return };
         operation.pending = operation.pending.saturating_sub(settled);
-        if operation.pending > 0 {
+        let is_write = operation.record.kind == "write";
+        let waits_for = if is_write { self.scenario.workload.not_waited_for() } else { 0 };
+        if operation.pending > waits_for {
             return;
+        }
+        if operation.pending > 0 && operation.endless == Endless::No {
+            // The rest goes on, and nobody hears of it.
+            self.sessions.retain(|_, session| session.operation != place);
         }
         match operation.endless {
             Endless::No => self.finish(now, place),

@@ -1,14 +1,15 @@
 //! Validation of scenarios.
 
 use super::{
-    Background, Beside, CongestionKind, FabricKind, OverflowKind, Protocol, ProtocolName, Run,
-    Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload,
+    Background, Beside, Configuration, CongestionKind, FabricKind, OverflowKind, Protocol,
+    ProtocolName, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
 use std::borrow::Cow;
 use wellspring_codec::lt::RobustSoliton;
 use wellspring_core::Duration;
+use wellspring_sim::WireModel;
 use wellspring_sim::topology::Graph;
 
 /// A value that no simulation can be made of.
@@ -128,6 +129,15 @@ impl Scenario {
             "switch.overflow",
             &"drop",
             "trim for scdp and polyraptor, or protocol.fabric must be shared or dedicated",
+        )?;
+        let waits_for_trims = expects_trims
+            && self.protocol.configuration == Configuration::Paper
+            && self.protocol.gap_threshold.is_none();
+        must(
+            self.switch.trim_groups || !waits_for_trims,
+            "switch.trim_groups",
+            &"false",
+            "true for a receiver that waits for trimmed headers, or protocol.gap_threshold must be set",
         )
     }
 
@@ -232,6 +242,12 @@ impl Protocol {
         )?;
         must(protocol.overhead <= 64, "protocol.overhead", &protocol.overhead, "at most 64")?;
         must(protocol.burst > 0, "protocol.burst", &protocol.burst, "1 or more")?;
+        if let Some(stragglers) = protocol.stragglers {
+            span("protocol.stragglers.silent_for", stragglers.silent_for)?;
+            span("protocol.stragglers.patience", stragglers.patience)?;
+            span("protocol.stragglers.judge_over", stragglers.judge_over)?;
+            span("protocol.stragglers.unheard_for", stragglers.unheard_for)?;
+        }
         must(
             protocol.thresholds.is_sorted() && protocol.thresholds.len() <= 7,
             "protocol.thresholds",
@@ -380,7 +396,15 @@ impl Topology {
 
 impl Switch {
     fn check(&self) -> Check {
-        must(self.control_weight > 0, "switch.control_weight", &self.control_weight, "above 0")
+        must(self.control_weight > 0, "switch.control_weight", &self.control_weight, "above 0")?;
+        let Some(len) = self.trim_size else { return Ok(()) };
+        let most = u64::from(WireModel::MAX_TRIMMED);
+        must(
+            len.0 >= 33 && len.0 <= most && (len.0 < 256 || len.0 % 4 == 0),
+            "switch.trim_size",
+            &len,
+            "between 33 and 1,020 bytes, and a multiple of 4 from 256 on",
+        )
     }
 }
 
@@ -414,7 +438,16 @@ impl Workload {
                 rate("workload.lambda", *lambda)?;
                 sizes.check()
             }
-            Workload::Storage { sessions, lambda, size: bytes, replicas, writes, .. } => {
+            Workload::Storage {
+                sessions, lambda, size: bytes, replicas, writes, quorum, ..
+            } => {
+                let asked = quorum.unwrap_or(*replicas);
+                must(
+                    (1..=*replicas).contains(&asked),
+                    "workload.quorum",
+                    &asked,
+                    "between 1 and workload.replicas",
+                )?;
                 count("workload.sessions", *sessions)?;
                 rate("workload.lambda", *lambda)?;
                 size("workload.size", *bytes)?;

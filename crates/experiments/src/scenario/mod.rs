@@ -14,7 +14,8 @@ pub use network::{
 };
 pub use plan::Plan;
 pub use protocol::{
-    Beside, CongestionKind, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol, ProtocolName, Tcp,
+    Beside, Configuration, CongestionKind, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol,
+    ProtocolName, Stragglers, Tcp,
 };
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 
@@ -117,6 +118,11 @@ impl Scenario {
             port.overflow = Overflow::Drop;
         }
         port
+    }
+
+    /// Length of what is left of a trimmed packet \[bytes\].
+    pub fn trimmed_len(&self) -> u16 {
+        self.switch.trim_size.map_or(self.protocol.header.into(), |size| size.0 as u16)
     }
 
     /// How packets choose among equal paths.

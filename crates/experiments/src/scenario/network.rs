@@ -163,6 +163,11 @@ impl Default for Topology {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 fn is_zero(probability: &f64) -> bool {
     *probability == 0.0
 }
@@ -230,6 +235,13 @@ pub struct Switch {
     pub overflow: OverflowKind,
     /// Which packet is trimmed.
     pub victim: VictimKind,
+    /// Length of what is left of a trimmed packet; that of its header if not given. Switches as sold leave 128
+    /// bytes or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trim_size: Option<Size>,
+    /// Whether the packets of groups are trimmed. Switches as sold drop them.
+    #[serde(skip_serializing_if = "is_true")]
+    pub trim_groups: bool,
     /// Data packets that wait when those that arrive are marked (ECN); none are if not given.
     pub mark_packets: Option<u32>,
     /// Control packets for one data packet while both wait.
@@ -289,6 +301,8 @@ impl Default for Switch {
             split: false,
             overflow: OverflowKind::Trim,
             victim: VictimKind::Arriving,
+            trim_size: None,
+            trim_groups: true,
             mark_packets: None,
             control_weight: 9,
             control_packets: None,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use wellspring_core::{Duration, Rate};
 use wellspring_fabric::PortConfig;
 use wellspring_transport::congestion::Algorithm;
+use wellspring_transport::scdp::StragglerPolicy;
 
 /// The protocol of all hosts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -31,6 +32,17 @@ pub struct Protocol {
     pub by_final_size: bool,
     /// SCDP only: what it takes the switches for.
     pub fabric: FabricKind,
+    /// SCDP only: what it is set to where these keys do not say otherwise.
+    #[serde(skip_serializing_if = "Configuration::is_default")]
+    pub configuration: Configuration,
+    /// SCDP only: receivers that hold up their group. If not given they are waited for as in the paper, and
+    /// with `configuration = "shipped"` detached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stragglers: Option<Stragglers>,
+    /// SCDP only, on switches that trim: packets after which a gap in the numbers is a loss; by timeouts alone
+    /// if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap_threshold: Option<u32>,
     /// SCDP on shared switches only: its congestion controller.
     #[serde(skip_serializing_if = "CongestionKind::is_default")]
     pub congestion: CongestionKind,
@@ -64,6 +76,71 @@ pub struct Protocol {
 
 fn is_one(burst: &u16) -> bool {
     *burst == 1
+}
+
+/// What SCDP is set to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Configuration {
+    /// The paper's.
+    #[default]
+    Paper,
+    /// That of the program that is shipped: its timers, runs of credits, open blocks and policies. Of what it
+    /// takes otherwise the keys `overhead`, `reckon_control`, `burst` and `min_timeout` are not read.
+    Shipped,
+}
+
+impl Configuration {
+    fn is_default(&self) -> bool {
+        *self == Configuration::default()
+    }
+}
+
+/// Receivers that hold up their group: see `wellspring_transport::scdp::StragglerPolicy`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the same as in the transport")]
+pub struct Stragglers {
+    pub detach: bool,
+    pub symbols_behind: u64,
+    pub silent_for: Span,
+    pub patience: Span,
+    pub judge_over: Span,
+    pub relative_rate: u32,
+    pub unheard_for: Span,
+    pub may_ask: u32,
+}
+
+impl Default for Stragglers {
+    fn default() -> Self {
+        let policy = StragglerPolicy::DETACH;
+        Stragglers {
+            detach: policy.detach,
+            symbols_behind: policy.symbols_behind,
+            silent_for: Span(policy.silent_for),
+            patience: Span(policy.patience),
+            judge_over: Span(policy.judge_over),
+            relative_rate: policy.relative_rate,
+            unheard_for: Span(policy.unheard_for),
+            may_ask: policy.may_ask,
+        }
+    }
+}
+
+impl Stragglers {
+    /// The policy.
+    pub fn policy(self) -> StragglerPolicy {
+        StragglerPolicy {
+            symbols_behind: self.symbols_behind,
+            silent_for: self.silent_for.0,
+            detach: self.detach,
+            patience: self.patience.0,
+            judge_over: self.judge_over.0,
+            relative_rate: self.relative_rate,
+            unheard_for: self.unheard_for.0,
+            may_ask: self.may_ask,
+        }
+    }
 }
 
 /// TCP for a part of the requests, beside the protocol of the others.
@@ -304,6 +381,9 @@ impl Default for Protocol {
             thresholds: [10_000, 100_000, 1_000_000, 10_000_000].map(Size).to_vec(),
             by_final_size: false,
             fabric: FabricKind::Trimming,
+            configuration: Configuration::default(),
+            stragglers: None,
+            gap_threshold: None,
             congestion: CongestionKind::default(),
             decode: DecodeKind::Rate,
             decode_rate: BitRate(Rate::from_mbps(1_300)),

@@ -77,6 +77,9 @@ pub enum Workload {
         replicas: u32,
         /// Share of writes; the others are reads.
         writes: f64,
+        /// A write is complete when so many replicas are; all if not given. The rest is gone on with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        quorum: Option<u32>,
         /// Where replicas are.
         #[serde(default)]
         placement: Placement,
@@ -90,6 +93,16 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// Replicas of which a write does not wait for the end.
+    pub fn not_waited_for(&self) -> u32 {
+        match self {
+            Workload::Storage { replicas, quorum: Some(quorum), .. } => {
+                replicas.saturating_sub(*quorum)
+            }
+            _ => 0,
+        }
+    }
+
     /// How long it lasts, where that is planned and not what is measured.
     pub fn planned(&self) -> Option<Duration> {
         match self {

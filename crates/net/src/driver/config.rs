@@ -54,17 +54,7 @@ impl DriverConfig {
     /// of 10 Gbit/s, credits and symbols in bursts fit for segmentation offload, 512 MiB for
     /// received blocks and 256 MiB for blocks to send.
     pub fn new(bind: SocketAddr) -> Self {
-        let mut scdp = scdp::Config::new(HostId(0), Rate::from_mbps(10_000));
-        scdp.fabric = scdp::Fabric::Shared { reordering_threshold: 3 };
-        scdp.burst = 32;
-        // Senders that the system runs by turns get apart by milliseconds of the link.
-        scdp.limits.open_bytes = 64 << 20;
-        // Threads are scheduled late at times: what is no loss must not count as one.
-        scdp.initial_rtt = Duration::from_millis(20);
-        scdp.min_timeout = Duration::from_millis(50);
-        scdp.granularity = Duration::from_millis(10);
-        // Where packets are lost, this must outlast the receiver's patience (see there).
-        scdp.release_after = scdp.peer_timeout;
+        let scdp = scdp::Config::shipped(HostId(0), Rate::from_mbps(10_000));
         let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
         let lttp = lttp::Config {
             // Our header, UDP's and IPv4's.

@@ -12,7 +12,7 @@ use crate::topology::Graph;
 pub(crate) use links::Links;
 use multicast::Groups;
 use wellspring_core::{Destination, Header, RandomStream};
-use wellspring_fabric::{Handle, Packet, Pool, PortConfig, Spraying};
+use wellspring_fabric::{Handle, Pool, PortConfig, Spraying};
 
 /// All ports, links and switches, and the packets in them.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl<H: Header> Network<H> {
 
     fn is_lost(&mut self, handle: Handle) -> bool {
         let Some((rule, random)) = &mut self.loss else { return false };
-        random.chance(if self.pool[handle].trimmable() { rule.data } else { rule.control })
+        random.chance(if self.pool[handle].has_payload() { rule.data } else { rule.control })
     }
 
     /// A switch passes a packet on.

@@ -263,6 +263,34 @@ fn receivers_that_are_a_little_slower_stay_in_the_group() {
     }
 }
 
+/// What is lost on a fabric that trims, and is not trimmed, is told by gaps: where only timeouts of 50 ms told
+/// it, each block waited for its own.
+#[test]
+fn losses_of_which_no_header_tells_are_seen_in_gaps() {
+    for group in [true, false] {
+        let faults = Faults { loss: 0.01, ..Faults::default() };
+        let link = HostConfig { faults, queue: 100, ..HostConfig::new() };
+        let took = |gap_threshold| {
+            let mut lab = lab(35, 4, Fabric::Trimming, link, |c| {
+                c.gap_threshold = gap_threshold;
+                c.min_timeout = Duration::from_millis(50);
+                c.peer_timeout = Duration::from_secs(5);
+                c.release_after = c.peer_timeout;
+            });
+            if group {
+                replicate(&mut lab, 3, 20_000);
+            } else {
+                send_one_to_one(&mut lab, 0, 1, 20_000);
+            }
+            lab.run(Duration::from_secs(100));
+            received(&lab, 1).0.since(Time::ZERO)
+        };
+        let (gaps, timeouts) = (took(Some(32)), took(None));
+        assert!(gaps < ideal(20_000) + ideal(20_000) / 5, "group {group}: {gaps}");
+        assert!(gaps * 2 < timeouts, "group {group}: {gaps}, {timeouts}");
+    }
+}
+
 /// Two slow receivers of four do not hide each other.
 #[test]
 fn several_slow_receivers_are_all_left_behind() {
@@ -400,4 +428,21 @@ fn a_group_is_released_when_only_a_finished_receiver_is_left() {
         lab.inject(host(0), pull_frame(receiver, 0, pull));
     }
     assert_all_over(&mut lab, 4);
+}
+
+/// Three receivers by the configuration that is shipped: what is sent beyond need follows what is lost.
+#[test]
+fn a_write_to_three_sends_little_more_than_what_is_lost() {
+    for (loss, percent) in [(0.0, 1), (0.01, 4), (0.05, 9)] {
+        let faults = Faults { loss, ..Faults::default() };
+        let link = HostConfig { trims: false, queue: 400, faults, ..HostConfig::new() };
+        let mut lab = lab(36, 4, SHARED, link, |c| {
+            *c = Config { host: c.host, ..Config::shipped(c.host, c.link_rate) };
+        });
+        replicate(&mut lab, 3, 30_000);
+        lab.run(Duration::from_secs(20));
+        (1..=3).for_each(|r| drop(received(&lab, r)));
+        let beyond = lab.sent[&host(0)] - 30_000;
+        assert!(beyond * 100 <= 30_000 * percent, "{loss}: {beyond}");
+    }
 }

@@ -238,7 +238,7 @@ impl Receiver {
         if symbol.options.is_some() {
             flow.note_pushed(number);
         }
-        let mut answer = flow.answer(cx.now, number);
+        let mut answer = flow.answer(cx.now, number, arrival.trimmed);
         if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
             // Other members of the group drive it on.
             flow.skip_to(number);

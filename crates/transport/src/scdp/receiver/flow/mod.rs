@@ -167,7 +167,7 @@ impl Flow {
     pub(super) fn new(now: Time, host: HostId, initial_window: u32, config: &Config) -> Self {
         let initial_window = initial_window.max(1);
         let (window, reordering_threshold) = match config.fabric {
-            Fabric::Trimming => (Window::Fixed(initial_window), None),
+            Fabric::Trimming => (Window::Fixed(initial_window), config.gap_threshold),
             Fabric::Shared { reordering_threshold } => (
                 Window::Controlled(Box::new(Controller::new(
                     config.congestion,
@@ -333,13 +333,16 @@ impl Flow {
     }
 
     /// A packet of that number arrived, whole or trimmed. The caller rearms.
-    pub(super) fn answer(&mut self, now: Time, number: u32) -> Answer {
+    pub(super) fn answer(&mut self, now: Time, number: u32, trimmed: bool) -> Answer {
         self.heard(now);
         self.pace.on_time(now);
         if number > self.granted() {
             return Answer::NeverGranted;
         }
-        self.highest = self.highest.max(number);
+        // A trimmed header overtakes the symbols before it: where gaps are read it shows none.
+        if !trimmed || self.reordering_threshold.is_none() {
+            self.highest = self.highest.max(number);
+        }
         let Some(index) = number.checked_sub(self.first) else {
             self.on_late(number);
             return Answer::Late;
@@ -403,7 +406,7 @@ impl Flow {
         let Some(late) = self.given_up.take(number) else { return };
         self.calm_losses = 0;
         if let Some(threshold) = &mut self.reordering_threshold {
-            let overtaken_by = self.highest - number;
+            let overtaken_by = self.highest.saturating_sub(number);
             if overtaken_by > 0 {
                 self.patience = (self.patience + 1).min(MAX_PATIENCE);
             }
