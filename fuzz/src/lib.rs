@@ -2,8 +2,8 @@
 //!
 //! Each module is one target: a function that takes arbitrary bytes and panics where a claim does
 //! not hold. libFuzzer drives the functions through `src/main.rs`; `tests/replay.rs` runs them as
-//! plain tests on the seeds in `corpus/`. A new target is a module, a line in [`TARGETS`] and at
-//! least one file `corpus/NAME/seed-NAME`.
+//! plain tests on the seeds in `corpus/`. A new target is a module, a line in [`for_each_target`] and
+//! at least one file `corpus/NAME/seed-NAME`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
@@ -30,25 +30,33 @@ pub struct Target {
     pub run: fn(&[u8]),
 }
 
+/// Calls a macro with the names of all targets, in order.
+#[macro_export]
+macro_rules! for_each_target {
+    ($call:ident) => {
+        $call! {
+            baseline_endpoints
+            codec_block
+            codec_decoding_paths
+            codec_lt
+            codec_object
+            control_parse
+            lttp_parse
+            maelstrom_between
+            maelstrom_receive
+            ndp_parse
+            scdp_endpoint
+            wire_parse
+        }
+    };
+}
+
 macro_rules! targets {
     ($($name:ident)*) => { &[$(Target { name: stringify!($name), run: $name::run }),*] };
 }
 
 /// All targets, in the order of their names.
-pub const TARGETS: &[Target] = targets! {
-    baseline_endpoints
-    codec_block
-    codec_decoding_paths
-    codec_lt
-    codec_object
-    control_parse
-    lttp_parse
-    maelstrom_between
-    maelstrom_receive
-    ndp_parse
-    scdp_endpoint
-    wire_parse
-};
+pub const TARGETS: &[Target] = for_each_target!(targets);
 
 /// The target of that name.
 pub fn target(name: &str) -> Option<Target> {

@@ -22,7 +22,7 @@ use wellspring_net::{
 
 use crate::exit;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs, fetched_line};
+use crate::transfer::{CutArgs, Fetched, Location, NetworkArgs, ReportArgs, fetched};
 
 /// Fetch an object from all hosts that hold it, at once.
 ///
@@ -144,10 +144,11 @@ async fn fetch(
     let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut()? };
     let fetched = client.fetch(&args.from.hosts, &options, target, updates).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
-    let mut account = fetch_json(name.as_str(), shown, &report);
+    let fetched = fetched!(name.as_str(), shown, report);
+    let mut account = fetch_json(&fetched, &report);
     let receive_path = client.statistics().map(|s| s.receive_path).unwrap_or_default();
     account["trims_seen"] = (receive_path == ReceivePath::SocketAndTap).into();
-    Ok((account, summary(name.as_str(), shown, &report)))
+    Ok((account, summary(&fetched, &report)))
 }
 
 /// The same by LTTP.
@@ -168,8 +169,8 @@ async fn fetch_lttp(
     };
     let fetched = client.fetch_lttp(&args.from.hosts, &options, target, updates).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
-    let account = lttp::account(name.as_str(), shown, &report);
-    Ok((account, lttp::summary(name.as_str(), shown, &report)))
+    let fetched = fetched!(name.as_str(), shown, report);
+    Ok((lttp::account(&fetched, &report), lttp::summary(&fetched, &report)))
 }
 
 /// The same by NDP.
@@ -184,25 +185,16 @@ async fn fetch_ndp(
     let options = FetchOptions { digest: args.digest, ..FetchOptions::new(name.clone()) };
     let fetched = client.fetch_ndp(&args.from.hosts, &options, target, updates).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
-    let account = json!({
-        "object": name.as_str(),
-        "output": shown,
-        "bytes": report.size,
-        "digest": report.digest.to_string(),
-        "seconds": report.elapsed.as_secs_f64(),
-        "seconds_preparing": report.preparing.as_secs_f64(),
-        "seconds_finishing": report.finishing.as_secs_f64(),
-        "goodput_bits_per_second": report.goodput(),
+    let fetched = fetched!(name.as_str(), shown, report);
+    let account = fetched.account(json!({
         "host": report.host,
         "payload_size": report.payload,
         "packets": report.stats.packets,
         "packets_trimmed": report.stats.trimmed,
         "packets_twice": report.stats.duplicates,
         "pulls": report.stats.pulls,
-    });
-    let names = (name.as_str(), shown);
-    let mut summary =
-        fetched_line(names, (report.size, &report.digest), (report.elapsed, report.goodput()));
+    }));
+    let mut summary = fetched.line();
     summary.push_str(&format!(
         "{} packets, {} trimmed, {} came twice, {} pulls\n",
         report.stats.packets, report.stats.trimmed, report.stats.duplicates, report.stats.pulls,
@@ -253,12 +245,8 @@ fn served(silent: wellspring_core::Duration) -> String {
     format!("served, silent for the last {seconds:.1} s")
 }
 
-fn summary(name: &str, output: &str, report: &FetchReport) -> String {
-    let mut text = fetched_line(
-        (name, output),
-        (report.size, &report.digest),
-        (report.elapsed, report.goodput()),
-    );
+fn summary(fetched: &Fetched<'_>, report: &FetchReport) -> String {
+    let mut text = fetched.line();
     if report.size == 0 {
         return text;
     }
@@ -299,7 +287,7 @@ fn summary(name: &str, output: &str, report: &FetchReport) -> String {
 }
 
 /// The fetch's account for programs. Times in seconds, rates in bit/s, overheads as parts.
-fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
+fn fetch_json(fetched: &Fetched<'_>, report: &FetchReport) -> Value {
     let useful: u64 = report.useful();
     let replica = |r: &ReplicaReport| {
         let (state, reason) = match &r.state {
@@ -323,15 +311,7 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
             "symbols_trimmed": r.stats.trimmed,
         })
     };
-    json!({
-        "object": name,
-        "output": output,
-        "bytes": report.size,
-        "digest": report.digest.to_string(),
-        "seconds": report.elapsed.as_secs_f64(),
-        "seconds_preparing": report.preparing.as_secs_f64(),
-        "seconds_finishing": report.finishing.as_secs_f64(),
-        "goodput_bits_per_second": report.goodput(),
+    fetched.account(json!({
         "symbol_size": report.symbol_size,
         "blocks": report.blocks,
         "blocks_decoded": report.stats.decoded_blocks,
@@ -343,7 +323,7 @@ fn fetch_json(name: &str, output: &str, report: &FetchReport) -> Value {
         "overhead_needed": report.overhead_needed(),
         "overhead_sent": report.overhead_sent(),
         "replicas": report.replicas.iter().map(replica).collect::<Vec<_>>(),
-    })
+    }))
 }
 
 #[cfg(test)]

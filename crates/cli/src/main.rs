@@ -17,10 +17,11 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+use tokio::runtime::Runtime;
 use wellspring_console::command::{self, Verbosity};
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_console::interrupt::{unless_signal, with_children};
-use wellspring_console::manual::{self, CompletionsArgs, ManArgs};
+use wellspring_console::manual::ManualCommand;
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -61,10 +62,8 @@ enum Command {
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
     Switch(switch::SwitchArgs),
-    #[command(hide = true)]
-    Completions(CompletionsArgs),
-    #[command(hide = true)]
-    Man(ManArgs),
+    #[command(flatten)]
+    Manual(ManualCommand),
 }
 
 /// Subcommands of `wellspring-lab`, for people who look for them here.
@@ -72,8 +71,7 @@ const OF_THE_LAB: [&str; 6] = ["sim", "reproduce", "bench", "lab", "failure-law"
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| misparsed(error));
-    cli.verbosity.start_logs();
-    command::end("wellspring", run(cli))
+    command::start("wellspring", cli.verbosity, |runtime| run(cli, runtime))
 }
 
 /// Says what is wrong with the command line, and ends.
@@ -89,9 +87,8 @@ fn misparsed(error: clap::Error) -> ! {
     error.exit()
 }
 
-fn run(cli: Cli) -> Result<(), Failed> {
+fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
     let quiet = cli.verbosity.quiet;
-    let runtime = command::runtime()?;
     let result = match cli.command {
         Command::Fec(args) => {
             let work = move || fec::run(&args, quiet);
@@ -109,8 +106,7 @@ fn run(cli: Cli) -> Result<(), Failed> {
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
-        Command::Completions(args) => manual::completions(&args, Cli::command()),
-        Command::Man(args) => manual::man(&args, Cli::command()),
+        Command::Manual(manual) => manual.run(Cli::command()),
     };
     command::shut_down(runtime);
     result

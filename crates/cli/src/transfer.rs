@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::units::{bit_rate, bytes, parse_loss, parse_rate, parse_seconds, seconds};
 use wellspring_core::Rate;
@@ -160,16 +161,66 @@ impl FromStr for Location {
     }
 }
 
-/// What has been fetched, in a line.
-pub fn fetched_line(
-    (name, output): (&str, &str),
-    (size, digest): (u64, &Digest),
-    (elapsed, goodput): (Duration, f64),
-) -> String {
-    let to = if output == "-" { String::new() } else { format!(" -> {output}") };
-    let (time, rate) = (seconds(elapsed), bit_rate(goodput));
-    format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(size))
+/// Figures of a fetch that every protocol has.
+pub struct Fetched<'a> {
+    /// The object's name.
+    pub name: &'a str,
+    /// Where it went; `-` is standard output.
+    pub output: &'a str,
+    /// \[bytes\].
+    pub size: u64,
+    pub digest: Digest,
+    pub elapsed: Duration,
+    pub preparing: Duration,
+    pub finishing: Duration,
+    /// \[bit/s\].
+    pub goodput: f64,
 }
+
+impl Fetched<'_> {
+    /// A line for people.
+    pub fn line(&self) -> String {
+        let to = if self.output == "-" { String::new() } else { format!(" -> {}", self.output) };
+        let (time, rate) = (seconds(self.elapsed), bit_rate(self.goodput));
+        let (name, digest) = (self.name, &self.digest);
+        format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(self.size))
+    }
+
+    /// The account for programs, with what the protocol adds. Times in seconds.
+    pub fn account(&self, of_protocol: Value) -> Value {
+        let mut account = json!({
+            "object": self.name,
+            "output": self.output,
+            "bytes": self.size,
+            "digest": self.digest.to_string(),
+            "seconds": self.elapsed.as_secs_f64(),
+            "seconds_preparing": self.preparing.as_secs_f64(),
+            "seconds_finishing": self.finishing.as_secs_f64(),
+            "goodput_bits_per_second": self.goodput,
+        });
+        if let (Some(account), Value::Object(more)) = (account.as_object_mut(), of_protocol) {
+            account.extend(more);
+        }
+        account
+    }
+}
+
+/// The [`Fetched`] of a report, which has these fields whatever its protocol.
+macro_rules! fetched {
+    ($name:expr, $output:expr, $report:expr) => {
+        $crate::transfer::Fetched {
+            name: $name,
+            output: $output,
+            size: $report.size,
+            digest: $report.digest,
+            elapsed: $report.elapsed,
+            preparing: $report.preparing,
+            finishing: $report.finishing,
+            goodput: $report.goodput(),
+        }
+    };
+}
+pub(crate) use fetched;
 
 #[cfg(test)]
 mod tests {

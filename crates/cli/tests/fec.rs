@@ -6,10 +6,10 @@ use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::{Place, listing, program, random_bytes, signal, text};
+use wellspring_testkit::wait::wait_until;
 
 /// Symbol size of the objects here.
 const T: usize = 1_000;
@@ -366,11 +366,7 @@ fn packets_of_one_symbol_take_no_memory_each() {
 
 /// Waits until a file is being written in `out`.
 fn wait_until_begun(out: &Path) {
-    let until = Instant::now() + Duration::from_secs(60);
-    while listing(out).is_empty() {
-        assert!(Instant::now() < until, "no file is being written");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(|| "a file that is being written", || !listing(out).is_empty());
 }
 
 /// Runs a command that is interrupted once it has begun a file in `out`. It does not ignore what

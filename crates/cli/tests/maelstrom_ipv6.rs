@@ -23,7 +23,6 @@ const LEN: usize = 1 << 20;
 /// Datagrams of eight bytes.
 const SMALL: u64 = 2_000;
 const GROUP: &str = "ff15::82:1";
-const ROUND_TRIP: Duration = Duration::from_millis(100);
 
 /// The program of a host in its namespace.
 #[test]
@@ -165,13 +164,13 @@ fn connections_of_ipv6_end_at_the_near_appliance() {
     wait_for_taking(&lab, "/split/taking");
     let mut server = lab.host("hb", "receive-and-answer");
     let output = lab.host("ha", "exchange").wait_with_output().expect("done");
-    let connect = Duration::from_micros(lab::seen(&output));
-    assert!(connect < ROUND_TRIP, "no packet has been there and back: {connect:?}");
+    println!("connecting took {} us, over a link of 100 ms there and back", lab::seen(&output));
     let finished = |lab: &Lab, part| lab.number(part, "/split/finished");
     lab.wait_until("all ended in order", |lab| {
         finished(lab, "aa") == 6 && finished(lab, "ab") == 6
     });
-    for part in ["aa", "ab"] {
+    for (part, made) in [("aa", "/split/accepted"), ("ab", "/split/opened")] {
+        assert_eq!(lab.number(part, made), 6, "{}", lab.status(part));
         assert_eq!(lab.number(part, "/split/sent_bytes"), LEN as u64);
         assert_eq!(lab.number(part, "/split/received_bytes"), LEN as u64);
         assert_eq!(lab.number(part, "/sent/too_long"), 0, "{}", lab.status(part));
@@ -190,14 +189,11 @@ fn small_packets_of_ipv6_pass_the_long_link_together() {
     let Some(mut lab) = lab(true) else { return };
     start_both(&mut lab, &["--aggregate", "200", "--aggregate-hold", "2000"]);
     wait_for_taking(&lab, "/bundles/taking");
-    let before = lab.number("aa", "/sent/packets");
-    let begin = Instant::now();
+    let before = lab.number("aa", "/bundles/sent");
     assert_heard(&lab, &transfer(&lab, "small"), SMALL, SMALL / 2);
-    // A hello every tenth of a second is sent as well.
-    let hellos = begin.elapsed().as_millis() as u64 / 100 + 2;
-    let together = lab.number("aa", "/sent/packets") - before;
-    println!("{SMALL} packets passed the link as {together}, of those about {hellos} hellos");
-    assert!(together < SMALL / 4 + hellos, "{}", lab.status("aa"));
+    let bundles = lab.number("aa", "/bundles/sent") - before;
+    println!("{SMALL} packets passed the link in {bundles} bundles");
+    assert!(bundles < SMALL / 4, "{}", lab.status("aa"));
     assert_eq!(lab.number("ab", "/bundles/packets_received"), SMALL);
     assert_eq!(lab.number("ab", "/bundles/refused"), 0);
     end(&mut lab);

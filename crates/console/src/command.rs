@@ -27,7 +27,7 @@ pub struct Verbosity {
 
 impl Verbosity {
     /// Sends logs of that much to standard error; `WELLSPRING_LOG` overrules it.
-    pub fn start_logs(self) {
+    fn start_logs(self) {
         let level = match self.verbose {
             _ if self.quiet => "error",
             0 => "warn",
@@ -48,11 +48,18 @@ impl Verbosity {
     }
 }
 
+/// Runs a command after its command line is read, and gives the exit status.
+pub fn start(
+    name: &str,
+    verbosity: Verbosity,
+    run: impl FnOnce(Runtime) -> Result<(), Failed>,
+) -> ExitCode {
+    verbosity.start_logs();
+    end(name, runtime().and_then(run))
+}
+
 /// The threads of a command.
-///
-/// # Errors
-/// The system's.
-pub fn runtime() -> Result<Runtime, Failed> {
+fn runtime() -> Result<Runtime, Failed> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -12,11 +12,12 @@ mod test_network;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tokio::runtime::Runtime;
 use wellspring_console::children;
 use wellspring_console::command::{self, Verbosity};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::{unless_signal, with_children};
-use wellspring_console::manual::{self, CompletionsArgs, ManArgs};
+use wellspring_console::manual::ManualCommand;
 
 const AFTER_HELP: &str = "\
 Exit status:
@@ -44,24 +45,19 @@ enum Command {
     Bench(bench::BenchArgs),
     Fec(fec::FecArgs),
     Lab(test_network::LabArgs),
-    #[command(hide = true)]
-    Completions(CompletionsArgs),
-    #[command(hide = true)]
-    Man(ManArgs),
+    #[command(flatten)]
+    Manual(ManualCommand),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    cli.verbosity.start_logs();
-    command::end("wellspring-lab", run(cli))
+    command::start("wellspring-lab", cli.verbosity, |runtime| run(cli, runtime))
 }
 
-fn run(cli: Cli) -> Result<(), Failed> {
+fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
     let Verbosity { quiet, verbose } = cli.verbosity;
-    let runtime = command::runtime()?;
     let result = match cli.command {
-        Command::Completions(args) => manual::completions(&args, Cli::command()),
-        Command::Man(args) => manual::man(&args, Cli::command()),
+        Command::Manual(manual) => manual.run(Cli::command()),
         Command::Lab(args) => runtime.block_on(test_network::run(&args)),
         Command::Bench(args) => runtime.block_on(with_children(move || bench::run(&args, quiet))),
         Command::Fec(args) => {

@@ -5,11 +5,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use support::{program, signal, wellspring};
+use wellspring_testkit::wait::wait_until;
 
 /// What the lab leaves if it does not clean up: its namespaces begin with that.
 fn namespaces() -> BTreeSet<String> {
@@ -54,11 +54,7 @@ fn figures_on_real_traffic_clean_up_whether_they_end_or_are_interrupted() {
     }
 
     let mut child = reproduce("maelstrom-9");
-    let until = Instant::now() + Duration::from_secs(30);
-    while namespaces() == before {
-        assert!(Instant::now() < until, "the lab never began");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(|| "the lab's namespaces", || namespaces() != before);
     signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("ended").code(), Some(130));
     assert_eq!(namespaces(), before, "left behind");

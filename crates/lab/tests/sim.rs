@@ -3,11 +3,11 @@
 mod support;
 
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 use support::{Place, listing, program, signal, text};
+use wellspring_testkit::wait::wait_until;
 
 /// Ends within a millisecond.
 const SMALL: &str = "name = \"small\"\n[topology]\nkind = \"single-switch\"\nhosts = 3\n[workload]\n\
@@ -216,11 +216,7 @@ fn an_interrupted_sweep_keeps_its_rows_and_no_cut_file() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("starts");
-    let until = Instant::now() + Duration::from_secs(60);
-    while listing(&folder).is_empty() {
-        assert!(Instant::now() < until, "no capture is being written");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until(|| "a capture that is being written", || !listing(&folder).is_empty());
     signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("ends").code(), Some(130));
     assert_eq!(listing(&folder), [""; 0]);

@@ -1,5 +1,6 @@
 //! Test tools for Wellspring's endpoints: a checker of their contract, and a network in virtual
-//! time with loss, trimming, reordering, duplication, delay, dead and slow hosts.
+//! time with loss, trimming, reordering, duplication, delay, dead and slow hosts. [`wait`] serves tests of real
+//! processes.
 //!
 //! A development tool: it may panic, and does so on every breach it sees.
 #![forbid(unsafe_code)]
@@ -8,6 +9,7 @@
 mod checked;
 mod dumbbell;
 mod network;
+pub mod wait;
 
 /// The Rust examples of README and of the book are compiled and run with the doctests.
 #[cfg(doctest)]

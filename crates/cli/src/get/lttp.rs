@@ -7,7 +7,7 @@ use wellspring_console::units::{bytes, percent};
 use wellspring_core::DropReason;
 use wellspring_net::{LttpReport, Method};
 
-use crate::transfer::fetched_line;
+use crate::transfer::Fetched;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DecoderArg {
@@ -33,7 +33,7 @@ impl DecoderArg {
 }
 
 /// The account for programs. Times in seconds, rates in bit/s, overheads as parts.
-pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
+pub fn account(fetched: &Fetched<'_>, report: &LttpReport) -> Value {
     let share = |share: &wellspring_net::ShareReport| {
         json!({
             "host": share.host,
@@ -51,15 +51,7 @@ pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
         |host: &wellspring_net::HostError| json!({"host": host.host, "reason": host.reason});
     let lost = |lost: &wellspring_net::LostServer| json!({"host": lost.host.host, "reason": lost.host.reason, "bytes": lost.bytes});
     let received = &report.socket.received;
-    json!({
-        "object": name,
-        "output": output,
-        "bytes": report.size,
-        "digest": report.digest.to_string(),
-        "seconds": report.elapsed.as_secs_f64(),
-        "seconds_preparing": report.preparing.as_secs_f64(),
-        "seconds_finishing": report.finishing.as_secs_f64(),
-        "goodput_bits_per_second": report.goodput(),
+    fetched.account(json!({
         "transfer_bits_per_second": report.transfer_rate(),
         "symbol_size": report.symbol_size,
         "block_symbols": report.block_symbols,
@@ -76,15 +68,11 @@ pub fn account(name: &str, output: &str, report: &LttpReport) -> Value {
         "shares": report.shares.iter().map(share).collect::<Vec<_>>(),
         "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
         "unused": report.unused.iter().map(unused).collect::<Vec<_>>(),
-    })
+    }))
 }
 
-pub fn summary(name: &str, output: &str, report: &LttpReport) -> String {
-    let mut text = fetched_line(
-        (name, output),
-        (report.size, &report.digest),
-        (report.elapsed, report.goodput()),
-    );
+pub fn summary(fetched: &Fetched<'_>, report: &LttpReport) -> String {
+    let mut text = fetched.line();
     if report.size == 0 {
         return text;
     }

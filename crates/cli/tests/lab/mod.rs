@@ -6,13 +6,15 @@ mod namespace;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use wellspring_appliance::link_emulator::{LinkConfig, Loss};
+use wellspring_testkit::wait::wait_until;
 
 use namespace::LongLink;
 pub use namespace::make_plain;
+pub use wellspring_testkit::wait::PATIENCE;
 
 pub const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");
 /// What a test program does when it runs itself in a namespace, as its test `a_host`.
@@ -22,8 +24,6 @@ pub const HOST_B: &str = "10.82.2.2";
 pub const HOST_B_IPV6: &str = "fd82:2::2";
 /// Ends of the first host's addresses.
 pub const SPREAD: std::ops::Range<u8> = 2..18;
-/// How long anything may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the long link loses.
 #[derive(Clone, Copy)]
@@ -274,11 +274,7 @@ impl Lab {
     }
 
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let begin = Instant::now();
-        while !holds(self) {
-            assert!(begin.elapsed() < PATIENCE, "in vain: {what}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(|| what, || holds(self));
     }
 
     pub fn wait_for_peers(&self) {

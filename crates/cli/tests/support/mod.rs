@@ -8,13 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-/// No step of a test takes that long unless something hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+use wellspring_testkit::wait::{PATIENCE, wait_until};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wellspring"));
@@ -91,11 +89,7 @@ pub fn listing(dir: &Path) -> Vec<String> {
 
 /// Waits until a folder is empty: a process that goes on cleans up behind what it says.
 pub fn wait_until_empty(dir: &Path) {
-    let until = Instant::now() + PATIENCE;
-    while !listing(dir).is_empty() {
-        assert!(Instant::now() < until, "left behind: {:?}", listing(dir));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_until(|| format!("left behind: {:?}", listing(dir)), || listing(dir).is_empty());
 }
 
 fn follow(stream: impl Read + Send + 'static) -> (Receiver<Value>, JoinHandle<String>) {

@@ -46,7 +46,7 @@ impl Store {
     ///
     /// # Errors
     /// What forbids it: an object of that name unless `existing` allows to replace it, the limits,
-    /// the room on the disk, or the system.
+    /// the space on the disk, or the system.
     pub fn create(
         &self,
         name: &ObjectName,
