@@ -43,6 +43,8 @@ enum Object {
     Sane { symbols: u16, in_block: u8 },
     /// As a stranger may announce it.
     Absurd { transfer_len: u64, symbol_size: u16, source_blocks: u32 },
+    /// Of so many bytes in blocks of so many times ten.
+    Blocks { len: u16, block: u8 },
 }
 
 impl Object {
@@ -53,7 +55,12 @@ impl Object {
                 ObjectInfo::new(len, SYMBOL_SIZE, u32::from(in_block % 30) + 1, 0xfeed)
             }
             Self::Absurd { transfer_len, symbol_size, source_blocks } => {
-                ObjectInfo { transfer_len, object_tag: 0xfeed, symbol_size, source_blocks }
+                let (object_tag, block_len) = (0xfeed, 0);
+                ObjectInfo { transfer_len, object_tag, symbol_size, source_blocks, block_len }
+            }
+            Self::Blocks { len, block } => {
+                let (len, block) = (len.into(), u64::from(block) * 10);
+                ObjectInfo::in_blocks_of(block, len, SYMBOL_SIZE, 0xfeed)
             }
         }
     }
@@ -238,6 +245,8 @@ impl Host {
                     mode: mode(number),
                     senders: (0..senders % 4).map(peer).collect(),
                     initial_window: window,
+                    // Every other block from the first on, so many.
+                    complete: (0..senders / 4 % 4).map(|b| u32::from(2 * b)).map(|b| b..b + 1).collect(),
                 }))
             }
             Step::SenderBack { session, sender, epoch } => {
@@ -262,7 +271,7 @@ impl Host {
             Step::Finish { which, decoded } => {
                 if !self.work.is_empty() {
                     let work = self.work.swap_remove(usize::from(which) % self.work.len());
-                    self.finish(work, decoded);
+                    self.finish(work, decoded, which / 16);
                 }
                 None
             }
@@ -283,9 +292,11 @@ impl Host {
         self.drain();
     }
 
-    fn finish(&mut self, work: Work, decoded: bool) {
+    fn finish(&mut self, work: Work, decoded: bool, wrong: u8) {
         let Work::Finish { session, sbn, decode } = work;
-        let done = if decoded || !decode {
+        let done = if wrong > 0 && !decoded {
+            WorkDone::Wrong { session, sbn, more: u32::from(wrong) - 1 }
+        } else if decoded || !decode {
             WorkDone::Finished { session, sbn }
         } else {
             WorkDone::NeedMore { session, sbn }

@@ -89,6 +89,16 @@ pub enum WorkDone {
         /// Source block number.
         sbn: u32,
     },
+    /// The block's bytes are not those of the object: some payload was altered. More payloads show
+    /// which.
+    Wrong {
+        /// The session.
+        session: SessionId,
+        /// Source block number.
+        sbn: u32,
+        /// Payloads wanted before the next attempt, beyond those kept, 1 or more.
+        more: u32,
+    },
 }
 
 /// One host for one protocol: a state machine without clock, socket, thread or payload.

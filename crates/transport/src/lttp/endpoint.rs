@@ -464,7 +464,10 @@ impl EndpointContract for Endpoint {
     fn handle_work_done(&mut self, now: Time, done: WorkDone) {
         let (session, sbn, finished) = match done {
             WorkDone::Finished { session, sbn } => (session, sbn, true),
-            WorkDone::NeedMore { session, sbn } => (session, sbn, false),
+            // Its driver does not verify blocks one by one.
+            WorkDone::NeedMore { session, sbn } | WorkDone::Wrong { session, sbn, .. } => {
+                (session, sbn, false)
+            }
         };
         let place = self.fetched.get(&session).copied();
         let Some((place, client)) = place.and_then(|p| Some((p, self.clients.get(p)?))) else {

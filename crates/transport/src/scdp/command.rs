@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 use wellspring_core::{Class, Duration, GroupId, HostId, SessionId};
 use wellspring_wire::scdp::{Mode, Options};
 
-/// The object of a session, as RFC 6330 partitions it.
+/// The object of a session, as RFC 6330 partitions it, or in blocks of one length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectInfo {
     /// Object length F \[bytes\], 1 or more.
@@ -16,6 +17,9 @@ pub struct ObjectInfo {
     pub symbol_size: u16,
     /// Number of source blocks Z.
     pub source_blocks: u32,
+    /// Length of every block but the last \[bytes\]; the last symbol of each is filled up with zeros.
+    /// 0: RFC 6330 partitions the object into blocks of about the same length.
+    pub block_len: u64,
 }
 
 impl ObjectInfo {
@@ -32,7 +36,28 @@ impl ObjectInfo {
         let symbols = transfer_len.div_ceil(u64::from(symbol_size));
         let blocks = symbols.div_ceil(u64::from(symbols_per_block.max(1)));
         let source_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        ObjectInfo { transfer_len, object_tag, symbol_size, source_blocks }
+        ObjectInfo { transfer_len, object_tag, symbol_size, source_blocks, block_len: 0 }
+    }
+
+    /// Cuts an object into blocks of `block_len` bytes, so that each is one subtree of the object's
+    /// digest and can be verified by itself. Arguments of 0 count as 1.
+    pub fn in_blocks_of(
+        block_len: u64,
+        transfer_len: u64,
+        symbol_size: u16,
+        object_tag: u64,
+    ) -> Self {
+        let (block_len, transfer_len) = (block_len.max(1), transfer_len.max(1));
+        let blocks = transfer_len.div_ceil(block_len);
+        let source_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let symbol_size = symbol_size.max(1);
+        ObjectInfo { transfer_len, object_tag, symbol_size, source_blocks, block_len }
+    }
+
+    /// Whether a `syn` symbol announces this object; how its blocks are cut is not said there.
+    pub fn is_announced_by(&self, options: &Options) -> bool {
+        let announced = ObjectInfo::from_options(options);
+        ObjectInfo { block_len: self.block_len, ..announced } == *self
     }
 
     /// What a `syn` symbol announced.
@@ -42,18 +67,31 @@ impl ObjectInfo {
             object_tag: options.object_tag,
             symbol_size: options.symbol_size,
             source_blocks: options.source_blocks,
+            block_len: 0,
         }
     }
 
     /// Source symbols of the whole object, Kt (RFC 6330 §4.4.1.2).
     pub fn total_symbols(&self) -> u64 {
+        if self.block_len > 0 {
+            return self.first_symbol_of_block(self.source_blocks);
+        }
         self.transfer_len.div_ceil(u64::from(self.symbol_size))
+    }
+
+    /// Bytes of a block, of an object in blocks of one length.
+    fn len_of_block(&self, sbn: u32) -> u64 {
+        let first = u64::from(sbn).saturating_mul(self.block_len);
+        self.block_len.min(self.transfer_len.saturating_sub(first))
     }
 
     /// Source symbols K of that block: `Partition[Kt, Z]` (RFC 6330 §4.4.1.2); 0 beyond the last.
     pub fn symbols_in_block(&self, sbn: u32) -> u32 {
         if sbn >= self.source_blocks {
             return 0;
+        }
+        if self.block_len > 0 {
+            return self.len_of_block(sbn).div_ceil(self.symbol_size.into()) as u32;
         }
         let (total, blocks) = (self.total_symbols(), u64::from(self.source_blocks));
         let long_blocks = total % blocks;
@@ -62,6 +100,11 @@ impl ObjectInfo {
 
     /// First source symbol of that block, counted over the object.
     pub fn first_symbol_of_block(&self, sbn: u32) -> u64 {
+        if self.block_len > 0 {
+            let last = self.source_blocks.saturating_sub(1);
+            let whole = u64::from(sbn.min(last)) * u64::from(self.symbols_in_block(0));
+            return whole + if sbn > last { self.symbols_in_block(last).into() } else { 0 };
+        }
         let (total, blocks) = (self.total_symbols(), u64::from(self.source_blocks));
         let (short, long_blocks) = (total / blocks, total % blocks);
         u64::from(sbn) * short + u64::from(sbn).min(long_blocks)
@@ -70,6 +113,10 @@ impl ObjectInfo {
     /// First byte and length of that block in the object; the last block may end short of a
     /// whole symbol.
     pub fn byte_range_of_block(&self, sbn: u32) -> (u64, u64) {
+        if self.block_len > 0 {
+            let first = u64::from(sbn).saturating_mul(self.block_len).min(self.transfer_len);
+            return (first, self.len_of_block(sbn));
+        }
         let size = u64::from(self.symbol_size);
         let first = self.first_symbol_of_block(sbn) * size;
         let len = u64::from(self.symbols_in_block(sbn)) * size;
@@ -195,6 +242,8 @@ pub struct ReceiveSession {
     pub senders: Vec<HostId>,
     /// Initial window of each sender \[packets\].
     pub initial_window: u8,
+    /// Blocks that are there already, ascending: none of their symbols is asked for.
+    pub complete: Vec<Range<u32>>,
 }
 
 /// What the application asks for.
@@ -291,6 +340,27 @@ mod tests {
                 next += bytes;
             }
             prop_assert_eq!(next, len);
+            prop_assert_eq!(object.symbols_in_block(object.source_blocks), 0);
+        }
+
+        #[test]
+        fn blocks_of_one_length_tile_the_object(
+            len in 1_u64..10_000_000, size in 1_u16..2_000, block in 1_u64..400_000,
+        ) {
+            let object = ObjectInfo::in_blocks_of(block, len, size, 0);
+            let (mut next, mut symbols) = (0, 0);
+            for sbn in 0..object.source_blocks.min(1_000) {
+                let (first, bytes) = object.byte_range_of_block(sbn);
+                prop_assert_eq!(first, next);
+                prop_assert_eq!(object.first_symbol_of_block(sbn), symbols);
+                prop_assert_eq!(bytes.div_ceil(size.into()), object.symbols_in_block(sbn).into());
+                prop_assert!(bytes == block || sbn + 1 == object.source_blocks);
+                next += bytes;
+                symbols += u64::from(object.symbols_in_block(sbn));
+            }
+            if object.source_blocks <= 1_000 {
+                prop_assert_eq!((next, symbols), (len, object.total_symbols()));
+            }
             prop_assert_eq!(object.symbols_in_block(object.source_blocks), 0);
         }
     }

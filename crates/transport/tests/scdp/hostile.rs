@@ -105,6 +105,7 @@ proptest! {
             mode: Mode::Unicast,
             senders: vec![host(1)],
             initial_window: 12,
+            complete: Vec::new(),
         };
         lab.command(host(0), Command::Receive(command));
         send_one_to_one(&mut lab, 1, 0, 300);

@@ -77,6 +77,7 @@ pub fn fetch(lab: &mut Lab, senders: u32, symbols: u64) {
         mode: if senders > 1 { Mode::ManyToOne } else { Mode::Unicast },
         senders: (1..=senders).map(host).collect(),
         initial_window: 6,
+        complete: Vec::new(),
     };
     lab.command(host(0), Command::Receive(command));
     for index in 0..senders {

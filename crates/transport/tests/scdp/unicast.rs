@@ -380,6 +380,7 @@ fn a_session_waits_out_a_path_that_is_down_as_long_as_it_was_told_to() {
             mode: Mode::Unicast,
             senders: vec![host(1)],
             initial_window: 12,
+            complete: Vec::new(),
         };
         lab.command(host(0), Command::Receive(command));
         send_one_to_one(&mut lab, 1, 0, 100_000);
@@ -426,6 +427,7 @@ fn a_session_outlives_a_sender_that_restarts_if_it_is_won_back() {
             mode: Mode::Unicast,
             senders: vec![host(1)],
             initial_window: 12,
+            complete: Vec::new(),
         };
         lab.command(host(0), Command::Receive(command));
         let peer_timeout = Duration::from_secs(2);

@@ -54,6 +54,16 @@ impl Endpoint {
         if command.mode == Mode::OneToMany && command.senders.len() > 1 {
             return Err(CommandError::Invalid("a group has one sender"));
         }
+        let mut blocks = 0..command.object.source_blocks;
+        for range in &command.complete {
+            if range.start < blocks.start || range.is_empty() || range.end > blocks.end {
+                return Err(CommandError::Invalid("complete blocks ascend and are the object's"));
+            }
+            blocks.start = range.end;
+        }
+        if command.complete.first().is_some_and(|range| range.len() == blocks.end as usize) {
+            return Err(CommandError::Invalid("all blocks are complete"));
+        }
         let receiver = Receiver::announced(now, command, &self.config);
         self.received.retain(|&id| id != command.session);
         let place = self.insert(command.session, Session::Receiving(Box::new(receiver)));

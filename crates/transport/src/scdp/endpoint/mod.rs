@@ -437,11 +437,14 @@ impl wellspring_core::Endpoint for Endpoint {
     }
 
     fn handle_work_done(&mut self, now: Time, done: WorkDone) {
-        let (WorkDone::Finished { session, .. } | WorkDone::NeedMore { session, .. }) = done;
+        let (WorkDone::Finished { session, .. }
+        | WorkDone::NeedMore { session, .. }
+        | WorkDone::Wrong { session, .. }) = done;
         let Some(&place) = self.places.get(&session) else { return };
         self.with(now, place, |state, cx| match (state, done) {
             (Session::Receiving(r), WorkDone::Finished { sbn, .. }) => r.on_finished(cx, sbn),
             (Session::Receiving(r), WorkDone::NeedMore { sbn, .. }) => r.on_need_more(cx, sbn),
+            (Session::Receiving(r), WorkDone::Wrong { sbn, more, .. }) => r.on_wrong(cx, sbn, more),
             (Session::Sending(_), _) => {}
         });
     }

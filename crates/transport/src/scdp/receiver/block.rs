@@ -5,6 +5,9 @@ use alloc::vec::Vec;
 use super::stream_account::Coming;
 use crate::scdp::Share;
 
+/// Symbols of a block with wrong bytes that are kept, for each source symbol, at most.
+const WRONG_FACTOR: u32 = 4;
+
 /// What became of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Intake {
@@ -41,6 +44,8 @@ pub(super) struct Block {
     /// Credits granted for this block and counted on.
     pub(super) expected: u32,
     pub(super) lossy: bool,
+    /// Its bytes turned out to be wrong once: more symbols than its own are wanted.
+    pub(super) wrong: bool,
     pub(super) phase: Phase,
     /// Bit map of the source symbols received.
     source_seen: Vec<u64>,
@@ -60,6 +65,7 @@ impl Block {
         self.received_source = 0;
         self.expected = 0;
         self.lossy = false;
+        self.wrong = false;
         self.phase = Phase::Filling;
         self.source_seen.clear();
         self.source_seen.resize(source_symbols.div_ceil(64) as usize, 0);
@@ -97,6 +103,13 @@ impl Block {
         }
         let others = (0..share.count).filter(|&index| may_come(index));
         deficit.saturating_sub(others.map(|index| self.unasked(Share { index, ..share })).sum())
+    }
+
+    /// Symbols kept of it, at most: `extra_symbols` beyond K, or a few times K more if its bytes
+    /// turned out to be wrong.
+    pub(super) fn most_symbols(&self, extra_symbols: u32) -> u32 {
+        let factor = if self.wrong { WRONG_FACTOR } else { 1 };
+        self.source_symbols.saturating_mul(factor).saturating_add(extra_symbols)
     }
 
     pub(super) fn deficit(&self) -> u32 {
@@ -139,7 +152,7 @@ impl Block {
     }
 
     pub(super) fn finishable(&self) -> Option<bool> {
-        if self.received_source == self.source_symbols {
+        if self.received_source == self.source_symbols && !self.wrong {
             Some(false)
         } else if self.received >= self.target {
             Some(true)

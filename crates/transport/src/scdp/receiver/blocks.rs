@@ -2,6 +2,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::block::{Block, Intake, Phase};
 use super::stream_account::{MAX_PLACES, Streaming};
@@ -20,6 +21,8 @@ pub(super) struct BlockWindow {
     open_limit: u32,
     /// Lowest block not complete.
     floor: u32,
+    /// Blocks from the floor on that were complete from the beginning, ascending.
+    complete: VecDeque<Range<u32>>,
     pub(super) blocks: VecDeque<Block>,
     /// Blocks to reuse.
     spare: Vec<Block>,
@@ -42,11 +45,45 @@ impl BlockWindow {
             extra_symbols,
             open_limit: open_limit.max(1),
             floor: 0,
+            complete: VecDeque::new(),
             blocks: VecDeque::new(),
             spare: Vec::new(),
             wanting_from: 0,
             streaming: None,
         }
+    }
+
+    /// Blocks that are complete from the beginning; before any is opened.
+    pub(super) fn set_complete(&mut self, complete: &[Range<u32>]) {
+        self.complete = complete.iter().cloned().collect();
+        self.raise_floor();
+    }
+
+    /// Passes over the blocks that are complete.
+    fn raise_floor(&mut self) {
+        loop {
+            if self.blocks.front().is_some_and(|b| b.phase == Phase::Complete) {
+                self.spare.extend(self.blocks.pop_front());
+                self.floor += 1;
+            } else if self.blocks.is_empty()
+                && let Some(range) = self.complete.front()
+                && range.start <= self.floor
+            {
+                self.floor = self.floor.max(range.end);
+                self.complete.pop_front();
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Whether a block was complete from the beginning.
+    fn was_complete(&mut self, sbn: u32) -> bool {
+        while self.complete.front().is_some_and(|range| range.end <= self.floor) {
+            self.complete.pop_front();
+        }
+        let from = self.complete.partition_point(|range| range.end <= sbn);
+        self.complete.get(from).is_some_and(|range| range.contains(&sbn))
     }
 
     /// Lowest incomplete block; Z when all are complete.
@@ -138,7 +175,9 @@ impl BlockWindow {
         let sbn = self.horizon();
         let mut block = self.spare.pop().unwrap_or_default();
         block.reset(self.object.symbols_in_block(sbn));
-        if self.is_streaming() {
+        if self.was_complete(sbn) {
+            block.phase = Phase::Complete;
+        } else if self.is_streaming() {
             block.expect_stream();
         }
         self.blocks.push_back(block);
@@ -222,7 +261,7 @@ impl BlockWindow {
         }
         // Distinct symbols are bounded: once the target is met the block leaves `Filling`, and
         // the target never passes K + o + extra_symbols.
-        debug_assert!(block.received <= block.source_symbols + extra_symbols + 64);
+        debug_assert!(block.received <= block.most_symbols(extra_symbols) + 64);
         if !block.mark(esi) {
             return Intake::Redundant;
         }
@@ -244,10 +283,7 @@ impl BlockWindow {
             return None;
         };
         block.phase = Phase::Complete;
-        while self.blocks.front().is_some_and(|b| b.phase == Phase::Complete) {
-            self.spare.extend(self.blocks.pop_front());
-            self.floor += 1;
-        }
+        self.raise_floor();
         Some(decode)
     }
 
@@ -261,14 +297,38 @@ impl BlockWindow {
         }
         block.phase = Phase::Filling;
         block.target = block.received + 1;
-        if block.target > block.source_symbols + extra_symbols {
+        if block.target > block.most_symbols(extra_symbols) {
             return false;
         }
+        self.wants_again(sbn);
+        true
+    }
+
+    /// The block's bytes are wrong: aims at so many more symbols, with which it is to be decoded
+    /// even if all its source symbols are there. False when that would pass the limit, or the block
+    /// was not being finished.
+    pub(super) fn wrong(&mut self, sbn: u32, more: u32) -> bool {
+        let extra_symbols = self.extra_symbols;
+        let Some(block) = self.block(sbn) else { return false };
+        if !matches!(block.phase, Phase::Finishing { .. }) {
+            return false;
+        }
+        block.phase = Phase::Filling;
+        block.wrong = true;
+        block.target = block.received.saturating_add(more.max(1));
+        if block.target > block.most_symbols(extra_symbols) {
+            return false;
+        }
+        self.wants_again(sbn);
+        true
+    }
+
+    /// More is wanted of a block that was thought to have enough.
+    fn wants_again(&mut self, sbn: u32) {
         self.wanting_from = self.wanting_from.min(sbn);
         if self.is_streaming() {
             self.ask_for_deficit(sbn);
         }
-        true
     }
 
     /// Whether a group's stream fills the blocks.
@@ -401,6 +461,48 @@ mod tests {
             }
         }
         assert_eq!(attempts, 9, "K = 1 and eight more");
+    }
+
+    #[test]
+    fn blocks_that_are_there_are_passed_over() {
+        let mut window = window(2, 9, 4);
+        window.set_complete(&[0..2, 3..5, 8..9]);
+        assert_eq!((window.floor(), window.horizon()), (2, 2));
+        let mut wanted = Vec::new();
+        while let Some((sbn, count)) = window.next_wanting(Share::WHOLE, |_| true) {
+            assert_ne!(window.receive(3, 0), Intake::Kept, "complete, or not open yet");
+            window.ask(sbn, 0, count, true);
+            wanted.push(sbn);
+            for esi in 0..2 {
+                window.settle(sbn);
+                window.receive(sbn, esi);
+            }
+            window.finished(sbn);
+        }
+        assert_eq!(wanted, [2, 5, 6, 7]);
+        assert!(window.all_complete());
+    }
+
+    #[test]
+    fn a_block_with_wrong_bytes_is_decoded_again_from_more_symbols() {
+        let mut window = window(3, 1, 4);
+        window.next_wanting(Share::WHOLE, |_| true);
+        window.ask(0, 0, 3, true);
+        for esi in 0..2 {
+            window.settle(0);
+            window.receive(0, esi);
+        }
+        window.settle(0);
+        assert_eq!(window.receive(0, 2), Intake::Finishable { decode: false });
+        assert!(window.wrong(0, 2));
+        assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((0, 2)));
+        assert_eq!(window.receive(0, 3), Intake::Kept);
+        assert_eq!(window.receive(0, 4), Intake::Finishable { decode: true });
+        assert!(window.wrong(0, 2));
+        window.receive(0, 5);
+        assert_eq!(window.receive(0, 6), Intake::Finishable { decode: true });
+        assert!(!window.wrong(0, 100), "no more than a few times K");
+        assert!(!window.wrong(0, 1), "not being finished");
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) struct Receiver {
     decoded_blocks: u32,
     decode_free_blocks: u32,
     failed_decodes: u32,
+    /// Source symbols of the blocks that were not there from the beginning.
+    needed: u64,
     over: bool,
     /// How often a sign of life is given.
     keepalive_interval: Duration,
@@ -59,6 +61,10 @@ impl Receiver {
     /// their way.
     pub(super) fn announced(now: Time, command: &ReceiveSession, config: &Config) -> Self {
         let mut receiver = Self::empty(command.session, command.object, config);
+        receiver.blocks.set_complete(&command.complete);
+        let done = command.complete.iter().cloned().flatten();
+        let done: u64 = done.map(|sbn| u64::from(command.object.symbols_in_block(sbn))).sum();
+        receiver.needed = receiver.needed.saturating_sub(done);
         let count = command.senders.len().min(255) as u8;
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
@@ -98,6 +104,7 @@ impl Receiver {
             decoded_blocks: 0,
             decode_free_blocks: 0,
             failed_decodes: 0,
+            needed: object.total_symbols(),
             over: false,
             keepalive_interval: keepalive_interval(config.peer_timeout),
             grace: None,
@@ -133,7 +140,7 @@ impl Receiver {
     pub(super) fn on_symbol(&mut self, cx: &mut Context<'_>, arrival: Arrival<'_>) -> Verdict {
         let symbol = arrival.symbol;
         if let Some(options) = &symbol.options
-            && ObjectInfo::from_options(options) != self.object
+            && !self.object.is_announced_by(options)
         {
             return Verdict::Drop(DropReason::Malformed);
         }
@@ -340,9 +347,16 @@ impl Receiver {
         }
     }
 
+    /// A block's bytes are wrong.
+    pub(super) fn on_wrong(&mut self, cx: &mut Context<'_>, sbn: u32, more: u32) {
+        if !self.blocks.wrong(sbn, more) {
+            self.fail(cx, FailReason::Exhausted);
+        }
+    }
+
     fn stats(&self, now: Time) -> ReceiveStats {
         ReceiveStats {
-            needed: self.object.total_symbols(),
+            needed: self.needed,
             decoded_blocks: self.decoded_blocks,
             decode_free_blocks: self.decode_free_blocks,
             failed_decodes: self.failed_decodes,
