@@ -2,8 +2,8 @@
 //! it understands comes back the same after being emitted.
 
 use wellspring_wire::control::{
-    MAX_LEN, MessageKind, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, emit_reply, emit_request,
-    kind_of, parse,
+    MANIFEST_LEN, MAX_LEN, MessageKind, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, Reply, emit_reply,
+    emit_request, kind_of, parse,
 };
 
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
@@ -20,7 +20,7 @@ fn mend(message: &mut Vec<u8>) {
     let check = CHECK.checksum(message);
     message[4..8].copy_from_slice(&check.to_be_bytes());
     if kind_of(message) == Some(MessageKind::Request) && message.len() < REQUEST_MIN_LEN {
-        message.resize(REQUEST_MIN_LEN, 0);
+        message.resize(if message[1] == 5 { MANIFEST_LEN } else { REQUEST_MIN_LEN }, 0);
     }
 }
 
@@ -40,7 +40,9 @@ pub fn run(input: &[u8]) {
         }
         Parsed::Reply { nonce, reply } => {
             emit_reply(*nonce, reply, &mut again);
-            assert!(again.len() <= REPLY_MAX_LEN, "a reply never exceeds a request");
+            let is_page = matches!(reply, Reply::Manifest { .. });
+            let longest = if is_page { MANIFEST_LEN } else { REPLY_MAX_LEN };
+            assert!(again.len() <= longest, "a reply never exceeds a request");
         }
     }
     assert_eq!(parse(&again), Ok(parsed));

@@ -246,7 +246,10 @@ impl Host {
                     senders: (0..senders % 4).map(peer).collect(),
                     initial_window: window,
                     // Every other block from the first on, so many.
-                    complete: (0..senders / 4 % 4).map(|b| u32::from(2 * b)).map(|b| b..b + 1).collect(),
+                    complete: (0..senders / 4 % 4)
+                        .map(|b| u32::from(2 * b))
+                        .map(|b| b..b + 1)
+                        .collect(),
                 }))
             }
             Step::SenderBack { session, sender, epoch } => {

@@ -271,6 +271,7 @@ fn summary(fetched: &Fetched<'_>, report: &FetchReport) -> String {
                 ReplicaState::Served => served(replica.stats.silent),
                 ReplicaState::Lost(reason) => format!("lost: {reason}"),
                 ReplicaState::Unused(reason) => format!("unused: {reason}"),
+                ReplicaState::Excluded(reason) => format!("excluded: {reason}"),
             };
             rows.push(vec![
                 replica.host.clone(),
@@ -294,6 +295,7 @@ fn fetch_json(fetched: &Fetched<'_>, report: &FetchReport) -> Value {
             ReplicaState::Served => ("served", None),
             ReplicaState::Lost(reason) => ("lost", Some(reason)),
             ReplicaState::Unused(reason) => ("unused", Some(reason)),
+            ReplicaState::Excluded(reason) => ("excluded", Some(reason)),
         };
         json!({
             "host": r.host,
@@ -302,6 +304,7 @@ fn fetch_json(fetched: &Fetched<'_>, report: &FetchReport) -> Value {
             "reason": reason,
             "losses": r.losses,
             "returns": r.returns,
+            "altered": r.altered,
             "seconds_silent": r.stats.silent.as_secs_f64(),
             "share": part(r.stats.useful, useful),
             "symbols_asked": r.stats.granted,

@@ -90,6 +90,9 @@ impl Inner {
             Update::Moving { done, total, symbols } => self.show_moving(*done, *total, *symbols),
             Update::Verifying => self.bar.set_message("verifying and syncing"),
             Update::Lost { host, reason } => self.remark(&format!("{host}: {reason}")),
+            Update::Altered { host, symbols } => {
+                self.remark(&format!("{host}: {symbols} altered symbols, replaced"));
+            }
             Update::Back { host } => self.remark(&format!("{host}: is back")),
             Update::Straggler { host, symbols_behind, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
@@ -157,6 +160,9 @@ fn to_json(update: &Update) -> Value {
             json!({"event": "moving", "done": done, "total": total, "symbols": symbols})
         }
         Update::Lost { host, reason } => json!({"event": "lost", "host": host, "reason": reason}),
+        Update::Altered { host, symbols } => {
+            json!({"event": "altered", "host": host, "symbols": symbols})
+        }
         Update::Back { host } => json!({"event": "back", "host": host}),
         Update::Straggler { host, symbols_behind, detached } => json!({
             "event": "straggler", "host": host,

@@ -108,6 +108,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         senders: addresses,
         initial_window: 12,
         sink: Arc::new(pattern.clone()),
+        complete: Vec::new(),
     };
     let told = Box::new(move |event| {
         let _ = events.send(event);

@@ -11,6 +11,7 @@ mod address;
 mod client;
 pub mod driver;
 mod lttp;
+mod manifest;
 pub mod protocols;
 mod random;
 mod server;

@@ -27,6 +27,13 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        let rest = &self.bytes[self.at..];
+        self.at = self.bytes.len();
+        rest
+    }
+
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], ParseError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);

@@ -19,7 +19,8 @@
 //! # No amplification
 //! A request is padded to at least [`REQUEST_MIN_LEN`] bytes and a reply never exceeds
 //! [`REPLY_MAX_LEN`], which is not more: whoever forges a source address makes a server send less
-//! than he sent. What costs a server more than a short answer (sending an object, taking one,
+//! than he sent; a request for a page of a manifest is padded to [`MANIFEST_LEN`] bytes, which is what
+//! its answer may have. What costs a server more than a short answer (sending an object, taking one,
 //! computing a digest) needs a [`Cookie`] that was sent to that very address before.
 
 mod layout;
@@ -38,12 +39,16 @@ pub const MAX_LEN: usize = 1_200;
 pub const REQUEST_MIN_LEN: usize = 256;
 /// Longest reply \[bytes\].
 pub const REPLY_MAX_LEN: usize = 256;
+/// Nodes of a manifest in one reply, at most.
+pub const MAX_NODES: usize = 32;
+/// Length of a reply with nodes of a manifest, at most, and of a request for them, at least \[bytes\].
+pub const MANIFEST_LEN: usize = 16 + 32 * MAX_NODES;
 /// Longest object name \[bytes of UTF-8\].
 pub const MAX_NAME_LEN: usize = 1_000;
 /// Longest explanation in a refusal \[bytes of UTF-8\].
 pub const MAX_TEXT_LEN: usize = 200;
 
-const _: () = assert!(REPLY_MAX_LEN <= REQUEST_MIN_LEN);
+const _: () = assert!(REPLY_MAX_LEN <= REQUEST_MIN_LEN && MANIFEST_LEN <= MAX_LEN);
 
 /// The name of an object: UTF-8 without control characters, 1 to [`MAX_NAME_LEN`] bytes. Whether
 /// it stays inside a directory is for whoever opens it to check.
@@ -176,6 +181,17 @@ pub enum Request<'a> {
     Offer(Offer<'a>),
     /// Send the object by NDP.
     StartNdp(StartNdp<'a>),
+    /// Which are these nodes of the object's hash tree?
+    Manifest {
+        /// The object.
+        name: Name<'a>,
+        /// Its digest as the client knows it: the tree of other bytes is refused.
+        digest: [u8; 32],
+        /// Binary logarithm of the nodes' length \[bytes\].
+        log: u8,
+        /// Number of the page: of [`MAX_NODES`] nodes each.
+        index: u64,
+    },
     /// How far is an object that was offered?
     Status {
         /// The session of the offer.
@@ -307,6 +323,11 @@ pub enum Reply<'a> {
         code: RefusalCode,
         /// Why, for people: at most [`MAX_TEXT_LEN`] bytes, no control characters.
         text: &'a str,
+    },
+    /// To [`Request::Manifest`].
+    Manifest {
+        /// Chaining values of BLAKE3, one behind the other: 1 to [`MAX_NODES`].
+        nodes: &'a [u8],
     },
     /// To [`Request::Status`].
     Status {

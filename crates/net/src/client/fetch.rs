@@ -11,13 +11,15 @@ use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::RefusalCode;
 use wellspring_wire::scdp::{CloseReason, Mode};
 
+use super::pages::{Pages, Question};
 use super::replicas::{Found, Order, Replica, Standing, find, resume_point};
 use super::report::{FetchReport, ReplicaReport, ReplicaState};
 use super::requester::AskError;
-use super::sink::Sink;
+use super::sink::{Bytes, Sink};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
+use crate::manifest::{Manifest, PageId, Verified, object_of};
 use crate::protocols::{DriverHandle, ReceiveObject};
 use crate::store::{Digest, PartFile, ScratchFile};
 
@@ -43,7 +45,7 @@ impl Client {
         let timeout = self.config.timeout;
         let found = find(&self.requester, hosts, options, timeout, &updates).await?;
         let preparing = began.elapsed();
-        let sink = Sink::open(target, found.size, found.digest).await?;
+        let sink = Sink::open(target, found.size, found.digest, Bytes::Verified).await?;
         let geometry = found.geometry;
         updates(Update::Started {
             size: found.size,
@@ -87,6 +89,8 @@ enum Joined {
     Started(usize, Result<(), AskError>),
     /// Share, epoch, and which life of the host it was.
     Won(usize, u8, Result<u32, String>),
+    /// A page of the manifest that a share's replica was asked for.
+    Page(usize, PageId, Result<Vec<u8>, AskError>),
 }
 
 /// A transfer under way.
@@ -102,6 +106,7 @@ struct Run {
     progress: SessionProgress,
     events: mpsc::UnboundedReceiver<SessionEvent>,
     tasks: JoinSet<Joined>,
+    pages: Pages,
     updates: Updates,
     _guard: Guard,
 }
@@ -136,8 +141,9 @@ impl Run {
             (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
         shares.iter().for_each(|&i| replicas[i].has_share = true);
         let many = shares.len() > 1;
-        let (symbol_size, k) = (geometry.symbol_size, geometry.symbols_per_block);
-        let object = ObjectInfo::new(size, symbol_size, k, digest.tag());
+        let object = object_of(size, &geometry, digest.tag());
+        let manifest = Manifest::new(digest, size, object.block_len);
+        let pages = Pages::new(manifest, size, shares.len());
         let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
         let (told, events) = mpsc::unbounded_channel();
         let progress = handle.receive_object(
@@ -148,7 +154,8 @@ impl Run {
                 mode: if many { Mode::ManyToOne } else { Mode::Unicast },
                 senders,
                 initial_window: geometry.initial_window,
-                sink: sink.as_object_sink(),
+                sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
+                complete: Vec::new(),
             },
             Box::new(move |event| {
                 // Nobody listens only when the fetch was dropped.
@@ -178,6 +185,7 @@ impl Run {
             progress,
             events,
             tasks: JoinSet::new(),
+            pages,
             updates,
         };
         for share in 0..run.shares.len() {
@@ -187,7 +195,73 @@ impl Run {
                 run.win(share, 1);
             }
         }
+        run.ask_for_pages();
         Ok(run)
+    }
+
+    /// Asks for the pages of the manifest that are needed next.
+    fn ask_for_pages(&mut self) {
+        let done = *match &self.sink {
+            Sink::File(part) => part.contiguous(),
+            Sink::Stream { scratch, .. } => scratch.contiguous(),
+        }
+        .borrow();
+        let (shares, replicas) = (&self.shares, &self.replicas);
+        let questions = self.pages.next(done, |share| replicas[shares[share]].is_live());
+        for Question { share, page, cookie } in questions {
+            let Some(address) = self.replicas[self.shares[share]].address else { continue };
+            let order = self.order.clone();
+            self.tasks.spawn(async move {
+                Joined::Page(share, page, order.page(address, page, &cookie).await)
+            });
+        }
+    }
+
+    /// Takes a page, or notes that a replica cannot give it.
+    fn on_page(
+        &mut self,
+        share: usize,
+        page: PageId,
+        answer: Result<Vec<u8>, AskError>,
+    ) -> Result<(), FetchError> {
+        match answer {
+            Ok(bytes) => match self.pages.answered(page, &bytes) {
+                Ok(()) => {
+                    self.handle.check_again(self.order.session)?;
+                    self.ask_for_pages();
+                }
+                Err(_) => {
+                    let reason = "sent a manifest that does not fit the object's digest".to_owned();
+                    self.exclude(share, Standing::Excluded(reason))?;
+                }
+            },
+            // Asked for again with the next tick, of another replica if there is one.
+            Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Stopped) => {
+                self.pages.unanswered(page);
+            }
+            Err(AskError::Refused { code: RefusalCode::Busy, .. }) => self.pages.unanswered(page),
+            Err(error) => {
+                self.pages.unanswered(page);
+                let reason = format!("gives no manifest of the object ({error})");
+                self.exclude(share, Standing::Unused(reason))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on without a replica.
+    fn exclude(&mut self, share: usize, standing: Standing) -> Result<(), FetchError> {
+        let replica = &mut self.replicas[self.shares[share]];
+        if replica.takes_part() {
+            replica.standing = standing;
+            let HostError { host, reason } = replica.complaint();
+            (self.updates)(Update::Lost { host, reason });
+            if let Some(address) = replica.address {
+                self.handle.exclude(self.order.session, address)?;
+            }
+            self.ask_for_pages();
+        }
+        self.check_hope()
     }
 
     fn start(&mut self, share: usize) {
@@ -234,7 +308,12 @@ impl Run {
                     self.on_joined(done)?;
                 },
                 error = self.sink.broken() => return Err(FetchError::Write(error)),
-                _ = ticks.tick() => self.tell_progress(),
+                _ = ticks.tick() => {
+                    self.tell_progress();
+                    self.ask_for_pages();
+                    // Should a page have come while a worker had its block.
+                    self.handle.check_again(self.order.session)?;
+                }
             }
         }
     }
@@ -284,6 +363,19 @@ impl Run {
                 }
                 Ok(())
             }
+            SessionEvent::SymbolsAltered { sender, symbols, excluded } => {
+                let Some(share) = self.share_of(sender) else { return Ok(()) };
+                let replica = &mut self.replicas[self.shares[share]];
+                replica.altered += u64::from(symbols);
+                if !excluded {
+                    let host = replica.host.clone();
+                    (self.updates)(Update::Altered { host, symbols });
+                    return Ok(());
+                }
+                let altered = replica.altered;
+                let reason = format!("sent altered symbols ({altered}), and was excluded");
+                self.exclude(share, Standing::Excluded(reason))
+            }
             SessionEvent::Failed(failure) => Err(self.failed(failure)),
             _ => Ok(()),
         }
@@ -310,6 +402,7 @@ impl Run {
 
     fn on_joined(&mut self, joined: Joined) -> Result<(), FetchError> {
         match joined {
+            Joined::Page(share, page, answer) => self.on_page(share, page, answer),
             // Silence is for the protocol to judge: its symbols may well be arriving.
             Joined::Started(_, Ok(()) | Err(AskError::NoAnswer(_) | AskError::PortClosed)) => {
                 Ok(())
@@ -399,6 +492,7 @@ fn reports(replicas: Vec<Replica>, stats: &ReceiveStats) -> Vec<ReplicaReport> {
                 Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
                 Standing::Lost(reason) => ReplicaState::Lost(reason),
                 Standing::Unused(reason) => ReplicaState::Unused(reason),
+                Standing::Excluded(reason) => ReplicaState::Excluded(reason),
             };
             ReplicaReport {
                 host: replica.host,
@@ -406,6 +500,7 @@ fn reports(replicas: Vec<Replica>, stats: &ReceiveStats) -> Vec<ReplicaReport> {
                 state,
                 losses: replica.losses,
                 returns: replica.returns,
+                altered: replica.altered,
                 stats,
             }
         })

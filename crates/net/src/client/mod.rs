@@ -3,6 +3,7 @@
 mod error;
 mod fetch;
 mod ndp;
+mod pages;
 mod put;
 pub(crate) mod replicas;
 mod report;
@@ -118,8 +119,9 @@ pub enum Target {
         /// What to do if it exists.
         existing: Existing,
     },
-    /// A writer, in order, while the object arrives. Only the end tells whether the digest was
-    /// right: a fetch that fails may have written bytes.
+    /// A writer, in order, while the object arrives. By SCDP it gets only bytes that are verified; by
+    /// other protocols only the end tells whether the digest was right. A fetch that fails may have
+    /// written bytes.
     Writer(Box<dyn io::Write + Send>),
 }
 
@@ -204,6 +206,13 @@ pub enum Update {
         host: String,
         /// Why.
         reason: String,
+    },
+    /// A host's symbols were altered, by it or on their way; the bytes were put right by others.
+    Altered {
+        /// Which.
+        host: String,
+        /// How many symbols of a block.
+        symbols: u32,
     },
     /// A host takes part again, or after all.
     Back {

@@ -10,7 +10,7 @@ use wellspring_wire::control::{Cookie, Request, StartNdp};
 
 use super::replicas::{Found, Replica, find};
 use super::requester::Answer;
-use super::sink::Sink;
+use super::sink::{Bytes, Sink};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::Host;
 use crate::driver::{Failure, SessionEvent};
@@ -79,7 +79,7 @@ impl Client {
         let found = find(&self.requester, hosts, options, timeout, &updates).await?;
         let Found { replicas, size, digest, .. } = found;
         let preparing = began.elapsed();
-        let mut sink = Sink::open(target, size, digest).await?;
+        let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
         let handle = self.driver.handle().ndp();
         let payload = handle.payload;
         let replica = replicas.into_iter().find(Replica::is_live);

@@ -21,6 +21,7 @@ use super::report::{PutReport, ReceiverReport, ReceiverState};
 use super::{Client, PutError, PutOptions, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
+use crate::manifest::object_of;
 use crate::protocols::{DriverHandle, Recipients, SendObject};
 use crate::store::{Digest, FileSource, Fingerprint, HashProgress, hash_file};
 
@@ -225,7 +226,7 @@ impl Run {
             began,
             size,
             digest,
-            object: ObjectInfo::new(size, cut.symbol_size, cut.symbols_per_block, digest.tag()),
+            object: object_of(size, &cut, digest.tag()),
             needed,
             quorum_after: None,
             receivers,

@@ -13,6 +13,7 @@ use super::error::NO_ANSWER;
 use super::requester::{Answer, AskError, Requester};
 use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
+use crate::manifest::PageId;
 use crate::store::{Digest, ObjectName};
 use crate::store_messages;
 
@@ -36,6 +37,8 @@ pub(crate) enum Standing {
     Lost(String),
     /// Not used, and why.
     Unused(String),
+    /// Its bytes were wrong: not used any more, and why.
+    Excluded(String),
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +54,8 @@ pub(crate) struct Replica {
     pub joining: bool,
     pub losses: u32,
     pub returns: u32,
+    /// Its symbols that turned out to be altered.
+    pub altered: u64,
     /// For asking it to send, once.
     pub cookie: Cookie,
     /// Which life of the host answered last.
@@ -59,7 +64,7 @@ pub(crate) struct Replica {
 
 impl Replica {
     pub(super) fn takes_part(&self) -> bool {
-        !matches!(self.standing, Standing::Unused(_))
+        !matches!(self.standing, Standing::Unused(_) | Standing::Excluded(_))
     }
 
     /// Whether it has the object.
@@ -72,7 +77,9 @@ impl Replica {
             Standing::Asked => NO_ANSWER.to_owned(),
             Standing::Closed => AskError::PortClosed.to_string(),
             Standing::Live => "was serving".to_owned(),
-            Standing::Lost(reason) | Standing::Unused(reason) => reason.clone(),
+            Standing::Lost(reason) | Standing::Unused(reason) | Standing::Excluded(reason) => {
+                reason.clone()
+            }
         };
         HostError { host: self.host.clone(), reason }
     }
@@ -186,6 +193,7 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             joining: false,
             losses: 0,
             returns: 0,
+            altered: 0,
             cookie: Cookie::NONE,
             instance: None,
         };
@@ -289,6 +297,34 @@ impl Order {
         });
         match self.requester.ask(address, &request, cookie, self.timeout, &|_, _| {}).await? {
             Answer::Accepted => Ok(()),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
+    /// Asks a replica for a page of the object's manifest.
+    pub(super) async fn page(
+        &self,
+        address: SocketAddr,
+        page: PageId,
+        cookie: &tokio::sync::Mutex<Cookie>,
+    ) -> Result<Vec<u8>, AskError> {
+        let request = Request::Manifest {
+            name: store_messages::name(&self.name),
+            digest: self.digest.0,
+            log: page.log(),
+            index: page.index,
+        };
+        // Taken out, so that several may ask at once; whoever is challenged leaves a new one.
+        let mut shown = *cookie.lock().await;
+        let before = shown;
+        let asked =
+            self.requester.ask_with(address, &request, &mut shown, self.timeout, &|_, _| {});
+        let answer = asked.await;
+        if shown != before {
+            *cookie.lock().await = shown;
+        }
+        match answer? {
+            Answer::Manifest(nodes) => Ok(nodes),
             _ => Err(AskError::Nonsense),
         }
     }

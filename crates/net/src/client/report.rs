@@ -17,6 +17,8 @@ pub enum ReplicaState {
     Lost(String),
     /// It was not used, and why.
     Unused(String),
+    /// It sent bytes that are not the object's and was excluded, and what they were.
+    Excluded(String),
 }
 
 /// What one replica did.
@@ -32,6 +34,8 @@ pub struct ReplicaReport {
     pub losses: u32,
     /// How often it was won back.
     pub returns: u32,
+    /// Its symbols that turned out to be altered, by it or on their way \[symbols\].
+    pub altered: u64,
     /// Its symbols.
     pub stats: SenderStats,
 }

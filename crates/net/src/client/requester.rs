@@ -32,9 +32,20 @@ const MAX_CLOSED: usize = 256;
 /// A final answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    Info { size: u64, digest: Digest, cookie: Cookie, instance: u32 },
+    Info {
+        size: u64,
+        digest: Digest,
+        cookie: Cookie,
+        instance: u32,
+    },
     Accepted,
-    Status { state: PutState, blocks_done: u32, blocks_total: u32 },
+    /// Nodes of a manifest, one behind the other.
+    Manifest(Vec<u8>),
+    Status {
+        state: PutState,
+        blocks_done: u32,
+        blocks_total: u32,
+    },
 }
 
 /// Why there is none.
@@ -113,6 +124,7 @@ impl Table {
             Reply::Challenge { cookie } => Heard::Challenge(cookie),
             Reply::Pending { done, total } => Heard::Pending { done, total },
             Reply::Accepted => Heard::Final(Ok(Answer::Accepted)),
+            Reply::Manifest { nodes } => Heard::Final(Ok(Answer::Manifest(nodes.to_vec()))),
             Reply::Refused { code, text } => {
                 Heard::Final(Err(AskError::Refused { code, text: text.to_owned() }))
             }
@@ -195,14 +207,27 @@ impl Requester {
         patience: Duration,
         pending: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Answer, AskError> {
+        self.ask_with(to, request, &mut cookie, patience, pending).await
+    }
+
+    /// As [`ask`](Self::ask); a cookie that the server gives is left in `cookie`, for the next
+    /// request of the kind.
+    pub(crate) async fn ask_with(
+        &self,
+        to: SocketAddr,
+        request: &Request<'_>,
+        cookie: &mut Cookie,
+        patience: Duration,
+        pending: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Answer, AskError> {
         let to = canonical(to);
         let mut give_up = Instant::now() + patience;
         let mut challenges = 0;
         loop {
-            match self.ask_once(to, request, cookie, give_up, patience).await? {
+            match self.ask_once(to, request, *cookie, give_up, patience).await? {
                 Heard::Final(answer) => return answer,
                 Heard::Challenge(given) => {
-                    cookie = given;
+                    *cookie = given;
                     challenges += 1;
                     if challenges > MAX_CHALLENGES {
                         return Err(AskError::Nonsense);

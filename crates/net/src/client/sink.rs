@@ -24,12 +24,22 @@ pub(crate) enum Sink {
     },
 }
 
+/// What is known of the bytes that are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Bytes {
+    /// Each block is verified before.
+    Verified,
+    /// Nothing: the digest of the whole is compared at the end.
+    Unverified,
+}
+
 impl Sink {
     /// Makes it ready for an object of that size and digest.
     pub(crate) async fn open(
         target: Target,
         size: u64,
         digest: Digest,
+        bytes: Bytes,
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
         let opened = tokio::task::spawn_blocking(move || match target {
@@ -37,11 +47,18 @@ impl Sink {
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 // What cannot be looked at stays; whether it can be written to shows next.
                 let _ = remove_stale_parts(folder.unwrap_or(Path::new(".")), false);
-                let part = PartFile::beside(&path, size, digest, existing)?;
+                let mut part = PartFile::beside(&path, size, digest, existing)?;
+                if bytes == Bytes::Verified {
+                    part = part.of_verified();
+                }
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
-                let scratch = Arc::new(ScratchFile::new(size, digest)?);
+                let mut scratch = ScratchFile::new(size, digest)?;
+                if bytes == Bytes::Verified {
+                    scratch = scratch.of_verified();
+                }
+                let scratch = Arc::new(scratch);
                 let (stop, stopped) = oneshot::channel();
                 let from = Arc::clone(&scratch);
                 let inner = runtime.clone();

@@ -36,12 +36,28 @@ impl Codecs {
         block: &mut ReceivedBlock,
         missing: &[u32],
     ) -> io::Result<Decoded> {
-        if let Some(decoder) = &mut block.lt {
-            return match decoder.try_decode(&mut block.data).map_err(io::Error::other)? {
-                lt::Decoded::Complete => Ok(Decoded::Complete),
-                lt::Decoded::NeedMore(more) => Ok(Decoded::NeedMore(more)),
-            };
-        }
+        let mut data = std::mem::take(&mut block.data);
+        let decoded = match &mut block.lt {
+            Some(decoder) => match decoder.try_decode(&mut data) {
+                Ok(lt::Decoded::Complete) => Ok(Decoded::Complete),
+                Ok(lt::Decoded::NeedMore(more)) => Ok(Decoded::NeedMore(more)),
+                Err(error) => Err(io::Error::other(error)),
+            },
+            None => self.decode_with(block, &mut data, missing, |_| true),
+        };
+        block.data = data;
+        decoded
+    }
+
+    /// Fills the places of the source symbols `missing`, ascending, in `data`, which has the
+    /// others, by those repair symbols of a block of RaptorQ's that are to be used.
+    pub(super) fn decode_with(
+        &mut self,
+        block: &ReceivedBlock,
+        data: &mut [u8],
+        missing: &[u32],
+        is_used: impl Fn(u32) -> bool,
+    ) -> io::Result<Decoded> {
         let (k, size) = (block.source_symbols, usize::from(block.symbol_size));
         let code = self.codes.code(k).map_err(io::Error::other)?;
         let decoder = match &mut self.decoder {
@@ -59,7 +75,8 @@ impl Codecs {
             }
         }
         self.places.clear();
-        self.places.extend(block.repair_ids.iter().copied().zip(0..));
+        let used = block.repair_ids.iter().copied().zip(0..).filter(|(esi, _)| is_used(*esi));
+        self.places.extend(used);
         self.places.sort_unstable();
         for (esi, _) in &self.places {
             decoder.mark_repair(*esi).map_err(io::Error::other)?;
@@ -70,7 +87,7 @@ impl Codecs {
             let place = found.map_or(0, |index| places[index].1);
             &repairs[place * size..][..size]
         };
-        decoder.try_decode_with(&mut block.data, lent).map_err(io::Error::other)
+        decoder.try_decode_with(data, lent).map_err(io::Error::other)
     }
 
     /// Makes an encoder ready for repair symbols of a block of `k` symbols.

@@ -64,6 +64,16 @@ pub enum SessionEvent<R = ReceiveStats, S = SendStats> {
         /// The digest it announced.
         announced: [u8; 32],
     },
+    /// A sender's symbols were altered, by it or on their way; the block was put right by others.
+    SymbolsAltered {
+        /// The sender.
+        sender: SocketAddr,
+        /// How many symbols.
+        symbols: u32,
+        /// It altered more than can come of damage on the way: the session goes on without it, if
+        /// it can.
+        excluded: bool,
+    },
     /// This receiver was taken out of its group and is served by unicast: leave the group.
     MovedToUnicast,
     /// A receiver has all it wanted.
@@ -113,6 +123,8 @@ pub enum Failure {
     Closed(Option<CloseReason>),
     /// Credits or symbols of a block are used up: the object does not arrive.
     Exhausted,
+    /// Bytes of a block are not the object's, whichever senders' symbols it is made of.
+    Altered,
     /// Cancelled here.
     Cancelled,
     /// The bytes to send could not be read.
@@ -132,6 +144,7 @@ impl fmt::Display for Failure {
             Failure::Closed(Some(reason)) => write!(f, "closed by the peer: {reason:?}"),
             Failure::Closed(None) => f.write_str("closed by the peer"),
             Failure::Exhausted => f.write_str("symbols used up before the object was complete"),
+            Failure::Altered => f.write_str("no sender's symbols make the object's bytes"),
             Failure::Cancelled => f.write_str("cancelled"),
             Failure::Read(error) => write!(f, "cannot read the object: {error}"),
             Failure::Write(error) => write!(f, "cannot write the object: {error}"),

@@ -16,6 +16,8 @@ pub(crate) struct Geometry {
     long_blocks: u32,
     long: u32,
     short: u32,
+    /// Length of every block but the last \[bytes\]; 0: so many whole symbols.
+    block_len: u64,
 }
 
 impl Geometry {
@@ -26,7 +28,7 @@ impl Geometry {
         let long_blocks = u32::try_from(symbols / u64::from(k)).unwrap_or(u32::MAX);
         let short = (symbols % u64::from(k)) as u32;
         let blocks = long_blocks.saturating_add(u32::from(short > 0));
-        Geometry { offset, len, symbol_size, blocks, long_blocks, long: k, short }
+        Geometry { offset, len, symbol_size, blocks, long_blocks, long: k, short, block_len: 0 }
     }
 
     /// Symbol size \[bytes\].
@@ -51,6 +53,10 @@ impl Geometry {
     /// First byte of a block in the object, and its length: the last may end short of a whole
     /// symbol.
     pub(crate) fn block(&self, sbn: u32) -> (u64, u64) {
+        if self.block_len > 0 {
+            let first = u64::from(sbn).saturating_mul(self.block_len).min(self.len);
+            return (self.offset + first, self.block_len.min(self.len - first));
+        }
         let long = u64::from(sbn.min(self.long_blocks)) * u64::from(self.long);
         let short = u64::from(sbn.saturating_sub(self.long_blocks)) * u64::from(self.short);
         let size = u64::from(self.symbol_size);
@@ -82,6 +88,19 @@ impl Geometry {
 
 impl From<scdp::ObjectInfo> for Geometry {
     fn from(object: scdp::ObjectInfo) -> Self {
+        if object.block_len > 0 {
+            let last = object.source_blocks.saturating_sub(1);
+            return Geometry {
+                offset: 0,
+                len: object.transfer_len,
+                symbol_size: object.symbol_size,
+                blocks: object.source_blocks,
+                long_blocks: last,
+                long: object.symbols_in_block(0),
+                short: object.symbols_in_block(last),
+                block_len: object.block_len,
+            };
+        }
         let (symbols, blocks) = (object.total_symbols(), u64::from(object.source_blocks.max(1)));
         let short = (symbols / blocks) as u32;
         Geometry {
@@ -92,6 +111,7 @@ impl From<scdp::ObjectInfo> for Geometry {
             long_blocks: (symbols % blocks) as u32,
             long: short.saturating_add(1),
             short,
+            block_len: 0,
         }
     }
 }
@@ -115,9 +135,12 @@ mod tests {
     proptest! {
         #[test]
         fn an_object_lies_where_the_protocol_says(
-            len in 1_u64..10_000_000, size in 1_u16..2_000, k in 1_u32..300,
+            len in 1_u64..10_000_000, size in 1_u16..2_000, k in 1_u32..300, in_blocks: bool,
         ) {
-            let object = scdp::ObjectInfo::new(len, size, k, 0);
+            let object = match in_blocks {
+                false => scdp::ObjectInfo::new(len, size, k, 0),
+                true => scdp::ObjectInfo::in_blocks_of(len.div_ceil(k.into()), len, size, 0),
+            };
             let geometry = Geometry::from(object);
             prop_assert_eq!(geometry.blocks(), object.source_blocks);
             for sbn in 0..=object.source_blocks {

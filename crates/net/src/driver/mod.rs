@@ -21,6 +21,7 @@ mod clock;
 mod codecs;
 pub(crate) mod coding;
 mod config;
+mod culprit;
 mod event;
 mod event_loop;
 mod faults;

@@ -102,6 +102,15 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         Admission::Take
     }
 
+    /// Has a session take no more symbols from `peer`: what the endpoint is given as if the peer
+    /// had sent it, and what the peer is told. `None` if it takes none already, or cannot do that.
+    fn exclude(
+        _session: &mut Self::Session,
+        _peer: HostId,
+    ) -> Option<(Header<Self>, Header<Self>)> {
+        None
+    }
+
     /// What to do about a datagram of a session that is not open here with its sender.
     fn on_unknown(
         &mut self,

@@ -1,5 +1,6 @@
 //! Requests to one protocol of a running driver.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
@@ -13,6 +14,8 @@ use super::shared::Shared;
 pub(crate) enum ProtocolRequest<P: Protocol> {
     Open(Box<Opening<P>>),
     Cancel(SessionId),
+    CheckAgain(SessionId),
+    Exclude(SessionId, SocketAddr),
     Other(P::Request),
 }
 
@@ -44,6 +47,26 @@ impl<P: Protocol> ProtocolHandle<P> {
     /// [`HandleError::Stopped`].
     pub(crate) fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
         self.ask(ProtocolRequest::Cancel(session))
+    }
+
+    /// Has the blocks checked again of which it could not be told whether they are right.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub(crate) fn check_again(&self, session: SessionId) -> Result<(), HandleError> {
+        self.ask(ProtocolRequest::CheckAgain(session))
+    }
+
+    /// Has a receive session go on without one of its senders.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub(crate) fn exclude(
+        &self,
+        session: SessionId,
+        sender: SocketAddr,
+    ) -> Result<(), HandleError> {
+        self.ask(ProtocolRequest::Exclude(session, sender))
     }
 
     /// Asks the protocol something of its own.

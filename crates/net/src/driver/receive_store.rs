@@ -22,6 +22,17 @@ pub(super) struct ReceivedBlock {
     /// ESIs of the repair symbols, and their bytes one behind the other.
     pub repair_ids: Vec<u32>,
     pub repairs: Vec<u8>,
+    /// From whom each source symbol came, by its index among the session's peers, and as the how
+    /// manieth symbol of the block.
+    pub sources: Vec<(u8, u32)>,
+    /// The same of each repair symbol.
+    pub repair_senders: Vec<(u8, u32)>,
+    /// Its source symbols are all in their places, decoded or received.
+    pub decoded: bool,
+    /// How often its bytes turned out to be wrong.
+    pub attempts: u8,
+    /// Symbols that were there when they turned out to be wrong first.
+    pub first_symbols: u32,
     /// The decoder of an LT code, which keeps the symbols itself.
     pub lt: Option<Box<lt::Decoder>>,
     /// Source symbols K.
@@ -32,9 +43,23 @@ pub(super) struct ReceivedBlock {
     pub offset: u64,
     /// Source symbols that are to come, of a block without a code.
     left: u32,
+    /// Symbols put.
+    put: u32,
 }
 
 impl ReceivedBlock {
+    /// A block of `k` symbols without any.
+    #[cfg(test)]
+    pub(super) fn empty(k: u32, symbol_size: u16, len: usize) -> Self {
+        ReceivedBlock {
+            data: vec![0; len],
+            sources: vec![(0, 0); k as usize],
+            source_symbols: k,
+            symbol_size,
+            ..ReceivedBlock::default()
+        }
+    }
+
     fn open(&mut self, of: &BlockOf<'_>) -> io::Result<()> {
         let (offset, len) = of.geometry.block(of.sbn);
         self.offset = offset;
@@ -46,6 +71,12 @@ impl ReceivedBlock {
         self.data.resize(len as usize, 0);
         self.repair_ids.clear();
         self.repairs.clear();
+        self.sources.clear();
+        self.sources.resize(self.source_symbols as usize, (0, 0));
+        self.repair_senders.clear();
+        self.decoded = false;
+        self.attempts = 0;
+        self.put = 0;
         match of.coding {
             Coding::Lt(code) => {
                 code.begin(&mut self.lt, self.source_symbols, self.symbol_size)
@@ -57,13 +88,17 @@ impl ReceivedBlock {
     }
 
     /// Puts a source symbol in its place, a repair symbol behind the others.
-    fn put(&mut self, esi: u32, symbol: &[u8]) {
+    pub(super) fn put(&mut self, esi: u32, symbol: &[u8], sender: u8) {
+        let order = self.put;
+        self.put += 1;
         if esi >= self.source_symbols {
             debug_assert_eq!(symbol.len(), usize::from(self.symbol_size));
             self.repair_ids.push(esi);
+            self.repair_senders.push((sender, order));
             self.repairs.extend_from_slice(symbol);
             return;
         }
+        self.sources[esi as usize] = (sender, order);
         let start = esi as usize * usize::from(self.symbol_size);
         let end = self.data.len().min(start + symbol.len());
         self.data[start..end].copy_from_slice(&symbol[..end - start]);
@@ -72,7 +107,8 @@ impl ReceivedBlock {
 
     fn memory(&self) -> usize {
         let lt = self.lt.as_ref().map_or(0, |decoder| decoder.memory());
-        self.data.capacity() + self.repairs.capacity() + lt
+        let senders = self.sources.capacity() + self.repair_senders.capacity();
+        self.data.capacity() + self.repairs.capacity() + 8 * senders + lt
     }
 }
 
@@ -170,11 +206,17 @@ impl ReceiveStore {
         self.find(of.key()).is_some() || self.held as u64 + of.reserved() <= self.limit as u64
     }
 
-    /// Keeps a symbol. The caller has asked [`has_room`](Self::has_room), and checked the length.
+    /// Keeps a symbol of the session's peer with the index `sender`. The caller has asked [`has_room`](Self::has_room), and checked the length.
     ///
     /// # Errors
     /// The block's code is not possible.
-    pub(super) fn keep(&mut self, of: &BlockOf<'_>, esi: u32, symbol: &[u8]) -> io::Result<Kept> {
+    pub(super) fn keep(
+        &mut self,
+        of: &BlockOf<'_>,
+        sender: u8,
+        esi: u32,
+        symbol: &[u8],
+    ) -> io::Result<Kept> {
         let slot = match self.find(of.key()) {
             Some(slot) => slot,
             None => self.open(of)?,
@@ -187,7 +229,7 @@ impl ReceiveStore {
             let full = added == Added::Full && !decoder.is_complete();
             return Ok(if full { Kept::Exhausted } else { Kept::Open });
         }
-        block.put(esi, symbol);
+        block.put(esi, symbol, sender);
         let whole = matches!(of.coding, Coding::Uncoded) && block.left == 0;
         Ok(if whole { Kept::Whole } else { Kept::Open })
     }
@@ -314,7 +356,10 @@ mod tests {
         for (sbn, esi) in [(0, 2), (1, 1), (0, 0), (1, 77), (0, 1)] {
             assert!(store.has_room(&of(&object, sbn)));
             let symbol = symbol(10 * sbn as u8 + esi as u8);
-            assert_eq!(store.keep(&of(&object, sbn), esi, &symbol).expect("possible"), Kept::Open);
+            assert_eq!(
+                store.keep(&of(&object, sbn), 0, esi, &symbol).expect("possible"),
+                Kept::Open
+            );
         }
         assert_eq!(store.held(), 45);
         let whole = store.lend((SESSION, 0)).expect("open");
@@ -334,7 +379,7 @@ mod tests {
         let mut store = ReceiveStore::new(65);
         for sbn in [0, 1] {
             assert!(store.has_room(&of(&object, sbn)));
-            store.keep(&of(&object, sbn), 0, &symbol(1)).expect("possible");
+            store.keep(&of(&object, sbn), 0, 0, &symbol(1)).expect("possible");
         }
         assert!(!store.has_room(&of(&object, 2)));
         assert!(store.has_room(&of(&object, 1)), "open already");
@@ -347,15 +392,15 @@ mod tests {
     #[test]
     fn a_block_that_comes_back_after_its_session_is_only_memory() {
         let object = Geometry::in_order(0, 10, 10, 1);
-        let mut store = ReceiveStore::new(100);
-        store.keep(&of(&object, 0), 0, &symbol(1)).expect("possible");
+        let mut store = ReceiveStore::new(1_000);
+        store.keep(&of(&object, 0), 0, 0, &symbol(1)).expect("possible");
         let block = store.lend((SESSION, 0)).expect("open");
         store.close_session(SESSION);
         assert_eq!(store.held(), 0);
         store.put_back((SESSION, 0), block);
         assert_eq!(store.free.len(), 1);
         let other = BlockOf { session: SessionKey(4), ..of(&object, 0) };
-        store.keep(&other, 0, &symbol(2)).expect("possible");
+        store.keep(&other, 0, 0, &symbol(2)).expect("possible");
         assert_eq!(store.lend((SessionKey(4), 0)).expect("open").data, symbol(2));
     }
 
@@ -366,7 +411,7 @@ mod tests {
         let mut store = ReceiveStore::new(1_000);
         let kept = [2, 0, 1].map(|esi| {
             let len = object.source_len(0, esi);
-            store.keep(&block, esi, &[esi as u8; 10][..len]).expect("possible")
+            store.keep(&block, 0, esi, &[esi as u8; 10][..len]).expect("possible")
         });
         assert_eq!(kept, [Kept::Open, Kept::Open, Kept::Whole]);
         let whole = store.lend((SESSION, 0)).expect("open");
@@ -387,7 +432,7 @@ mod tests {
         let mut sent = 0;
         while store.is_determined((SESSION, 0)) != Some(true) {
             encoder.encode(&source, sent, &mut symbol).expect("possible");
-            assert_eq!(store.keep(&block, sent, &symbol).expect("possible"), Kept::Open);
+            assert_eq!(store.keep(&block, 0, sent, &symbol).expect("possible"), Kept::Open);
             sent += 1;
         }
         assert!(sent >= 16);

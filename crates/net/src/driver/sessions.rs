@@ -25,6 +25,12 @@ pub(super) struct Session<P: Protocol> {
     pub state: P::Session,
     /// Jobs of it that workers have.
     pub jobs: u32,
+    /// Symbols kept of each peer, and how many of them were altered.
+    pub kept: Vec<(u64, u64)>,
+    /// Peers whose symbols are not used any more, by their index.
+    pub suspects: Vec<u8>,
+    /// Blocks of which it could not be told whether they are right.
+    pub unchecked: Vec<u32>,
     /// Frames that wait for their block or its encoder, and those behind them: symbols leave in
     /// the order of their packet numbers, or receivers would take them for lost.
     pub held: VecDeque<Frame<Header<P>>>,
@@ -112,6 +118,7 @@ impl<P: Protocol> SessionTable<P> {
         self.opened += 1;
         let key = SessionKey::new(place, self.runner, self.opened);
         let NewSession { id, geometry, coding, progress, peers, side, state, events } = new;
+        let kept = vec![(0, 0); peers.len()];
         let session = Session {
             key,
             id,
@@ -122,6 +129,9 @@ impl<P: Protocol> SessionTable<P> {
             side,
             state,
             jobs: 0,
+            kept,
+            suspects: Vec::new(),
+            unchecked: Vec::new(),
             held: VecDeque::new(),
             failure: None,
             events,

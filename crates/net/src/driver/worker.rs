@@ -9,10 +9,11 @@ use crossbeam_channel::{Receiver, Sender};
 use wellspring_codec::raptorq::{BlockEncoder, Decoded};
 
 use super::codecs::Codecs;
+use super::culprit::{Altered, Verdict, search};
 use super::key::BlockKey;
 use super::receive_store::ReceivedBlock;
 use super::wait::LoopWaker;
-use crate::store::{ObjectSink, ObjectSource};
+use crate::store::{Check, ObjectSink, ObjectSource};
 
 /// What a worker is asked to do. Jobs waiting are bounded by the blocks held in the stores: each
 /// block has one job at a time.
@@ -34,6 +35,21 @@ pub(super) struct Finish {
     pub sink: Arc<dyn ObjectSink>,
     /// The endpoint counts it as finished already.
     pub answered: bool,
+    /// Senders known to alter symbols, by their index among the session's.
+    pub suspects: Vec<u8>,
+}
+
+/// What became of a block.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// It was handed over. Altered symbols of it that were found.
+    HandedOver(Vec<Altered>),
+    /// Its symbols do not determine it.
+    NeedMore,
+    /// Whether it is right cannot be told yet.
+    Unchecked,
+    /// It is wrong, and not known why.
+    Wrong(Verdict),
 }
 
 /// The shape of a block.
@@ -47,7 +63,7 @@ pub(super) struct Shape {
 
 /// What became of a job.
 pub(super) enum Done {
-    Finished { block: ReceivedBlock, answered: bool, outcome: io::Result<Decoded> },
+    Finished { block: ReceivedBlock, answered: bool, outcome: io::Result<Outcome> },
     Loaded { buffer: Vec<u8>, outcome: io::Result<()> },
     Prepared { encoder: io::Result<Box<BlockEncoder>> },
 }
@@ -141,16 +157,32 @@ impl Worker {
         }
     }
 
-    fn finish(&mut self, finish: &mut Finish) -> io::Result<Decoded> {
-        let block = &mut finish.block;
-        if finish.decode {
+    fn finish(&mut self, finish: &mut Finish) -> io::Result<Outcome> {
+        let (block, sink) = (&mut finish.block, &finish.sink);
+        if finish.decode && !block.decoded {
             let outcome = self.codecs.decode(block, &finish.missing)?;
             if outcome != Decoded::Complete {
-                return Ok(outcome);
+                return Ok(Outcome::NeedMore);
             }
         }
-        finish.sink.write_block(block.offset, &block.data)?;
-        Ok(Decoded::Complete)
+        block.decoded = true;
+        let offset = block.offset;
+        let mut altered = Vec::new();
+        match sink.check(offset, &block.data) {
+            Check::Right => {}
+            Check::Unknown => return Ok(Outcome::Unchecked),
+            Check::Wrong => {
+                block.decoded = false;
+                let is_right = |bytes: &[u8]| sink.check(offset, bytes) == Check::Right;
+                let (missing, suspects) = (&finish.missing, &finish.suspects);
+                match search(&mut self.codecs, block, missing, suspects, &is_right)? {
+                    Verdict::Found(found) => altered = found,
+                    verdict => return Ok(Outcome::Wrong(verdict)),
+                }
+            }
+        }
+        sink.write_block(offset, &block.data)?;
+        Ok(Outcome::HandedOver(altered))
     }
 }
 

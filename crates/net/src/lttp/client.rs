@@ -14,7 +14,7 @@ use super::shares::divide;
 use super::transfer::{Account, Common, Transfer};
 use super::{DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE};
 use crate::address::Host;
-use crate::client::sink::Sink;
+use crate::client::sink::{Bytes, Sink};
 use crate::client::{Client, FetchError, Target, Update, Updates};
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, ObjectName};
@@ -84,7 +84,7 @@ impl Client {
             .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
         let preparing = began.elapsed();
-        let mut sink = Sink::open(target, size, digest).await?;
+        let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
         let shares = divide(size, asked.len(), geometry.symbol_size.into());
         let taking_part = asked.iter().take(shares.len());
         updates(Update::Started {

@@ -175,6 +175,24 @@ impl DriverHandle {
         self.scdp.request(scdp::Request::Wait { session, peer_timeout, win_back: true })
     }
 
+    /// Has a receive session check its blocks again whose sink could not tell whether they are
+    /// right ([`Check::Unknown`](crate::store::Check::Unknown)).
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn check_again(&self, session: SessionId) -> Result<(), HandleError> {
+        self.scdp.check_again(session)
+    }
+
+    /// Has a receive session go on without one of its senders, if it can; what is left of that
+    /// sender's symbols is used only where it proves right.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn exclude(&self, session: SessionId, sender: SocketAddr) -> Result<(), HandleError> {
+        self.scdp.exclude(session, sender)
+    }
+
     /// Ends a session and tells its peers. Its last event is `Failed` with
     /// [`Cancelled`](crate::driver::Failure::Cancelled), once no worker touches its sink any more; a
     /// session not open here is passed over.

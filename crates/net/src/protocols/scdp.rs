@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, mpsc};
 
 use wellspring_core::{Duration, Frame, GroupId, HostId, SessionId, Time};
@@ -82,6 +83,8 @@ pub struct ReceiveObject {
     pub initial_window: u8,
     /// Where the bytes go.
     pub sink: Arc<dyn ObjectSink>,
+    /// Blocks that are there already, ascending.
+    pub complete: Vec<Range<u32>>,
 }
 
 impl SendObject {
@@ -101,9 +104,23 @@ impl SendObject {
 impl ReceiveObject {
     /// What opening its session takes.
     pub(super) fn opening(self, events: EventSink) -> Opening<Scdp> {
-        let ReceiveObject { session, object, digest, mode, senders, initial_window, sink } = self;
-        let start = Start::Receive { object, mode, initial_window };
-        opening(session, &object, digest, (senders, Side::Receiving { sink }, start), events)
+        let ReceiveObject {
+            session,
+            object,
+            digest,
+            mode,
+            senders,
+            initial_window,
+            sink,
+            complete,
+        } = self;
+        let done = complete.iter().cloned().flatten().map(|sbn| object.byte_range_of_block(sbn).1);
+        let done: Vec<u64> = done.collect();
+        let start = Start::Receive { object, mode, initial_window, complete };
+        let sides = (senders, Side::Receiving { sink }, start);
+        let opening = opening(session, &object, digest, sides, events);
+        done.into_iter().for_each(|len| opening.progress.add_block(len));
+        opening
     }
 }
 
@@ -153,7 +170,7 @@ pub(crate) struct Session {
 /// The side that is begun.
 pub(crate) enum Start {
     Send { object: ObjectInfo, to: To, initial_window: u8, resume: Option<Resume> },
-    Receive { object: ObjectInfo, mode: Mode, initial_window: u8 },
+    Receive { object: ObjectInfo, mode: Mode, initial_window: u8, complete: Vec<Range<u32>> },
 }
 
 /// To whom the peers of a session are sent.
@@ -167,6 +184,13 @@ pub(crate) enum Request {
     SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
     Wait { session: SessionId, peer_timeout: Duration, win_back: bool },
     ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
+}
+
+/// Closes of a session with a sender that is refused: as if from the sender, and to it.
+fn refusal() -> [ScdpHeader; 2] {
+    [false, true].map(|from_receiver| {
+        ScdpHeader::Close(Close { reason: CloseReason::Refused, from_receiver })
+    })
 }
 
 impl Protocol for Scdp {
@@ -230,17 +254,20 @@ impl Protocol for Scdp {
         match arrived.digest {
             Some(announced) if *announced != session.digest => {
                 session.refused.push(peer);
-                let close = |from_receiver| {
-                    ScdpHeader::Close(Close { reason: CloseReason::Refused, from_receiver })
-                };
-                Admission::Refuse {
-                    instead: close(false),
-                    answer: close(true),
-                    announced: *announced,
-                }
+                let [instead, answer] = refusal();
+                Admission::Refuse { instead, answer, announced: *announced }
             }
             _ => Admission::Take,
         }
+    }
+
+    fn exclude(session: &mut Session, peer: HostId) -> Option<(ScdpHeader, ScdpHeader)> {
+        if session.refused.contains(&peer) {
+            return None;
+        }
+        session.refused.push(peer);
+        let [instead, answer] = refusal();
+        Some((instead, answer))
     }
 
     fn on_unknown(&mut self, arrived: &Arrived<'_, ScdpHeader>, _: SocketAddr) -> Unknown<Self> {
@@ -273,9 +300,16 @@ impl Protocol for Scdp {
                 let class = None;
                 Command::Send(SendSession { session, object, role, initial_window, class, resume })
             }
-            Start::Receive { object, mode, initial_window } => {
+            Start::Receive { object, mode, initial_window, complete } => {
                 let senders = peers.to_vec();
-                Command::Receive(ReceiveSession { session, object, mode, senders, initial_window })
+                Command::Receive(ReceiveSession {
+                    session,
+                    object,
+                    mode,
+                    senders,
+                    initial_window,
+                    complete,
+                })
             }
         })
     }

@@ -9,7 +9,7 @@ use wellspring_wire::control::{Cookie, RefusalCode};
 
 use super::address_limit::Full;
 use crate::driver::SessionEvent;
-use crate::store::{Digest, StoreError};
+use crate::store::{Digest, Node, StoreError};
 use crate::store_messages;
 
 /// A refusal on its way to a client.
@@ -60,6 +60,8 @@ pub(super) enum Outcome {
         total: u64,
     },
     Challenge(Cookie),
+    /// A page of a manifest.
+    Manifest(Vec<Node>),
     Accepted,
     /// The same request is being worked on: its first copy gets the answer.
     Nothing,

@@ -24,6 +24,8 @@ pub(super) enum Purpose<'a> {
     /// Having the digest of an object computed. Asking again costs nothing, so it is good for as
     /// often as it is shown.
     Digest { name: &'a str },
+    /// Having pages of an object's manifest computed, for as often as it is shown.
+    Manifest { name: &'a str, digest: Digest },
     /// Being sent an object, cut like that.
     Start { name: &'a str, digest: Digest, geometry: Geometry },
     /// Being sent an object by NDP.
@@ -55,6 +57,11 @@ impl<'a> Purpose<'a> {
             Purpose::StartNdp { name, digest, payload } => {
                 mac.update(&[3]);
                 mac.update(&payload.to_be_bytes());
+                mac.update(&digest.0);
+                mac.update(name.as_bytes());
+            }
+            Purpose::Manifest { name, digest } => {
+                mac.update(&[4]);
                 mac.update(&digest.0);
                 mac.update(name.as_bytes());
             }

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, hash_file};
+use crate::manifest::{Manifests, PageId, hash_sections};
+use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, Node, hash_file};
 
 /// Files hashed at one time; further ones wait their turn.
 const MAX_RUNNING: usize = 2;
@@ -28,6 +30,7 @@ pub(crate) enum Known {
 
 pub(crate) struct Digests {
     cache: Arc<DigestCache>,
+    manifests: Manifests,
     jobs: Mutex<Jobs>,
 }
 
@@ -50,7 +53,7 @@ enum Purpose {
 
 impl Digests {
     pub(crate) fn new(cache: Arc<DigestCache>) -> Arc<Self> {
-        Arc::new(Digests { cache, jobs: Mutex::default() })
+        Arc::new(Digests { cache, manifests: Manifests::default(), jobs: Mutex::default() })
     }
 
     pub(crate) fn cached(&self, fingerprint: &Fingerprint) -> Option<Digest> {
@@ -113,6 +116,27 @@ impl Digests {
         self.run(file, fingerprint, begin, Purpose::Learn)
     }
 
+    /// A page of a file's manifest. `None`: it would have to be computed, which was not `allowed`, or
+    /// is being computed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn page(
+        self: &Arc<Self>,
+        file: &File,
+        fingerprint: Fingerprint,
+        digest: Digest,
+        page: PageId,
+        allowed: bool,
+    ) -> io::Result<Option<Vec<Node>>> {
+        let readable = allowed.then_some(file);
+        let nodes = self.manifests.page(digest, fingerprint.size(), page, readable)?;
+        if nodes.is_none() && allowed {
+            self.run(file, fingerprint, &|| {}, Purpose::Learn);
+        }
+        Ok(nodes)
+    }
+
     /// Has a file hashed in the background, unless that is under way.
     fn run(
         self: &Arc<Self>,
@@ -152,12 +176,13 @@ impl Digests {
         purpose: Purpose,
     ) {
         let began = SystemTime::now();
-        let computed = hash_file(file, fingerprint.size(), progress);
+        let computed = hash_sections(file, fingerprint.size(), progress);
         let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
         let mut jobs = self.lock();
         jobs.running.remove(&fingerprint);
         match computed {
-            Ok(digest) if unchanged => {
+            Ok((digest, sections)) if unchanged => {
+                self.manifests.learn(digest, sections);
                 self.correct(&fingerprint, digest, began);
                 match purpose {
                     Purpose::Learn => self.cache.insert(fingerprint, digest, began),

@@ -17,6 +17,7 @@ use super::puts::Puts;
 use super::sends::Sends;
 use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
 use crate::driver::EventSink;
+use crate::manifest::object_of;
 use crate::protocols::DriverHandle;
 use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError};
 
@@ -190,7 +191,7 @@ impl Handler {
             let text = format!("an initial window of {pushed} bytes (limit {MAX_PUSHED_LEN})");
             return unsupported(text);
         }
-        Ok(ObjectInfo::new(size, geometry.symbol_size, geometry.symbols_per_block, tag))
+        Ok(object_of(size, geometry, tag))
     }
 
     /// Where the driver tells of a session: into the channel of the server's task.

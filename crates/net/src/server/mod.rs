@@ -13,6 +13,7 @@ mod digests;
 mod event;
 mod event_limit;
 mod handler;
+mod manifests;
 mod parts;
 mod put_requests;
 mod puts;

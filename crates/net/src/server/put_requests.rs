@@ -116,6 +116,7 @@ impl Handler {
             senders: vec![client],
             initial_window: offer.geometry.initial_window,
             sink: Arc::clone(&part) as Arc<dyn ObjectSink>,
+            complete: Vec::new(),
         };
         let events = self.session_events(offer.session, 0);
         let progress = self.handle.receive_object(request, events).map_err(|error| {

@@ -13,6 +13,7 @@ use super::handler::{Handler, lock};
 use super::sends::Kind;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
+use crate::store::Digest;
 
 impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
@@ -38,6 +39,9 @@ impl Handler {
             Request::Start(start) => self.start(shown, start),
             Request::Offer(offer) => self.offer(shown, offer),
             Request::StartNdp(start) => self.start_ndp(shown, start),
+            Request::Manifest { name, digest, log, index } => {
+                self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
+            }
             // Needs no cookie: the answer is no longer than the question, and nothing follows.
             Request::Status { session } => {
                 let reply = lock(&self.puts).status(*session, client);
@@ -57,10 +61,13 @@ impl Handler {
             Ok(Outcome::Challenge(cookie)) => {
                 self.reply(message, nonce, &Reply::Challenge { cookie });
             }
+            Ok(Outcome::Manifest(nodes)) => {
+                self.reply(message, nonce, &Reply::Manifest { nodes: nodes.as_flattened() });
+            }
             Ok(Outcome::Accepted) => self.reply(message, nonce, &Reply::Accepted),
             Err(refusal) => {
                 let name = match &request {
-                    Request::Info { name, .. } => name.to_string(),
+                    Request::Info { name, .. } | Request::Manifest { name, .. } => name.to_string(),
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
                     Request::StartNdp(start) => start.name.to_string(),

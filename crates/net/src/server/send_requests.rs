@@ -106,11 +106,13 @@ impl Handler {
         let share = Share { index: start.share_index, count: start.share_count };
         let resume =
             start.resume.map(|at| Resume { epoch: at.epoch, floor: at.floor, horizon: at.horizon });
+        let source = Arc::new(held.source);
+        lock(&self.sends).keep_source(session, &source);
         let request = SendObject {
             session,
             object,
             digest: held.digest.0,
-            source: Arc::new(held.source),
+            source,
             to: Recipients::One { receiver: client, share },
             initial_window: start.geometry.initial_window,
             resume,

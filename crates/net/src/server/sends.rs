@@ -13,6 +13,7 @@ use super::address_limit::{Place, Places};
 use super::answer::{Outcome, Refusal};
 use super::cookie::Purpose;
 use crate::driver::SessionProgress;
+use crate::store::FileSource;
 
 /// How long nothing was sent of a session whose client may come back from another address.
 const STANDSTILL: Duration = Duration::from_secs(1);
@@ -60,6 +61,8 @@ struct Sending {
     running: Option<SessionProgress>,
     /// Symbols sent when another address last asked for the session, and when that was.
     looked: Option<(u64, Instant)>,
+    /// Where the bytes come from of an object that is sent by SCDP.
+    source: Option<Arc<FileSource>>,
     place: Place,
 }
 
@@ -125,9 +128,24 @@ impl Sends {
             None => (false, self.places.take(client)?),
         };
         let (name, epoch) = (wanted.name.to_owned(), wanted.epoch());
-        let sending = Sending { client, name, epoch, running: None, looked: None, place };
+        let sending =
+            Sending { client, name, epoch, running: None, looked: None, source: None, place };
         self.open.insert(key, sending);
         Ok(replaces)
+    }
+
+    /// Notes where the bytes come from that SCDP is to send.
+    pub(super) fn keep_source(&mut self, session: SessionId, source: &Arc<FileSource>) {
+        if let Some(open) = self.open.get_mut(&(Kind::Scdp, session)) {
+            open.source = Some(Arc::clone(source));
+        }
+    }
+
+    /// Where the bytes come from of an object that SCDP sends to a client.
+    pub(super) fn source(&self, client: SocketAddr, name: &str) -> Option<Arc<FileSource>> {
+        let is_it =
+            |open: &&Sending| open.client == client && open.name == name && open.source.is_some();
+        self.open.values().find(is_it).and_then(|open| open.source.clone())
     }
 
     /// Notes what became of a session that was admitted: it runs, or it could not be opened.

@@ -208,6 +208,7 @@ pub fn expect_into(
         senders: senders.to_vec(),
         initial_window: WINDOW,
         sink,
+        complete: Vec::new(),
     };
     watch.progress = Some(driver.handle().receive_object(request, events).expect("running"));
     watch

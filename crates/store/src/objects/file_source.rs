@@ -43,6 +43,18 @@ impl FileSource {
         FileSource { file, len: fingerprint.size(), digest, verified }
     }
 
+    /// The digest of its bytes.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The file itself, and its state when its bytes were last known to be right; `None` if it
+    /// cannot be opened once more.
+    pub fn file(&self) -> Option<(File, Fingerprint)> {
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((self.file.try_clone().ok()?, verified.fingerprint))
+    }
+
     /// Makes sure that the bytes are still those of the digest.
     fn check(&self) -> io::Result<()> {
         let now = Fingerprint::of(&self.file)?;

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use blake3::hazmat::{self, ChainingValue, HasherExt, Mode};
+use rayon::prelude::*;
 
 /// Bytes hashed at a time: enough for the widest vector code, little enough for the cache.
 const CHUNK: usize = 256 * 1024;
@@ -74,6 +76,17 @@ impl HashProgress {
     pub fn done(&self) -> u64 {
         self.0.0.load(Relaxed)
     }
+    /// Notes that so many bytes more are hashed.
+    ///
+    /// # Errors
+    /// It is to end.
+    pub fn add(&self, bytes: u64) -> io::Result<()> {
+        self.0.0.fetch_add(bytes, Relaxed);
+        if self.0.1.load(Relaxed) {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "hashing was stopped"));
+        }
+        Ok(())
+    }
     /// Makes the hashing end soon with an error of kind [`io::ErrorKind::Interrupted`].
     pub fn stop(&self) {
         self.0.1.store(true, Relaxed);
@@ -95,6 +108,33 @@ pub fn hash_file(file: &File, len: u64, progress: &HashProgress) -> io::Result<D
         hazmat::merge_subtrees_root(&left, &right, Mode::Hash)
     };
     Ok(Digest(*hash.as_bytes()))
+}
+
+/// A node of an object's BLAKE3 tree: a chaining value.
+pub type Node = [u8; 32];
+
+/// The node over `bytes`, which stand at `offset` in their object and are not all of it. `offset`
+/// must be a multiple of a power of two that is not less than their length, and of 1,024.
+pub fn hash_node(bytes: &[u8], offset: u64) -> Node {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(offset).update(bytes).finalize_non_root()
+}
+
+/// The nodes of `len` bytes, a power of two and 1,024 or more, over a range of a file that begins
+/// with one, by all processors. Blocks the thread.
+///
+/// # Errors
+/// The file ends early, or cannot be read.
+pub fn hash_nodes(file: &File, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
+    let starts: Vec<u64> = (range.start..range.end).step_by(len as usize).collect();
+    let hash = |start: u64| {
+        let mut bytes = vec![0; (range.end - start).min(len) as usize];
+        file.read_exact_at(&mut bytes, start)?;
+        Ok(hash_node(&bytes, start))
+    };
+    // Short ones are not worth a thread's attention each.
+    let together = (LEAF / len).clamp(1, 8) as usize;
+    starts.into_par_iter().with_min_len(together).map(hash).collect()
 }
 
 /// The chaining values of both subtrees of BLAKE3's tree over a range, which is no leaf of ours.

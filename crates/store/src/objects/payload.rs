@@ -14,10 +14,27 @@ pub trait ObjectSource: Send + Sync {
     fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()>;
 }
 
+/// Whether a block has the object's bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Check {
+    /// It has.
+    Right,
+    /// It has not: some of its symbols were altered.
+    Wrong,
+    /// Cannot be told yet. The block is kept, and checked again when its session is told to.
+    Unknown,
+}
+
 /// Where the bytes of a received object go.
 ///
 /// Called from worker threads, once for each block, blocks in any order and at the same time.
 pub trait ObjectSink: Send + Sync {
+    /// Checks the object's bytes from `offset` on, one whole source block, before they count. A
+    /// sink that cannot tell, and never will, takes what comes.
+    fn check(&self, _offset: u64, _block: &[u8]) -> Check {
+        Check::Right
+    }
+
     /// Takes the object's bytes from `offset` on: one whole source block without its padding.
     ///
     /// # Errors

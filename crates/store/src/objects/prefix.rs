@@ -22,6 +22,8 @@ pub(super) struct Prefix {
 struct State {
     /// Bytes that are there: disjoint ranges that do not touch, start to end.
     ranges: BTreeMap<u64, u64>,
+    /// Whether it is hashed at all.
+    is_hashed: bool,
     hashed: u64,
     /// Absent while some thread hashes without holding the lock, and after a read error.
     hasher: Option<blake3::Hasher>,
@@ -46,9 +48,20 @@ impl State {
 }
 
 impl Prefix {
+    /// What is there, without its digest: each block is verified before it comes.
+    pub(super) fn of_verified() -> Self {
+        let prefix = Prefix::new();
+        prefix.lock().is_hashed = false;
+        prefix
+    }
+
     pub(super) fn new() -> Self {
-        let state =
-            State { ranges: BTreeMap::new(), hashed: 0, hasher: Some(blake3::Hasher::new()) };
+        let state = State {
+            ranges: BTreeMap::new(),
+            is_hashed: true,
+            hashed: 0,
+            hasher: Some(blake3::Hasher::new()),
+        };
         Prefix { state: Mutex::new(state), contiguous: watch::Sender::new(0) }
     }
 
@@ -64,7 +77,8 @@ impl Prefix {
 
     /// How far it is hashed.
     pub(super) fn hashed(&self) -> u64 {
-        self.lock().hashed
+        let state = self.lock();
+        if state.is_hashed { state.hashed } else { state.contiguous() }
     }
 
     /// Takes note of a block that was written to `file`. One of the threads that write hashes for
@@ -75,7 +89,7 @@ impl Prefix {
         state.insert(offset, end);
         let contiguous = state.contiguous();
         self.contiguous.send_if_modified(|c| std::mem::replace(c, contiguous) != contiguous);
-        while state.hashed < state.contiguous() {
+        while state.is_hashed && state.hashed < state.contiguous() {
             let Some(mut hasher) = state.hasher.take() else { break };
             let (from, mut to) = (state.hashed, state.contiguous());
             drop(state);
@@ -92,11 +106,15 @@ impl Prefix {
         Ok(())
     }
 
-    /// The digest of the first `size` bytes of the file; hashes what is left. All writes are over.
-    pub(super) fn digest(&self, file: &File, size: u64) -> io::Result<Digest> {
+    /// The digest of the first `size` bytes of the file; hashes what is left. `None` where it is not
+    /// hashed, since each block was verified. All writes are over.
+    pub(super) fn digest(&self, file: &File, size: u64) -> io::Result<Option<Digest>> {
         let mut state = self.lock();
         if state.contiguous() != size || state.ranges.len() > 1 {
             return Err(io::Error::other("bytes of the object are missing"));
+        }
+        if !state.is_hashed {
+            return Ok(None);
         }
         let from = state.hashed;
         let hasher = state.hasher.as_mut();
@@ -104,7 +122,7 @@ impl Prefix {
         hash_range(file, from, size, hasher, &HashProgress::default())?;
         let digest = Digest(*hasher.finalize().as_bytes());
         state.hashed = size;
-        Ok(digest)
+        Ok(Some(digest))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -143,7 +161,7 @@ mod tests {
                 prop_assert_eq!(*prefix.watch().borrow(), len.min(whole * block) as u64);
             }
             prop_assert_eq!(prefix.furthest(), len as u64);
-            let digest = prefix.digest(&file, len as u64).expect("digest");
+            let digest = prefix.digest(&file, len as u64).expect("digest").expect("hashed");
             prop_assert_eq!(digest.0, *blake3::hash(&bytes).as_bytes());
         }
     }
@@ -165,7 +183,7 @@ mod tests {
                 });
             }
         });
-        let digest = prefix.digest(&file, 400_000).expect("digest");
+        let digest = prefix.digest(&file, 400_000).expect("digest").expect("hashed");
         assert_eq!(digest.0, *blake3::hash(&bytes).as_bytes());
     }
 }

@@ -1,8 +1,8 @@
 //! Control messages to bytes and back.
 
 use super::{
-    Cookie, Geometry, MAX_LEN, MAX_TEXT_LEN, Name, Offer, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN,
-    RefusalCode, Reply, Request, ResumeAt, Start, StartNdp,
+    Cookie, Geometry, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_TEXT_LEN, Name, Offer, PutState,
+    REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -72,6 +72,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Offer(_) => 2,
         Request::Status { .. } => 3,
         Request::StartNdp(_) => 4,
+        Request::Manifest { .. } => 5,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -88,13 +89,28 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
             out.extend_from_slice(&payload.to_be_bytes());
             put_name(*name, out);
         }
+        Request::Manifest { name, digest, log, index } => {
+            out.extend_from_slice(digest);
+            out.push(*log);
+            out.extend_from_slice(&index.to_be_bytes());
+            put_name(*name, out);
+        }
         Request::Status { session } => out.extend_from_slice(&session.0.to_be_bytes()),
     }
     end(out);
-    if out.len() < REQUEST_MIN_LEN {
-        out.resize(REQUEST_MIN_LEN, 0);
+    let least = least_len(request);
+    if out.len() < least {
+        out.resize(least, 0);
     }
     debug_assert!(out.len() <= MAX_LEN);
+}
+
+/// Shortest datagram with that request \[bytes\].
+fn least_len(request: &Request<'_>) -> usize {
+    match request {
+        Request::Manifest { .. } => MANIFEST_LEN,
+        _ => REQUEST_MIN_LEN,
+    }
 }
 
 /// Writes a reply into `out` (what it held is discarded). The text of a refusal is cut to
@@ -107,6 +123,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
         Reply::Accepted => 3,
         Reply::Refused { .. } => 4,
         Reply::Status { .. } => 5,
+        Reply::Manifest { .. } => 6,
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
@@ -126,6 +143,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
             out.push(*code as u8);
             put_text(text, out);
         }
+        Reply::Manifest { nodes } => out.extend_from_slice(nodes),
         Reply::Status { state, blocks_done, blocks_total } => {
             let (state, code) = match state {
                 PutState::Unknown => (0, 0),
@@ -139,7 +157,12 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
         }
     }
     end(out);
-    debug_assert!(out.len() <= REPLY_MAX_LEN);
+    debug_assert!(out.len() <= longest_reply(operation));
+}
+
+/// Longest reply of that operation \[bytes\].
+fn longest_reply(operation: u8) -> usize {
+    if operation == 6 { MANIFEST_LEN } else { REPLY_MAX_LEN }
 }
 
 fn begin(kind: u8, operation: u8, nonce: u64, out: &mut Vec<u8>) {
@@ -263,9 +286,13 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
             return Err(ParseError::BadField("padding"));
         }
         let cookie = Cookie(body.array()?);
-        Parsed::Request { nonce, cookie, request: parse_request(start[1], &mut body)? }
+        let request = parse_request(start[1], &mut body)?;
+        if datagram.len() < least_len(&request) {
+            return Err(ParseError::BadField("padding"));
+        }
+        Parsed::Request { nonce, cookie, request }
     } else {
-        if datagram.len() > REPLY_MAX_LEN || !padding.is_empty() {
+        if datagram.len() > longest_reply(start[1]) || !padding.is_empty() {
             return Err(ParseError::BadField("padding"));
         }
         Parsed::Reply { nonce, reply: parse_reply(start[1], &mut body)? }
@@ -283,6 +310,10 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
         2 => parse_offer(body).map(Request::Offer),
         3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
         4 => parse_start_ndp(body).map(Request::StartNdp),
+        5 => {
+            let (digest, log, index) = (body.array()?, body.u8()?, body.u64()?);
+            Ok(Request::Manifest { name: name(body)?, digest, log, index })
+        }
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -375,6 +406,13 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
                 _ => return Err(ParseError::BadField("state")),
             };
             Ok(Reply::Status { state, blocks_done: body.u32()?, blocks_total: body.u32()? })
+        }
+        6 => {
+            let nodes = body.rest();
+            if nodes.is_empty() || !nodes.len().is_multiple_of(32) || nodes.len() > 32 * MAX_NODES {
+                return Err(ParseError::BadField("nodes"));
+            }
+            Ok(Reply::Manifest { nodes })
         }
         _ => Err(ParseError::BadField("operation")),
     }

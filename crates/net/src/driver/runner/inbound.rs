@@ -43,7 +43,7 @@ impl<P: Protocol> Runner<P> {
         let verdict = self.on_frame(now, origin, from, &arrived);
         match verdict {
             Verdict::Consumed => {}
-            Verdict::Keep(identity) => self.keep(host, identity, arrived.payload),
+            Verdict::Keep(identity) => self.keep(host, from, identity, arrived.payload),
             Verdict::Drop(reason) => {
                 count(host, reason);
                 if reason == DropReason::UnknownSession {
@@ -174,17 +174,22 @@ impl<P: Protocol> Runner<P> {
         }
     }
 
-    fn keep(&mut self, host: &mut Host, identity: Identity, payload: &[u8]) {
+    fn keep(&mut self, host: &mut Host, from: HostId, identity: Identity, payload: &[u8]) {
         let (Identity::Symbol { session: id, .. } | Identity::Range { session: id, .. }) = identity;
         let Some(session) = self.sessions.by_id(id) else { return };
         let (sbn, esi) = match identity {
             Identity::Symbol { sbn, esi, .. } => (sbn, esi),
             Identity::Range { offset, .. } => session.geometry.symbol_at(offset),
         };
+        // At most 255 senders have a session.
+        let sender = session.peers.iter().position(|peer| *peer == from).unwrap_or(0);
+        if let Some((kept, _)) = session.kept.get_mut(sender) {
+            *kept += 1;
+        }
         let key = (session.key, sbn);
         let (geometry, coding) = (&session.geometry, &session.coding);
         let block = BlockOf { session: session.key, sbn, geometry, coding };
-        let kept = host.received.keep(&block, esi, payload);
+        let kept = host.received.keep(&block, sender as u8, esi, payload);
         session.progress.add_symbols(1);
         host.counters.symbols_kept += 1;
         match kept {

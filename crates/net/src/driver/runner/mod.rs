@@ -1,5 +1,6 @@
 //! One protocol's endpoint, run for the loop.
 
+mod altered;
 mod host;
 mod inbound;
 mod outbound;
@@ -9,7 +10,6 @@ use std::io;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, TryRecvError};
-use wellspring_codec::raptorq::Decoded;
 use wellspring_core::{
     Destination, Duration, Ecn, Endpoint as _, Frame, HostId, SessionId, Time, Work, WorkDone,
 };
@@ -21,7 +21,7 @@ use super::protocol::{Action, Header, Meaning, Opening, Protocol, Report, Side, 
 use super::protocol_handle::ProtocolRequest;
 use super::receive_store::ReceivedBlock;
 use super::sessions::{NewSession, SessionTable};
-use super::worker::{Done, Finish, Job};
+use super::worker::{Done, Finish, Job, Outcome};
 use crate::socket::MAX_DATAGRAM_LEN;
 pub(super) use host::Host;
 use queue::Queue;
@@ -107,6 +107,12 @@ impl<P: Protocol> Runner<P> {
             ProtocolRequest::Cancel(session) => {
                 if let Some(key) = self.sessions.by_id(session).map(|session| session.key) {
                     self.fail(host, (key, 0), Failure::Cancelled);
+                }
+            }
+            ProtocolRequest::CheckAgain(session) => self.check_again(host, session),
+            ProtocolRequest::Exclude(session, sender) => {
+                if let Some(peer) = host.peers.host(sender) {
+                    self.exclude(host, session, peer);
                 }
             }
             ProtocolRequest::Other(request) => {
@@ -211,7 +217,7 @@ impl<P: Protocol> Runner<P> {
         key: BlockKey,
         block: ReceivedBlock,
         answered: bool,
-        outcome: io::Result<Decoded>,
+        outcome: io::Result<Outcome>,
     ) {
         let Some(session) = self.sessions.by_key(key.0).filter(|s| answered || !s.is_over()) else {
             host.received.recycle(block);
@@ -219,18 +225,30 @@ impl<P: Protocol> Runner<P> {
         };
         let (id, sbn) = (session.id, key.1);
         let done = match outcome {
-            Ok(Decoded::Complete) => {
+            Ok(Outcome::HandedOver(altered)) => {
                 session.progress.add_block(block.data.len() as u64);
                 host.received.close(key);
                 host.received.recycle(block);
                 if answered {
                     return;
                 }
+                self.on_altered(host, id, &altered);
                 WorkDone::Finished { session: id, sbn }
             }
-            Ok(Decoded::NeedMore(_)) => {
+            Ok(Outcome::NeedMore) => {
                 host.received.put_back(key, block);
                 WorkDone::NeedMore { session: id, sbn }
+            }
+            Ok(Outcome::Unchecked) => {
+                host.received.put_back(key, block);
+                session.unchecked.push(sbn);
+                return;
+            }
+            Ok(Outcome::Wrong(verdict)) => {
+                let k = block.source_symbols;
+                host.received.put_back(key, block);
+                let Some(more) = self.on_wrong(host, key, verdict, k) else { return };
+                WorkDone::Wrong { session: id, sbn, more }
             }
             Err(error) => {
                 host.received.recycle(block);
@@ -301,9 +319,9 @@ impl<P: Protocol> Runner<P> {
         let Some(session) = self.sessions.by_key(key.0) else { return false };
         let Side::Receiving { sink } = &session.side else { return false };
         let Some(block) = host.received.lend(key) else { return false };
-        let sink = Arc::clone(sink);
+        let (sink, suspects) = (Arc::clone(sink), session.suspects.clone());
         session.jobs += 1;
-        let finish = Finish { block, decode, missing, sink, answered };
+        let finish = Finish { block, decode, missing, sink, answered, suspects };
         host.workers.submit(key, Job::Finish(finish));
         true
     }

@@ -42,7 +42,9 @@ fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> 
 fn check_reply(nonce: u64, reply: Reply<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     emit_reply(nonce, &reply, &mut bytes);
-    assert!(bytes.len() <= REPLY_MAX_LEN);
+    let longest =
+        if matches!(reply, Reply::Manifest { .. }) { MANIFEST_LEN } else { REPLY_MAX_LEN };
+    assert!(bytes.len() <= longest);
     assert_eq!(kind_of(&bytes), Some(MessageKind::Reply));
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce, reply }));
     bytes
@@ -68,6 +70,8 @@ proptest! {
         let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms };
         check_request(nonce, cookie, Request::Offer(offer));
         let payload = geometry.symbol_size;
+        let (log, index) = (share.0, size);
+        check_request(nonce, cookie, Request::Manifest { name, digest, log, index });
         check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
     }
 
@@ -82,6 +86,8 @@ proptest! {
         check_reply(nonce, Reply::Challenge { cookie });
         check_reply(nonce, Reply::Pending { done: size / 2, total: size });
         check_reply(nonce, Reply::Accepted);
+        let nodes = digest.repeat(1 + size as usize % MAX_NODES);
+        check_reply(nonce, Reply::Manifest { nodes: &nodes });
         check_reply(nonce, Reply::Refused { code, text: &text });
         for state in [
             PutState::Unknown, PutState::Receiving, PutState::Complete, PutState::Failed(code),
@@ -106,7 +112,7 @@ proptest! {
 
     #[test]
     fn noise_with_a_right_check_never_panics(
-        kind in prop_oneof![Just(KIND_REQUEST), Just(KIND_REPLY)], operation in 0..7_u8,
+        kind in prop_oneof![Just(KIND_REQUEST), Just(KIND_REPLY)], operation in 0..8_u8,
         body in prop::collection::vec(any::<u8>(), 0..1_180),
     ) {
         let mut bytes = Vec::new();
@@ -171,6 +177,25 @@ fn a_request_without_padding_is_refused() {
     emit_request(1, Cookie::NONE, &Request::Status { session: SessionId(1) }, &mut bytes);
     bytes.pop();
     assert_eq!(parse(&bytes), Err(ParseError::BadField("padding")));
+}
+
+#[test]
+fn a_request_for_a_page_is_no_shorter_than_its_answer() {
+    let name = Name::new("x").expect("a name");
+    let request = Request::Manifest { name, digest: [0; 32], log: 17, index: 0 };
+    let mut bytes = Vec::new();
+    emit_request(1, Cookie::NONE, &request, &mut bytes);
+    let mut answer = Vec::new();
+    emit_reply(1, &Reply::Manifest { nodes: &[7; 32 * MAX_NODES] }, &mut answer);
+    assert!(answer.len() <= bytes.len());
+    bytes.pop();
+    assert_eq!(parse(&bytes), Err(ParseError::BadField("padding")));
+    for nodes in [0, 31, 33, 32 * MAX_NODES + 32] {
+        begin(KIND_REPLY, 6, 1, &mut bytes);
+        bytes.resize(HEADER_LEN + nodes, 7);
+        end(&mut bytes);
+        assert!(parse(&bytes).is_err(), "{nodes} bytes of nodes");
+    }
 }
 
 #[test]

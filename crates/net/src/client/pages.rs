@@ -1,0 +1,100 @@
+//! Pages of a fetched object's manifest, asked for while the object arrives.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wellspring_wire::control::Cookie;
+
+use crate::manifest::{Manifest, PageId, WrongPage, parse_nodes};
+
+/// Pages asked for at one time, over all replicas.
+const AT_ONCE: usize = 16;
+/// How far ahead of the first missing block pages are asked for \[bytes\]: half a second's worth at
+/// 10 Gbit/s.
+const AHEAD: u64 = 512 << 20;
+
+/// A manifest that several parts of a fetch look at.
+pub(super) type SharedManifest = Arc<Mutex<Manifest>>;
+
+/// What is asked for, and of whom.
+pub(super) struct Pages {
+    pub(super) manifest: SharedManifest,
+    size: u64,
+    asked: BTreeSet<PageId>,
+    /// Proof of this host's address for requests to each share's replica.
+    cookies: Vec<Arc<tokio::sync::Mutex<Cookie>>>,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// A page to ask a share's replica for.
+pub(super) struct Question {
+    pub(super) share: usize,
+    pub(super) page: PageId,
+    pub(super) cookie: Arc<tokio::sync::Mutex<Cookie>>,
+}
+
+impl Pages {
+    /// Nothing asked for yet, of that many replicas.
+    pub(super) fn new(manifest: Manifest, size: u64, shares: usize) -> Self {
+        Pages {
+            manifest: Arc::new(Mutex::new(manifest)),
+            size,
+            asked: BTreeSet::new(),
+            cookies: (0..shares).map(|_| Arc::default()).collect(),
+            turn: 0,
+        }
+    }
+
+    /// What to ask now that the object is there up to `done`; `is_live` tells of whom.
+    pub(super) fn next(&mut self, done: u64, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
+        let range = done..self.size.min(done.saturating_add(AHEAD));
+        let mut manifest = lock(&self.manifest);
+        manifest.forget_below(done);
+        let wanted = manifest.wanted(range, 2 * AT_ONCE);
+        drop(manifest);
+        self.ask(wanted, is_live)
+    }
+
+    /// Questions for these pages, as far as they are not asked for already.
+    pub(super) fn ask(
+        &mut self,
+        wanted: Vec<PageId>,
+        is_live: impl Fn(usize) -> bool,
+    ) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for page in wanted {
+            if self.asked.len() >= AT_ONCE {
+                break;
+            }
+            let shares = self.cookies.len();
+            let mut turns = (self.turn + 1..=self.turn + shares).map(|turn| turn % shares);
+            let Some(share) = turns.find(|share| is_live(*share)) else { break };
+            if self.asked.insert(page) {
+                self.turn = share;
+                let cookie = Arc::clone(&self.cookies[share]);
+                questions.push(Question { share, page, cookie });
+            }
+        }
+        questions
+    }
+
+    /// A page came that was asked for.
+    ///
+    /// # Errors
+    /// It is not the object's.
+    pub(super) fn answered(&mut self, page: PageId, bytes: &[u8]) -> Result<(), WrongPage> {
+        self.asked.remove(&page);
+        let nodes = parse_nodes(page, self.size, bytes)?;
+        lock(&self.manifest).accept(page, nodes)
+    }
+
+    /// A page did not come.
+    pub(super) fn unanswered(&mut self, page: PageId) {
+        self.asked.remove(&page);
+    }
+}
+
+fn lock(manifest: &Mutex<Manifest>) -> MutexGuard<'_, Manifest> {
+    manifest.lock().unwrap_or_else(PoisonError::into_inner)
+}
