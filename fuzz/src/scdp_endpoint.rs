@@ -332,7 +332,7 @@ impl Host {
     fn fall_silent(&mut self) {
         for _ in 0..200_000 {
             while let Some(work) = self.work.pop() {
-                self.finish(work, true);
+                self.finish(work, true, 0);
                 self.drain();
             }
             if self.endpoint.inner().sessions() == 0 || !self.wake() {
