@@ -69,33 +69,35 @@ impl Connection {
         (kind, body)
     }
 
-    /// Asks until the digest is known.
-    fn ask(&mut self) {
-        self.say(&Message::Ask { name: Name::new("object").expect("a name") });
+    fn request_of(&mut self, name: &str, offset: u64, len: u64, block_symbols: u32) {
+        let geometry = Geometry::new(1_000, block_symbols).expect("possible");
+        let name = Name::new(name).expect("a name for the wire");
+        let digest = *blake3::hash(&[7; 5_000]).as_bytes();
+        self.say(&Message::Request { name, digest, offset, len, geometry });
+    }
+
+    /// Asks for a part; whether it is granted, or why not.
+    fn request(&mut self, offset: u64, len: u64, block_symbols: u32) -> Result<Cookie, String> {
+        self.request_of("object", offset, len, block_symbols);
+        self.answer()
+    }
+
+    /// The answer, once the digest is known.
+    fn answer(&mut self) -> Result<Cookie, String> {
         loop {
             let (kind, body) = self.hear();
             match parse_message(kind, &body).expect("a message") {
                 Message::Pending { .. } => {}
-                Message::Object { size: 5_000, .. } => return,
+                Message::Granted { cookie, .. } => return Ok(cookie),
+                Message::Refused { text, .. } => return Err(text.to_owned()),
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn request(&mut self, offset: u64, len: u64, block_symbols: u32) {
-        let geometry = Geometry::new(1_000, block_symbols).expect("possible");
-        self.say(&Message::Request { offset, len, geometry });
-    }
-
     /// Has the whole object granted.
     fn granted(&mut self) -> Cookie {
-        self.ask();
-        self.request(0, 5_000, 5);
-        let (kind, body) = self.hear();
-        match parse_message(kind, &body).expect("a message") {
-            Message::Granted { cookie, .. } => cookie,
-            other => panic!("{other:?}"),
-        }
+        self.request(0, 5_000, 5).expect("granted")
     }
 
     fn is_closed(&mut self) -> bool {
@@ -210,19 +212,18 @@ fn datagrams_that_make_no_sense_are_counted_and_dropped() {
     wait_for(&served, dropped, 2);
     // It goes on serving.
     assert!(statistics(&served).received.datagrams >= 6);
-    Connection::open(&served).ask();
+    Connection::open(&served).granted();
 }
 
 #[test]
 fn messages_that_make_no_sense_end_their_connection_and_no_other() {
     let served = serve();
     let mut good = Connection::open(&served);
-    good.ask();
     let mut noise: Vec<Vec<u8>> = vec![
         b"GET / HTTP/1.1\r\n\r\n".to_vec(),
-        vec![0x10, 0, 0xff, 0xff],
-        vec![0x1f, 0, 0, 0],
-        vec![0x10, 0, 0, 1, 0],
+        vec![0x20, 0, 0xff, 0xff],
+        vec![0x2f, 0, 0, 0],
+        vec![0x20, 0, 0, 1, 0],
     ];
     for early in [Message::Stop { next: 1 }, Message::Close, Message::Stopped { next: 0 }] {
         let mut bytes = Vec::new();
@@ -234,9 +235,7 @@ fn messages_that_make_no_sense_end_their_connection_and_no_other() {
         connection.0.write_all(&bytes).expect("written");
         assert!(connection.is_closed(), "{bytes:?}");
     }
-    good.request(0, 5_000, 5);
-    let (kind, body) = good.hear();
-    assert!(matches!(parse_message(kind, &body), Ok(Message::Granted { .. })));
+    good.granted();
 }
 
 #[test]
@@ -250,11 +249,8 @@ fn parts_that_are_not_there_and_blocks_beyond_all_bounds_are_refused() {
         (0, 5_000, u32::MAX),
     ] {
         let mut connection = Connection::open(&served);
-        connection.ask();
-        connection.request(offset, len, block_symbols);
-        let (kind, body) = connection.hear();
-        let answer = parse_message(kind, &body).expect("a message");
-        assert!(matches!(answer, Message::Refused { .. }), "{answer:?}");
+        let answer = connection.request(offset, len, block_symbols);
+        assert!(answer.is_err(), "{answer:?}");
         assert!(connection.is_closed());
     }
 }
@@ -264,10 +260,9 @@ fn names_that_lead_out_are_refused() {
     let served = serve();
     for name in ["../object", "/etc/passwd", "a/../../b", "object/", ".."] {
         let mut connection = Connection::open(&served);
-        connection.say(&Message::Ask { name: Name::new(name).expect("a name for the wire") });
-        let (kind, body) = connection.hear();
-        let answer = parse_message(kind, &body).expect("a message");
-        assert!(matches!(answer, Message::Refused { .. }), "{name}: {answer:?}");
+        connection.request_of(name, 0, 5_000, 5);
+        let answer = connection.answer();
+        assert!(answer.is_err(), "{name}: {answer:?}");
     }
 }
 
@@ -281,14 +276,8 @@ fn who_is_granted_a_part_and_never_says_hello_gives_its_place_back() {
     silent.granted();
     let until = std::time::Instant::now() + GUARD;
     loop {
-        let mut other = Connection::open(&served);
-        other.ask();
-        other.request(0, 5_000, 5);
-        let (kind, body) = other.hear();
-        match parse_message(kind, &body).expect("a message") {
-            Message::Granted { .. } => break,
-            Message::Refused { .. } => {}
-            answer => panic!("{answer:?}"),
+        if Connection::open(&served).request(0, 5_000, 5).is_ok() {
+            break;
         }
         assert!(std::time::Instant::now() < until, "its place is lost");
     }
@@ -304,17 +293,11 @@ fn one_address_cannot_have_all_parts_nor_all_connections() {
     let mut connections: Vec<Connection> = (0..3).map(|_| Connection::open(&served)).collect();
     let outcomes: Vec<bool> = connections
         .iter_mut()
-        .map(|connection| {
-            connection.ask();
-            connection.request(0, 5_000, 5);
-            let (kind, body) = connection.hear();
-            match parse_message(kind, &body).expect("a message") {
-                Message::Granted { .. } => true,
-                Message::Refused { code: RefusalCode::Busy, text } => {
-                    assert!(text.contains("127.0.0.1"), "{text}");
-                    false
-                }
-                other => panic!("{other:?}"),
+        .map(|connection| match connection.request(0, 5_000, 5) {
+            Ok(_) => true,
+            Err(text) => {
+                assert!(text.contains("127.0.0.1"), "{text}");
+                false
             }
         })
         .collect();

@@ -3,7 +3,7 @@
 mod lttp_support;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -13,6 +13,7 @@ use wellspring_core::Rate;
 use wellspring_net::{
     FetchError, Host, LttpOptions, LttpReport, ServerConfig, ServerEvent, Update, Updates,
 };
+use wellspring_wire::control::{self, Parsed, Reply, emit_reply, parse};
 use wellspring_wire::lttp::{
     Cookie, MESSAGE_HEADER_LEN, Message, emit_message, message_kind, parse_message,
 };
@@ -167,47 +168,56 @@ async fn a_server_whose_object_has_changed_does_not_stand_in_for_another() {
         .expect("it ends");
     match fetched {
         Err(FetchError::NoReplicaLeft { hosts, .. }) => {
-            assert!(hosts[1].reason.contains("holds other bytes"), "{hosts:?}");
+            assert!(hosts[1].reason.contains("has changed"), "{hosts:?}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// Answers, by UDP, who asks for the object's digest.
+fn tell_digest(socket: &UdpSocket, bytes: &[u8]) {
+    let (size, digest) = (bytes.len() as u64, *blake3::hash(bytes).as_bytes());
+    let mut buffer = [0; 2_048];
+    while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+        let Ok(Parsed::Request { nonce, .. }) = parse(&buffer[..len]) else { continue };
+        let mut reply = Vec::new();
+        let info = Reply::Info { cookie: control::Cookie::NONE, size, digest, instance: 1 };
+        emit_reply(nonce, &info, &mut reply);
+        socket.send_to(&reply, from).expect("sent");
     }
 }
 
 /// A server that grants what it is asked for and then closes the connection, every time; how often
 /// it was asked for a part.
 fn closing_server(bytes: &[u8]) -> (Host, Arc<AtomicU32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let at = listener.local_addr().expect("an address");
+        // The port may be taken by UDP.
+        if let Ok(socket) = UdpSocket::bind(at) {
+            break (listener, socket);
+        }
+    };
     let host = listener.local_addr().expect("an address").into();
     let asked = Arc::new(AtomicU32::new(0));
-    let (count, size) = (Arc::clone(&asked), bytes.len() as u64);
-    let digest = *blake3::hash(bytes).as_bytes();
+    let (count, bytes) = (Arc::clone(&asked), bytes.to_vec());
+    std::thread::spawn(move || tell_digest(&socket, &bytes));
     std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let mut stream = stream;
-            let say = |stream: &mut std::net::TcpStream, message: &Message<'_>| {
-                let mut bytes = Vec::new();
-                emit_message(message, &mut bytes);
-                // A client that is gone does not want to know.
-                let _ = stream.write_all(&bytes);
-            };
-            loop {
-                let mut header = [0; MESSAGE_HEADER_LEN];
-                if stream.read_exact(&mut header).is_err() {
-                    break;
-                }
-                let (kind, len) = message_kind(header).expect("a message");
-                let mut body = vec![0; len];
-                stream.read_exact(&mut body).expect("a body");
-                match parse_message(kind, &body).expect("a message") {
-                    Message::Ask { .. } => say(&mut stream, &Message::Object { size, digest }),
-                    Message::Request { .. } => {
-                        count.fetch_add(1, SeqCst);
-                        say(&mut stream, &Message::Granted { cookie: Cookie(7), seed: 7 });
-                        break;
-                    }
-                    _ => break,
-                }
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut header = [0; MESSAGE_HEADER_LEN];
+            if stream.read_exact(&mut header).is_err() {
+                continue;
             }
+            let (kind, len) = message_kind(header).expect("a message");
+            let mut body = vec![0; len];
+            stream.read_exact(&mut body).expect("a body");
+            let message = parse_message(kind, &body).expect("a message");
+            assert!(matches!(message, Message::Request { .. }), "{message:?}");
+            count.fetch_add(1, SeqCst);
+            let mut bytes = Vec::new();
+            emit_message(&Message::Granted { cookie: Cookie(7), seed: 7 }, &mut bytes);
+            // A client that is gone does not want to know.
+            let _ = stream.write_all(&bytes);
         }
     });
     (host, asked)

@@ -27,16 +27,14 @@
 //!
 //! | kind | who | body, bytes in brackets |
 //! |---|---|---|
-//! | 0 ask | client | an object's name |
-//! | 1 pending | server | done (8), total (8): the digest is being computed |
-//! | 2 object | server | size (8), digest (32) |
-//! | 3 request | client | offset (8), length (8), symbol size (2), symbols of a block (4) |
-//! | 4 granted | server | cookie (8), the code's seed (8) |
-//! | 5 parameters | server | length (8), symbol size (2), symbols of a block (4) |
-//! | 6 stop | client | the first block still wanted (4) |
-//! | 7 stopped | server | the same (4) |
-//! | 8 close | both | none |
-//! | 9 refused | server | why: a code (1), a text |
+//! | 0 request | client | BLAKE3 digest (32), offset (8), length (8), symbol size (2), symbols of a block (4), the object's name |
+//! | 1 pending | server | done (8), total (8): the digest is being computed; repeated |
+//! | 2 granted | server | cookie (8), seed of the code (8) |
+//! | 3 parameters | server | length (8), symbol size (2), symbols of a block (4): the hello has arrived |
+//! | 4 stop | client | the first block still wanted (4) |
+//! | 5 stopped | server | the same (4) |
+//! | 6 close | both | none |
+//! | 7 refused | server | why: a code (1), a text |
 
 mod datagram;
 mod message;

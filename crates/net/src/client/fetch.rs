@@ -12,7 +12,7 @@ use wellspring_wire::control::RefusalCode;
 use wellspring_wire::scdp::{CloseReason, Mode};
 
 use super::pages::{Pages, Question};
-use super::replicas::{Found, Order, Replica, Standing, find, resume_point};
+use super::replicas::{Found, Late, Order, Replica, Standing, find, resume_point};
 use super::report::{FetchReport, ReplicaReport, ReplicaState};
 use super::requester::AskError;
 use super::sink::{Bytes, Sink};
@@ -43,7 +43,7 @@ impl Client {
     ) -> Result<FetchReport, FetchError> {
         let began = Instant::now();
         let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, timeout, &updates).await?;
+        let found = find(&self.requester, hosts, options, (timeout, Late::Joins), &updates).await?;
         let preparing = began.elapsed();
         let sink = Sink::open(target, found.size, found.digest, Bytes::Verified).await?;
         let geometry = found.geometry;

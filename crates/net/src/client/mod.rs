@@ -2,6 +2,7 @@
 
 mod error;
 mod fetch;
+mod host_error;
 mod ndp;
 mod pages;
 mod put;
@@ -24,7 +25,8 @@ use crate::protocols::Driver;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
-pub use error::{FetchError, HostError, PutError};
+pub use error::{FetchError, PutError};
+pub use host_error::HostError;
 pub use ndp::NdpReport;
 pub use report::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
@@ -264,7 +266,7 @@ pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
 /// ```
 pub struct Client {
     pub(crate) driver: Driver,
-    requester: Requester,
+    pub(crate) requester: Requester,
     pub(crate) config: ClientConfig,
 }
 

@@ -8,7 +8,7 @@ use wellspring_core::SessionId;
 use wellspring_transport::ndp::ReceiveStats;
 use wellspring_wire::control::{Cookie, Request, StartNdp};
 
-use super::replicas::{Found, Replica, find};
+use super::replicas::{Found, Late, Replica, find};
 use super::requester::Answer;
 use super::sink::{Bytes, Sink};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
@@ -76,7 +76,7 @@ impl Client {
     ) -> Result<NdpReport, FetchError> {
         let began = Instant::now();
         let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, timeout, &updates).await?;
+        let found = find(&self.requester, hosts, options, (timeout, Late::Joins), &updates).await?;
         let Found { replicas, size, digest, .. } = found;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;

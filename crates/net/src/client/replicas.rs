@@ -9,7 +9,7 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
 
-use super::error::NO_ANSWER;
+use super::host_error::NO_ANSWER;
 use super::requester::{Answer, AskError, Requester};
 use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
 use crate::address::Host;
@@ -63,16 +63,16 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(super) fn takes_part(&self) -> bool {
+    pub(crate) fn takes_part(&self) -> bool {
         !matches!(self.standing, Standing::Unused(_) | Standing::Excluded(_))
     }
 
     /// Whether it has the object.
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.standing == Standing::Live
     }
 
-    pub(super) fn complaint(&self) -> HostError {
+    pub(crate) fn complaint(&self) -> HostError {
         let reason = match &self.standing {
             Standing::Asked => NO_ANSWER.to_owned(),
             Standing::Closed => AskError::PortClosed.to_string(),
@@ -86,7 +86,7 @@ impl Replica {
 }
 
 /// What was found.
-pub(super) struct Found {
+pub(crate) struct Found {
     pub replicas: Vec<Replica>,
     pub size: u64,
     pub digest: Digest,
@@ -107,12 +107,22 @@ struct Held {
 /// An answer to "what do you hold?", or why there is none.
 type InfoAnswer = (usize, Result<Held, AskError>);
 
-/// Asks all hosts at once; returns when all have answered, or a short while after the first.
-pub(super) async fn find(
+/// What becomes of a host that answers later than others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Late {
+    /// It can join the transfer under way: others do not wait for it for long.
+    Joins,
+    /// It would be left out: all wait for it.
+    IsLeftOut,
+}
+
+/// Asks all hosts at once; returns when all have answered, or a short while after the first if
+/// those that are late can join.
+pub(crate) async fn find(
     requester: &Requester,
     hosts: &[Host],
     options: &FetchOptions,
-    timeout: Duration,
+    (timeout, late): (Duration, Late),
     updates: &Updates,
 ) -> Result<Found, FetchError> {
     match hosts.len() {
@@ -140,6 +150,7 @@ pub(super) async fn find(
             });
         }
     }
+    let began = (late == Late::Joins).then_some(began);
     let held = collect(&mut asked, &mut replicas, options.digest, began).await;
     let Some(&(_, size, digest)) = held.first() else {
         return Err(FetchError::NoReplica(replicas.iter().map(Replica::complaint).collect()));
@@ -202,12 +213,13 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
     replicas
 }
 
-/// Waits for answers and notes where each replica stands; returns who holds what.
+/// Waits for answers, for all of them unless told when asking `began`, and notes where each replica
+/// stands; returns who holds what.
 async fn collect(
     asked: &mut JoinSet<InfoAnswer>,
     replicas: &mut [Replica],
     wanted: Option<Digest>,
-    began: Instant,
+    began: Option<Instant>,
 ) -> Vec<(usize, u64, Digest)> {
     let mut held = Vec::new();
     let mut until = None;
@@ -224,9 +236,10 @@ async fn collect(
                 replicas[index].cookie = found.cookie;
                 replicas[index].instance = Some(found.instance);
                 held.push((index, found.size, found.digest));
-                until.get_or_insert_with(|| {
-                    Instant::now() + (began.elapsed() / 2).clamp(GRACE.0, GRACE.1)
-                });
+                if let Some(began) = began.filter(|_| until.is_none()) {
+                    let grace = (began.elapsed() / 2).clamp(GRACE.0, GRACE.1);
+                    until = Some(Instant::now() + grace);
+                }
             }
             Ok(found) => {
                 let reason = format!("holds other bytes (digest {})", found.digest);

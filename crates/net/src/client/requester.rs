@@ -12,7 +12,7 @@ use wellspring_wire::control::{
     Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
 };
 
-use super::error::NO_ANSWER;
+use super::host_error::NO_ANSWER;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl};
 use crate::protocols::DriverHandle;

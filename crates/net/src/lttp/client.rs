@@ -7,15 +7,16 @@ use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 
-use super::asking::ask_all;
 use super::is_possible;
+use super::part::{Common, Holder};
 use super::report::LttpReport;
 use super::shares::divide;
-use super::transfer::{Account, Common, Transfer};
+use super::transfer::{Account, Transfer};
 use super::{DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE};
 use crate::address::Host;
+use crate::client::replicas::{Found, Late, Replica, find};
 use crate::client::sink::{Bytes, Sink};
-use crate::client::{Client, FetchError, Target, Update, Updates};
+use crate::client::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, ObjectName};
 
@@ -77,21 +78,29 @@ impl Client {
     ) -> Result<LttpReport, FetchError> {
         let began = Instant::now();
         let timeout = self.config.timeout;
-        let (asked, unused) = ask_all(hosts, options, timeout, &updates).await?;
-        let (size, digest) = (asked[0].size, asked[0].digest);
+        let wanted =
+            FetchOptions { digest: options.digest, ..FetchOptions::new(options.name.clone()) };
+        let found =
+            find(&self.requester, hosts, &wanted, (timeout, Late::IsLeftOut), &updates).await?;
+        let Found { replicas, size, digest, .. } = found;
+        let (live, others): (Vec<_>, Vec<_>) = replicas.into_iter().partition(Replica::is_live);
+        let unused: Vec<HostError> = others.iter().map(Replica::complaint).collect();
+        let holder =
+            |replica: Replica| Some(Holder { address: replica.address?, host: replica.host });
+        let holders: Vec<Holder> = live.into_iter().filter_map(holder).collect();
         let geometry = options
-            .geometry(asked.iter().map(|asked| asked.server.address))
+            .geometry(holders.iter().map(|holder| holder.address))
             .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
-        let shares = divide(size, asked.len(), geometry.symbol_size.into());
-        let taking_part = asked.iter().take(shares.len());
+        let shares = divide(size, holders.len(), geometry.symbol_size.into());
+        let taking_part = holders.iter().take(shares.len());
         updates(Update::Started {
             size,
             symbol_size: geometry.symbol_size,
             digest,
-            hosts: taking_part.map(|asked| asked.server.host.clone()).collect(),
+            hosts: taking_part.map(|holder| holder.host.clone()).collect(),
         });
         let common = Common {
             handle: self.driver.handle().lttp(),
@@ -105,7 +114,7 @@ impl Client {
             updates: Arc::clone(&updates),
         };
         let Account { shares, lost } =
-            Transfer::begin(common, asked, shares).follow(&mut sink).await?;
+            Transfer::begin(common, holders, shares).follow(&mut sink).await?;
         updates(Update::Verifying);
         let finishing = Instant::now();
         sink.finish().await?;

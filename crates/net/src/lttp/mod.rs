@@ -9,7 +9,6 @@
 //! - The end of the TCP connection is the end of the session. What a server that is lost had not
 //!   sent is fetched from those that live, by further sessions.
 
-mod asking;
 mod client;
 pub(crate) mod connection;
 pub(crate) mod control;

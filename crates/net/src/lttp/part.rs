@@ -1,20 +1,46 @@
-//! A part of an object on its way from one server.
+//! A part of an object on its way from one server, over a connection of its own.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::net::TcpStream;
+use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::{Parameters, ReceiveStats};
 use wellspring_wire::lttp::{Geometry, Message};
 
-use super::asking::Asked;
 use super::connection::{Over, carry};
-use super::control::ControlError;
+use super::control::{ControlError, split};
 use super::shares::Share;
-use super::transfer::Common;
 use crate::address::canonical;
+use crate::client::{Update, Updates};
 use crate::driver::protocol::Side;
 use crate::driver::{Failure, SessionProgress};
-use crate::protocols::lttp::Part;
+use crate::protocols::lttp::{LttpHandle, Part};
+use crate::store::{Digest, ObjectName, ObjectSink};
+use crate::store_messages;
+
+/// What all parts of a fetch have in common.
+pub(super) struct Common {
+    pub handle: LttpHandle,
+    pub name: ObjectName,
+    pub size: u64,
+    pub digest: Digest,
+    pub geometry: Geometry,
+    pub method: Method,
+    pub timeout: Duration,
+    pub sink: Arc<dyn ObjectSink>,
+    pub updates: Updates,
+}
+
+/// A server, and where it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Holder {
+    /// As the caller named it.
+    pub host: String,
+    pub address: SocketAddr,
+}
 
 /// What goes wrong with a part.
 pub(super) enum Broken {
@@ -24,16 +50,16 @@ pub(super) enum Broken {
     Write(io::Error),
 }
 
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        ControlError::from(error).into()
+    }
+}
+
 impl From<ControlError> for Broken {
     fn from(error: ControlError) -> Self {
         Broken::Server(error.to_string())
     }
-}
-
-/// How a part is cut.
-pub(super) fn parameters_of(part: Share, geometry: Geometry) -> Parameters {
-    let Geometry { symbol_size, block_symbols } = geometry;
-    Parameters { transfer_len: part.len, symbol_size, block_symbols }
 }
 
 /// Receives a part to its end. Then, however it ended, nothing is being written any more, and the
@@ -42,29 +68,37 @@ pub(super) fn parameters_of(part: Share, geometry: Geometry) -> Parameters {
 /// # Errors
 /// [`Broken`].
 pub(super) async fn receive(
-    common: &Arc<Common>,
-    mut asked: Asked,
-    part: Share,
+    common: &Common,
+    holder: &Holder,
+    share: Share,
     progress: &SessionProgress,
 ) -> Result<ReceiveStats, Broken> {
-    let (timeout, geometry) = (common.timeout, common.geometry);
-    let parameters = parameters_of(part, geometry);
-    let request = Message::Request { offset: part.offset, len: part.len, geometry };
-    asked.writer.say(&request, timeout).await?;
-    let granted = asked.reader.next_within(timeout).await?;
-    let Message::Granted { cookie, seed } = granted else {
-        return Err(ControlError::OutOfPlace.into());
+    let Share { offset, len } = share;
+    let Common { timeout, geometry, digest: Digest(digest), .. } = *common;
+    let Geometry { symbol_size, block_symbols } = geometry;
+    let parameters = Parameters { transfer_len: len, symbol_size, block_symbols };
+    let connecting = tokio::time::timeout(timeout, TcpStream::connect(holder.address)).await;
+    let stream = connecting.map_err(|_| ControlError::Silent(timeout))?;
+    let (mut reader, mut writer) = split(stream.map_err(ControlError::from)?)?;
+    let name = store_messages::name(&common.name);
+    writer.say(&Message::Request { name, digest, offset, len, geometry }, timeout).await?;
+    let (cookie, seed) = loop {
+        match reader.next_within(timeout).await? {
+            Message::Granted { cookie, seed } => break (cookie, seed),
+            Message::Pending { done, total } => {
+                (common.updates)(Update::Hashing { host: Some(holder.host.clone()), done, total });
+            }
+            _ => return Err(ControlError::OutOfPlace.into()),
+        }
     };
     let side = Side::Receiving { sink: Arc::clone(&common.sink) };
-    let server = canonical(asked.server.address);
-    let part = Part { offset: part.offset, parameters, seed };
+    let part = Part { offset, parameters, seed };
     let decoding = (common.method, progress.clone());
     let mut session = common
         .handle
-        .request(cookie, server, &part, side, decoding)
+        .expect(cookie, canonical(holder.address), &part, side, decoding)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
-    let (reader, writer) = (&mut asked.reader, &mut asked.writer);
-    match carry(&mut session, Some(parameters), reader, writer, timeout).await {
+    match carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout).await {
         Over::Received(stats) => Ok(stats),
         Over::Failed(Failure::Write(error)) => Err(Broken::Write(error)),
         Over::Failed(failure) => Err(Broken::Server(match failure {

@@ -13,40 +13,22 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::ReceiveStats;
 use wellspring_wire::lttp::Geometry;
 
-use super::asking::{Asked, Server, ask, holds_other_bytes};
-use super::part::{Broken, receive};
+use super::part::{Broken, Common, Holder, receive};
 use super::report::{LostServer, ShareReport};
 use super::shares::{Share, divide};
 use crate::client::sink::Sink;
-use crate::client::{FetchError, HostError, Update, Updates};
+use crate::client::{FetchError, HostError, Update};
 use crate::driver::SessionProgress;
-use crate::protocols::lttp::LttpHandle;
-use crate::store::ObjectSink;
-use crate::store::{Digest, ObjectName};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What all parts of a fetch have in common.
-pub(super) struct Common {
-    pub handle: LttpHandle,
-    pub name: ObjectName,
-    pub size: u64,
-    pub digest: Digest,
-    pub geometry: Geometry,
-    pub method: Method,
-    pub timeout: Duration,
-    pub sink: Arc<dyn ObjectSink>,
-    pub updates: Updates,
-}
-
 /// How a part ended.
 struct Ended {
-    server: Server,
+    holder: Holder,
     part: Share,
     /// How much of it is written, from its beginning on \[bytes\].
     written: u64,
@@ -64,7 +46,7 @@ pub(super) struct Transfer {
     common: Arc<Common>,
     tasks: JoinSet<Ended>,
     /// Servers without a part.
-    free: VecDeque<Server>,
+    free: VecDeque<Holder>,
     /// Parts without a server.
     waiting: VecDeque<Share>,
     /// Of parts that are over, and of those under way.
@@ -73,28 +55,18 @@ pub(super) struct Transfer {
 }
 
 impl Transfer {
-    /// Asks the first servers for a share each.
-    pub(super) fn begin(common: Common, servers: Vec<Asked>, shares: Vec<Share>) -> Transfer {
+    /// Asks the first servers for a share each; where there are more servers than symbols, the
+    /// others are kept in reserve.
+    pub(super) fn begin(common: Common, holders: Vec<Holder>, shares: Vec<Share>) -> Transfer {
         let mut transfer = Transfer {
             common: Arc::new(common),
             tasks: JoinSet::new(),
-            free: VecDeque::new(),
-            waiting: VecDeque::new(),
+            free: holders.into(),
+            waiting: shares.into(),
             progress: Vec::new(),
             account: Account { shares: Vec::new(), lost: Vec::new() },
         };
-        let mut shares = shares.into_iter();
-        for asked in servers {
-            match shares.next() {
-                Some(share) => {
-                    let progress = transfer.count(share);
-                    let common = Arc::clone(&transfer.common);
-                    transfer.tasks.spawn(first_part(common, asked, share, progress));
-                }
-                // More servers than symbols.
-                None => transfer.free.push_back(asked.server),
-            }
-        }
+        transfer.hand_out();
         transfer
     }
 
@@ -124,17 +96,17 @@ impl Transfer {
     }
 
     fn take_in(&mut self, ended: Ended) -> Result<(), FetchError> {
-        let Ended { server, part, written, outcome } = ended;
+        let Ended { holder, part, written, outcome } = ended;
         match outcome {
             Ok(stats) => {
-                let Server { host, address } = server.clone();
+                let Holder { host, address } = holder.clone();
                 let Share { offset, len } = part;
                 self.account.shares.push(ShareReport { host, address, offset, len, stats });
-                self.free.push_back(server);
+                self.free.push_back(holder);
             }
             Err(Broken::Write(error)) => return Err(FetchError::Write(error)),
             Err(Broken::Server(reason)) => {
-                let host = server.host;
+                let host = holder.host;
                 (self.common.updates)(Update::Lost { host: host.clone(), reason: reason.clone() });
                 let host = HostError { host, reason };
                 self.account.lost.push(LostServer { host, bytes: written });
@@ -161,18 +133,15 @@ impl Transfer {
     fn hand_out(&mut self) {
         while !self.free.is_empty()
             && let Some(part) = self.waiting.pop_front()
-            && let Some(server) = self.free.pop_front()
+            && let Some(holder) = self.free.pop_front()
         {
-            let progress = self.count(part);
-            self.tasks.spawn(further_part(Arc::clone(&self.common), server, part, progress));
+            let (common, progress) = (Arc::clone(&self.common), SessionProgress::new(part.len));
+            self.progress.push(progress.clone());
+            self.tasks.spawn(async move {
+                let outcome = receive(&common, &holder, part, &progress).await;
+                Ended { holder, part, written: progress.bytes_done(), outcome }
+            });
         }
-    }
-
-    /// Counts what is written of a part.
-    fn count(&mut self, part: Share) -> SessionProgress {
-        let progress = SessionProgress::new(part.len);
-        self.progress.push(progress.clone());
-        progress
     }
 
     /// Bytes written, over all parts.
@@ -190,34 +159,4 @@ impl Transfer {
         let (done, total) = (self.written(), self.common.size);
         (self.common.updates)(Update::Moving { done, total, symbols: 0 });
     }
-}
-
-/// Fetches a server's own share, over the connection by which it was found.
-async fn first_part(
-    common: Arc<Common>,
-    asked: Asked,
-    part: Share,
-    progress: SessionProgress,
-) -> Ended {
-    let server = asked.server.clone();
-    let outcome = receive(&common, asked, part, &progress).await;
-    Ended { server, part, written: progress.bytes_done(), outcome }
-}
-
-/// Fetches a part that another server has left, over a new connection. The object must still be
-/// the same.
-async fn further_part(
-    common: Arc<Common>,
-    server: Server,
-    part: Share,
-    progress: SessionProgress,
-) -> Ended {
-    let outcome = match ask(&server, &common.name, common.timeout, &common.updates).await {
-        Ok(asked) if (asked.size, asked.digest) == (common.size, common.digest) => {
-            receive(&common, asked, part, &progress).await
-        }
-        Ok(asked) => Err(Broken::Server(holds_other_bytes(asked.digest))),
-        Err(error) => Err(error.into()),
-    };
-    Ended { server, part, written: progress.bytes_done(), outcome }
 }

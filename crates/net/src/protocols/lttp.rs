@@ -140,11 +140,11 @@ impl LttpHandle {
         Ok(session)
     }
 
-    /// Asks a server for a part that it has granted under that cookie.
+    /// Expects a part that a server has granted under that cookie.
     ///
     /// # Errors
     /// The code is not possible.
-    pub(crate) fn request(
+    pub(crate) fn expect(
         &self,
         cookie: Cookie,
         server: SocketAddr,

@@ -9,7 +9,7 @@ use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Geometry, RefusalCode};
 
 use super::address_limit::Places;
-use super::answer::{Outcome, Refusal, SessionReport};
+use super::answer::{Refusal, SessionReport};
 use super::cookie::CookieJar;
 use super::digests::{Digests, Known};
 use super::event_limit::EventLimit;
@@ -135,18 +135,18 @@ impl Handler {
         }
     }
 
-    /// Opens an object that must have that digest; or what is to be answered first.
+    /// Opens an object that must have that digest; or how much of it is hashed, of how much.
     pub(super) fn held(
         &self,
         name: &str,
         wanted: [u8; 32],
-    ) -> Result<Result<Held, Outcome>, Refusal> {
+    ) -> Result<Result<Held, (u64, u64)>, Refusal> {
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
         let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
             Known::Digest(digest) => digest,
-            Known::Pending(done) => return Ok(Err(Outcome::Pending { done, total: size })),
+            Known::Pending(done) => return Ok(Err((done, size))),
             Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),
             Known::Unknown => {
                 let text = "the digest is not known".to_owned();

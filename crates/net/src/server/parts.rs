@@ -1,6 +1,5 @@
 //! Parts of objects on their way out by LTTP: connections of its control channel, answered.
 
-use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +13,7 @@ use wellspring_wire::lttp::{Cookie, Message};
 
 use super::address_limit::Places;
 use super::answer::Refusal;
-use super::digests::Known;
-use super::handler::Handler;
+use super::handler::{Handler, Held};
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
@@ -23,8 +21,7 @@ use crate::lttp::connection::{Over, begun, carry};
 use crate::lttp::control::{ControlError, Reader, Writer, split};
 use crate::lttp::is_possible;
 use crate::protocols::lttp::{LttpHandle, Part};
-use crate::store::ObjectSource;
-use crate::store::{FileSource, Fingerprint, ObjectName, StoreError};
+use crate::store::{FileSource, ObjectSource};
 
 /// How often a client that waits for a digest is told how far it is.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
@@ -69,13 +66,6 @@ pub(super) struct Parts {
     sessions: Arc<Semaphore>,
 }
 
-/// An object that a client has asked about.
-struct Asked {
-    name: ObjectName,
-    source: Arc<FileSource>,
-    size: u64,
-}
-
 /// Why a connection ends without a session.
 enum Ended {
     /// The client is told.
@@ -93,12 +83,6 @@ impl From<ControlError> for Ended {
 impl From<Refusal> for Ended {
     fn from(refusal: Refusal) -> Self {
         Ended::Refused(refusal)
-    }
-}
-
-impl From<StoreError> for Ended {
-    fn from(error: StoreError) -> Self {
-        Ended::Refused(error.into())
     }
 }
 
@@ -125,7 +109,7 @@ impl Parts {
     }
 
     /// Attends to a client from its first word to its last.
-    async fn attend(self: &Arc<Self>, stream: TcpStream, client: SocketAddr) {
+    async fn attend(&self, stream: TcpStream, client: SocketAddr) {
         let Ok((mut reader, mut writer)) = split(stream) else { return };
         match self.converse(&mut reader, &mut writer, client).await {
             // Clients ask a server, find that another one has other bytes, and go.
@@ -154,17 +138,18 @@ impl Parts {
     }
 
     async fn converse(
-        self: &Arc<Self>,
+        &self,
         reader: &mut Reader,
         writer: &mut Writer,
         client: SocketAddr,
     ) -> Result<(), Ended> {
-        let asked = self.answer_ask(reader, writer).await?;
         let request = reader.next_within(self.timeout()).await?;
-        let Message::Request { offset, len, geometry } = request else {
+        let Message::Request { name, digest, offset, len, geometry } = request else {
             return Err(ControlError::OutOfPlace.into());
         };
-        if offset + len > asked.size || !is_possible(&geometry) {
+        let name = name.to_string();
+        let held = self.held(writer, &name, digest).await?;
+        if offset + len > held.size || !is_possible(&geometry) {
             let text = "no such part, or blocks too long";
             return Err(Ended::refused(RefusalCode::Unsupported, text));
         }
@@ -180,9 +165,8 @@ impl Parts {
             block_symbols: geometry.block_symbols,
         };
         let part = Part { offset, parameters, seed: crate::random::number() };
-        let name = asked.name.to_string();
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
-        let over = self.send(reader, writer, client.ip(), &part, asked.source).await?;
+        let over = self.send(reader, writer, client.ip(), &part, Arc::new(held.source)).await?;
         drop((permit, place));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
@@ -199,46 +183,19 @@ impl Parts {
         Ok(())
     }
 
-    /// Opens what the client asks for, and tells its size and digest, however long that takes.
-    async fn answer_ask(
-        self: &Arc<Self>,
-        reader: &mut Reader,
-        writer: &mut Writer,
-    ) -> Result<Asked, Ended> {
-        let Message::Ask { name } = reader.next_within(self.timeout()).await? else {
-            return Err(ControlError::OutOfPlace.into());
-        };
-        let name = self.handler.name_to_serve(name.as_str())?;
+    /// Opens an object that must have that digest, however long it takes to know.
+    async fn held(&self, writer: &mut Writer, name: &str, digest: [u8; 32]) -> Result<Held, Ended> {
         loop {
-            let (parts, wanted) = (Arc::clone(self), name.clone());
-            let looked = tokio::task::spawn_blocking(move || parts.look_up(&wanted)).await;
-            let (file, fingerprint, known) = looked.map_err(Ended::failed)??;
-            let size = fingerprint.size();
-            match known {
-                Known::Digest(digest) => {
-                    let object = Message::Object { size, digest: digest.0 };
-                    writer.say(&object, self.timeout()).await?;
-                    let source = Arc::new(FileSource::new(file, fingerprint, digest));
-                    return Ok(Asked { name, source, size });
+            let (handler, wanted) = (Arc::clone(&self.handler), name.to_owned());
+            let held = tokio::task::spawn_blocking(move || handler.held(&wanted, digest)).await;
+            match held.map_err(Ended::failed)?? {
+                Ok(held) => return Ok(held),
+                Err((done, total)) => {
+                    writer.say(&Message::Pending { done, total }, self.timeout()).await?;
+                    tokio::time::sleep(PENDING_PAUSE).await;
                 }
-                Known::Failed(reason) => return Err(Ended::failed(reason)),
-                Known::Pending(done) => {
-                    let pending = Message::Pending { done, total: size };
-                    writer.say(&pending, self.timeout()).await?;
-                }
-                Known::Unknown => {}
             }
-            tokio::time::sleep(PENDING_PAUSE).await;
         }
-    }
-
-    /// Opens an object and asks for its digest; blocks the thread.
-    fn look_up(&self, name: &ObjectName) -> Result<(File, Fingerprint, Known), StoreError> {
-        let (file, fingerprint) = self.handler.store.open_object(name)?;
-        let size = fingerprint.size();
-        let begin = || self.handler.tell(ServerEvent::Hashing { name: name.to_string(), size });
-        let known = self.handler.digests.of(&file, fingerprint, Some(&begin));
-        Ok((file, fingerprint, known))
     }
 
     /// Grants a part and stays with it to its end.

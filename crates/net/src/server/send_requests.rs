@@ -80,7 +80,7 @@ impl Handler {
     ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
         let held = match self.held(wanted.name, wanted.digest)? {
             Ok(held) => held,
-            Err(answer) => return Ok(Err(answer)),
+            Err((done, total)) => return Ok(Err(Outcome::Pending { done, total })),
         };
         let name = held.name.to_string();
         let (progress, share, resumed) = match wanted.scdp {

@@ -3,48 +3,41 @@
 use super::{Cookie, Geometry};
 use crate::ParseError;
 use crate::bytes::Reader;
-use crate::control::{MAX_TEXT_LEN, Name, RefusalCode};
+use crate::control::{MAX_NAME_LEN, MAX_TEXT_LEN, Name, RefusalCode};
 use alloc::vec::Vec;
 
 /// Bytes before a message's body.
 pub const HEADER_LEN: usize = 4;
-/// Longest body \[bytes\]: that of the longest name, with room.
-pub const MAX_BODY_LEN: usize = 1_024;
+/// A request without its name \[bytes\].
+const REQUEST_LEN: usize = 32 + 8 + 8 + 6;
+/// Longest body \[bytes\]: a request with the longest name.
+pub const MAX_BODY_LEN: usize = REQUEST_LEN + MAX_NAME_LEN;
 
-const VERSION: u8 = 1;
-const _: () = assert!(crate::control::MAX_NAME_LEN <= MAX_BODY_LEN && MAX_TEXT_LEN < MAX_BODY_LEN);
+const VERSION: u8 = 2;
+const _: () = assert!(MAX_TEXT_LEN < MAX_BODY_LEN);
 
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
-    /// Client: what is that object's size and digest?
-    Ask {
+    /// Client: send this part of an object. It is not empty, and ends within 64 bits.
+    Request {
         /// The object.
         name: Name<'a>,
-    },
-    /// Server: the answer to an ask takes time, for a digest is being computed.
-    Pending {
-        /// Done so far \[bytes\].
-        done: u64,
-        /// Of how much \[bytes\].
-        total: u64,
-    },
-    /// Server: the answer to an ask.
-    Object {
-        /// Its length \[bytes\].
-        size: u64,
-        /// Its BLAKE3 digest.
+        /// The BLAKE3 digest that it must have.
         digest: [u8; 32],
-    },
-    /// Client: send this part of the object that was asked about. It is not empty, and ends within
-    /// 64 bits.
-    Request {
-        /// Where it begins \[bytes\].
+        /// Where the part begins \[bytes\].
         offset: u64,
         /// How long it is \[bytes\].
         len: u64,
         /// How it is to be cut.
         geometry: Geometry,
+    },
+    /// Server: the answer takes time, for the digest is being computed.
+    Pending {
+        /// Done so far \[bytes\].
+        done: u64,
+        /// Of how much \[bytes\].
+        total: u64,
     },
     /// Server: it will be sent to whoever says hello with this.
     Granted {
@@ -84,16 +77,14 @@ pub enum Message<'a> {
 impl Message<'_> {
     fn kind(&self) -> u8 {
         match self {
-            Message::Ask { .. } => 0,
+            Message::Request { .. } => 0,
             Message::Pending { .. } => 1,
-            Message::Object { .. } => 2,
-            Message::Request { .. } => 3,
-            Message::Granted { .. } => 4,
-            Message::Parameters { .. } => 5,
-            Message::Stop { .. } => 6,
-            Message::Stopped { .. } => 7,
-            Message::Close => 8,
-            Message::Refused { .. } => 9,
+            Message::Granted { .. } => 2,
+            Message::Parameters { .. } => 3,
+            Message::Stop { .. } => 4,
+            Message::Stopped { .. } => 5,
+            Message::Close => 6,
+            Message::Refused { .. } => 7,
         }
     }
 }
@@ -104,19 +95,16 @@ pub fn emit_message(message: &Message<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[(VERSION << 4) | message.kind(), 0, 0, 0]);
     match message {
-        Message::Ask { name } => out.extend_from_slice(name.as_str().as_bytes()),
-        Message::Pending { done, total } => {
-            out.extend_from_slice(&done.to_be_bytes());
-            out.extend_from_slice(&total.to_be_bytes());
-        }
-        Message::Object { size, digest } => {
-            out.extend_from_slice(&size.to_be_bytes());
+        Message::Request { name, digest, offset, len, geometry } => {
             out.extend_from_slice(digest);
-        }
-        Message::Request { offset, len, geometry } => {
             out.extend_from_slice(&offset.to_be_bytes());
             out.extend_from_slice(&len.to_be_bytes());
             put_geometry(geometry, out);
+            out.extend_from_slice(name.as_str().as_bytes());
+        }
+        Message::Pending { done, total } => {
+            out.extend_from_slice(&done.to_be_bytes());
+            out.extend_from_slice(&total.to_be_bytes());
         }
         Message::Granted { cookie, seed } => {
             out.extend_from_slice(&cookie.0.to_be_bytes());
@@ -185,30 +173,29 @@ pub fn parse_message(kind: u8, body: &[u8]) -> Result<Message<'_>, ParseError> {
     let mut reader = Reader::new(body);
     let message = match kind {
         0 => {
-            let name = text(reader.take(body.len())?)?;
-            Message::Ask { name: Name::new(name).ok_or(ParseError::BadField("name"))? }
-        }
-        1 => Message::Pending { done: reader.u64()?, total: reader.u64()? },
-        2 => Message::Object { size: reader.u64()?, digest: reader.array()? },
-        3 => {
+            let digest = reader.array()?;
             let (offset, len) = (reader.u64()?, reader.u64()?);
             if len == 0 || offset.checked_add(len).is_none() {
                 return Err(ParseError::BadField("part"));
             }
-            Message::Request { offset, len, geometry: take_geometry(&mut reader)? }
+            let geometry = take_geometry(&mut reader)?;
+            let name = text(reader.take(body.len() - REQUEST_LEN)?)?;
+            let name = Name::new(name).ok_or(ParseError::BadField("name"))?;
+            Message::Request { name, digest, offset, len, geometry }
         }
-        4 => Message::Granted { cookie: Cookie(reader.u64()?), seed: reader.u64()? },
-        5 => {
+        1 => Message::Pending { done: reader.u64()?, total: reader.u64()? },
+        2 => Message::Granted { cookie: Cookie(reader.u64()?), seed: reader.u64()? },
+        3 => {
             let transfer_len = reader.u64()?;
             if transfer_len == 0 {
                 return Err(ParseError::BadField("length of the part"));
             }
             Message::Parameters { transfer_len, geometry: take_geometry(&mut reader)? }
         }
-        6 => Message::Stop { next: reader.u32()? },
-        7 => Message::Stopped { next: reader.u32()? },
-        8 => Message::Close,
-        9 => {
+        4 => Message::Stop { next: reader.u32()? },
+        5 => Message::Stopped { next: reader.u32()? },
+        6 => Message::Close,
+        7 => {
             let code = RefusalCode::from_number(reader.u8()?);
             let text = text(reader.take(body.len() - 1)?)?;
             if text.len() > MAX_TEXT_LEN || text.chars().any(char::is_control) {
@@ -241,16 +228,17 @@ mod tests {
             .prop_map(|(symbol_size, block_symbols)| Geometry { symbol_size, block_symbols })
     }
 
+    /// Offset and length within 64 bits.
+    fn parts() -> impl Strategy<Value = (u64, u64)> {
+        any::<u64>()
+            .prop_flat_map(|offset| (Just(offset), 1..=(u64::MAX - offset).max(1)))
+            .prop_filter("within 64 bits", |(offset, len)| offset.checked_add(*len).is_some())
+    }
+
     /// All kinds but those with a text.
     fn plain() -> impl Strategy<Value = Message<'static>> {
         prop_oneof![
             any::<(u64, u64)>().prop_map(|(done, total)| Message::Pending { done, total }),
-            any::<(u64, [u8; 32])>().prop_map(|(size, digest)| Message::Object { size, digest }),
-            (any::<u64>(), 1..=u64::MAX, geometries())
-                .prop_filter("within 64 bits", |(offset, len, _)| offset
-                    .checked_add(*len)
-                    .is_some())
-                .prop_map(|(offset, len, geometry)| Message::Request { offset, len, geometry }),
             any::<(u64, u64)>()
                 .prop_map(|(cookie, seed)| Message::Granted { cookie: Cookie(cookie), seed }),
             (1..=u64::MAX, geometries()).prop_map(|(transfer_len, geometry)| {
@@ -271,7 +259,7 @@ mod tests {
         prop_assert_eq!(&parse_message(kind, body), &Ok(*message));
         for cut in 0..body.len() {
             let shorter = parse_message(kind, &body[..cut]);
-            let is_text = matches!(message, Message::Ask { .. } | Message::Refused { .. });
+            let is_text = matches!(message, Message::Request { .. } | Message::Refused { .. });
             prop_assert!(shorter.is_err() || is_text, "{shorter:?}");
         }
         let longer = [body, b"\0"].concat();
@@ -286,8 +274,12 @@ mod tests {
         }
 
         #[test]
-        fn texts_read_back(name in "[^\\p{Cc}]{1,80}", why in "[^\\p{Cc}]{0,40}", code in 1_u8..=12) {
-            reads_back(&Message::Ask { name: Name::new(&name).expect("a name") })?;
+        fn texts_read_back(
+            name in "[^\\p{Cc}]{1,80}", digest: [u8; 32], (offset, len) in parts(),
+            geometry in geometries(), why in "[^\\p{Cc}]{0,40}", code in 1_u8..=12,
+        ) {
+            let name = Name::new(&name).expect("a name");
+            reads_back(&Message::Request { name, digest, offset, len, geometry })?;
             let code = RefusalCode::from_number(code).expect("a code");
             reads_back(&Message::Refused { code, text: &why })?;
         }
@@ -296,7 +288,7 @@ mod tests {
         fn any_refusal_is_made_to_fit(text in "\\PC{0,300}|[\\x00-\\xff]{0,300}") {
             let mut bytes = Vec::new();
             emit_message(&Message::Refused { code: RefusalCode::Busy, text: &text }, &mut bytes);
-            let understood = parse_message(9, &bytes[HEADER_LEN..]);
+            let understood = parse_message(7, &bytes[HEADER_LEN..]);
             let fits = matches!(understood, Ok(Message::Refused { .. }));
             prop_assert!(fits, "{understood:?}");
         }
@@ -314,25 +306,27 @@ mod tests {
 
     #[test]
     fn each_fault_has_its_error() {
-        assert_eq!(message_kind([0x26, 0, 0, 4]), Err(ParseError::UnknownVersion(2)));
+        assert_eq!(message_kind([0x16, 0, 0, 4]), Err(ParseError::UnknownVersion(1)));
         assert_eq!(message_kind(*b"GET "), Err(ParseError::UnknownVersion(4)));
-        assert_eq!(message_kind([0x16, 1, 0, 4]), Err(ParseError::BadField("reserved")));
-        assert_eq!(message_kind([0x16, 0, 4, 1]), Err(ParseError::BadField("length")));
-        assert_eq!(message_kind([0x16, 0, 0, 4]), Ok((6, 4)));
-        assert_eq!(parse_message(10, &[]), Err(ParseError::UnknownKind(10)));
-        assert_eq!(parse_message(6, &[0; 5]), Err(ParseError::BadField("length")));
-        assert_eq!(parse_message(0, b""), Err(ParseError::BadField("name")));
-        assert_eq!(parse_message(0, b"\xff"), Err(ParseError::BadField("text")));
-        assert_eq!(parse_message(9, b"\0"), Err(ParseError::BadField("code")));
-        assert_eq!(parse_message(9, b""), Err(ParseError::TooShort { got: 0, needed: 1 }));
-        assert_eq!(parse_message(3, &[0; 22]), Err(ParseError::BadField("part")));
-        assert!(parse_message(3, &[1; 22]).is_ok());
-        let mut request = [1; 22];
-        request[18..].fill(0);
-        assert_eq!(parse_message(3, &request), Err(ParseError::BadField("geometry")));
-        assert_eq!(parse_message(5, &[0; 14]), Err(ParseError::BadField("length of the part")));
+        assert_eq!(message_kind([0x26, 1, 0, 4]), Err(ParseError::BadField("reserved")));
+        assert_eq!(message_kind([0x26, 0, 4, 0x1f]), Err(ParseError::BadField("length")));
+        assert_eq!(message_kind([0x26, 0, 0, 4]), Ok((6, 4)));
+        assert_eq!(parse_message(8, &[]), Err(ParseError::UnknownKind(8)));
+        assert_eq!(parse_message(4, &[0; 5]), Err(ParseError::BadField("length")));
+        assert_eq!(parse_message(7, b"\0"), Err(ParseError::BadField("code")));
+        assert_eq!(parse_message(7, b""), Err(ParseError::TooShort { got: 0, needed: 1 }));
+        assert_eq!(parse_message(3, &[0; 14]), Err(ParseError::BadField("length of the part")));
+        let mut request = [1; REQUEST_LEN];
+        assert_eq!(parse_message(0, &request), Err(ParseError::BadField("name")));
+        let named = |name: &[u8]| parse_message(0, &[&request, name].concat()).map(|_| ());
+        assert_eq!(named(b"\xff"), Err(ParseError::BadField("text")));
+        assert_eq!(named(b"x"), Ok(()));
+        request[48..].fill(0);
+        assert_eq!(parse_message(0, &request), Err(ParseError::BadField("geometry")));
+        request[32..].fill(0);
+        assert_eq!(parse_message(0, &request), Err(ParseError::BadField("part")));
         let text = String::from_utf8(std::vec![b'x'; MAX_TEXT_LEN + 2]).expect("ASCII");
         let long = std::format!("\u{1}{text}");
-        assert_eq!(parse_message(9, long.as_bytes()), Err(ParseError::BadField("text")));
+        assert_eq!(parse_message(7, long.as_bytes()), Err(ParseError::BadField("text")));
     }
 }
