@@ -46,8 +46,8 @@ const fn retired_term(terms: &'static [&'static str], instead: &'static str) -> 
 
 const RETIRED: &[Retired] = &[
     // "Room for" is space, and stays; what is retired is a crate by that name.
-    Retired {
-        terms: &[
+    retired_term(
+        &[
             concat!("ro", "oms"),
             concat!("a ro", "om"),
             concat!("the ro", "om"),
@@ -57,9 +57,8 @@ const RETIRED: &[Retired] = &[
             concat!("own ro", "om"),
             concat!("other ro", "om"),
         ],
-        instead: "crate, module",
-        known: 1,
-    },
+        "crate, module",
+    ),
     retired_term(&[concat!("ro", "ad"), concat!("ro", "ads")], "decoding path"),
     retired_term(&[concat!("yard", "stick"), concat!("yard", "sticks")], "baseline"),
     retired_term(&[concat!("err", "and"), concat!("err", "ands")], "make target"),

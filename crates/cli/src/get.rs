@@ -28,7 +28,7 @@ use crate::transfer::{CutArgs, Fetched, Location, NetworkArgs, ReportArgs, fetch
 ///
 /// Each host sends its share of the symbols, and one host that is left is enough. Hosts that fail,
 /// restart or stall are asked again. By LTTP each host sends a contiguous part, and the others send
-/// what a lost one had not. The file appears under its name complete, verified and
+/// what a lost one did not. The file appears under its name complete, verified and
 /// synced, or not at all. Without -o the object goes to standard output, or, if that is a
 /// terminal, to a file of the object's name in the current directory.
 #[derive(Args)]
@@ -54,10 +54,10 @@ pub struct GetArgs {
     /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
-    /// By which protocol the object comes.
+    /// The protocol of the transfer.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Scdp, help_heading = "Transfer")]
     protocol: ProtocolArg,
-    /// LTTP: how blocks are decoded [default: improved].
+    /// LTTP's decoder [default: improved].
     #[arg(long, value_enum, help_heading = "Transfer")]
     decoder: Option<lttp::DecoderArg>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ const SILENT: f64 = 0.5;
 enum ProtocolArg {
     /// RaptorQ symbols, at the receiver's pace.
     Scdp,
-    /// LT codes at TFRC's rate (RFC 5348), told to stop over a TCP connection to each host.
+    /// LT codes at TFRC's rate (RFC 5348), stopped through a TCP connection to each host.
     Lttp,
     /// Packets without a code, at the receiver's pace, from the first host that has the object.
     Ndp,

@@ -52,7 +52,7 @@ pub struct PutArgs {
     /// TTL of multicast packets; 1 stays on the local network.
     #[arg(long, value_name = "N", default_value_t = 1)]
     ttl: u8,
-    /// Hosts that must have the object for success [default: all]. The others are served on as long
+    /// Hosts that must have the object for success [default: all]. The others are served as long
     /// as they make progress.
     #[arg(long, value_name = "N")]
     quorum: Option<usize>,

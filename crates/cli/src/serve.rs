@@ -28,7 +28,7 @@ use crate::transfer::NetworkArgs;
 #[command(after_help = "\
 Examples:
   wellspring serve /srv/models
-  wellspring serve --rate 900M /srv/models         # leave something of a gigabit link
+  wellspring serve --rate 900M /srv/models         # leave a tenth of a gigabit link to others
   wellspring serve --allow-put --bind 0.0.0.0:4711 /srv/incoming
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given")]
 pub struct ServeArgs {

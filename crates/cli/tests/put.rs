@@ -44,6 +44,11 @@ fn each_host_gets_the_object_by_unicast() {
         run(&["put", text(&file), &hosts(&[a, b]), "--name", "object", "--cache", text(&cache)])
             .success();
     assert_eq!(done.summary["receivers_complete"], 2);
+    // A copy for each host is needed, and no overhead.
+    let needed = done.summary["symbols_needed"].as_u64().expect("a number");
+    assert!(needed >= 2 * (bytes.len() as u64).div_ceil(1_376), "{}", done.summary);
+    let over = done.summary["overhead_sent"].as_f64().expect("a number");
+    assert!(over < 0.5, "{}", done.summary);
     for taker in ["taker0", "taker1"] {
         assert_holds(&place.path(taker), "object", &bytes);
     }
