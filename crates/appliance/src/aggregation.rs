@@ -199,7 +199,7 @@ impl Work {
         Time::ZERO + Span::from_nanos(self.begin.elapsed().as_nanos() as u64)
     }
 
-    /// Takes small packets only while somebody puts them back at the other end.
+    /// Takes small packets only while the peer unpacks them at the other end.
     fn follow(&mut self, now: Instant) {
         let there = self.heard.is_some_and(|heard| now - heard < SILENCE);
         if let Some(tun) = &mut self.tun

@@ -1,8 +1,8 @@
 //! Cache service: local hosts ask for datagrams that arrived and were lost by the host itself (§4.5).
 //!
 //! A question is a datagram of JSON to the cache's address, `{"from": "10.1.0.2:5000", "port": 5001,
-//! "at": 0, "bytes": "0000002a"}`: datagrams from there to that port of the asker, in whose payload at
-//! that offset those bytes stand. What is found is sent again to the asker, and nobody else, by the
+//! "at": 0, "bytes": "0000002a"}`: datagrams from there to that port of the requester, in whose payload at
+//! that offset those bytes stand. What is found is sent again to the requester, and nobody else, by the
 //! local network; the answer says how many: `{"resent": 1}`.
 
 use std::io;
@@ -60,8 +60,8 @@ impl SharedCache {
     }
 
     /// Answers a question; what is found goes to `out`.
-    fn answer(&self, asker: SocketAddr, question: &[u8], out: &mut Batch) -> Value {
-        match wanted(asker, question) {
+    fn answer(&self, requester: SocketAddr, question: &[u8], out: &mut Batch) -> Value {
+        match wanted(requester, question) {
             Some(wanted) => {
                 let now = self.now();
                 let resent = self.cache().find(now, &wanted, MOST, |packet| out.push(packet));
@@ -90,10 +90,10 @@ impl SharedCache {
         let mut found = Batch::new();
         while !stop.load(Ordering::Relaxed) {
             // A question that fails, or none in time.
-            let Ok((len, asker)) = socket.recv_from(&mut question) else { continue };
-            let answer = self.answer(asker, &question[..len], &mut found);
+            let Ok((len, requester)) = socket.recv_from(&mut question) else { continue };
+            let answer = self.answer(requester, &question[..len], &mut found);
             local.send(&mut found);
-            let _ = socket.send_to(answer.to_string().as_bytes(), asker);
+            let _ = socket.send_to(answer.to_string().as_bytes(), requester);
         }
     }
 }
@@ -113,8 +113,8 @@ impl Drop for CacheService {
     }
 }
 
-/// What a question asks for: only what went to the asker.
-fn wanted(asker: SocketAddr, question: &[u8]) -> Option<Wanted> {
+/// What a question asks for: only what went to the requester.
+fn wanted(requester: SocketAddr, question: &[u8]) -> Option<Wanted> {
     let question: Value = serde_json::from_slice(question).ok()?;
     let port = u16::try_from(question.get("port")?.as_u64()?).ok()?;
     let at = question.get("at").map_or(Some(0), Value::as_u64)?;
@@ -124,7 +124,7 @@ fn wanted(asker: SocketAddr, question: &[u8]) -> Option<Wanted> {
     let bytes: Option<Vec<u8>> = pairs.iter().map(pair).collect();
     Some(Wanted {
         from: question.get("from")?.as_str()?.parse().ok()?,
-        to: SocketAddr::new(asker.ip(), port),
+        to: SocketAddr::new(requester.ip(), port),
         at: usize::try_from(at).ok()?,
         bytes: bytes.filter(|_| rest.is_empty())?,
     })
@@ -136,11 +136,15 @@ mod tests {
 
     #[test]
     fn questions_are_understood_or_answered_with_how_to_ask() {
-        let asker: SocketAddr = "10.2.0.2:4000".parse().expect("an address");
-        let ask = |text: &str| wanted(asker, text.as_bytes());
+        let requester: SocketAddr = "10.2.0.2:4000".parse().expect("an address");
+        let ask = |text: &str| wanted(requester, text.as_bytes());
         let all = r#"{"from": "10.1.0.2:5000", "port": 5001, "at": 4, "bytes": "00ffA0"}"#;
         let wanted = ask(all).expect("a question");
-        assert_eq!(wanted.to, "10.2.0.2:5001".parse().expect("an address"), "the asker's own only");
+        assert_eq!(
+            wanted.to,
+            "10.2.0.2:5001".parse().expect("an address"),
+            "the requester's own only"
+        );
         assert_eq!((wanted.at, &wanted.bytes[..]), (4, &[0, 0xff, 0xa0][..]));
         assert!(ask(r#"{"from": "[fd00::1]:5000", "port": 5001}"#).is_some());
         for bad in [
@@ -154,7 +158,7 @@ mod tests {
             r#"{"from": "10.1.0.2:5000", "port": 5001, "at": -1}"#,
         ] {
             let cache = SharedCache::new(1 << 20, Duration::from_secs(1));
-            let answer = cache.answer(asker, bad.as_bytes(), &mut Batch::new());
+            let answer = cache.answer(requester, bad.as_bytes(), &mut Batch::new());
             assert!(answer.get("error").is_some(), "{bad}: {answer}");
         }
     }

@@ -48,7 +48,7 @@ impl Controls {
     }
 
     /// Answers HTTP requests for metrics at that address, for as long as the program runs. Clients are
-    /// served side by side: one that sends nothing delays nobody.
+    /// served side by side: one that sends nothing does not delay the others.
     ///
     /// # Errors
     /// The address cannot be listened at.
@@ -93,7 +93,7 @@ impl Controls {
         if UnixStream::connect(&path).is_ok() {
             return Err(SetupError::Running(name.to_owned()));
         }
-        // Nobody listens there: it is left from a life that was killed.
+        // No process listens there: the socket is left from one that was killed.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path).map_err(system)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(system)?;

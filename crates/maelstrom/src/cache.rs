@@ -22,7 +22,7 @@ const UDP: u8 = 17;
 pub struct Wanted {
     /// Who sent it.
     pub from: SocketAddr,
-    /// To whom.
+    /// Its destination.
     pub to: SocketAddr,
     /// Where in the datagram's payload to look \[bytes\].
     pub at: usize,

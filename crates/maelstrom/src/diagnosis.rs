@@ -119,7 +119,7 @@ pub(crate) struct Diagnosis {
     forged: Option<Time>,
     /// Datagrams of older sessions: the first and the last of a series.
     old: Option<(Time, Time)>,
-    /// Reports that hear nobody, or somebody else: since when.
+    /// Since when reports name no session, or another appliance's.
     deaf: Option<Time>,
     other: Option<Time>,
     hears_this: bool,

@@ -102,7 +102,7 @@ impl Failover {
     }
 
     /// A number for a partition that is protected here: when it changes, the partition's engine must
-    /// begin a new session, because somebody else's was heard in between.
+    /// begin a new session, because another appliance's was heard in between.
     pub fn tenure(&self, partition: u8) -> Option<u64> {
         let home = self.home().has(partition);
         self.owned().has(partition).then_some(if home {
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(a.handle_datagram(at(900), &said), Err(DropReason::Replayed));
         said.clear();
         a.handle_timeout(at(1_002), &mut said);
-        assert_eq!(owned(&a), [0, 1, 2, 3, 4], "a hello played again keeps nobody alive");
+        assert_eq!(owned(&a), [0, 1, 2, 3, 4], "a replayed hello does not keep the peer alive");
     }
 
     proptest! {

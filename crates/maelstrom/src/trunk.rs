@@ -43,7 +43,7 @@ pub enum TrunkFrame<'a> {
     Open {
         /// Who connects.
         from: SocketAddr,
-        /// To whom.
+        /// Its destination.
         to: SocketAddr,
     },
     /// Bytes of the connection.
@@ -164,7 +164,7 @@ impl TrunkOpener {
     ) -> Result<Option<(TrunkFrame<'a>, usize)>, TrunkError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes([head[2], head[3]]));
-        // Before anything is waited for that nobody vouches for.
+        // Checked before waiting for bytes that are not authenticated.
         if len > MAX_TRUNK_DATA {
             return Err(TrunkError::Malformed);
         }

@@ -208,7 +208,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("a");
         let file = write(AtomicFile::create(&path, Existing::Keep), b"ours");
-        // Somebody is faster.
+        // Another process was faster.
         std::fs::write(&path, "theirs").expect("written");
         let error = file.finish().expect_err("kept");
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);

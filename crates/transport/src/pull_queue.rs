@@ -12,13 +12,13 @@ pub struct PullQueue {
     waiting: VecDeque<u32>,
     queued: Vec<bool>,
     /// When the next pull is due: the link is spoken for until then. `None` when that is past and
-    /// nobody waits.
+    /// no member waits.
     due: Option<Time>,
     /// When a member was last taken.
     left: Option<Time>,
     /// How late pulls may leave without the pace losing by it.
     slack: Duration,
-    /// Whether time in which nobody waited is made up for likewise.
+    /// Whether time in which no member waited is made up for likewise.
     idle_counts: bool,
 }
 
@@ -87,7 +87,7 @@ impl PullQueue {
         self.due = Some(start + self.link_rate.time_for(bytes));
     }
 
-    /// When the next member may pull; `None` when nobody waits.
+    /// When the next member may pull; `None` when no member waits.
     pub fn deadline(&self) -> Option<Time> {
         if self.waiting.is_empty() { None } else { self.due }
     }

@@ -3,7 +3,7 @@
 //! Netfilter's TPROXY hands connections from the local network to a listener of this process, which
 //! sees and shows the addresses of the two hosts. Bytes go on over a trunk, a connection between the
 //! two appliances that is open already and protected by the code; there the other appliance connects
-//! to the host in the first one's name. Both hosts talk to somebody near.
+//! to the host in the first one's name. Both hosts talk to a near peer.
 //!
 //! Connections are only taken while the other appliance answers and permits are free: the listener
 //! is open for just so long, and without it the rules let packets pass.

@@ -20,7 +20,7 @@ impl Addresses {
         Addresses { ports: BTreeMap::new(), most }
     }
 
-    /// Notes who sent a frame that came by a port. Beyond the bound nobody new is learned before somebody is forgotten:
+    /// Notes who sent a frame that came by a port. Beyond the bound no new station is learned before one is forgotten:
     /// what is for them goes everywhere.
     pub(super) fn learn(&mut self, frame: &[u8], port: usize, now: Instant) {
         let Some(&from) = frame.get(6..).and_then(|rest| rest.first_chunk()) else { return };

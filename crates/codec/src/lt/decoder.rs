@@ -21,7 +21,7 @@ pub enum Decoded {
 /// Recovers one block, symbol by symbol, in any order.
 ///
 /// [`add`](Self::add) works on neighbours alone and copies the symbol if it is of use. Symbols are
-/// added up when the block is complete or somebody wants to see what there is of it: each source
+/// added up when the block is complete or when what there is of it is asked for: each source
 /// symbol is then one sum, and what never gave anything is never read.
 ///
 /// # Memory

@@ -142,7 +142,7 @@ impl Structure {
         let unknown = |symbol: &u32| self.peeler.source(*symbol) == Source::Unknown;
         match self.method {
             Method::Standard => neighbours.iter().all(unknown),
-            // Nobody looks before the next round.
+            // Not read before the next round.
             Method::Rounds => true,
             Method::Improved | Method::Elimination => neighbours.iter().any(unknown),
         }

@@ -103,7 +103,7 @@ impl<A: Adapter> Driver<A> {
             return;
         }
         if operation.pending > 0 && operation.endless == Endless::No {
-            // The rest goes on, and nobody hears of it.
+            // The rest goes on without an event.
             self.sessions.retain(|_, session| session.operation != place);
         }
         match operation.endless {

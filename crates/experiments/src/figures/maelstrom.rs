@@ -164,7 +164,7 @@ fn seeds(lab: &Lab) -> Vec<u64> {
     lab.scale.seeds.clone().unwrap_or(default)
 }
 
-/// Seeds of what is measured on real traffic, which takes its time: one, if nobody chose more.
+/// Seeds of measurements on real traffic, which take long: one by default.
 fn real_seeds(lab: &Lab) -> Vec<u64> {
     lab.scale.seeds.clone().unwrap_or_else(|| vec![1])
 }

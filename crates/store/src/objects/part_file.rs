@@ -87,7 +87,7 @@ impl PartFile {
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
             let part_name = part_file_name(target, random_number()?);
-            // Nobody else's to read until it is verified and has its name.
+            // Not readable by others until it is verified and has its name.
             match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
@@ -144,7 +144,7 @@ impl PartFile {
     /// state from a later one.
     ///
     /// # Errors
-    /// [`StoreError::BadDigest`], [`StoreError::Exists`] (somebody was faster), or the system's.
+    /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), or the system's.
     /// The part file is removed on drop.
     pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
         if let Some(got) = self.prefix.digest(&self.file, self.size)?
@@ -207,7 +207,7 @@ impl ObjectSink for PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !*self.in_place.get_mut() {
-            // Gone already, or a disk in trouble: nobody is left to be told.
+            // Gone already, or a disk in trouble: there is no caller left to return an error to.
             let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
         }
     }
@@ -218,7 +218,7 @@ fn random_number() -> io::Result<u64> {
     getrandom::u64().map_err(io::Error::from)
 }
 
-/// The mode that a new file of this process gets: all may read and write but whom the umask forbids.
+/// The mode that a new file of this process gets: read and write for all, less the umask.
 fn usual_mode() -> Mode {
     // Asking the system by setting it would race with other threads.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -51,7 +51,7 @@ pub trait CongestionController {
     /// A packet came through.
     fn on_delivered(&mut self, delivery: &Delivery);
 
-    /// A packet came through that was sent unasked, when nobody knows: it measures nothing.
+    /// A packet arrived that was sent unasked, at an unknown time: it measures nothing.
     fn on_pushed(&mut self, now: Time);
 
     /// A packet was lost. `recovering` if it was sent before the last reduction. True if the window is

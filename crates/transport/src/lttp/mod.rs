@@ -8,7 +8,7 @@
 //!   for these messages of one packet each; here each is answered and repeated until it is, after
 //!   a time that is TCP's least retransmission timeout at first and doubles.
 //! - *Data channel* (§III-C, §III-D): symbols 0, 1, 2, ... of one block after another, at the rate
-//!   of [`tfrc`](crate::tfrc), in datagrams that nobody repeats.
+//!   of [`tfrc`](crate::tfrc), in datagrams that are not retransmitted.
 //! - The client counts the distinct symbols of the block under way. From the k-th on it asks for
 //!   the block to be finished ([`Work`](wellspring_core::Work)); a decoder that needs more says so
 //!   and is asked again with every further symbol (algorithm 2).

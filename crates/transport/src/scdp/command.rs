@@ -217,7 +217,7 @@ pub struct SendSession {
     pub session: SessionId,
     /// What is sent.
     pub object: ObjectInfo,
-    /// To whom.
+    /// The receiver or receivers.
     pub role: Role,
     /// Symbols pushed unasked, w \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
     pub initial_window: u8,

@@ -74,7 +74,7 @@ impl StragglerPolicy {
     };
 }
 
-/// What strangers may make this endpoint hold.
+/// Limits on the state that unknown hosts can create in this endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Sessions at once, sending and receiving.
@@ -102,8 +102,8 @@ pub struct Config {
     pub link_rate: Rate,
     /// Bytes a symbol occupies on that link beside its payload (headers, framing) \[bytes\].
     pub overhead_per_symbol: u32,
-    /// Whether the pace of pulls leaves room for what comes beside their answers: the pulls of those
-    /// whom this host sends to, and trimmed headers. The paper's does not (SCDP §IV-C), and a host
+    /// Whether the pace of pulls leaves room for what comes beside their answers: the pulls of hosts
+    /// that this host sends to, and trimmed headers. The paper's does not (SCDP §IV-C), and a host
     /// that also sends then asks for more than fits through its link.
     pub reckon_control: bool,
     /// What the network does.

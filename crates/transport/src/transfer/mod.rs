@@ -16,7 +16,7 @@ pub(crate) const MOST_WAITING: usize = 1 << 16;
 pub struct SendTransfer {
     /// The transfer, not in use between these two hosts.
     pub session: SessionId,
-    /// To whom.
+    /// The receiver.
     pub receiver: HostId,
     /// Length \[bytes\], at least 1.
     pub transfer_len: u64,

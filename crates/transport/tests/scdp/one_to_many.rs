@@ -204,7 +204,7 @@ fn a_lossy_receiver_costs_what_it_lost() {
     assert!(lab.sent[&host(0)] < ideal + ideal / 20, "{} of {ideal}", lab.sent[&host(0)]);
 }
 
-/// A group of three, of whom `adapt` makes the third unlike the others: when the first two have an object of
+/// A group of three; `adapt` makes the third member unlike the others. Returns when the first two have an object of
 /// that many symbols, and what became of the third.
 fn beside_two(
     seed: u64,

@@ -42,7 +42,7 @@ impl Queue {
         capacity::reserve(&mut self.rows, rows + 1);
     }
 
-    /// Adds a row if `wanted`, without a branch: nobody can tell in advance which degrees come.
+    /// Adds a row if `wanted`, without a branch, because the next degree cannot be predicted.
     #[inline]
     fn push_if(&mut self, wanted: bool, row: u32) {
         self.rows[self.len] = row;

@@ -105,7 +105,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Opens a session for a `syn` symbol nobody announced (SCDP §IV-C).
+    /// Opens a session for an unannounced `syn` symbol (SCDP §IV-C).
     pub(super) fn accept(
         &mut self,
         frame: &Frame<ScdpHeader>,

@@ -35,7 +35,7 @@ pub(super) struct Receiver {
     object: ObjectInfo,
     blocks: BlockWindow,
     flows: Vec<Flow>,
-    /// Into how many shares the announced senders divide the symbols; 1 if nobody said.
+    /// Into how many shares the announced senders divide the symbols; 1 if not announced.
     shares: u8,
     /// Which flow is asked next.
     turn: usize,
@@ -81,7 +81,7 @@ impl Receiver {
         receiver
     }
 
-    /// A session opened by a `syn` nobody announced.
+    /// A session opened by an unannounced `syn`.
     pub(super) fn unannounced(session: SessionId, object: ObjectInfo, config: &Config) -> Self {
         Self::empty(session, object, config)
     }

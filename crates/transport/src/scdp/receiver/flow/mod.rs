@@ -47,7 +47,7 @@ enum Window {
 enum CreditState {
     /// In flight, and its block counts on it.
     Counted,
-    /// In flight, but nobody counts on it: a probe, or overtaken by a hedge.
+    /// In flight, but not counted on: a probe, or overtaken by a hedge.
     Uncounted,
     /// Answered, or taken for lost.
     Settled,
@@ -265,7 +265,7 @@ impl Flow {
         self.liveness == Liveness::Live
     }
 
-    /// The sender's initial window: credits nobody asked for.
+    /// The sender's initial window: credits granted without a pull.
     pub(super) fn grant_pushed(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
         self.grant(now, sbn, count, counted);
         self.pushed = self.granted();
