@@ -1,6 +1,6 @@
 //! Hosts: frames and timers go to the endpoint, which is drained and sends while a link is idle.
 
-use super::state::{Host, NEVER, Simulator, Special, TapPoint};
+use super::state::{Host, NEVER, RareEvent, Simulator, TapPoint};
 use crate::application::Application;
 use wellspring_core::{Destination, Endpoint, HostId, Time, Verdict};
 use wellspring_fabric::Handle;
@@ -49,7 +49,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         let id = HostId(index);
         while let Some(work) = self.hosts[index as usize].endpoint.poll_work() {
             if let Some((takes, done)) = self.application.on_work(now, id, work) {
-                self.schedule(self.after(takes), Special::Work(id, done));
+                self.schedule(self.after(takes), RareEvent::Work(id, done));
             }
         }
         while let Some(event) = self.hosts[index as usize].endpoint.poll_event() {
@@ -155,7 +155,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         }
         if let Some(at) = self.actions.alarm.take() {
             self.alarm_at = at.as_picos().max(self.now);
-            self.schedule(self.alarm_at, Special::Alarm);
+            self.schedule(self.alarm_at, RareEvent::Alarm);
         }
         self.stopped |= self.actions.stop;
     }

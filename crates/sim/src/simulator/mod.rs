@@ -1,7 +1,7 @@
 //! Main loop of the simulator.
 
 mod host;
-mod special;
+mod rare_events;
 mod state;
 
 use crate::application::{Actions, Application};
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::event_list::EventList;
 use crate::network::Network;
 use crate::topology::Graph;
-use state::{Host, NEVER, Special};
+use state::{Host, NEVER, RareEvent};
 pub use state::{Simulator, TapPoint};
 use wellspring_core::{Endpoint, HostId, Time};
 
@@ -47,14 +47,14 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
             actions: Actions::new(),
             wire: config.wire,
             convergence: config.convergence,
-            specials: Vec::new(),
-            free_specials: Vec::new(),
+            rare_events: Vec::new(),
+            free_rare_events: Vec::new(),
             alarm_at: NEVER,
             stopped: false,
             tap: None,
         };
         for (at, fault) in &config.faults {
-            simulator.schedule(at.as_picos(), Special::Fault(*fault));
+            simulator.schedule(at.as_picos(), RareEvent::Fault(*fault));
         }
         simulator.application.on_start(&mut simulator.actions);
         simulator.act();
@@ -92,7 +92,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
                     host.expect(target, &mut self.events);
                 }
             } else {
-                self.special(target - links - self.hosts.len() as u32);
+                self.rare_event(target - links - self.hosts.len() as u32);
             }
         }
         Status::Stopped

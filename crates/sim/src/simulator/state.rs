@@ -26,7 +26,7 @@ type Tap<H> = Box<dyn FnMut(Time, TapPoint, &Frame<H>) + Send>;
 
 /// A rare event.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Special {
+pub(super) enum RareEvent {
     Alarm,
     Work(HostId, WorkDone),
     Fault(Fault),
@@ -82,8 +82,8 @@ pub struct Simulator<E: Endpoint, A> {
     pub(super) actions: Actions<E::Command>,
     pub(super) wire: WireModel,
     pub(super) convergence: Duration,
-    pub(super) specials: Vec<Special>,
-    pub(super) free_specials: Vec<u32>,
+    pub(super) rare_events: Vec<RareEvent>,
+    pub(super) free_rare_events: Vec<u32>,
     pub(super) alarm_at: u64,
     pub(super) stopped: bool,
     pub(super) tap: Option<Tap<E::Header>>,
@@ -170,15 +170,15 @@ impl<E: Endpoint, A> Simulator<E, A> {
         self.now.saturating_add(span.as_picos())
     }
 
-    pub(super) fn schedule(&mut self, at: u64, special: Special) {
-        let slot = match self.free_specials.pop() {
+    pub(super) fn schedule(&mut self, at: u64, event: RareEvent) {
+        let slot = match self.free_rare_events.pop() {
             Some(slot) => {
-                self.specials[slot as usize] = special;
+                self.rare_events[slot as usize] = event;
                 slot
             }
             None => {
-                self.specials.push(special);
-                (self.specials.len() - 1) as u32
+                self.rare_events.push(event);
+                (self.rare_events.len() - 1) as u32
             }
         };
         let base = (self.network.links.egresses.len() + self.hosts.len()) as u32;

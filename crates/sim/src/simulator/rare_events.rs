@@ -1,6 +1,6 @@
 //! Rare events: alarms of the application, finished work, failures and repairs.
 
-use super::state::{NEVER, Simulator, Special};
+use super::state::{NEVER, RareEvent, Simulator};
 use crate::application::Application;
 use crate::faults::Fault;
 use crate::network::Network;
@@ -9,27 +9,27 @@ use wellspring_core::{Endpoint, Time};
 
 impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
     /// The rare thing in that place happens now.
-    pub(super) fn special(&mut self, slot: u32) {
-        self.free_specials.push(slot);
+    pub(super) fn rare_event(&mut self, slot: u32) {
+        self.free_rare_events.push(slot);
         let now = Time::from_picos(self.now);
-        match self.specials[slot as usize] {
-            Special::Alarm => {
+        match self.rare_events[slot as usize] {
+            RareEvent::Alarm => {
                 if self.alarm_at == self.now {
                     self.alarm_at = NEVER;
                     self.application.on_alarm(now, &mut self.actions);
                     self.act();
                 }
             }
-            Special::Work(host, done) => {
+            RareEvent::Work(host, done) => {
                 self.hosts[host.0 as usize].endpoint.handle_work_done(now, done);
                 self.drain(host.0, false);
                 self.act();
             }
-            Special::Fault(fault) => {
+            RareEvent::Fault(fault) => {
                 self.fail(fault);
-                self.schedule(self.after(self.convergence), Special::Reroute);
+                self.schedule(self.after(self.convergence), RareEvent::Reroute);
             }
-            Special::Reroute => {
+            RareEvent::Reroute => {
                 self.network.reroute();
                 // Hosts whose link came back may have something to send.
                 for host in 0..self.hosts.len() as u32 {
