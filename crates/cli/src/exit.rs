@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use wellspring_console::exit::{Failed, USAGE};
-use wellspring_net::driver::Failure;
+use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
 use wellspring_net::{BindError, FetchError, HostError, PutError};
 
@@ -37,6 +37,7 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         ),
         FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST)
             .hint("Start one of them again and repeat the command; --timeout waits longer."),
+        FetchError::Config(_) => failed(USAGE),
         FetchError::Geometry => failed(USAGE)
             .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),
         FetchError::Store(StoreError::BadDigest { .. }) => failed(BAD_DIGEST).hint(
@@ -99,8 +100,17 @@ pub fn of_put(error: &PutError) -> Failed {
         PutError::NotAccepted { hosts, .. } => failed(NO_HOST).hint(not_accepted_hint(hosts)),
         PutError::Incomplete(_) => failed(TOO_FEW_RECEIVERS)
             .hint("Repeat the command: hosts that have the object already are done at once."),
-        PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => failed(USAGE),
+        PutError::Config(_) | PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => {
+            failed(USAGE)
+        }
         _ => Failed::other(error.to_string()),
+    }
+}
+
+pub fn of_start(error: &StartError) -> Failed {
+    match error {
+        StartError::System(error) => Failed::system("cannot open a UDP socket", error),
+        error => Failed::usage(error.to_string()),
     }
 }
 
@@ -118,6 +128,7 @@ pub fn of_bind(error: &BindError) -> Failed {
             }
             _ => failed,
         },
+        BindError::Config(error) => Failed::usage(error.to_string()),
         BindError::Directory(path, StoreError::Io(error)) => {
             let failed = Failed::system(format!("cannot serve {}", path.display()), error);
             match error.kind() {

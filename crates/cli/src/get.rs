@@ -89,13 +89,9 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     }
     let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let config = ClientConfig {
-        driver: args.network.driver(any),
-        timeout: args.network.timeout,
-        ..ClientConfig::default()
-    };
-    let client =
-        Client::new(config).map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
+    let config =
+        ClientConfig::default().driver(args.network.driver(any)).timeout(args.network.timeout);
+    let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
     let has_symbols = args.protocol != ProtocolArg::Lttp;
     let display = Display::new(quiet || args.report.json, args.report.json_progress, has_symbols);
@@ -141,8 +137,11 @@ async fn fetch(
     updates: Updates,
 ) -> Result<(Value, String), Failed> {
     let name = &args.from.name;
-    let options = FetchOptions { name: name.clone(), digest: args.digest, cut: args.cut.to_cut()? };
-    let fetched = client.fetch(&args.from.hosts, &options, target, updates).await;
+    let options = FetchOptions::new(name.clone())
+        .digest(args.digest)
+        .cut(args.cut.to_cut()?)
+        .updates(updates);
+    let fetched = client.fetch(&args.from.hosts, &options, target).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
     let fetched = fetched!(name.as_str(), shown, report);
     let mut account = fetch_json(&fetched, &report);
@@ -160,14 +159,13 @@ async fn fetch_lttp(
     updates: Updates,
 ) -> Result<(Value, String), Failed> {
     let name = &args.from.name;
-    let options = LttpOptions {
-        digest: args.digest,
-        method: args.decoder.unwrap_or(lttp::DecoderArg::Improved).method(),
-        symbol_size: args.cut.symbol_size,
-        block_symbols: args.cut.block_symbols.unwrap_or(DEFAULT_LTTP_BLOCK_SYMBOLS),
-        ..LttpOptions::new(name.clone())
-    };
-    let fetched = client.fetch_lttp(&args.from.hosts, &options, target, updates).await;
+    let options = LttpOptions::new(name.clone())
+        .digest(args.digest)
+        .method(args.decoder.unwrap_or(lttp::DecoderArg::Improved).method())
+        .symbol_size(args.cut.symbol_size)
+        .block_symbols(args.cut.block_symbols.unwrap_or(DEFAULT_LTTP_BLOCK_SYMBOLS))
+        .updates(updates);
+    let fetched = client.fetch_lttp(&args.from.hosts, &options, target).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
     let fetched = fetched!(name.as_str(), shown, report);
     Ok((lttp::account(&fetched, &report), lttp::summary(&fetched, &report)))
@@ -182,8 +180,8 @@ async fn fetch_ndp(
     updates: Updates,
 ) -> Result<(Value, String), Failed> {
     let name = &args.from.name;
-    let options = FetchOptions { digest: args.digest, ..FetchOptions::new(name.clone()) };
-    let fetched = client.fetch_ndp(&args.from.hosts, &options, target, updates).await;
+    let options = FetchOptions::new(name.clone()).digest(args.digest).updates(updates);
+    let fetched = client.fetch_ndp(&args.from.hosts, &options, target).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
     let fetched = fetched!(name.as_str(), shown, report);
     let account = fetched.account(json!({

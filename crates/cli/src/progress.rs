@@ -55,7 +55,7 @@ impl Display {
     /// Where the transfer's updates go.
     pub fn updates(&self) -> Updates {
         let inner = Arc::clone(&self.inner);
-        Arc::new(move |update| inner.show(&update))
+        Updates::to(move |update| inner.show(&update))
     }
 
     /// Takes the bar away.

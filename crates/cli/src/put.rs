@@ -91,18 +91,17 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     driver.socket.multicast_interface = args.interface.clone();
     driver.socket.multicast_ttl = args.ttl;
     let cache = digest_cache(args.cache.as_deref())?;
-    let config = ClientConfig { driver, timeout: args.network.timeout, cache: Arc::new(cache) };
-    let client =
-        Client::new(config).map_err(|error| Failed::system("cannot open a UDP socket", &error))?;
-    let options = PutOptions {
-        name: name.clone(),
-        overwrite: args.force,
-        group: args.group,
-        quorum: args.quorum,
-        cut: args.cut.to_cut()?,
-    };
+    let config =
+        ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
+    let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
-    let put = client.put(&args.file, &args.hosts, &options, display.updates());
+    let options = PutOptions::new(name.clone())
+        .overwrite(args.force)
+        .group(args.group)
+        .quorum(args.quorum)
+        .cut(args.cut.to_cut()?)
+        .updates(display.updates());
+    let put = client.put(&args.file, &args.hosts, &options);
     let put = interrupt.guard(put).await;
     display.finish();
     drop(client);

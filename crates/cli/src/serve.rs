@@ -13,7 +13,7 @@ use wellspring_console::units::{bytes, parse_rate, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_net::{DEFAULT_PORT, Server, ServerConfig, ServerEvent};
+use wellspring_net::{DEFAULT_PORT, LONGEST_WAIT, Server, ServerConfig, ServerEvent};
 
 use crate::exit;
 use crate::transfer::NetworkArgs;
@@ -88,7 +88,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let mut config = ServerConfig::new(args.bind, args.dir.clone());
     config.driver = args.network.driver(args.bind);
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
-        (args.network.timeout.as_millis() as u64).clamp(100, 600_000),
+        args.network.timeout.min(LONGEST_WAIT).as_millis() as u64,
     );
     config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;

@@ -47,8 +47,8 @@ impl CutArgs {
                 format!("--block-symbols {symbols_per_block}: SCDP's blocks have up to {limit}");
             return Err(Failed::usage(text));
         }
-        let (symbol_size, initial_window) = (self.symbol_size, self.initial_window);
-        Ok(Cut { symbol_size, symbols_per_block, initial_window })
+        let cut = Cut::default().symbol_size(self.symbol_size).initial_window(self.initial_window);
+        Ok(cut.symbols_per_block(symbols_per_block))
     }
 }
 

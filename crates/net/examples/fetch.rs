@@ -4,11 +4,9 @@
 //! cargo run -p wellspring-net --example fetch
 //! ```
 
-use std::sync::Arc;
-
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchOptions, Host, Server, ServerConfig, Target, Update,
+    Client, ClientConfig, FetchOptions, Host, Server, ServerConfig, Target, Update, Updates,
 };
 
 #[tokio::main]
@@ -24,16 +22,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let hosts: Vec<Host> = servers.iter().map(|server| server.local_addr().into()).collect();
 
     let client = Client::new(ClientConfig::default())?;
-    let options = FetchOptions::new("greeting".parse()?);
     let path = home.path().join("greeting");
     let target = Target::File { path: path.clone(), existing: Existing::Keep };
     // Called about ten times a second while bytes move; must not wait.
-    let updates = Arc::new(|update| {
+    let updates = Updates::to(|update| {
         if let Update::Moving { done, total, .. } = update {
             println!("{done} of {total} bytes");
         }
     });
-    let report = client.fetch(&hosts, &options, target, updates).await?;
+    let options = FetchOptions::new("greeting".parse()?).updates(updates);
+    let report = client.fetch(&hosts, &options, target).await?;
 
     println!("{} bytes, {:.0} Mbit/s", report.size, report.goodput() / 1e6);
     for replica in &report.replicas {

@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         config.scdp.fabric = Fabric::Dedicated { reordering_threshold: 64, window };
     }
     let sending = config.clone();
-    config.faults = Faults { loss, seed: 1, ..Faults::default() };
+    config.faults = Faults::default().loss(loss).seed(1);
     let receiver = Driver::start(config, Box::new(|_| false))?;
     let sources = (0..senders)
         .map(|_| Driver::start(sending.clone(), Box::new(|_| false)))

@@ -9,16 +9,20 @@
 
 mod address;
 mod client;
+mod config_error;
 pub mod driver;
 mod lttp;
 mod manifest;
 pub mod protocols;
 mod random;
 mod server;
+mod setters;
 pub mod socket;
 mod store_messages;
 
 pub use wellspring_store as store;
+// Their types stand in signatures here.
+pub use {wellspring_codec, wellspring_core, wellspring_transport, wellspring_wire};
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
@@ -27,6 +31,7 @@ pub use client::{
     PutError, PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
     Target, Update, Updates,
 };
+pub use config_error::ConfigError;
 pub use lttp::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,
     Method, ShareReport,

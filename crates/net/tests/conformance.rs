@@ -83,7 +83,7 @@ impl World for Loopback {
             let mut config = common::config();
             let loopback = Interface::Address(Ipv4Addr::LOCALHOST.into());
             config.socket.multicast_interface = Some(loopback);
-            config.faults = Faults { loss: case.loss, seed, ..Faults::default() };
+            config.faults = Faults::default().loss(case.loss).seed(seed);
             common::start(config)
         };
         let object = Bytes::random(case.len, 3);

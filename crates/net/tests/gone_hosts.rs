@@ -9,6 +9,7 @@ use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target, Update,
+    Updates,
 };
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -21,7 +22,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// A client that would wait for an hour.
 fn client() -> Client {
-    let config = ClientConfig { timeout: Duration::from_secs(3_600), ..ClientConfig::default() };
+    let config = ClientConfig::default().timeout(Duration::from_secs(3_600));
     Client::new(config).expect("client")
 }
 
@@ -45,12 +46,12 @@ fn a_closed_port_is_known_at_once_and_named() {
         let client = client();
         let options = FetchOptions::new("x".parse().expect("name"));
         let target = Target::File { path: home.path().join("got"), existing: Existing::Keep };
-        let error = client.fetch(&[nobody()], &options, target, Arc::new(|_| {})).await;
+        let error = client.fetch(&[nobody()], &options, target).await;
         let text = error.expect_err("nobody is there").to_string();
         assert!(text.contains("connection refused"), "{text}");
         let options = PutOptions::new("x".parse().expect("name"));
         let file = home.path().join("x");
-        let error = client.put(&file, &[nobody()], &options, Arc::new(|_| {})).await;
+        let error = client.put(&file, &[nobody()], &options).await;
         let text = error.expect_err("nobody is there").to_string();
         assert!(text.contains("connection refused"), "{text}");
     });
@@ -78,7 +79,7 @@ fn a_fetch_from_one_host_outlives_its_restart_which_is_named() {
         };
         let updates = {
             let (seen, told) = (Arc::clone(&seen), AtomicBool::new(false));
-            Arc::new(move |update| match update {
+            Updates::to(move |update| match update {
                 Update::Moving { done, total, .. } => {
                     if done > total / 10 && !told.swap(true, Relaxed) {
                         half.notify_one();
@@ -87,11 +88,11 @@ fn a_fetch_from_one_host_outlives_its_restart_which_is_named() {
                 update => seen.lock().expect("no panic").push(format!("{update:?}")),
             })
         };
-        let options = FetchOptions::new("x".parse().expect("name"));
+        let options = FetchOptions::new("x".parse().expect("name")).updates(updates);
         let to = home.path().join("got");
         let target = Target::File { path: to.clone(), existing: Existing::Keep };
         let hosts = [address.parse().expect("host")];
-        client().fetch(&hosts, &options, target, updates).await.expect("it is back");
+        client().fetch(&hosts, &options, target).await.expect("it is back");
         restart.await.expect("restarted").shut_down().await;
         assert!(std::fs::read(to).expect("read") == bytes);
         let seen = seen.lock().expect("no panic");

@@ -11,6 +11,7 @@ use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target, Update,
+    Updates,
 };
 
 /// How long the path is down: longer than five seconds, which were once the most that was waited.
@@ -69,9 +70,9 @@ impl DownOnce {
     }
 
     /// Takes the path down at the first sign of bytes moving.
-    fn go_down_half_way(&self) -> Arc<dyn Fn(Update) + Send + Sync> {
+    fn go_down_half_way(&self) -> Updates {
         let down_since = Arc::clone(&self.down_since);
-        Arc::new(move |update| {
+        Updates::to(move |update| {
             if let Update::Moving { done, total, .. } = update
                 && done > 0
                 && done < total
@@ -117,7 +118,7 @@ async fn serve(directory: &Path) -> Server {
 }
 
 fn client() -> Client {
-    let mut config = ClientConfig { timeout: Duration::from_secs(30), ..ClientConfig::default() };
+    let mut config = ClientConfig::default().timeout(Duration::from_secs(30));
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("address");
     config.driver.faults.send_rate = slow();
     Client::new(config).expect("client")
@@ -136,10 +137,11 @@ fn a_get_with_a_longer_time_limit_outlives_a_path_that_is_down() {
     runtime().block_on(async {
         let server = serve(home.path()).await;
         let path = DownOnce::to(server.local_addr());
-        let options = FetchOptions::new("x".parse().expect("name"));
+        let options =
+            FetchOptions::new("x".parse().expect("name")).updates(path.go_down_half_way());
         let to = home.path().join("got");
         let target = Target::File { path: to.clone(), existing: Existing::Keep };
-        let fetched = client().fetch(&path.host(), &options, target, path.go_down_half_way()).await;
+        let fetched = client().fetch(&path.host(), &options, target).await;
         fetched.expect("the limit is thirty seconds");
         assert!(path.was_down());
         assert!(std::fs::read(to).expect("read") == bytes);
@@ -155,9 +157,9 @@ fn a_put_with_a_longer_time_limit_outlives_a_path_that_is_down() {
     runtime().block_on(async {
         let server = serve(&served).await;
         let path = DownOnce::to(server.local_addr());
-        let options = PutOptions::new("x".parse().expect("name"));
+        let options = PutOptions::new("x".parse().expect("name")).updates(path.go_down_half_way());
         let file = home.path().join("x");
-        let put = client().put(&file, &path.host(), &options, path.go_down_half_way()).await;
+        let put = client().put(&file, &path.host(), &options).await;
         put.expect("the limit is thirty seconds");
         assert!(path.was_down());
         assert!(std::fs::read(served.join("x")).expect("read") == bytes);

@@ -56,7 +56,7 @@ async fn objects_of_no_byte_of_one_and_of_fewer_symbols_than_servers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn loss_is_made_good() {
     let bytes = random_bytes(600_000, 4);
-    let options = LttpOptions { block_symbols: 128, ..options() };
+    let options = options().block_symbols(128);
     let report = goes_round(&bytes, 3, &options, 0.1).await;
     assert!(report.used() > report.needed());
 }
@@ -65,8 +65,7 @@ async fn loss_is_made_good() {
 async fn every_decoder_gives_the_same_bytes() {
     let bytes = random_bytes(200_000, 5);
     for method in Method::ALL {
-        let options =
-            LttpOptions { method, block_symbols: 64, symbol_size: Some(512), ..options() };
+        let options = options().method(method).block_symbols(64).symbol_size(Some(512));
         goes_round(&bytes, 2, &options, 0.01).await;
     }
 }
@@ -75,7 +74,7 @@ async fn every_decoder_gives_the_same_bytes() {
 async fn with_or_without_overlap_the_bytes_are_the_same() {
     let bytes = random_bytes(400_000, 12);
     let folder = tempfile::tempdir().expect("temporary directory");
-    let options = LttpOptions { block_symbols: 32, ..options() };
+    let options = options().block_symbols(32);
     for (server, receiver) in [(true, true), (true, false), (false, true), (false, false)] {
         let served = Served::with(&bytes, |config| config.driver.lttp.overlap = server).await;
         let client = client(|config| {
@@ -145,7 +144,7 @@ async fn servers_with_other_bytes_are_refused_or_passed_over() {
     let refused = fetch(&client, &[&right, &wrong], &options(), &path).await;
     assert!(matches!(refused, Err(FetchError::Differ { .. })), "{refused:?}");
     let digest = Some(Digest(*blake3::hash(&bytes).as_bytes()));
-    let options = LttpOptions { digest, ..options() };
+    let options = options().digest(digest);
     let report = fetch(&client, &[&wrong, &right], &options, &path).await.expect("fetched");
     assert_eq!((report.shares.len(), report.unused.len()), (1, 1));
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");

@@ -24,13 +24,13 @@ fn slow(config: &mut ServerConfig) {
 }
 
 fn small_blocks() -> LttpOptions {
-    LttpOptions { block_symbols: 32, ..options() }
+    options().block_symbols(32)
 }
 
 /// Told how much has arrived.
 fn followed() -> (Updates, watch::Receiver<u64>) {
     let (told, arrived) = watch::channel(0);
-    let updates: Updates = Arc::new(move |update| {
+    let updates = Updates::to(move |update| {
         if let Update::Moving { done, .. } = update {
             told.send_replace(done);
         }
@@ -67,9 +67,10 @@ async fn what_a_server_that_dies_had_not_sent_comes_from_the_others() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
     let client = client(|config| config.driver.faults.loss = 0.01);
-    let (hosts, options) = ([a.host(), dying.host(), c.host()], small_blocks());
+    let hosts = [a.host(), dying.host(), c.host()];
     let (updates, mut arrived) = followed();
-    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), updates);
+    let options = small_blocks().updates(updates);
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path));
     let dies = async {
         // The other two have a third each: what is more is of the one that dies.
         until(&mut arrived, 2_000_000 + 2_000).await;
@@ -96,9 +97,10 @@ async fn one_server_of_three_is_enough() {
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
     let client = client(|_| {});
-    let (hosts, options) = ([a.host(), b.host(), c.host()], small_blocks());
+    let hosts = [a.host(), b.host(), c.host()];
     let (updates, mut arrived) = followed();
-    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), updates);
+    let options = small_blocks().updates(updates);
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path));
     let die = async {
         for dying in [&mut a, &mut c] {
             dying.wait_for(|event| matches!(event, ServerEvent::SendingPart { .. })).await;
@@ -120,7 +122,7 @@ async fn servers_that_all_die_are_named_and_nothing_is_left() {
     let path = folder.path().join("copy");
     let client = client(|_| {});
     let (hosts, options) = ([a.host(), b.host()], options());
-    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path));
     let die = async {
         for dying in [&mut a, &mut b] {
             dying.wait_for(|event| matches!(event, ServerEvent::SendingPart { .. })).await;
@@ -156,7 +158,7 @@ async fn a_server_whose_object_has_changed_does_not_stand_in_for_another() {
     let path = folder.path().join("copy");
     let client = client(|_| {});
     let (hosts, options) = ([changing.host(), dying.host()], small_blocks());
-    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path));
     let changes = async {
         changing.wait_for(|event| matches!(event, ServerEvent::SentPart { .. })).await;
         let object = changing.folder.path().join("object");
@@ -233,12 +235,12 @@ async fn who_always_closes_is_asked_once_and_holds_nobody_up() {
     let client = client(|_| {});
     let mut hosts: Vec<Host> = closing.iter().map(|(host, _)| host.clone()).collect();
     let options = options();
-    let alone = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let alone = client.fetch_lttp(&hosts, &options, to_file(&path));
     let alone = tokio::time::timeout(GUARD, alone).await.expect("it ends");
     assert!(matches!(&alone, Err(FetchError::NoReplicaLeft { hosts, .. }) if hosts.len() == 3));
     assert_eq!(listing(folder.path()), [""; 0]);
     hosts.push(served.host());
-    let beside = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let beside = client.fetch_lttp(&hosts, &options, to_file(&path));
     let report = tokio::time::timeout(GUARD, beside).await.expect("it ends").expect("fetched");
     is_whole(&report, &hosts.iter().take(3).collect::<Vec<_>>());
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
@@ -257,7 +259,7 @@ async fn an_object_of_fewer_symbols_than_servers_keeps_the_others_in_reserve() {
     let client = client(|_| {});
     let hosts = [host, served.host()];
     let options = options();
-    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, &options, to_file(&path));
     let report = tokio::time::timeout(GUARD, fetching).await.expect("it ends").expect("fetched");
     is_whole(&report, &[&hosts[0]]);
     let alone = fetch(&client, &[&served], &options, &folder.path().join("other")).await;

@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use wellspring_core::{DropReason, Seed, SessionId, Time};
@@ -47,7 +46,7 @@ async fn fetch(client: &Client, host: Host, path: &Path) -> Result<NdpReport, Fe
     let options = FetchOptions::new("object".parse().expect("a name"));
     let target = Target::File { path: path.to_owned(), existing: Existing::Keep };
     let hosts = [host];
-    let fetching = client.fetch_ndp(&hosts, &options, target, Arc::new(|_| {}));
+    let fetching = client.fetch_ndp(&hosts, &options, target);
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 

@@ -23,11 +23,8 @@ fn runtime() -> tokio::runtime::Runtime {
 
 async fn serve(directory: &Path) -> (Server, Host) {
     let bind = "127.0.0.1:0".parse().expect("address");
-    let config = ServerConfig {
-        allow_put: true,
-        allow_overwrite: true,
-        ..ServerConfig::new(bind, directory.to_owned())
-    };
+    let config =
+        ServerConfig::new(bind, directory.to_owned()).allow_put(true).allow_overwrite(true);
     let server = Server::bind(config).await.expect("server");
     let host = server.local_addr().to_string().parse().expect("host");
     (server, host)
@@ -54,7 +51,7 @@ fn files(directory: &Path, seed: u64, len: usize) -> Vec<(std::path::PathBuf, Ve
 }
 
 fn options(overwrite: bool) -> PutOptions {
-    PutOptions { overwrite, ..PutOptions::new(NAME.parse().expect("name")) }
+    PutOptions::new(NAME.parse().expect("name")).overwrite(overwrite)
 }
 
 /// Has all writers put at once; tells who was told that the object is complete.
@@ -68,7 +65,7 @@ async fn put_at_once(
     for (writer, client) in clients.iter().enumerate() {
         let (client, path, host) = (Arc::clone(client), files[writer].0.clone(), host.clone());
         puts.spawn(async move {
-            let put = client.put(&path, &[host], &options(overwrite), Arc::new(|_| {})).await;
+            let put = client.put(&path, &[host], &options(overwrite)).await;
             (writer, put.map(|_| ()))
         });
     }
@@ -79,7 +76,7 @@ async fn get(client: &Client, host: &Host, to: &Path) -> (Digest, Vec<u8>) {
     let options = FetchOptions::new(NAME.parse().expect("name"));
     let target = Target::File { path: to.to_owned(), existing: Existing::Replace };
     let report = client
-        .fetch(std::slice::from_ref(host), &options, target, Arc::new(|_| {}))
+        .fetch(std::slice::from_ref(host), &options, target)
         .await
         .expect("whatever is served can be had");
     (report.digest, std::fs::read(to).expect("read"))
@@ -108,9 +105,7 @@ fn six_writers_of_one_name_leave_one_object_that_verifies_and_nobody_is_lied_to(
             // One after the other: what is said to be complete lies there.
             for (writer, client) in clients.iter().enumerate() {
                 let (path, written) = &files[writer];
-                let put = client
-                    .put(path, std::slice::from_ref(&host), &options(true), Arc::new(|_| {}))
-                    .await;
+                let put = client.put(path, std::slice::from_ref(&host), &options(true)).await;
                 put.unwrap_or_else(|error| panic!("round {round}, writer {writer}: {error}"));
                 let there = std::fs::read(served.join(NAME)).expect("read");
                 assert!(there == *written, "round {round}: writer {writer} was lied to");
@@ -162,22 +157,20 @@ fn a_wrong_digest_in_the_cache_makes_no_put_complete() {
         cache.insert_own(fingerprint, Digest(*blake3::hash(&files[1].1).as_bytes()));
         runtime().block_on(async {
             let bind = "127.0.0.1:0".parse().expect("address");
-            let config = ServerConfig {
-                allow_put: true,
-                allow_overwrite: true,
-                cache,
-                ..ServerConfig::new(bind, served.clone())
-            };
+            let config = ServerConfig::new(bind, served.clone())
+                .allow_put(true)
+                .allow_overwrite(true)
+                .cache(cache);
             let server = Server::bind(config).await.expect("server");
             let host = [server.local_addr().to_string().parse().expect("host")];
             let client = client();
-            let kept = client.put(&files[1].0, &host, &options(false), Arc::new(|_| {})).await;
+            let kept = client.put(&files[1].0, &host, &options(false)).await;
             let error = kept.expect_err("other bytes are there").to_string();
             assert!(error.contains("exists"), "{error}");
-            client.put(&files[1].0, &host, &options(true), Arc::new(|_| {})).await.expect("put");
+            client.put(&files[1].0, &host, &options(true)).await.expect("put");
             assert!(std::fs::read(served.join(NAME)).expect("read") == files[1].1);
             // And once more: now it is there, and nothing is sent.
-            let again = client.put(&files[1].0, &host, &options(false), Arc::new(|_| {})).await;
+            let again = client.put(&files[1].0, &host, &options(false)).await;
             assert_eq!(again.expect("there already").stats.source_symbols, 0);
         });
     }

@@ -110,10 +110,7 @@ fn batches_arrive_intact_with_their_traffic_class() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let (Some(from), Some(to)) = (open(address), open(address)) else { continue };
         batch_arrives_intact(&from, &to, to.local_addr());
-        let plain = SocketConfig {
-            offload: false,
-            ..SocketConfig::new(address.parse().expect("an address"))
-        };
+        let plain = SocketConfig::new(address.parse().expect("an address")).offload(false);
         let (Some(from), Some(to)) = (open_with(&plain), open_with(&plain)) else { continue };
         assert!(!from.segmentation() && !to.coalescing());
         batch_arrives_intact(&from, &to, to.local_addr());
@@ -182,11 +179,9 @@ fn a_port_where_nobody_listens_is_no_error() {
 
 #[test]
 fn buffers_are_granted_and_reported() {
-    let config = SocketConfig {
-        receive_buffer: 1 << 20,
-        send_buffer: 1 << 20,
-        ..SocketConfig::new("127.0.0.1:0".parse().expect("an address"))
-    };
+    let config = SocketConfig::new("127.0.0.1:0".parse().expect("an address"))
+        .receive_buffer(1 << 20)
+        .send_buffer(1 << 20);
     let socket = UdpSocket::bind(&config).expect("bind");
     let (receive, send) =
         (socket.receive_buffer().expect("readable"), socket.send_buffer().expect("readable"));
@@ -203,10 +198,8 @@ fn multicast_reaches_every_member_on_this_host() {
     ] {
         let interface: Interface = interface.parse().expect("an interface");
         let mut group: SocketAddr = group.parse().expect("an address");
-        let config = SocketConfig {
-            multicast_interface: Some(interface.clone()),
-            ..SocketConfig::new(own.parse().expect("an address"))
-        };
+        let config = SocketConfig::new(own.parse().expect("an address"))
+            .multicast_interface(Some(interface.clone()));
         let Some(sender) = open_with(&config) else { continue };
         // A port of the group's own: one bound by an ordinary socket cannot be shared.
         group.set_port(open(own).expect("opened above").local_addr().port());

@@ -44,7 +44,7 @@ fn objects_of_any_size_arrive_from_one_sender() {
 fn losses_are_made_good() {
     for (session, percent) in (1..).zip([1, 5, 10, 20]) {
         let mut lossy = config();
-        lossy.faults = Faults { loss: f64::from(percent) / 100.0, seed: 3, ..Faults::default() };
+        lossy.faults = Faults::default().loss(f64::from(percent) / 100.0).seed(3);
         let (from, to) = (start(config()), start(lossy));
         let object = Bytes::random(5_000_000, 8);
         let senders = [from.local_addr()];
@@ -63,7 +63,7 @@ fn losses_are_made_good() {
 fn three_senders_share_the_work_and_one_may_die_half_way() {
     for (loss, die) in [(0.0, false), (0.1, false), (0.05, true)] {
         let mut lossy = config();
-        lossy.faults = Faults { loss, seed: 5, ..Faults::default() };
+        lossy.faults = Faults::default().loss(loss).seed(5);
         let to = start(lossy);
         let mut from: Vec<_> = (0..3).map(|_| Some(start(config()))).collect();
         let object = Bytes::random(20_000_000, 9);
@@ -195,7 +195,7 @@ fn one_to_many(group: Option<SocketAddr>, loss: f64) {
     let configured = |seed| {
         let mut config = config();
         config.socket.multicast_interface = Some(loopback.clone());
-        config.faults = Faults { loss, seed, ..Faults::default() };
+        config.faults = Faults::default().loss(loss).seed(seed);
         config
     };
     let from = start(config());
@@ -260,18 +260,17 @@ fn a_group_without_multicast_receives_copies() {
 #[test]
 fn trouble_on_the_way_does_not_change_the_bytes() {
     let mut troubled = config();
-    troubled.faults = Faults {
-        loss: 0.02,
-        duplicate: 0.05,
-        trim: 0.02,
-        reorder: 0.05,
-        reorder_by: CoreDuration::from_millis(2),
-        delay: CoreDuration::from_micros(300),
-        receive_rate: Some(Rate::from_mbps(400)),
-        queue: 300_000,
-        send_rate: None,
-        seed: 11,
-    };
+    troubled.faults = Faults::default()
+        .loss(0.02)
+        .duplicate(0.05)
+        .trim(0.02)
+        .reorder(0.05)
+        .reorder_by(CoreDuration::from_millis(2))
+        .delay(CoreDuration::from_micros(300))
+        .receive_rate(Some(Rate::from_mbps(400)))
+        .queue(300_000)
+        .send_rate(None)
+        .seed(11);
     // The clock comes round during the transfer.
     troubled.clock_start = Time::ZERO - CoreDuration::from_millis(100);
     let mut slow = config();
@@ -334,12 +333,8 @@ impl ObjectSource for Counted {
 fn blocks_are_read_a_few_times_at_most_whatever_is_taken_for_lost() {
     let mut troubled = config();
     // Held back for longer than a credit is waited for: much is asked for twice, and late.
-    troubled.faults = Faults {
-        reorder: 0.05,
-        reorder_by: CoreDuration::from_millis(300),
-        seed: 8,
-        ..Faults::default()
-    };
+    troubled.faults =
+        Faults::default().reorder(0.05).reorder_by(CoreDuration::from_millis(300)).seed(8);
     let (from, to) = (start(config()), start(troubled));
     let object = Bytes::random(6_000_000, 9);
     let source = Arc::new(Counted(Arc::clone(&object), AtomicU64::new(0)));

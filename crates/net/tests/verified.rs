@@ -49,11 +49,11 @@ fn host(address: std::net::SocketAddr) -> Host {
 }
 
 async fn fetch(hosts: &[Host], path: &Path) -> Result<FetchReport, FetchError> {
-    let config = ClientConfig { timeout: Duration::from_secs(5), ..ClientConfig::default() };
+    let config = ClientConfig::default().timeout(Duration::from_secs(5));
     let client = Client::new(config).expect("client");
     let options = FetchOptions::new("x".parse().expect("name"));
     let target = Target::File { path: path.to_owned(), existing: Existing::Replace };
-    let fetched = client.fetch(hosts, &options, target, Arc::new(|_| {}));
+    let fetched = client.fetch(hosts, &options, target);
     tokio::time::timeout(GUARD, fetched).await.expect("ends")
 }
 
@@ -251,7 +251,7 @@ fn a_writer_gets_only_verified_bytes() {
         let options = FetchOptions::new("x".parse().expect("name"));
         let target = Target::Writer(Box::new(Compare { expected: Arc::clone(&bytes), at: 0 }));
         let hosts = [host(relay.address())];
-        let fetched = client.fetch(&hosts, &options, target, Arc::new(|_| {}));
+        let fetched = client.fetch(&hosts, &options, target);
         let error = tokio::time::timeout(GUARD, fetched).await.expect("ends").expect_err("a liar");
         assert!(matches!(error, FetchError::NoReplicaLeft { .. }), "{error}");
     });

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use super::host_error::HostError;
+use crate::config_error::ConfigError;
 use crate::driver::{Failure, HandleError};
 use crate::store::{Digest, StoreError};
 
@@ -42,6 +43,8 @@ pub enum FetchError {
         /// Of how much \[bytes\].
         size: u64,
     },
+    /// A setting makes no sense.
+    Config(ConfigError),
     /// Symbols or blocks as large, or as many of them, are not possible.
     Geometry,
     /// The object cannot be kept here, or its digest is wrong.
@@ -73,6 +76,7 @@ impl fmt::Display for FetchError {
                 write!(f, "no replica is left, {done} of {size} bytes had arrived:")?;
                 list(f, hosts)
             }
+            FetchError::Config(error) => error.fmt(f),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),
             FetchError::Write(error) => write!(f, "cannot write the object out: {error}"),
@@ -126,6 +130,8 @@ pub enum PutError {
         /// The number of hosts.
         hosts: usize,
     },
+    /// A setting makes no sense.
+    Config(ConfigError),
     /// The file cannot be read.
     Read(io::Error),
     /// Too few hosts take the object; nothing was sent.
@@ -149,6 +155,7 @@ impl fmt::Display for PutError {
             PutError::BadQuorum { got, hosts } => {
                 write!(f, "a quorum of {got} with {hosts} hosts")
             }
+            PutError::Config(error) => error.fmt(f),
             PutError::Read(error) => write!(f, "cannot read the file: {error}"),
             PutError::NotAccepted { needed, hosts } => {
                 write!(f, "fewer than {needed} hosts take the object; nothing was sent:")?;
@@ -183,5 +190,17 @@ impl From<io::Error> for PutError {
 impl From<HandleError> for PutError {
     fn from(error: HandleError) -> Self {
         PutError::Driver(error)
+    }
+}
+
+impl From<ConfigError> for FetchError {
+    fn from(error: ConfigError) -> Self {
+        FetchError::Config(error)
+    }
+}
+
+impl From<ConfigError> for PutError {
+    fn from(error: ConfigError) -> Self {
+        PutError::Config(error)
     }
 }

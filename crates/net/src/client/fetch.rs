@@ -39,15 +39,15 @@ impl Client {
         hosts: &[Host],
         options: &FetchOptions,
         target: Target,
-        updates: Updates,
     ) -> Result<FetchReport, FetchError> {
         let began = Instant::now();
+        let updates = &options.updates;
         let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, (timeout, Late::Joins), &updates).await?;
+        let found = find(&self.requester, hosts, options, (timeout, Late::Joins)).await?;
         let preparing = began.elapsed();
         let sink = Sink::open(target, found.size, found.digest, Bytes::Verified).await?;
         let geometry = found.geometry;
-        updates(Update::Started {
+        updates.tell(Update::Started {
             size: found.size,
             symbol_size: geometry.symbol_size,
             digest: found.digest,
@@ -63,11 +63,11 @@ impl Client {
         let (stats, replicas, sink) = if size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
-            let run = Run::begin(self, options, found, sink, updates.clone())?;
+            let run = Run::begin(self, options, found, sink)?;
             blocks = run.object.source_blocks;
             run.follow().await?
         };
-        updates(Update::Verifying);
+        updates.tell(Update::Verifying);
         let finishing = Instant::now();
         sink.finish().await?;
         Ok(FetchReport {
@@ -131,7 +131,6 @@ impl Run {
         options: &FetchOptions,
         found: Found,
         sink: Sink,
-        updates: Updates,
     ) -> Result<Run, FetchError> {
         let Found { mut replicas, size, digest, geometry } = found;
         let handle = client.driver.handle();
@@ -186,7 +185,7 @@ impl Run {
             events,
             tasks: JoinSet::new(),
             pages,
-            updates,
+            updates: options.updates.clone(),
         };
         for share in 0..run.shares.len() {
             if run.replicas[run.shares[share]].standing == Standing::Live {
@@ -255,7 +254,7 @@ impl Run {
         if replica.takes_part() {
             replica.standing = standing;
             let HostError { host, reason } = replica.complaint();
-            (self.updates)(Update::Lost { host, reason });
+            self.updates.tell(Update::Lost { host, reason });
             if let Some(address) = replica.address {
                 self.handle.exclude(self.order.session, address)?;
             }
@@ -319,7 +318,7 @@ impl Run {
     }
 
     fn tell_progress(&self) {
-        (self.updates)(Update::Moving {
+        self.updates.tell(Update::Moving {
             done: self.progress.bytes_done(),
             total: self.order.size,
             symbols: self.progress.symbols(),
@@ -369,7 +368,7 @@ impl Run {
                 replica.altered += u64::from(symbols);
                 if !excluded {
                     let host = replica.host.clone();
-                    (self.updates)(Update::Altered { host, symbols });
+                    self.updates.tell(Update::Altered { host, symbols });
                     return Ok(());
                 }
                 let altered = replica.altered;
@@ -390,14 +389,14 @@ impl Run {
         }
         replica.standing = Standing::Lost(reason.clone());
         replica.losses += 1;
-        (self.updates)(Update::Lost { host: replica.host.clone(), reason });
+        self.updates.tell(Update::Lost { host: replica.host.clone(), reason });
         replica.epoch.checked_add(1)
     }
 
     fn drop_replica(&mut self, share: usize, reason: String) {
         let replica = &mut self.replicas[self.shares[share]];
         replica.standing = Standing::Unused(reason.clone());
-        (self.updates)(Update::Lost { host: replica.host.clone(), reason });
+        self.updates.tell(Update::Lost { host: replica.host.clone(), reason });
     }
 
     fn on_joined(&mut self, joined: Joined) -> Result<(), FetchError> {
@@ -424,13 +423,13 @@ impl Run {
                 let before = replica.instance.replace(instance);
                 if before.is_some_and(|before| before != instance) {
                     let (host, reason) = (replica.host.clone(), "has restarted".to_owned());
-                    (self.updates)(Update::Lost { host, reason });
+                    self.updates.tell(Update::Lost { host, reason });
                 }
                 let Some(address) = replica.address else { return Ok(()) };
                 replica.epoch = epoch;
                 replica.standing = Standing::Live;
                 replica.returns += 1;
-                (self.updates)(Update::Back { host: replica.host.clone() });
+                self.updates.tell(Update::Back { host: replica.host.clone() });
                 Ok(self.handle.sender_back(self.order.session, address, epoch)?)
             }
             Joined::Won(share, _, Err(reason)) => {

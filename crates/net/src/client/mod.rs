@@ -11,6 +11,7 @@ mod report;
 pub(crate) mod requester;
 pub(crate) mod sink;
 mod stream;
+mod update;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,8 +21,10 @@ use std::time::Duration;
 use wellspring_wire::control::Geometry;
 use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
 
-use crate::driver::{DriverConfig, HandleError, Statistics};
-use crate::protocols::Driver;
+use crate::config_error::{ConfigError, check};
+use crate::driver::{DriverConfig, HandleError, StartError, Statistics};
+use crate::protocols::{Driver, MAX_SYMBOL_SIZE};
+use crate::setters::setters;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
@@ -32,6 +35,7 @@ pub use report::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
 use requester::{Requester, Table};
+pub use update::{Update, Updates};
 
 /// Symbol size unless told otherwise \[bytes\]: with all headers it fits an Ethernet frame by IPv6
 /// as well as by IPv4, and is a multiple of a cache line's half.
@@ -43,21 +47,28 @@ const LEAST_SYMBOL_SIZE: u16 = 400;
 /// Initial window of a sender \[packets\] (SCDP §V).
 pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
 
-/// Longest silence of a peer that is waited for \[ms\]: a day. The protocol's clock is a circle of
-/// 213 days.
-const LONGEST_TIMEOUT_MS: u64 = 86_400_000;
+/// Shortest silence of a peer that is waited for.
+pub(crate) const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
+/// Longest silence of a peer that is waited for: a day. The protocol's clock is a circle of 213
+/// days.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// How a client is set up.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ClientConfig {
     /// Socket, protocol and workers. `peer_timeout` of the protocol is set to `timeout`.
     pub driver: DriverConfig,
-    /// How long a host may be silent before it counts as gone; with no host left, a transfer
+    /// How long a host may be silent before it counts as gone, 100 ms to a day; with no host left, a transfer
     /// fails. Servers are told, and keep the session as long
     /// ([up to ten minutes](crate::LONGEST_WAIT)).
     pub timeout: Duration,
     /// Where digests of files that are put are kept.
     pub cache: Arc<DigestCache>,
+}
+
+setters! {
+    ClientConfig { driver: DriverConfig, timeout: Duration, cache: Arc<DigestCache> }
 }
 
 impl Default for ClientConfig {
@@ -73,6 +84,7 @@ impl Default for ClientConfig {
 
 /// How an object is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Cut {
     /// Symbol size \[bytes\]; `None`: [`DEFAULT_SYMBOL_SIZE`], or less where a path to one of the
     /// hosts would fragment its datagrams.
@@ -81,6 +93,10 @@ pub struct Cut {
     pub symbols_per_block: u32,
     /// Symbols a sender pushes unasked \[packets\].
     pub initial_window: u8,
+}
+
+setters! {
+    Cut { symbol_size: Option<u16>, symbols_per_block: u32, initial_window: u8 }
 }
 
 impl Default for Cut {
@@ -94,6 +110,14 @@ impl Default for Cut {
 }
 
 impl Cut {
+    /// Checks the values that have limits.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        if let Some(symbol_size) = self.symbol_size {
+            check("symbol_size", &symbol_size, 1..=MAX_SYMBOL_SIZE)?;
+        }
+        check("symbols_per_block", &self.symbols_per_block, 1..=u32::MAX)
+    }
+
     /// The cut as it is announced, to fit the paths to these hosts.
     pub(crate) fn geometry(&self, hosts: impl IntoIterator<Item = SocketAddr>) -> Geometry {
         let fits = |host| {
@@ -105,8 +129,8 @@ impl Cut {
             paths.fold(DEFAULT_SYMBOL_SIZE, u16::min).max(LEAST_SYMBOL_SIZE)
         });
         Geometry {
-            symbol_size: symbol_size.max(1),
-            symbols_per_block: self.symbols_per_block.max(1),
+            symbol_size,
+            symbols_per_block: self.symbols_per_block,
             initial_window: self.initial_window,
         }
     }
@@ -129,6 +153,7 @@ pub enum Target {
 
 /// What is fetched, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct FetchOptions {
     /// The object.
     pub name: ObjectName,
@@ -137,17 +162,29 @@ pub struct FetchOptions {
     pub digest: Option<Digest>,
     /// How it is to be cut.
     pub cut: Cut,
+    /// Where updates go.
+    pub updates: Updates,
+}
+
+setters! {
+    FetchOptions {
+        name: ObjectName,
+        digest: Option<Digest>,
+        cut: Cut,
+        updates: Updates,
+    }
 }
 
 impl FetchOptions {
     /// That object, whatever its digest, cut as is usual.
     pub fn new(name: ObjectName) -> Self {
-        FetchOptions { name, digest: None, cut: Cut::default() }
+        FetchOptions { name, digest: None, cut: Cut::default(), updates: Updates::default() }
     }
 }
 
 /// What is put, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PutOptions {
     /// Under what name.
     pub name: ObjectName,
@@ -159,99 +196,39 @@ pub struct PutOptions {
     pub quorum: Option<usize>,
     /// How it is to be cut.
     pub cut: Cut,
+    /// Where updates go.
+    pub updates: Updates,
+}
+
+setters! {
+    PutOptions {
+        name: ObjectName,
+        overwrite: bool,
+        group: Option<SocketAddr>,
+        quorum: Option<usize>,
+        cut: Cut,
+        updates: Updates,
+    }
 }
 
 impl PutOptions {
     /// Under that name, to each host on its own, all of which must get it.
     pub fn new(name: ObjectName) -> Self {
-        PutOptions { name, overwrite: false, group: None, quorum: None, cut: Cut::default() }
+        PutOptions {
+            name,
+            overwrite: false,
+            group: None,
+            quorum: None,
+            cut: Cut::default(),
+            updates: Updates::default(),
+        }
     }
 }
-
-/// What happens during a transfer. Hosts are named as the caller named them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Update {
-    /// A digest is being computed, here (`None`) or at a host \[bytes\].
-    Hashing {
-        /// Where.
-        host: Option<String>,
-        /// Done so far \[bytes\].
-        done: u64,
-        /// Of how much \[bytes\].
-        total: u64,
-    },
-    /// Bytes begin to move.
-    Started {
-        /// The object's length \[bytes\].
-        size: u64,
-        /// The symbols' size \[bytes\].
-        symbol_size: u16,
-        /// Its digest.
-        digest: Digest,
-        /// Hosts that take part.
-        hosts: Vec<String>,
-    },
-    /// How far (told ten times a second).
-    Moving {
-        /// Bytes in place \[bytes\]; for a put, those of the receiver that is furthest behind
-        /// among those that must finish.
-        done: u64,
-        /// The object's length \[bytes\].
-        total: u64,
-        /// Symbols received (fetch) or sent (put).
-        symbols: u64,
-    },
-    /// A host takes no part, or no part any more.
-    Lost {
-        /// Which.
-        host: String,
-        /// Why.
-        reason: String,
-    },
-    /// A host's symbols were altered, by it or on their way; the bytes were put right by others.
-    Altered {
-        /// Which.
-        host: String,
-        /// How many symbols of a block.
-        symbols: u32,
-    },
-    /// A host takes part again, or after all.
-    Back {
-        /// Which.
-        host: String,
-    },
-    /// A receiver holds up its group.
-    Straggler {
-        /// Which.
-        host: String,
-        /// How far it lies behind the fastest \[symbols\].
-        symbols_behind: u64,
-        /// It goes on by unicast from now on.
-        detached: bool,
-    },
-    /// A receiver has the object, verified and in place.
-    Complete {
-        /// Which.
-        host: String,
-    },
-    /// As many receivers as were wanted have the object.
-    Quorum {
-        /// How many.
-        complete: usize,
-    },
-    /// All bytes are there; the digest is verified and the file synced.
-    Verifying,
-}
-
-/// Hears of a transfer; called from its task, must not wait.
-pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
 
 /// A client: one socket, any number of transfers at once.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::Arc;
 /// use wellspring_net::store::Existing;
 /// use wellspring_net::{Client, ClientConfig, FetchOptions, Target};
 ///
@@ -259,7 +236,7 @@ pub type Updates = Arc<dyn Fn(Update) + Send + Sync>;
 /// let hosts = ["a.example".parse()?, "b.example:5000".parse()?];
 /// let options = FetchOptions::new("models/7b.bin".parse()?);
 /// let target = Target::File { path: "7b.bin".into(), existing: Existing::Keep };
-/// let report = client.fetch(&hosts, &options, target, Arc::new(|_| {})).await?;
+/// let report = client.fetch(&hosts, &options, target).await?;
 /// println!("{} bytes, digest {}", report.size, report.digest);
 /// # Ok(())
 /// # }
@@ -275,8 +252,9 @@ impl Client {
     /// `0.0.0.0`.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn new(mut config: ClientConfig) -> io::Result<Client> {
+    /// [`StartError`].
+    pub fn new(mut config: ClientConfig) -> Result<Client, StartError> {
+        check("timeout", &config.timeout, SHORTEST_TIMEOUT..=LONGEST_TIMEOUT)?;
         let peer_timeout = peer_timeout(config.timeout);
         config.driver.scdp.peer_timeout = peer_timeout;
         // Who is silent for that long may also ask again for its last symbols so late.
@@ -296,7 +274,7 @@ impl Client {
         };
         let bind = config.driver.socket.bind;
         let driver = match start(&config.driver) {
-            Err(_) if bind.ip() == Ipv6Addr::UNSPECIFIED => {
+            Err(StartError::System(_)) if bind.ip() == Ipv6Addr::UNSPECIFIED => {
                 config.driver.socket.bind =
                     SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), bind.port());
                 start(&config.driver)?
@@ -323,11 +301,10 @@ impl Client {
 
 /// A time limit as the protocol takes it.
 pub(crate) fn peer_timeout(timeout: Duration) -> wellspring_core::Duration {
-    let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-    wellspring_core::Duration::from_millis(millis.clamp(100, LONGEST_TIMEOUT_MS))
+    wellspring_core::Duration::from_millis(timeout.as_millis() as u64)
 }
 
 /// A time limit as servers are told of it \[ms\].
 fn timeout_ms(timeout: Duration) -> u32 {
-    u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1)
+    timeout.as_millis() as u32
 }

@@ -11,7 +11,7 @@ use wellspring_wire::control::{Cookie, Request, StartNdp};
 use super::replicas::{Found, Late, Replica, find};
 use super::requester::Answer;
 use super::sink::{Bytes, Sink};
-use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
+use super::{Client, FetchError, FetchOptions, HostError, Target, Update};
 use crate::address::Host;
 use crate::driver::{Failure, SessionEvent};
 use crate::protocols::ndp::NdpHandle;
@@ -72,11 +72,11 @@ impl Client {
         hosts: &[Host],
         options: &FetchOptions,
         target: Target,
-        updates: Updates,
     ) -> Result<NdpReport, FetchError> {
         let began = Instant::now();
+        let updates = &options.updates;
         let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, (timeout, Late::Joins), &updates).await?;
+        let found = find(&self.requester, hosts, options, (timeout, Late::Joins)).await?;
         let Found { replicas, size, digest, .. } = found;
         let preparing = began.elapsed();
         let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
@@ -86,14 +86,12 @@ impl Client {
         let replica = replica.ok_or(FetchError::NoHosts)?;
         let host = replica.host.clone();
         let hosts = vec![host.clone()];
-        updates(Update::Started { size, symbol_size: payload, digest, hosts });
+        updates.tell(Update::Started { size, symbol_size: payload, digest, hosts });
         let stats = match size {
             0 => ReceiveStats::default(),
-            _ => {
-                self.run_ndp(&handle, options, (size, digest), replica, &mut sink, &updates).await?
-            }
+            _ => self.run_ndp(&handle, options, (size, digest), replica, &mut sink).await?,
         };
-        updates(Update::Verifying);
+        updates.tell(Update::Verifying);
         let finishing = Instant::now();
         sink.finish().await?;
         let (elapsed, finishing) = (began.elapsed(), finishing.elapsed());
@@ -107,7 +105,6 @@ impl Client {
         (size, digest): (u64, Digest),
         replica: Replica,
         sink: &mut Sink,
-        updates: &Updates,
     ) -> Result<ReceiveStats, FetchError> {
         let Replica { host, address, .. } = replica;
         let address = address.ok_or(FetchError::NoHosts)?;
@@ -149,7 +146,7 @@ impl Client {
                 error = sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => {
                     let (done, symbols) = (progress.bytes_done(), progress.symbols());
-                    updates(Update::Moving { done, total: size, symbols });
+                    options.updates.tell(Update::Moving { done, total: size, symbols });
                     if symbols != heard.1 {
                         heard = (Instant::now(), symbols);
                     }

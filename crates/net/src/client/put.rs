@@ -46,11 +46,12 @@ impl Client {
         file: &Path,
         hosts: &[Host],
         options: &PutOptions,
-        updates: Updates,
     ) -> Result<PutReport, PutError> {
         let began = Instant::now();
+        let updates = &options.updates;
+        options.cut.check()?;
         let needed = check(hosts, options)?;
-        let (file, fingerprint, digest) = self.open(file, &updates).await?;
+        let (file, fingerprint, digest) = self.open(file, updates).await?;
         let size = fingerprint.size();
         let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
         let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
@@ -63,15 +64,15 @@ impl Client {
             overwrite: options.overwrite,
             timeout: self.config.timeout,
         };
-        let offered = offer_all(self, receivers, &offer, needed, &updates).await?;
-        updates(Update::Started {
+        let offered = offer_all(self, receivers, &offer, needed, updates).await?;
+        updates.tell(Update::Started {
             size,
             symbol_size: offer.geometry.symbol_size,
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
-        let mut run = Run::begin(self, &offer, offered, needed, began, updates);
+        let mut run = Run::begin(self, &offer, offered, needed, began, updates.clone());
         if size > 0 {
             run.send(options, &source)?;
         }
@@ -102,7 +103,7 @@ impl Client {
             tokio::select! {
                 hashed = &mut hashing => break hashed.map_err(io::Error::other)??,
                 _ = ticks.tick() => {
-                    updates(Update::Hashing { host: None, done: progress.done(), total });
+                    updates.tell(Update::Hashing { host: None, done: progress.done(), total });
                 }
             }
         };
@@ -333,7 +334,7 @@ impl Run {
         let (first, len) = self.object.byte_range_of_block(blocks.saturating_sub(1));
         let done = if blocks == 0 { 0 } else { (first + len).min(self.size) };
         let symbols = self.sendings.iter().map(|s| s.progress.symbols()).sum();
-        (self.updates)(Update::Moving { done, total: self.size, symbols });
+        self.updates.tell(Update::Moving { done, total: self.size, symbols });
     }
 
     fn on_event(&mut self, session: SessionId, event: SessionEvent) {
@@ -362,7 +363,7 @@ impl Run {
                 let detached = action == StragglerAction::Detached;
                 self.receivers[index].detached |= detached;
                 let host = self.receivers[index].offered.host.clone();
-                (self.updates)(Update::Straggler { host, symbols_behind, detached });
+                self.updates.tell(Update::Straggler { host, symbols_behind, detached });
             }
             SessionEvent::Failed(failure) => self.on_failure(session, &failure),
             _ => {}
@@ -395,7 +396,7 @@ impl Run {
             self.watchers.stop(index);
             receiver.state = ReceiverState::Failed(reason.clone());
             let host = receiver.offered.host.clone();
-            (self.updates)(Update::Lost { host, reason });
+            self.updates.tell(Update::Lost { host, reason });
         }
     }
 
@@ -413,12 +414,12 @@ impl Run {
                 receiver.blocks = (total, total);
                 receiver.state = ReceiverState::Complete(elapsed);
                 let host = receiver.offered.host.clone();
-                (self.updates)(Update::Complete { host });
+                self.updates.tell(Update::Complete { host });
                 let complete = |r: &&Receiver| matches!(r.state, ReceiverState::Complete(_));
                 let complete = self.receivers.iter().filter(complete).count();
                 if complete == self.needed {
                     self.quorum_after = Some(elapsed);
-                    (self.updates)(Update::Quorum { complete });
+                    self.updates.tell(Update::Quorum { complete });
                 }
             }
             Seen::Failed(reason) => {

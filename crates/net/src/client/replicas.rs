@@ -123,8 +123,9 @@ pub(crate) async fn find(
     hosts: &[Host],
     options: &FetchOptions,
     (timeout, late): (Duration, Late),
-    updates: &Updates,
 ) -> Result<Found, FetchError> {
+    options.cut.check()?;
+    let updates = &options.updates;
     match hosts.len() {
         0 => return Err(FetchError::NoHosts),
         got if got > MAX_REPLICAS => {
@@ -161,7 +162,7 @@ pub(crate) async fn find(
     }
     for replica in replicas.iter().filter(|r| !r.takes_part()) {
         let HostError { host, reason } = replica.complaint();
-        updates(Update::Lost { host, reason });
+        updates.tell(Update::Lost { host, reason });
     }
     Ok(Found { replicas, size, digest, geometry })
 }
@@ -265,7 +266,7 @@ async fn info(
     updates: &Updates,
 ) -> Result<Held, AskError> {
     let pending = |done, total| {
-        updates(Update::Hashing { host: Some(host.to_owned()), done, total });
+        updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
     };
     let request = Request::Info { name: store_messages::name(name), geometry };
     match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
@@ -372,7 +373,7 @@ impl Order {
         epoch: u8,
         resume: &impl Fn() -> Option<(u32, u32)>,
     ) -> Result<u32, AskError> {
-        let quiet: Updates = std::sync::Arc::new(|_| {});
+        let quiet = Updates::default();
         let asked = (&self.name, self.geometry);
         let held = info(&self.requester, address, asked, self.timeout, "", &quiet).await?;
         if (held.size, held.digest) != (self.size, self.digest) {

@@ -7,13 +7,20 @@ use wellspring_transport::{lttp, ndp, scdp};
 use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
 use wellspring_wire::ndp::DATA_HEADER_LEN;
 
+use crate::config_error::{ConfigError, check};
+use crate::setters::setters;
 use crate::socket::SocketConfig;
 
 /// Payload of NDP's packets \[bytes\]: with all headers it fits an Ethernet frame by IPv6, too.
 const NDP_PAYLOAD: u16 = 1_408;
 
+/// Threads and hosts of a driver, at most.
+const MAX_WORKERS: usize = 1_024;
+const MAX_PEERS: usize = 1 << 20;
+
 /// How a driver is set up. [`DriverConfig::new`] gives the defaults.
 #[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
 pub struct DriverConfig {
     /// The socket: bind address, buffers, multicast interface and TTL.
     pub socket: SocketConfig,
@@ -49,7 +56,40 @@ pub struct DriverConfig {
     pub faults: Faults,
 }
 
+setters! {
+    DriverConfig {
+        socket: SocketConfig,
+        scdp: scdp::Config,
+        lttp: lttp::Config,
+        ndp: ndp::Config,
+        send_rate: Option<Rate>,
+        trim_taps: TrimTaps,
+        dscp: DscpMap,
+        workers: usize,
+        receive_memory: usize,
+        send_memory: usize,
+        read_ahead: u32,
+        peers: usize,
+        clock_start: Time,
+        faults: Faults,
+    }
+}
+
 impl DriverConfig {
+    /// Checks the values that have limits.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check("workers", &self.workers, 1..=MAX_WORKERS)?;
+        check("peers", &self.peers, 1..=MAX_PEERS)?;
+        let Faults { loss, duplicate, trim, reorder, .. } = self.faults;
+        check("faults.loss", &loss, 0.0..=1.0)?;
+        check("faults.duplicate", &duplicate, 0.0..=1.0)?;
+        check("faults.trim", &trim, 0.0..=1.0)?;
+        check("faults.reorder", &reorder, 0.0..=1.0)
+    }
+
     /// The defaults at that address: a network shared with others and switches that drop, a link
     /// of 10 Gbit/s, credits and symbols in bursts fit for segmentation offload, 512 MiB for
     /// received blocks and 256 MiB for blocks to send.
@@ -108,6 +148,7 @@ pub enum TrimTaps {
 /// DSCPs by what a datagram is. Which values a network trims, prioritises or bleaches is the
 /// operator's choice; the default asks for nothing (best effort throughout).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct DscpMap {
     /// Pulls and closes, which must overtake symbols.
     pub control: u8,
@@ -116,6 +157,10 @@ pub struct DscpMap {
     pub symbols: Vec<u8>,
     /// Messages that set sessions up.
     pub messages: u8,
+}
+
+setters! {
+    DscpMap { control: u8, symbols: Vec<u8>, messages: u8 }
 }
 
 impl DscpMap {
@@ -136,6 +181,7 @@ impl DscpMap {
 /// arrived, control messages too, before they are looked at; `send_rate` alone slows what is
 /// sent. Statistics name the faults in force.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
 pub struct Faults {
     /// Datagrams lost, 0 to 1.
     pub loss: f64,
@@ -158,6 +204,21 @@ pub struct Faults {
     pub send_rate: Option<Rate>,
     /// Seed of the draws.
     pub seed: u64,
+}
+
+setters! {
+    Faults {
+        loss: f64,
+        duplicate: f64,
+        trim: f64,
+        reorder: f64,
+        reorder_by: Duration,
+        delay: Duration,
+        receive_rate: Option<Rate>,
+        queue: u32,
+        send_rate: Option<Rate>,
+        seed: u64,
+    }
 }
 
 impl Faults {

@@ -11,7 +11,7 @@ use super::clock::sleep_until;
 use super::event::{ControlMessage, ControlSink};
 use super::faults::{Injector, Origin};
 use super::groups::Groups;
-use super::handle::{FIRST_CONTROL_KIND, Request};
+use super::handle::{Call, FIRST_CONTROL_KIND};
 use super::key::BlockKey;
 use super::runner::{Host, Run};
 use super::shared::Shared;
@@ -24,8 +24,8 @@ use crate::socket::ReceiveBatch;
 
 /// Kinds of datagrams: a low nibble.
 pub(super) const KINDS: usize = 16;
-/// Requests served in one turn of the loop, so that no caller holds up the network.
-const REQUESTS_A_TURN: usize = 256;
+/// Calls served in one turn of the loop, so that no caller holds up the network.
+const CALLS_A_TURN: usize = 256;
 /// Trimmed headers taken in in one turn of the loop from each tap.
 const TRIMS_A_TURN: usize = 256;
 
@@ -40,7 +40,7 @@ pub(super) struct Inlets {
 /// Ways in from the rest of the program.
 pub(super) struct Mailbox {
     pub shared: Arc<Shared>,
-    pub requests: Receiver<Request>,
+    pub calls: Receiver<Call>,
     pub done: Receiver<(BlockKey, Done)>,
     pub control: ControlSink,
 }
@@ -66,7 +66,7 @@ impl EventLoop {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::default();
         while !self.stopping {
-            self.serve_requests();
+            self.serve_calls();
             self.collect_done();
             let now = self.host.clock.now();
             for runner in &mut self.runners {
@@ -81,31 +81,31 @@ impl EventLoop {
         self.wind_up();
     }
 
-    fn serve_requests(&mut self) {
+    fn serve_calls(&mut self) {
         for runner in &mut self.runners {
-            runner.serve_requests(&mut self.host, REQUESTS_A_TURN);
+            runner.serve_calls(&mut self.host, CALLS_A_TURN);
         }
-        for _ in 0..REQUESTS_A_TURN {
-            let Ok(request) = self.mailbox.requests.try_recv() else { return };
-            self.serve(request);
+        for _ in 0..CALLS_A_TURN {
+            let Ok(call) = self.mailbox.calls.try_recv() else { return };
+            self.serve(call);
         }
     }
 
-    fn serve(&mut self, request: Request) {
-        match request {
-            Request::Control(message) => {
+    fn serve(&mut self, call: Call) {
+        match call {
+            Call::Control(message) => {
                 self.mailbox.shared.release_control();
                 self.host.network.send_control(&message);
             }
-            Request::GroupJoined { group, socket } => {
+            Call::GroupJoined { group, socket } => {
                 self.inlets.groups.join(&self.waiter, group, socket);
             }
-            Request::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
-            Request::Statistics(reply) => {
+            Call::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
+            Call::Statistics(reply) => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(self.snapshot());
             }
-            Request::Shutdown => self.stopping = true,
+            Call::Shutdown => self.stopping = true,
         }
     }
 
@@ -290,9 +290,9 @@ impl EventLoop {
         }
         let (mailbox, runners) = (&self.mailbox, &self.runners);
         let busy = || {
-            !mailbox.requests.is_empty()
+            !mailbox.calls.is_empty()
                 || !mailbox.done.is_empty()
-                || runners.iter().any(|runner| runner.has_requests())
+                || runners.iter().any(|runner| runner.has_calls())
         };
         let (inlets, network) = (&mut self.inlets, &mut self.host.network);
         let outcome = self.waiter.sleep(span, busy, |ready| {
@@ -322,7 +322,7 @@ impl EventLoop {
             }
         }
         for runner in &mut self.runners {
-            runner.refuse_requests();
+            runner.refuse_calls();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Requests to a running driver.
+//! Calls to a running driver.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,7 @@ pub struct OutgoingControl {
 /// Bytes of a control message, at most: fits any path without fragments.
 pub const MAX_CONTROL_LEN: usize = 1_200;
 
-/// Why a driver did not take a request. Refusals by the protocol come as the session's
+/// Why a driver did not take a call. Refusals by the protocol come as the session's
 /// [`Failed`](super::SessionEvent::Failed) event instead.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -65,7 +65,7 @@ impl std::error::Error for HandleError {
 }
 
 /// What crosses from the handles to the loop, whatever the protocol.
-pub(crate) enum Request {
+pub(crate) enum Call {
     Control(OutgoingControl),
     GroupJoined { group: SocketAddr, socket: crate::socket::UdpSocket },
     GroupLeft { group: SocketAddr },

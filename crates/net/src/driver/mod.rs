@@ -5,7 +5,7 @@
 //! runner (`runner`) owns one protocol's endpoint and sessions; what a protocol brings is written in
 //! `protocol`. They share the table of peers, the stores of payload, the way out to the network
 //! and the workers. *Workers* read blocks, decode and write: the loop never waits for a disk or a
-//! decoder. *Handles* send the loop requests from any thread; events come back by callbacks that
+//! decoder. *Handles* send the loop calls from any thread; events come back by callbacks that
 //! put them into a channel of the caller's choice.
 //!
 //! # Back-pressure
@@ -41,6 +41,7 @@ mod runner;
 mod send_store;
 mod sessions;
 mod shared;
+mod start_error;
 mod statistics;
 mod strangers;
 mod taps;
@@ -54,4 +55,5 @@ pub use progress::SessionProgress;
 pub(crate) use protocol_handle::ProtocolHandle;
 pub(crate) use run::{Builder, RunningDriver};
 pub(crate) use shared::Shared;
+pub use start_error::StartError;
 pub use statistics::{Injected, ReceivePath, Received, Sent, Statistics};

@@ -50,7 +50,7 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     /// What opening a session needs beside the driver's part of it.
     type Opening: Send;
     /// What applications ask besides opening and cancelling sessions.
-    type Request: Send;
+    type Call: Send;
     /// The account of a receive session.
     type ReceiveStats: Debug + Send + 'static;
     /// The account of a send session.
@@ -140,7 +140,7 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         endpoint: &mut Self::Endpoint,
         peers: &PeerTable,
         now: Time,
-        request: Self::Request,
+        call: Self::Call,
     ) -> Action<Self>;
 
     /// A session is over, or was refused; its number is free.
@@ -240,7 +240,7 @@ pub(crate) enum Meaning<P: Protocol> {
 pub(crate) type PeerReport<P> =
     Box<dyn FnOnce(SocketAddr, &mut <P as Protocol>::Session, HostId) -> Option<Report<P>>>;
 
-/// What follows from a request.
+/// What follows from a call.
 pub(crate) enum Action<P: Protocol> {
     Nothing,
     /// Give the endpoint this command. That it is refused has been told by an event, or will be.

@@ -1,4 +1,4 @@
-//! Requests to one protocol of a running driver.
+//! Calls to one protocol of a running driver.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use super::protocol::{Opening, Protocol};
 use super::shared::Shared;
 
 /// What crosses from the handles to one protocol.
-pub(crate) enum ProtocolRequest<P: Protocol> {
+pub(crate) enum ProtocolCall<P: Protocol> {
     Open(Box<Opening<P>>),
     Cancel(SessionId),
     CheckAgain(SessionId),
     Exclude(SessionId, SocketAddr),
-    Other(P::Request),
+    Other(P::Call),
 }
 
 /// A way to one protocol of a running driver.
 pub(crate) struct ProtocolHandle<P: Protocol> {
     pub(super) shared: Arc<Shared>,
-    pub(super) requests: Sender<ProtocolRequest<P>>,
+    pub(super) calls: Sender<ProtocolCall<P>>,
 }
 
 impl<P: Protocol> Clone for ProtocolHandle<P> {
     fn clone(&self) -> Self {
-        ProtocolHandle { shared: Arc::clone(&self.shared), requests: self.requests.clone() }
+        ProtocolHandle { shared: Arc::clone(&self.shared), calls: self.calls.clone() }
     }
 }
 
@@ -37,7 +37,7 @@ impl<P: Protocol> ProtocolHandle<P> {
     /// # Errors
     /// [`HandleError::Stopped`].
     pub(crate) fn open(&self, opening: Opening<P>) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Open(Box::new(opening)))
+        self.ask(ProtocolCall::Open(Box::new(opening)))
     }
 
     /// Ends a session, which reports [`Cancelled`](super::Failure::Cancelled); one that is not open
@@ -46,7 +46,7 @@ impl<P: Protocol> ProtocolHandle<P> {
     /// # Errors
     /// [`HandleError::Stopped`].
     pub(crate) fn cancel(&self, session: SessionId) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Cancel(session))
+        self.ask(ProtocolCall::Cancel(session))
     }
 
     /// Has the blocks checked again of which it could not be told whether they are right.
@@ -54,7 +54,7 @@ impl<P: Protocol> ProtocolHandle<P> {
     /// # Errors
     /// [`HandleError::Stopped`].
     pub(crate) fn check_again(&self, session: SessionId) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::CheckAgain(session))
+        self.ask(ProtocolCall::CheckAgain(session))
     }
 
     /// Has a receive session go on without one of its senders.
@@ -66,19 +66,19 @@ impl<P: Protocol> ProtocolHandle<P> {
         session: SessionId,
         sender: SocketAddr,
     ) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Exclude(session, sender))
+        self.ask(ProtocolCall::Exclude(session, sender))
     }
 
     /// Asks the protocol something of its own.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
-    pub(crate) fn request(&self, request: P::Request) -> Result<(), HandleError> {
-        self.ask(ProtocolRequest::Other(request))
+    pub(crate) fn call(&self, call: P::Call) -> Result<(), HandleError> {
+        self.ask(ProtocolCall::Other(call))
     }
 
-    fn ask(&self, request: ProtocolRequest<P>) -> Result<(), HandleError> {
-        self.requests.send(request).map_err(|_| HandleError::Stopped)?;
+    fn ask(&self, call: ProtocolCall<P>) -> Result<(), HandleError> {
+        self.calls.send(call).map_err(|_| HandleError::Stopped)?;
         self.shared.wake();
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::event::ControlSink;
 use super::event_loop::{EventLoop, Inlets, KINDS, Mailbox};
 use super::faults::Injector;
 use super::groups::Groups;
-use super::handle::Request;
+use super::handle::Call;
 use super::network::Network;
 use super::peers::PeerTable;
 use super::protocol::Protocol;
@@ -43,7 +43,7 @@ impl Builder {
         let waiter = Waiter::new()?;
         waiter.watch(socket.as_raw_fd(), Groups::MAIN)?;
         let waker = waiter.waker();
-        let (sender, requests) = crossbeam_channel::unbounded();
+        let (sender, calls) = crossbeam_channel::unbounded();
         // Bounded by the blocks that workers have.
         let (done_sender, done) = crossbeam_channel::unbounded();
         let workers = Workers::start(config.workers, &done_sender, &waker)?;
@@ -74,7 +74,7 @@ impl Builder {
             counters: Received::default(),
         };
         let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
-        let mailbox = Mailbox { shared, requests, done, control };
+        let mailbox = Mailbox { shared, calls, done, control };
         let runners = Vec::new();
         let event_loop = EventLoop {
             config,
@@ -98,14 +98,14 @@ impl Builder {
     ) -> ProtocolHandle<P> {
         let EventLoop { runners, kinds, mailbox, host, .. } = &mut self.event_loop;
         // A handle waits for nothing; what it may leave is bounded by who holds it.
-        let (sender, requests) = crossbeam_channel::unbounded();
+        let (sender, calls) = crossbeam_channel::unbounded();
         let number = u8::try_from(runners.len()).expect("a handful of protocols");
         for kind in P::KINDS {
             kinds[usize::from(kind)] = Some(number);
         }
-        let runner = Runner::new(number, protocol, endpoint, requests, host.clock.now());
+        let runner = Runner::new(number, protocol, endpoint, calls, host.clock.now());
         runners.push(Box::new(runner));
-        ProtocolHandle { shared: Arc::clone(&mailbox.shared), requests: sender }
+        ProtocolHandle { shared: Arc::clone(&mailbox.shared), calls: sender }
     }
 
     /// Starts the thread.
@@ -137,7 +137,7 @@ impl RunningDriver {
 impl Drop for RunningDriver {
     fn drop(&mut self) {
         // A driver that has stopped already is what was asked for.
-        let _ = self.shared.ask(Request::Shutdown);
+        let _ = self.shared.ask(Call::Shutdown);
         if let Some(thread) = self.thread.take() {
             // A panic in the loop has been printed by its thread.
             let _ = thread.join();

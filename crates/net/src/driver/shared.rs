@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use crossbeam_channel::Sender;
 
-use super::handle::{FIRST_CONTROL_KIND, HandleError, MAX_CONTROL_LEN, OutgoingControl, Request};
+use super::handle::{Call, FIRST_CONTROL_KIND, HandleError, MAX_CONTROL_LEN, OutgoingControl};
 use super::statistics::Statistics;
 use super::wait::LoopWaker;
 use crate::socket::{Interface, SocketConfig, UdpSocket};
@@ -21,7 +21,7 @@ const MAX_GROUPS: usize = 256;
 /// What a driver's handles and its loop share.
 pub(crate) struct Shared {
     pub(crate) local_addr: SocketAddr,
-    requests: Sender<Request>,
+    calls: Sender<Call>,
     waker: Arc<LoopWaker>,
     socket_config: SocketConfig,
     waiting_control: AtomicUsize,
@@ -32,13 +32,13 @@ pub(crate) struct Shared {
 impl Shared {
     pub(super) fn new(
         local_addr: SocketAddr,
-        requests: Sender<Request>,
+        calls: Sender<Call>,
         waker: Arc<LoopWaker>,
         socket_config: SocketConfig,
     ) -> Self {
         Shared {
             local_addr,
-            requests,
+            calls,
             waker,
             socket_config,
             waiting_control: AtomicUsize::new(0),
@@ -56,13 +56,13 @@ impl Shared {
         if !self.reserve_control() {
             return Err(HandleError::Busy);
         }
-        self.ask(Request::Control(message))
+        self.ask(Call::Control(message))
     }
 
     /// A snapshot of the driver's counters; waits for one turn of the loop.
     pub(crate) fn statistics(&self) -> Result<Statistics, HandleError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.ask(Request::Statistics(reply))?;
+        self.ask(Call::Statistics(reply))?;
         answer.recv().map_err(|_| HandleError::Stopped)
     }
 
@@ -83,7 +83,7 @@ impl Shared {
         group: SocketAddr,
         interface: Option<&Interface>,
     ) -> Result<(), HandleError> {
-        // Held while the request is sent, so that joins and leaves reach the loop in order.
+        // Held while the call is sent, so that joins and leaves reach the loop in order.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(joined) = groups.get_mut(&group) {
             *joined += 1;
@@ -96,7 +96,7 @@ impl Shared {
         let interface = interface.or(self.socket_config.multicast_interface.as_ref());
         let socket = UdpSocket::bind_group(&self.socket_config, group, interface)
             .map_err(HandleError::Group)?;
-        self.ask(Request::GroupJoined { group, socket })?;
+        self.ask(Call::GroupJoined { group, socket })?;
         groups.insert(group, 1);
         Ok(())
     }
@@ -110,14 +110,14 @@ impl Shared {
         *joined -= 1;
         if *joined == 0 {
             groups.remove(&group);
-            self.ask(Request::GroupLeft { group })?;
+            self.ask(Call::GroupLeft { group })?;
         }
         Ok(())
     }
 
-    /// Sends the loop a request and wakes it.
-    pub(crate) fn ask(&self, request: Request) -> Result<(), HandleError> {
-        self.requests.send(request).map_err(|_| HandleError::Stopped)?;
+    /// Sends the loop a call and wakes it.
+    pub(crate) fn ask(&self, call: Call) -> Result<(), HandleError> {
+        self.calls.send(call).map_err(|_| HandleError::Stopped)?;
         self.wake();
         Ok(())
     }

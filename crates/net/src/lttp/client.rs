@@ -1,8 +1,6 @@
 //! The client: fetches an object, a contiguous share from each server.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
@@ -17,11 +15,13 @@ use crate::address::Host;
 use crate::client::replicas::{Found, Late, Replica, find};
 use crate::client::sink::{Bytes, Sink};
 use crate::client::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
+use crate::setters::setters;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, ObjectName};
 
 /// What is fetched, and how.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LttpOptions {
     /// The object.
     pub name: ObjectName,
@@ -35,6 +35,19 @@ pub struct LttpOptions {
     pub symbol_size: Option<u16>,
     /// Source symbols of a block.
     pub block_symbols: u32,
+    /// Where updates go.
+    pub updates: Updates,
+}
+
+setters! {
+    LttpOptions {
+        name: ObjectName,
+        digest: Option<Digest>,
+        method: Method,
+        symbol_size: Option<u16>,
+        block_symbols: u32,
+        updates: Updates,
+    }
 }
 
 impl LttpOptions {
@@ -46,6 +59,7 @@ impl LttpOptions {
             method: Method::Improved,
             symbol_size: None,
             block_symbols: DEFAULT_LTTP_BLOCK_SYMBOLS,
+            updates: Updates::default(),
         }
     }
 
@@ -74,14 +88,13 @@ impl Client {
         hosts: &[Host],
         options: &LttpOptions,
         target: Target,
-        updates: Updates,
     ) -> Result<LttpReport, FetchError> {
         let began = Instant::now();
+        let updates = &options.updates;
         let timeout = self.config.timeout;
         let wanted =
-            FetchOptions { digest: options.digest, ..FetchOptions::new(options.name.clone()) };
-        let found =
-            find(&self.requester, hosts, &wanted, (timeout, Late::IsLeftOut), &updates).await?;
+            FetchOptions::new(options.name.clone()).digest(options.digest).updates(updates.clone());
+        let found = find(&self.requester, hosts, &wanted, (timeout, Late::IsLeftOut)).await?;
         let Found { replicas, size, digest, .. } = found;
         let (live, others): (Vec<_>, Vec<_>) = replicas.into_iter().partition(Replica::is_live);
         let unused: Vec<HostError> = others.iter().map(Replica::complaint).collect();
@@ -96,7 +109,7 @@ impl Client {
         let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
         let shares = divide(size, holders.len(), geometry.symbol_size.into());
         let taking_part = holders.iter().take(shares.len());
-        updates(Update::Started {
+        updates.tell(Update::Started {
             size,
             symbol_size: geometry.symbol_size,
             digest,
@@ -111,11 +124,11 @@ impl Client {
             method: options.method,
             timeout,
             sink: sink.as_object_sink(),
-            updates: Arc::clone(&updates),
+            updates: updates.clone(),
         };
         let Account { shares, lost } =
             Transfer::begin(common, holders, shares).follow(&mut sink).await?;
-        updates(Update::Verifying);
+        updates.tell(Update::Verifying);
         let finishing = Instant::now();
         sink.finish().await?;
         Ok(LttpReport {

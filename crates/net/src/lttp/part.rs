@@ -86,7 +86,11 @@ pub(super) async fn receive(
         match reader.next_within(timeout).await? {
             Message::Granted { cookie, seed } => break (cookie, seed),
             Message::Pending { done, total } => {
-                (common.updates)(Update::Hashing { host: Some(holder.host.clone()), done, total });
+                common.updates.tell(Update::Hashing {
+                    host: Some(holder.host.clone()),
+                    done,
+                    total,
+                });
             }
             _ => return Err(ControlError::OutOfPlace.into()),
         }

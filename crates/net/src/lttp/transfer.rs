@@ -107,7 +107,9 @@ impl Transfer {
             Err(Broken::Write(error)) => return Err(FetchError::Write(error)),
             Err(Broken::Server(reason)) => {
                 let host = holder.host;
-                (self.common.updates)(Update::Lost { host: host.clone(), reason: reason.clone() });
+                self.common
+                    .updates
+                    .tell(Update::Lost { host: host.clone(), reason: reason.clone() });
                 let host = HostError { host, reason };
                 self.account.lost.push(LostServer { host, bytes: written });
                 self.share_out(part.behind(written));
@@ -157,6 +159,6 @@ impl Transfer {
 
     fn tell_progress(&self) {
         let (done, total) = (self.written(), self.common.size);
-        (self.common.updates)(Update::Moving { done, total, symbols: 0 });
+        self.common.updates.tell(Update::Moving { done, total, symbols: 0 });
     }
 }

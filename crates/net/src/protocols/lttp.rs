@@ -135,8 +135,8 @@ impl LttpHandle {
         let progress = SessionProgress::new(part.parameters.transfer_len);
         let (session, opening) =
             self.opening(cookie, part, side, start, (Method::Improved, progress))?;
-        // A driver that has stopped drops the request, and so closes the channel.
-        let _ = self.protocol.request(Request::Offer { peer, opening: Box::new(opening) });
+        // A driver that has stopped drops the call, and so closes the channel.
+        let _ = self.protocol.call(Call::Offer { peer, opening: Box::new(opening) });
         Ok(session)
     }
 
@@ -180,14 +180,14 @@ impl Messages {
     /// cannot say more than is listened to. False if the driver has stopped.
     pub(crate) async fn take(&self, header: LttpHeader) -> bool {
         let (taken, done) = oneshot::channel();
-        let request = Request::Control { session: self.session, header, taken };
-        self.protocol.request(request).is_ok() && done.await.is_ok()
+        let call = Call::Control { session: self.session, header, taken };
+        self.protocol.call(call).is_ok() && done.await.is_ok()
     }
 
     /// The connection is closed: so is the session, unless all that is left is writing.
     pub(crate) fn close(&self) {
         // A session that is over, or a driver that has stopped, is what is asked for.
-        let _ = self.protocol.request(Request::Withdraw(self.session));
+        let _ = self.protocol.call(Call::Withdraw(self.session));
         let _ = self.protocol.cancel(self.session);
     }
 }
@@ -228,7 +228,7 @@ pub(crate) enum Start {
 }
 
 /// What connections ask.
-pub(crate) enum Request {
+pub(crate) enum Call {
     /// Hold this ready for the client that comes from `peer`.
     Offer { peer: IpAddr, opening: Box<Opening<Lttp>> },
     /// It is not to be held ready any more.
@@ -249,7 +249,7 @@ impl Protocol for Lttp {
     type Endpoint = lttp::Endpoint;
     type Session = Session;
     type Opening = Start;
-    type Request = Request;
+    type Call = Call;
     type ReceiveStats = ReceiveStats;
     type SendStats = SendStats;
 
@@ -355,21 +355,21 @@ impl Protocol for Lttp {
         _: &mut lttp::Endpoint,
         _: &PeerTable,
         _: Time,
-        request: Request,
+        call: Call,
     ) -> Action<Self> {
-        match request {
-            Request::Offer { peer, opening } => {
+        match call {
+            Call::Offer { peer, opening } => {
                 self.name(opening.session, opening.state.cookie);
                 self.offers.insert(opening.session, Offer { peer, opening });
                 Action::Nothing
             }
-            Request::Withdraw(session) => {
+            Call::Withdraw(session) => {
                 if self.offers.remove(&session).is_some() {
                     self.on_closed(session);
                 }
                 Action::Nothing
             }
-            Request::Control { session, header, taken } => {
+            Call::Control { session, header, taken } => {
                 // A task that has gone away waits for nothing.
                 let _ = taken.send(());
                 Action::Frame(session, header)

@@ -5,7 +5,6 @@ pub(crate) mod ndp;
 mod scdp;
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 
@@ -13,9 +12,12 @@ use wellspring_core::{Duration, SessionId};
 
 use crate::driver::{
     Builder, ControlSink, DriverConfig, EventSink, HandleError, OutgoingControl, ProtocolHandle,
-    RunningDriver, SessionProgress, Shared, Statistics,
+    RunningDriver, SessionProgress, Shared, StartError, Statistics,
 };
 use crate::socket::Interface;
+
+/// Largest symbol that a datagram holds, headers included \[bytes\].
+pub(crate) const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
 
 pub use scdp::{ReceiveObject, Recipients, SendObject};
 
@@ -31,8 +33,9 @@ impl Driver {
     /// `control`.
     ///
     /// # Errors
-    /// What the system says: the address is in use, the interface does not exist, no threads.
-    pub fn start(config: DriverConfig, control: ControlSink) -> io::Result<Driver> {
+    /// [`StartError`].
+    pub fn start(config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
+        config.check()?;
         let mut builder = Builder::open(config.clone(), control)?;
         let scdp = scdp::add(&mut builder, &config);
         let lttp = lttp::add(&mut builder, &config);
@@ -146,7 +149,7 @@ impl DriverHandle {
         sender: SocketAddr,
         epoch: u8,
     ) -> Result<(), HandleError> {
-        self.scdp.request(scdp::Request::SenderBack { session, sender, epoch })
+        self.scdp.call(scdp::Call::SenderBack { session, sender, epoch })
     }
 
     /// Has a session wait for silent peers for so long instead of the protocol's own
@@ -159,7 +162,7 @@ impl DriverHandle {
         session: SessionId,
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
-        self.scdp.request(scdp::Request::Wait { session, peer_timeout, win_back: false })
+        self.scdp.call(scdp::Call::Wait { session, peer_timeout, win_back: false })
     }
 
     /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
@@ -172,7 +175,7 @@ impl DriverHandle {
         session: SessionId,
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
-        self.scdp.request(scdp::Request::Wait { session, peer_timeout, win_back: true })
+        self.scdp.call(scdp::Call::Wait { session, peer_timeout, win_back: true })
     }
 
     /// Has a receive session check its blocks again whose sink could not tell whether they are
@@ -211,7 +214,7 @@ impl DriverHandle {
     /// [`HandleError::Stopped`].
     pub fn resume_point(&self, session: SessionId) -> Result<Option<(u32, u32)>, HandleError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.scdp.request(scdp::Request::ResumePoint { session, reply })?;
+        self.scdp.call(scdp::Call::ResumePoint { session, reply })?;
         answer.recv().map_err(|_| HandleError::Stopped)
     }
 

@@ -123,7 +123,7 @@ impl Protocol for Ndp {
     type Session = Session;
     /// The length, at a sender.
     type Opening = Option<u64>;
-    type Request = std::convert::Infallible;
+    type Call = std::convert::Infallible;
     type ReceiveStats = ReceiveStats;
     type SendStats = SendStats;
 
@@ -229,9 +229,9 @@ impl Protocol for Ndp {
         _: &mut ndp::Endpoint,
         _: &PeerTable,
         _: Time,
-        request: std::convert::Infallible,
+        call: std::convert::Infallible,
     ) -> Action<Self> {
-        match request {}
+        match call {}
     }
 
     fn trimmed_len(datagram: &[u8]) -> Option<usize> {

@@ -180,7 +180,7 @@ pub(crate) enum To {
 }
 
 /// What an application asks of SCDP alone.
-pub(crate) enum Request {
+pub(crate) enum Call {
     SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
     Wait { session: SessionId, peer_timeout: Duration, win_back: bool },
     ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
@@ -197,7 +197,7 @@ impl Protocol for Scdp {
     type Endpoint = scdp::Endpoint;
     type Session = Session;
     type Opening = Start;
-    type Request = Request;
+    type Call = Call;
     type ReceiveStats = ReceiveStats;
     type SendStats = SendStats;
 
@@ -382,17 +382,17 @@ impl Protocol for Scdp {
         endpoint: &mut scdp::Endpoint,
         peers: &PeerTable,
         _: Time,
-        request: Request,
+        call: Call,
     ) -> Action<Self> {
-        match request {
-            Request::SenderBack { session, sender, epoch } => match peers.host(sender) {
+        match call {
+            Call::SenderBack { session, sender, epoch } => match peers.host(sender) {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
-            Request::Wait { session, peer_timeout, win_back } => {
+            Call::Wait { session, peer_timeout, win_back } => {
                 Action::Command(Command::Wait { session, peer_timeout, win_back })
             }
-            Request::ResumePoint { session, reply } => {
+            Call::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(endpoint.progress(session));
                 Action::Nothing

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ServerEvent;
+use crate::config_error::{ConfigError, check};
 use crate::driver::DriverConfig;
+use crate::setters::setters;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits};
 
@@ -15,6 +17,7 @@ use crate::store::{DigestCache, Limits};
 pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// How a server is set up.
+#[non_exhaustive]
 pub struct ServerConfig {
     /// Socket, protocol and workers. `peer_timeout` of the protocol is for clients that do not say
     /// how long they wait.
@@ -54,7 +57,39 @@ pub struct ServerConfig {
     pub events: Arc<dyn Fn(ServerEvent) + Send + Sync>,
 }
 
+setters! {
+    ServerConfig {
+        driver: DriverConfig,
+        directory: PathBuf,
+        allow_put: bool,
+        allow_overwrite: bool,
+        allow_hidden: bool,
+        allow_odd_names: bool,
+        limits: Limits,
+        max_sends: usize,
+        max_sends_an_address: usize,
+        lttp: LttpLimits,
+        max_puts_an_address: usize,
+        max_empty_an_address: usize,
+        idle_put: Duration,
+        cache: Arc<DigestCache>,
+        interface: Option<Interface>,
+        events: Arc<dyn Fn(ServerEvent) + Send + Sync>,
+    }
+}
+
 impl ServerConfig {
+    /// Checks the values that have limits.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let times = Duration::from_millis(10)..=Duration::from_secs(86_400);
+        check("idle_put", &self.idle_put, times.clone())?;
+        check("lttp.timeout", &self.lttp.timeout, times)?;
+        self.driver.check()
+    }
+
     /// Serves `directory` at that address, takes nothing, keeps digests in memory.
     pub fn new(bind: SocketAddr, directory: PathBuf) -> Self {
         ServerConfig {
@@ -90,6 +125,15 @@ pub struct LttpLimits {
     pub max_sessions: usize,
     /// How long a client may take over each message.
     pub timeout: Duration,
+}
+
+setters! {
+    LttpLimits {
+        max_connections: usize,
+        max_connections_an_address: usize,
+        max_sessions: usize,
+        timeout: Duration,
+    }
 }
 
 impl Default for LttpLimits {

@@ -16,9 +16,10 @@ use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::sends::Sends;
 use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
+use crate::client::{SHORTEST_TIMEOUT, peer_timeout};
 use crate::driver::EventSink;
 use crate::manifest::object_of;
-use crate::protocols::DriverHandle;
+use crate::protocols::{DriverHandle, MAX_SYMBOL_SIZE};
 use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError};
 
 /// Requests at work at one time; each may wait for a disk.
@@ -28,9 +29,6 @@ const MAX_AT_WORK: usize = 64;
 const MAX_BLOCK_LEN: u64 = 16 << 20;
 /// What a client may have pushed unasked \[bytes\].
 const MAX_PUSHED_LEN: u64 = 1 << 20;
-
-/// Largest symbol that a datagram holds, headers included \[bytes\].
-const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
 
 /// An object as a client knows it.
 pub(super) struct Held {
@@ -129,9 +127,10 @@ impl Handler {
     /// [`LONGEST_WAIT`](super::LONGEST_WAIT).
     pub(super) fn wait_for_client(&self, session: SessionId, timeout_ms: u32) {
         if timeout_ms > 0 {
-            let wait = Duration::from_millis(timeout_ms.into()).min(LONGEST_WAIT);
+            let wait =
+                Duration::from_millis(timeout_ms.into()).clamp(SHORTEST_TIMEOUT, LONGEST_WAIT);
             // A driver that has stopped has ended its sessions.
-            let _ = self.handle.wait_for_peers(session, crate::client::peer_timeout(wait));
+            let _ = self.handle.wait_for_peers(session, peer_timeout(wait));
         }
     }
 

@@ -26,13 +26,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::driver::{ControlMessage, DriverConfig, HandleError, Statistics};
+use crate::config_error::ConfigError;
+use crate::driver::{ControlMessage, DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
 
@@ -54,6 +54,8 @@ const PORT_ATTEMPTS: usize = 16;
 pub enum BindError {
     /// The directory cannot be served.
     Directory(PathBuf, StoreError),
+    /// A setting makes no sense.
+    Config(ConfigError),
     /// The socket cannot be opened.
     Socket(SocketAddr, io::Error),
 }
@@ -64,6 +66,7 @@ impl fmt::Display for BindError {
             BindError::Directory(path, error) => {
                 write!(f, "cannot serve {}: {error}", path.display())
             }
+            BindError::Config(error) => error.fmt(f),
             BindError::Socket(address, error) => write!(f, "cannot listen at {address}: {error}"),
         }
     }
@@ -73,6 +76,7 @@ impl std::error::Error for BindError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             BindError::Directory(_, error) => Some(error),
+            BindError::Config(error) => Some(error),
             BindError::Socket(_, error) => Some(error),
         }
     }
@@ -106,6 +110,7 @@ impl Server {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
+        config.check().map_err(BindError::Config)?;
         let store = Store::open(&config.directory, config.limits)
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
         if config.allow_put {
@@ -121,9 +126,11 @@ impl Server {
         }
         let (control, mut messages) = mpsc::channel(MAX_WAITING);
         let address = config.driver.socket.bind;
-        let (listener, driver) = open(&config.driver, &control)
-            .await
-            .map_err(|error| BindError::Socket(address, error))?;
+        let (listener, driver) =
+            open(&config.driver, &control).await.map_err(|error| match error {
+                StartError::Config(error) => BindError::Config(error),
+                StartError::System(error) => BindError::Socket(address, error),
+            })?;
         let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();
         let handler = Arc::new(Handler::new(driver.handle(), store, config, session_events));
@@ -187,8 +194,7 @@ impl Server {
 
 /// Looks from time to time whether objects that are taken get on.
 async fn end_idle_puts(handler: Arc<Handler>) {
-    let mut ticks =
-        tokio::time::interval(handler.config.idle_put.max(Duration::from_millis(10)) / 4);
+    let mut ticks = tokio::time::interval(handler.config.idle_put / 4);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -206,7 +212,7 @@ impl Drop for Server {
 async fn open(
     config: &DriverConfig,
     control: &mpsc::Sender<ControlMessage>,
-) -> io::Result<(TcpListener, Driver)> {
+) -> Result<(TcpListener, Driver), StartError> {
     let mut attempts = PORT_ATTEMPTS;
     loop {
         let listener = TcpListener::bind(config.socket.bind).await?;
@@ -216,7 +222,9 @@ async fn open(
         let control = control.clone();
         let control = Box::new(move |message| control.try_send(message).is_ok());
         match Driver::start(config, control) {
-            Err(error) if chosen && attempts > 1 && error.kind() == io::ErrorKind::AddrInUse => {
+            Err(StartError::System(error))
+                if chosen && attempts > 1 && error.kind() == io::ErrorKind::AddrInUse =>
+            {
                 attempts -= 1;
             }
             started => return Ok((listener, started?)),

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use socket2::SockRef;
 
-use super::glue;
+use super::sys;
 
 /// A network interface, by whatever the user knows of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl Interface {
         if let Interface::Index(index) = self {
             return Ok(*index);
         }
-        glue::interfaces()?
+        sys::interfaces()?
             .into_iter()
             .find(|i| match self {
                 Interface::Name(name) => i.name == *name,
@@ -62,7 +62,7 @@ pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::R
         Some(Interface::Address(ip)) if fits(ip) => Ok(*ip),
         Some(interface) => {
             let index = interface.index()?;
-            glue::interfaces()?
+            sys::interfaces()?
                 .into_iter()
                 .filter(|i| i.index == index)
                 .find_map(|i| i.address.filter(fits))
@@ -84,9 +84,9 @@ pub fn largest_payload_towards(to: SocketAddr) -> io::Result<usize> {
     let socket = routed_towards(to, None)?;
     let v4 = matches!(crate::address::canonical(to), SocketAddr::V4(_));
     let mtu = if v4 {
-        glue::option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU)
+        sys::option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU)
     } else {
-        glue::option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
+        sys::option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
     }?;
     let headers = UDP_HEADER + if v4 { IPV4_HEADER } else { IPV6_HEADER };
     Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
@@ -102,7 +102,7 @@ fn routed_towards(to: SocketAddr, interface: Option<&Interface>) -> io::Result<U
     if let Some(interface) = interface {
         let index = interface.index()?;
         if to.is_ipv4() {
-            glue::set_multicast_interface_v4(socket.as_raw_fd(), index)?;
+            sys::set_multicast_interface_v4(socket.as_raw_fd(), index)?;
         } else {
             SockRef::from(&socket).set_multicast_if_v6(index)?;
         }

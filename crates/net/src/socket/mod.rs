@@ -5,9 +5,9 @@
 //! Linux only: segmentation offload, receive coalescing and per-datagram traffic classes are
 //! Linux interfaces.
 
-mod glue;
 mod interface;
 mod receive;
+mod sys;
 mod timer;
 mod trims;
 mod udp;

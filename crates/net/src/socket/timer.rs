@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::glue;
+use super::sys;
 
 /// A timer whose descriptor becomes readable when it goes off: with edges (as `mio` asks for
 /// them) each setting is told once, and nothing needs to be read.
@@ -17,7 +17,7 @@ impl Timer {
     /// # Errors
     /// What the system says.
     pub fn new() -> io::Result<Timer> {
-        glue::timer_create().map(Timer)
+        sys::timer_create().map(Timer)
     }
 
     /// Goes off once, after `span`, instead of when it was set to before; zero: never.
@@ -25,7 +25,7 @@ impl Timer {
     /// # Errors
     /// What the system says.
     pub fn set(&self, span: Duration) -> io::Result<()> {
-        glue::timer_set(self.0.as_raw_fd(), span)
+        sys::timer_set(self.0.as_raw_fd(), span)
     }
 }
 

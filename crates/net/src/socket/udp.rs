@@ -8,15 +8,17 @@ use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::glue::{self as sys, SendMeta};
 use super::receive::ReceiveBatch;
+use super::sys::{self, SendMeta};
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
+use crate::setters::setters;
 
 /// ICMP's reports taken at one time, and addresses kept of them.
 const MAX_REPORTS: usize = 64;
 
 /// How a socket is opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SocketConfig {
     /// Address and port; port 0 lets the system choose. `[::]` takes IPv4 as well.
     pub bind: SocketAddr,
@@ -32,6 +34,18 @@ pub struct SocketConfig {
     pub multicast_loopback: bool,
     /// Use segmentation offload on send and coalescing on receive where the system has them.
     pub offload: bool,
+}
+
+setters! {
+    SocketConfig {
+        bind: SocketAddr,
+        receive_buffer: usize,
+        send_buffer: usize,
+        multicast_interface: Option<Interface>,
+        multicast_ttl: u8,
+        multicast_loopback: bool,
+        offload: bool,
+    }
 }
 
 impl SocketConfig {

@@ -95,7 +95,7 @@ pub async fn fetch(
     path: &Path,
 ) -> Result<LttpReport, FetchError> {
     let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
-    let fetching = client.fetch_lttp(&hosts, options, to_file(path), Arc::new(|_| {}));
+    let fetching = client.fetch_lttp(&hosts, options, to_file(path));
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 

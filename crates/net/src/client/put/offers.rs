@@ -105,7 +105,7 @@ pub(super) async fn offer_all(
     collect(&mut asked, &mut offered).await;
     for host in &offered {
         if let Some(reason) = &host.refused {
-            updates(Update::Lost { host: host.host.clone(), reason: reason.clone() });
+            updates.tell(Update::Lost { host: host.host.clone(), reason: reason.clone() });
         }
     }
     if offered.iter().filter(|o| o.accepted).count() >= needed {

@@ -18,7 +18,7 @@ use super::event::{Failure, Refusal, SessionEvent};
 use super::faults::Origin;
 use super::key::BlockKey;
 use super::protocol::{Action, Header, Meaning, Opening, Protocol, Report, Side, Sink};
-use super::protocol_handle::ProtocolRequest;
+use super::protocol_handle::ProtocolCall;
 use super::receive_store::ReceivedBlock;
 use super::sessions::{NewSession, SessionTable};
 use super::worker::{Done, Finish, Job, Outcome};
@@ -40,10 +40,10 @@ const MAX_ANSWERED: u32 = 2;
 pub(super) trait Run: Send {
     /// See [`Protocol::trimmed_len`].
     fn trimmed_len(&self, datagram: &[u8]) -> Option<usize>;
-    /// Serves requests of handles, at most `limit`.
-    fn serve_requests(&mut self, host: &mut Host, limit: usize);
-    /// Whether requests wait.
-    fn has_requests(&self) -> bool;
+    /// Serves calls of handles, at most `limit`.
+    fn serve_calls(&mut self, host: &mut Host, limit: usize);
+    /// Whether calls wait.
+    fn has_calls(&self) -> bool;
     /// Takes in a datagram of its kinds.
     fn on_datagram(
         &mut self,
@@ -69,7 +69,7 @@ pub(super) trait Run: Send {
     /// Ends every session.
     fn stop(&mut self, host: &mut Host);
     /// Refuses what handles still ask for.
-    fn refuse_requests(&mut self);
+    fn refuse_calls(&mut self);
 }
 
 /// One protocol: its endpoint, its sessions, its frames on their way out.
@@ -78,7 +78,7 @@ pub(super) struct Runner<P: Protocol> {
     endpoint: P::Endpoint,
     sessions: SessionTable<P>,
     queue: Queue<Header<P>>,
-    requests: Receiver<ProtocolRequest<P>>,
+    calls: Receiver<ProtocolCall<P>>,
     last_timeout: Time,
 }
 
@@ -87,7 +87,7 @@ impl<P: Protocol> Runner<P> {
         number: u8,
         protocol: P,
         endpoint: P::Endpoint,
-        requests: Receiver<ProtocolRequest<P>>,
+        calls: Receiver<ProtocolCall<P>>,
         now: Time,
     ) -> Self {
         Runner {
@@ -95,28 +95,28 @@ impl<P: Protocol> Runner<P> {
             endpoint,
             sessions: SessionTable::new(number),
             queue: Queue::new(),
-            requests,
+            calls,
             last_timeout: now,
         }
     }
 
-    fn serve(&mut self, host: &mut Host, request: ProtocolRequest<P>) {
+    fn serve(&mut self, host: &mut Host, call: ProtocolCall<P>) {
         let now = host.clock.now();
-        match request {
-            ProtocolRequest::Open(opening) => self.open(host, *opening),
-            ProtocolRequest::Cancel(session) => {
+        match call {
+            ProtocolCall::Open(opening) => self.open(host, *opening),
+            ProtocolCall::Cancel(session) => {
                 if let Some(key) = self.sessions.by_id(session).map(|session| session.key) {
                     self.fail(host, (key, 0), Failure::Cancelled);
                 }
             }
-            ProtocolRequest::CheckAgain(session) => self.check_again(host, session),
-            ProtocolRequest::Exclude(session, sender) => {
+            ProtocolCall::CheckAgain(session) => self.check_again(host, session),
+            ProtocolCall::Exclude(session, sender) => {
                 if let Some(peer) = host.peers.host(sender) {
                     self.exclude(host, session, peer);
                 }
             }
-            ProtocolRequest::Other(request) => {
-                match self.protocol.serve(&mut self.endpoint, &host.peers, now, request) {
+            ProtocolCall::Other(call) => {
+                match self.protocol.serve(&mut self.endpoint, &host.peers, now, call) {
                     Action::Nothing => {}
                     Action::Command(command) => {
                         let _ = self.endpoint.handle_command(now, command);
@@ -387,18 +387,18 @@ impl<P: Protocol> Run for Runner<P> {
         P::trimmed_len(datagram)
     }
 
-    fn serve_requests(&mut self, host: &mut Host, limit: usize) {
+    fn serve_calls(&mut self, host: &mut Host, limit: usize) {
         for _ in 0..limit {
-            match self.requests.try_recv() {
-                Ok(request) => self.serve(host, request),
+            match self.calls.try_recv() {
+                Ok(call) => self.serve(host, call),
                 // Without handles there is nothing to be asked any more.
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
     }
 
-    fn has_requests(&self) -> bool {
-        !self.requests.is_empty()
+    fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
     }
 
     fn on_datagram(
@@ -472,11 +472,11 @@ impl<P: Protocol> Run for Runner<P> {
         self.drain(host);
     }
 
-    fn refuse_requests(&mut self) {
-        // What callers still wait for ends when their requests are dropped; sessions asked for
+    fn refuse_calls(&mut self) {
+        // What callers still wait for ends when their calls are dropped; sessions asked for
         // meanwhile are told.
-        while let Ok(request) = self.requests.try_recv() {
-            if let ProtocolRequest::Open(mut opening) = request {
+        while let Ok(call) = self.calls.try_recv() {
+            if let ProtocolCall::Open(mut opening) = call {
                 (opening.events)(SessionEvent::Failed(Failure::Stopped));
             }
         }

@@ -1,0 +1,105 @@
+//! Updates about a transfer under way.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::store::Digest;
+
+/// What happens during a transfer. Hosts are named as the caller named them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Update {
+    /// A digest is being computed, here (`None`) or at a host \[bytes\].
+    Hashing {
+        /// Where.
+        host: Option<String>,
+        /// Done so far \[bytes\].
+        done: u64,
+        /// Of how much \[bytes\].
+        total: u64,
+    },
+    /// Bytes begin to move.
+    Started {
+        /// The object's length \[bytes\].
+        size: u64,
+        /// The symbols' size \[bytes\].
+        symbol_size: u16,
+        /// Its digest.
+        digest: Digest,
+        /// Hosts that take part.
+        hosts: Vec<String>,
+    },
+    /// How far (told ten times a second).
+    Moving {
+        /// Bytes in place \[bytes\]; for a put, those of the receiver that is furthest behind
+        /// among those that must finish.
+        done: u64,
+        /// The object's length \[bytes\].
+        total: u64,
+        /// Symbols received (fetch) or sent (put).
+        symbols: u64,
+    },
+    /// A host takes no part, or no part any more.
+    Lost {
+        /// Which.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// A host's symbols were altered, by it or on their way; the bytes were put right by others.
+    Altered {
+        /// Which.
+        host: String,
+        /// How many symbols of a block.
+        symbols: u32,
+    },
+    /// A host takes part again, or after all.
+    Back {
+        /// Which.
+        host: String,
+    },
+    /// A receiver holds up its group.
+    Straggler {
+        /// Which.
+        host: String,
+        /// How far it lies behind the fastest \[symbols\].
+        symbols_behind: u64,
+        /// It goes on by unicast from now on.
+        detached: bool,
+    },
+    /// A receiver has the object, verified and in place.
+    Complete {
+        /// Which.
+        host: String,
+    },
+    /// As many receivers as were wanted have the object.
+    Quorum {
+        /// How many.
+        complete: usize,
+    },
+    /// All bytes are there; the digest is verified and the file synced.
+    Verifying,
+}
+
+/// Where the updates of a transfer go; nowhere by default.
+#[derive(Clone, Default)]
+pub struct Updates(Option<Arc<dyn Fn(Update) + Send + Sync>>);
+
+impl Updates {
+    /// To a function, which is called from the transfer's task and must not wait.
+    pub fn to(hear: impl Fn(Update) + Send + Sync + 'static) -> Self {
+        Updates(Some(Arc::new(hear)))
+    }
+
+    pub(crate) fn tell(&self, update: Update) {
+        if let Some(hear) = &self.0 {
+            hear(update);
+        }
+    }
+}
+
+impl fmt::Debug for Updates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Updates").field(&self.0.is_some()).finish()
+    }
+}
