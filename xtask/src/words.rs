@@ -1,8 +1,6 @@
 //! Banned words: unfinished markers, tests that do not run, places that exist on one machine only,
 //! and private terms for what the field has a word for.
 
-use std::collections::BTreeMap;
-
 use crate::finding::Finding;
 use crate::tree::Tree;
 
@@ -36,12 +34,10 @@ struct Retired {
     /// Words, read in identifiers too, or phrases.
     terms: &'static [&'static str],
     instead: &'static str,
-    /// Times that it still stands in the tree: a number that only shrinks.
-    known: usize,
 }
 
 const fn retired_term(terms: &'static [&'static str], instead: &'static str) -> Retired {
-    Retired { terms, instead, known: 0 }
+    Retired { terms, instead }
 }
 
 const RETIRED: &[Retired] = &[
@@ -65,41 +61,28 @@ const RETIRED: &[Retired] = &[
     retired_term(&[concat!("need", "less")], "redundant"),
     retired_term(&[concat!("de", "sk"), concat!("de", "sks")], "handler"),
     retired_term(&[concat!("ne", "ws")], "event, notification"),
-    Retired { terms: &[concat!("gl", "ue")], instead: "sys", known: 14 },
+    retired_term(&[concat!("gl", "ue")], "sys"),
     retired_term(&[concat!("ma", "te"), concat!("ma", "tes")], "peer"),
     retired_term(&[concat!("det", "our")], "MTU, TUN"),
     retired_term(&[concat!("unt", "old"), concat!("for", "saken")], "unannounced, abandoned"),
 ];
 
-/// Reports private terms that stand in code or documents more often than they are known to.
+/// Reports private terms in code and documents.
 pub fn retired(tree: &Tree) -> Vec<Finding> {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let phrases: Vec<_> =
-        RETIRED.iter().flat_map(|term| term.terms).filter(|term| term.contains(' ')).collect();
+    let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| !is_record(path)) {
         for (index, line) in text.lines().enumerate() {
-            let said = phrases.iter().filter(|phrase| says(line, phrase));
-            for term in words_of(line).into_iter().chain(said.map(|phrase| (**phrase).to_owned())) {
-                places.entry(term).or_default().push(format!("{path}:{}", index + 1));
+            let words = words_of(line);
+            for term in RETIRED {
+                let stands = |word: &&&str| match word.contains(' ') {
+                    true => says(line, word),
+                    false => words.iter().any(|found| found == **word),
+                };
+                if let Some(word) = term.terms.iter().find(stands) {
+                    let message = format!("`{word}`: the word is {}", term.instead);
+                    findings.push(Finding::error(format!("{path}:{}", index + 1), message));
+                }
             }
-        }
-    }
-    let mut findings = Vec::new();
-    for term in RETIRED {
-        let found: Vec<_> =
-            term.terms.iter().filter_map(|term| places.get(*term)).flatten().collect();
-        if found.len() > term.known {
-            for place in &found {
-                let message = format!("`{}`: the word is {}", term.terms[0], term.instead);
-                findings.push(Finding::error(*place, message));
-            }
-        } else if found.len() < term.known {
-            println!(
-                "xtask: `{}` stands {} times: lower its {} in words.rs",
-                term.terms[0],
-                found.len(),
-                term.known
-            );
         }
     }
     findings
@@ -194,12 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn a_private_term_is_reported_where_it_is_more_than_known() {
+    fn a_private_term_is_reported_with_its_line() {
         let line = format!("struct {};\n", concat!("Err", "and"));
-        let known = RETIRED.iter().find(|t| t.terms[0] == concat!("err", "and")).unwrap().known;
-        let more = line.repeat(known + 1);
-        assert_eq!(retired(&Tree::of(&[("a.rs", &more)])).len(), known + 1);
-        assert_eq!(retired(&Tree::of(&[("a.rs", &line.repeat(known))])), []);
-        assert_eq!(retired(&Tree::of(&[("docs/adr/1.md", &more)])), []);
+        let found = retired(&Tree::of(&[("a.rs", &format!("\n{line}"))]));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].place, "a.rs:2");
+        assert_eq!(retired(&Tree::of(&[("docs/adr/1.md", &line)])), []);
     }
 }
