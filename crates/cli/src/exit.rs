@@ -35,8 +35,10 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         FetchError::Differ { .. } => failed(REPLICAS_DIFFER).hint(
             "Name only hosts that hold the same bytes, or say which bytes you want by --digest.",
         ),
-        FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST)
-            .hint("Start one of them again and repeat the command; --timeout waits longer."),
+        FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST).hint(
+            "Start one of them again and repeat the command: it goes on from where it was. \
+                 --timeout waits longer.",
+        ),
         FetchError::Config(_) => failed(USAGE),
         FetchError::Geometry => failed(USAGE)
             .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),

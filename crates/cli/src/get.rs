@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use wellspring_console::exit::Failed;
+use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
-use wellspring_console::units::{part, percent};
+use wellspring_console::units::{bytes, part, percent};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::driver::ReceivePath;
 use wellspring_net::store::{Digest, Existing, ObjectName};
@@ -38,6 +38,7 @@ Examples:
   wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
   wellspring get a.example/logs.tar | tar x
   wellspring get --protocol lttp a.example,b.example,c.example/7b.bin -o 7b.bin
+  wellspring get a.example/x -o x                    # after Ctrl-C: what is missing
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
     /// Hosts that hold the object, and its name: its path below the directory they serve. A host is
@@ -50,6 +51,10 @@ pub struct GetArgs {
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
+    /// Begin anew, and leave no part of the file behind if the fetch does not succeed. Without
+    /// --no-resume a fetch by SCDP takes up what an earlier one into the same file had.
+    #[arg(long)]
+    no_resume: bool,
     /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are
     /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
@@ -92,7 +97,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let config =
         ClientConfig::default().driver(args.network.driver(any)).timeout(args.network.timeout);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let to_stdout = matches!(target, Target::Writer(_)) && shown == "-";
+    let is_stream = matches!(target, Target::Writer(_));
+    let to_stdout = is_stream && shown == "-";
     let has_symbols = args.protocol != ProtocolArg::Lttp;
     let display = Display::new(quiet || args.report.json, args.report.json_progress, has_symbols);
     let fetched = match args.protocol {
@@ -110,8 +116,13 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         }
     };
     display.finish();
-    // Ends the sessions in good order: the part file is gone when we are.
+    // Ends the sessions in good order: the part file is whole, or gone, when we are.
     drop(client);
+    let stays = !args.no_resume && args.protocol == ProtocolArg::Scdp && !is_stream;
+    let fetched = fetched.map_err(|failed| match stays {
+        true => Failed::new(INTERRUPTED, "interrupted; run it again to fetch what is missing"),
+        false => failed,
+    });
     let (mut account, summary) = fetched??;
     if args.report.json {
         account["cpu_seconds"] = cpu_seconds(None).into();
@@ -140,6 +151,7 @@ async fn fetch(
     let options = FetchOptions::new(name.clone())
         .digest(args.digest)
         .cut(args.cut.to_cut()?)
+        .resume(!args.no_resume)
         .updates(updates);
     let fetched = client.fetch(&args.from.hosts, &options, target).await;
     let report = fetched.map_err(|error| exit::of_fetch(&error, "wellspring serve", shown))?;
@@ -258,6 +270,10 @@ fn summary(fetched: &Fetched<'_>, report: &FetchReport) -> String {
         report.blocks,
         report.stats.decoded_blocks,
     ));
+    if report.resumed > 0 {
+        let (had, size) = (bytes(report.resumed), bytes(report.size));
+        text.push_str(&format!("{had} of {size} were there from an earlier fetch\n"));
+    }
     if report.replicas.len() > 1 {
         let head = ["replica", "share", "useful", "redundant", "lost", "state"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -315,6 +331,7 @@ fn fetch_json(fetched: &Fetched<'_>, report: &FetchReport) -> Value {
     fetched.account(json!({
         "symbol_size": report.symbol_size,
         "blocks": report.blocks,
+        "bytes_resumed": report.resumed,
         "blocks_decoded": report.stats.decoded_blocks,
         "blocks_decode_free": report.stats.decode_free_blocks,
         "failed_decodes": report.stats.failed_decodes,

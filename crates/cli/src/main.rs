@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod clean;
 mod demo;
 mod exit;
 mod fec;
@@ -36,7 +37,7 @@ Exit status:
     8  the target exists (give --force to replace it)
     9  fewer receivers than needed have the object
    10  symbols contradict each other: bytes have changed (fec decode)
-  130  interrupted (Ctrl-C); nothing is left behind
+  130  interrupted (Ctrl-C); a fetch goes on from there when it is run again
 
 An object is a file below a server's directory; its name is its path with `/`. Every object is
 verified by its BLAKE3 digest before it takes its name. Set WELLSPRING_LOG=debug for logs.
@@ -58,6 +59,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
+    Clean(clean::CleanArgs),
     Demo(demo::DemoArgs),
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
@@ -102,6 +104,7 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         }
         Command::Serve(args) => runtime.block_on(serve::run(&args, quiet)),
         Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
+        Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),

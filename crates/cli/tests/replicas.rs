@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Place, Server, Transfer, listing, object_at, random_bytes, text};
+use support::{Place, Server, Transfer, listing, object_at, program, random_bytes, run, text};
 
 /// Slow enough that something can happen half way.
 const SLOW: &[&str] = &["--inject-send-rate", "40M"];
@@ -145,6 +145,8 @@ fn with_no_replica_left_it_says_so() {
     let ended = get.end();
     assert_eq!(ended.code, Some(6), "{ended:#?}");
     assert!(ended.text.contains("no replica is left"), "{}", ended.text);
+    assert_eq!(listing(&out).len(), 1, "what had arrived");
+    assert!(program().args(["clean", text(&out)]).status().expect("run").success());
     assert_eq!(listing(&out), [""; 0]);
 }
 
@@ -155,7 +157,8 @@ fn a_file_that_changes_under_its_transfer_is_not_delivered() {
     let dir = place.replica("a", &bytes);
     let a = place.serve(&dir, SLOW);
     let out = place.dir("out");
-    let get = Transfer::start(&["get", &object_at(&[&a]), "-o", text(&out), "--timeout", "2"]);
+    let from = object_at(&[&a]);
+    let get = Transfer::start(&["get", &from, "-o", text(&out), "--timeout", "2", "--no-resume"]);
     get.wait_for_part(0.2);
     std::fs::write(dir.join("object"), random_bytes(LEN, 10)).expect("write");
     let ended = get.end();
@@ -164,11 +167,11 @@ fn a_file_that_changes_under_its_transfer_is_not_delivered() {
 }
 
 #[test]
-fn an_interrupted_fetch_leaves_nothing() {
+fn an_interrupted_fetch_leaves_nothing_if_it_is_not_to_be_resumed() {
     let place = Place::new();
     let a = place.serve(&place.replica("a", &random_bytes(LEN, 11)), SLOW);
     let out = place.dir("out");
-    let get = Transfer::start(&["get", &object_at(&[&a]), "-o", text(&out)]);
+    let get = Transfer::start(&["get", &object_at(&[&a]), "-o", text(&out), "--no-resume"]);
     get.wait_for_part(0.2);
     assert_eq!(listing(&out).len(), 1, "the part file");
     get.interrupt();
@@ -176,4 +179,33 @@ fn an_interrupted_fetch_leaves_nothing() {
     assert_eq!(ended.code, Some(130), "{ended:#?}");
     assert_eq!(listing(&out), [""; 0]);
     a.wait_for("send_failed");
+}
+
+#[test]
+fn a_fetch_that_is_killed_or_interrupted_goes_on_from_there() {
+    let place = Place::new();
+    let bytes = random_bytes(LEN, 12);
+    let a = place.serve(&place.replica("a", &bytes), SLOW);
+    for is_killed in [true, false] {
+        let out = place.dir(if is_killed { "killed" } else { "interrupted" });
+        let get = Transfer::start(&["get", &object_at(&[&a]), "-o", text(&out)]);
+        get.wait_for_part(0.5);
+        if is_killed {
+            get.kill();
+        } else {
+            get.interrupt();
+            let ended = get.end();
+            assert_eq!(ended.code, Some(130), "{ended:#?}");
+            assert!(ended.text.contains("run it again"), "{}", ended.text);
+        }
+        assert_eq!(listing(&out).len(), 1, "the part file");
+        let got = run(&["get", &object_at(&[&a]), "-o", text(&out)]).success();
+        assert!(std::fs::read(out.join("object")).expect("read") == bytes);
+        assert_eq!(listing(&out), ["object"]);
+        let count = |key: &str| got.summary[key].as_u64().expect("a number");
+        let (resumed, needed) = (count("bytes_resumed"), count("symbols_needed"));
+        // No more than a hundredth of the half that was there is fetched again.
+        assert!(resumed >= LEN as u64 / 2 * 99 / 100, "{:#}", got.summary);
+        assert!(needed <= (LEN as u64 - resumed).div_ceil(128 << 10) * 96, "{:#}", got.summary);
+    }
 }

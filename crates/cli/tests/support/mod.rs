@@ -257,6 +257,12 @@ impl Transfer {
         signal(&self.child, Signal::INT);
     }
 
+    /// Kills it without a word, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("running");
+        self.child.wait().expect("waited for");
+    }
+
     pub fn end(mut self) -> Ended {
         let until = Instant::now() + PATIENCE;
         let mut steps = Vec::new();

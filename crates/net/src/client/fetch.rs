@@ -1,5 +1,6 @@
 //! Fetching an object from all its holders at once.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
-use wellspring_wire::control::RefusalCode;
+use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
 
 use super::pages::{Pages, Question};
 use super::replicas::{Found, Late, Order, Replica, Standing, find, resume_point};
 use super::report::{FetchReport, ReplicaReport, ReplicaState};
 use super::requester::AskError;
+use super::resume::Left;
 use super::sink::{Bytes, Sink};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::{Host, canonical};
@@ -29,8 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 impl Client {
     /// Fetches an object from all hosts that hold it, at once. It arrives whole as long as one of
     /// them lives; hosts that die, restart, stall or answer late are won back while it arrives.
-    /// Dropping the future ends the transfer and leaves no part file behind (once the client is
-    /// dropped too).
+    /// Dropping the future ends the transfer (once the client is dropped too) and leaves a part file
+    /// only if a later fetch is to [take it up](FetchOptions::resume).
     ///
     /// # Errors
     /// [`FetchError`]; a file named as target is then not there.
@@ -45,7 +47,8 @@ impl Client {
         let timeout = self.config.timeout;
         let found = find(&self.requester, hosts, options, (timeout, Late::Joins)).await?;
         let preparing = began.elapsed();
-        let sink = Sink::open(target, found.size, found.digest, Bytes::Verified).await?;
+        let bytes = Bytes::Verified { resume: options.resume };
+        let sink = Sink::open(target, found.size, found.digest, bytes).await?;
         let geometry = found.geometry;
         updates.tell(Update::Started {
             size: found.size,
@@ -59,13 +62,18 @@ impl Client {
                 .collect(),
         });
         let (size, digest) = (found.size, found.digest);
-        let mut blocks = 0;
+        let (mut blocks, mut resumed) = (0, 0);
         let (stats, replicas, sink) = if size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
-            let run = Run::begin(self, options, found, sink)?;
-            blocks = run.object.source_blocks;
-            run.follow().await?
+            let prepared = Prepared::new(self, options, found, sink).await;
+            blocks = prepared.object.source_blocks;
+            resumed = prepared.resumed();
+            if resumed == size {
+                (ReceiveStats::default(), prepared.replicas, prepared.sink)
+            } else {
+                Run::begin(self, prepared, updates.clone())?.follow().await?
+            }
         };
         updates.tell(Update::Verifying);
         let finishing = Instant::now();
@@ -78,6 +86,7 @@ impl Client {
             finishing: finishing.elapsed(),
             symbol_size: geometry.symbol_size,
             blocks,
+            resumed,
             replicas: reports(replicas, &stats),
             stats,
         })
@@ -124,44 +133,31 @@ impl Drop for Guard {
     }
 }
 
-impl Run {
-    /// Announces the session and asks all replicas that answered to send.
-    fn begin(
-        client: &Client,
-        options: &FetchOptions,
-        found: Found,
-        sink: Sink,
-    ) -> Result<Run, FetchError> {
+/// A transfer before its session.
+struct Prepared {
+    order: Order,
+    object: ObjectInfo,
+    replicas: Vec<Replica>,
+    /// Which replica has which share: index into `replicas` by share.
+    shares: Vec<usize>,
+    sink: Sink,
+    pages: Pages,
+    /// Blocks that an earlier fetch has left.
+    complete: Vec<Range<u32>>,
+}
+
+impl Prepared {
+    /// Deals the shares, and verifies what an earlier fetch has left.
+    async fn new(client: &Client, options: &FetchOptions, found: Found, sink: Sink) -> Prepared {
         let Found { mut replicas, size, digest, geometry } = found;
-        let handle = client.driver.handle();
         let session = SessionId(crate::random::number() as u32);
         // Who has not answered yet keeps a share: shares cannot be dealt again later.
         let shares: Vec<usize> =
             (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
         shares.iter().for_each(|&i| replicas[i].has_share = true);
-        let many = shares.len() > 1;
         let object = object_of(size, &geometry, digest.tag());
         let manifest = Manifest::new(digest, size, object.block_len);
-        let pages = Pages::new(manifest, size, shares.len());
-        let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
-        let (told, events) = mpsc::unbounded_channel();
-        let progress = handle.receive_object(
-            ReceiveObject {
-                session,
-                object,
-                digest: digest.0,
-                mode: if many { Mode::ManyToOne } else { Mode::Unicast },
-                senders,
-                initial_window: geometry.initial_window,
-                sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
-                complete: Vec::new(),
-            },
-            Box::new(move |event| {
-                // Nobody listens only when the fetch was dropped.
-                let _ = told.send(event);
-            }),
-        )?;
-        handle.wait_for_return(session, super::peer_timeout(client.config.timeout))?;
+        let mut pages = Pages::new(manifest, size, shares.len());
         let order = Order {
             requester: client.requester.clone(),
             session,
@@ -172,6 +168,65 @@ impl Run {
             shares: shares.len() as u8,
             timeout: client.config.timeout,
         };
+        let live = (0..).zip(&shares).filter(|(_, index)| replicas[**index].is_live());
+        let live = live.filter_map(|(share, index)| Some((share, replicas[*index].address?)));
+        let live = live.collect();
+        let complete = match &sink {
+            Sink::File(part) => {
+                let (object, order) = (&object, &order);
+                let updates = &options.updates;
+                Left { part, object, order, replicas: &live, updates }.blocks(&mut pages).await
+            }
+            Sink::Stream { .. } => Vec::new(),
+        };
+        Prepared { order, object, replicas, shares, sink, pages, complete }
+    }
+
+    /// Bytes that an earlier fetch has left \[bytes\].
+    fn resumed(&self) -> u64 {
+        let blocks = self.complete.iter().cloned().flatten();
+        blocks.map(|sbn| self.object.byte_range_of_block(sbn).1).sum()
+    }
+}
+
+impl Run {
+    /// Announces the session and asks all replicas that answered to send.
+    fn begin(client: &Client, prepared: Prepared, updates: Updates) -> Result<Run, FetchError> {
+        let Prepared { order, object, mut replicas, shares, sink, pages, complete } = prepared;
+        let (handle, session) = (client.driver.handle(), order.session);
+        let many = shares.len() > 1;
+        // Senders begin with the first block that is missing, and no one has sent of it before.
+        let missing = complete.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
+        let at = ResumeAt { epoch: 1, floor: missing, horizon: missing };
+        let resume = (!complete.is_empty()).then_some(at);
+        let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
+        let (told, events) = mpsc::unbounded_channel();
+        let progress = handle.receive_object(
+            ReceiveObject {
+                session,
+                object,
+                digest: order.digest.0,
+                mode: if many { Mode::ManyToOne } else { Mode::Unicast },
+                senders,
+                initial_window: order.geometry.initial_window,
+                sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
+                complete,
+            },
+            Box::new(move |event| {
+                // Nobody listens only when the fetch was dropped.
+                let _ = told.send(event);
+            }),
+        )?;
+        handle.wait_for_return(session, super::peer_timeout(client.config.timeout))?;
+        if let Some(at) = resume {
+            for &index in &shares {
+                let replica = &mut replicas[index];
+                if let Some(address) = replica.address.filter(|_| replica.is_live()) {
+                    replica.epoch = at.epoch;
+                    handle.sender_back(session, address, at.epoch)?;
+                }
+            }
+        }
         let mut run = Run {
             _guard: Guard { handle: handle.clone(), session },
             handle,
@@ -185,11 +240,11 @@ impl Run {
             events,
             tasks: JoinSet::new(),
             pages,
-            updates: options.updates.clone(),
+            updates,
         };
         for share in 0..run.shares.len() {
             if run.replicas[run.shares[share]].standing == Standing::Live {
-                run.start(share);
+                run.start(share, resume);
             } else {
                 run.win(share, 1);
             }
@@ -263,13 +318,13 @@ impl Run {
         self.check_hope()
     }
 
-    fn start(&mut self, share: usize) {
+    fn start(&mut self, share: usize, resume: Option<ResumeAt>) {
         let index = self.shares[share];
         let replica = &self.replicas[index];
         let (Some(address), cookie) = (replica.address, replica.cookie) else { return };
         let order = self.order.clone();
         self.tasks.spawn(async move {
-            Joined::Started(share, order.start(address, share as u8, cookie, None).await)
+            Joined::Started(share, order.start(address, share as u8, cookie, resume).await)
         });
     }
 

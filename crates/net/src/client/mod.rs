@@ -9,6 +9,7 @@ mod put;
 pub(crate) mod replicas;
 mod report;
 pub(crate) mod requester;
+mod resume;
 pub(crate) mod sink;
 mod stream;
 mod update;
@@ -162,6 +163,9 @@ pub struct FetchOptions {
     pub digest: Option<Digest>,
     /// How it is to be cut.
     pub cut: Cut,
+    /// Take up what an earlier fetch into the same file had, and leave what arrives for a later one
+    /// if this one fails or is killed. By SCDP alone.
+    pub resume: bool,
     /// Where updates go.
     pub updates: Updates,
 }
@@ -171,6 +175,7 @@ setters! {
         name: ObjectName,
         digest: Option<Digest>,
         cut: Cut,
+        resume: bool,
         updates: Updates,
     }
 }
@@ -178,7 +183,13 @@ setters! {
 impl FetchOptions {
     /// That object, whatever its digest, cut as is usual.
     pub fn new(name: ObjectName) -> Self {
-        FetchOptions { name, digest: None, cut: Cut::default(), updates: Updates::default() }
+        FetchOptions {
+            name,
+            digest: None,
+            cut: Cut::default(),
+            resume: true,
+            updates: Updates::default(),
+        }
     }
 }
 

@@ -89,12 +89,17 @@ impl Pages {
         lock(&self.manifest).accept(page, nodes)
     }
 
+    /// Nothing that was asked for is waited for any more.
+    pub(super) fn forget_questions(&mut self) {
+        self.asked.clear();
+    }
+
     /// A page did not come.
     pub(super) fn unanswered(&mut self, page: PageId) {
         self.asked.remove(&page);
     }
 }
 
-fn lock(manifest: &Mutex<Manifest>) -> MutexGuard<'_, Manifest> {
+pub(super) fn lock(manifest: &Mutex<Manifest>) -> MutexGuard<'_, Manifest> {
     manifest.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -57,6 +57,8 @@ pub struct FetchReport {
     pub symbol_size: u16,
     /// Number of source blocks.
     pub blocks: u32,
+    /// Bytes that an earlier fetch had left \[bytes\].
+    pub resumed: u64,
     /// The protocol's account; all zero for an object of no bytes.
     pub stats: ReceiveStats,
     /// One entry a host named.
@@ -64,9 +66,9 @@ pub struct FetchReport {
 }
 
 impl FetchReport {
-    /// Application bits over the whole time \[bit/s\].
+    /// Application bits that arrived over the whole time \[bit/s\].
     pub fn goodput(&self) -> f64 {
-        rate(self.size, self.elapsed)
+        rate(self.size - self.resumed.min(self.size), self.elapsed)
     }
 
     /// Symbols that arrived for some block \[symbols\].

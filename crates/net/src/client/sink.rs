@@ -27,8 +27,8 @@ pub(crate) enum Sink {
 /// What is known of the bytes that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bytes {
-    /// Each block is verified before.
-    Verified,
+    /// Each block is verified before. If `resume`, a file takes up what an earlier fetch has left.
+    Verified { resume: bool },
     /// Nothing: the digest of the whole is compared at the end.
     Unverified,
 }
@@ -44,18 +44,22 @@ impl Sink {
         let runtime = tokio::runtime::Handle::current();
         let opened = tokio::task::spawn_blocking(move || match target {
             Target::File { path, existing } => {
+                if bytes == (Bytes::Verified { resume: true }) {
+                    let part = PartFile::resumed_beside(&path, size, digest, existing)?;
+                    return Ok(Sink::File(Arc::new(part)));
+                }
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 // What cannot be looked at stays; whether it can be written to shows next.
                 let _ = remove_stale_parts(folder.unwrap_or(Path::new(".")), false);
                 let mut part = PartFile::beside(&path, size, digest, existing)?;
-                if bytes == Bytes::Verified {
+                if bytes != Bytes::Unverified {
                     part = part.of_verified();
                 }
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
                 let mut scratch = ScratchFile::new(size, digest)?;
-                if bytes == Bytes::Verified {
+                if bytes != Bytes::Unverified {
                     scratch = scratch.of_verified();
                 }
                 let scratch = Arc::new(scratch);

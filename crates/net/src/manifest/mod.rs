@@ -270,6 +270,11 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
+    /// Whether bytes that hash to that node are right.
+    pub(crate) fn is_node(&self, node: &Node) -> bool {
+        matches!(self, Expected::Node { value, .. } if value == node)
+    }
+
     /// Checks the bytes.
     pub(crate) fn check(&self, bytes: &[u8]) -> Check {
         let is_right = match *self {

@@ -192,14 +192,39 @@ fn is_invisible(c: char) -> bool {
 
 const PART_MARK: &str = ".wellspring-";
 const PART_END: &str = ".part";
+/// Before it, in the name of a part file that is taken up again after its process has ended.
+const KEPT_MARK: &str = ".kept";
 
 pub(super) fn is_part_file(component: &str) -> bool {
     component.starts_with('.') && component.contains(PART_MARK) && component.ends_with(PART_END)
 }
 
+/// Whether a part file is taken up again; of the object `file_name` if that is given.
+pub(super) fn is_kept_part(component: &str, of: Option<&str>) -> bool {
+    let Some(start) = component.strip_suffix(PART_END).and_then(|c| c.strip_suffix(KEPT_MARK))
+    else {
+        return false;
+    };
+    is_part_file(component)
+        && of.is_none_or(|file_name| {
+            let begin = kept_part_name(file_name, [0; 16]);
+            let begin = begin.rfind(PART_MARK).map_or("", |at| &begin[..at + PART_MARK.len()]);
+            start.strip_prefix(begin).is_some_and(|tag| tag.len() == 32 && !tag.contains('.'))
+        })
+}
+
+/// The name of the part file beside `file_name` of an object whose digest begins so.
+pub(super) fn kept_part_name(file_name: &str, digest: [u8; 16]) -> String {
+    let tag = u128::from_be_bytes(digest);
+    part_name(file_name, &format!("{PART_MARK}{tag:032x}{KEPT_MARK}{PART_END}"))
+}
+
 /// The name of a part file beside `file_name`, which is cut if there is no room for all of it.
 pub(super) fn part_file_name(file_name: &str, random: u64) -> String {
-    let tail = format!("{PART_MARK}{random:016x}{PART_END}");
+    part_name(file_name, &format!("{PART_MARK}{random:016x}{PART_END}"))
+}
+
+fn part_name(file_name: &str, tail: &str) -> String {
     let mut len = file_name.len().min(MAX_COMPONENT_LEN - tail.len() - 1);
     while !file_name.is_char_boundary(len) {
         len -= 1;
@@ -273,6 +298,12 @@ mod tests {
             let part = part_file_name(&name, u64::MAX);
             assert!(part.starts_with('.') && part.len() <= 255, "{part}");
             assert_eq!(ObjectName::new(&part), Err(NameError::PartFile));
+            assert!(!is_kept_part(&part, None));
+            let kept = kept_part_name(&name, [255; 16]);
+            assert!(kept.starts_with('.') && kept.len() <= 255, "{kept}");
+            assert_eq!(ObjectName::new(&kept), Err(NameError::PartFile));
+            assert!(is_kept_part(&kept, None) && is_kept_part(&kept, Some(&name)));
+            assert!(!is_kept_part(&kept, Some("b")) && !is_kept_part(&kept, Some("")));
         }
     }
 

@@ -2,22 +2,26 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, openat, renameat, renameat_with, seek,
+    unlinkat,
+};
 use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::ObjectSink;
-use super::name::part_file_name;
+use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
-use super::stale;
+use super::stale::{self, Stale};
 use super::write_back::WriteBack;
-use super::{Digest, Fingerprint, Reservation, StoreError};
+use super::{Digest, Fingerprint, Node, Reservation, StoreError, hash_nodes};
 use crate::existing::Existing;
 
 /// Names tried before giving up: each has 64 random bits.
@@ -25,7 +29,7 @@ const ATTEMPTS: usize = 8;
 
 /// A file that an object is received into: `.NAME.wellspring-XXXX.part` beside the final name,
 /// until [`commit`](PartFile::commit) has verified and synced it and gives it that name in one
-/// step. Dropped before, it is removed.
+/// step. Dropped before, it is removed, unless it can be [taken up](PartFile::resumed_beside).
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
@@ -38,6 +42,10 @@ pub struct PartFile {
     prefix: Prefix,
     write_back: WriteBack,
     in_place: AtomicBool,
+    /// It stays for another process to take up if it does not get its name.
+    is_kept: bool,
+    /// Another process has written to it: where nothing was written by this one may be anything.
+    has_old_bytes: bool,
     _reservation: Option<Reservation>,
 }
 
@@ -75,6 +83,97 @@ impl PartFile {
         PartFile::create(parent, target, size, digest, existing, None)
     }
 
+    /// Takes up the part file beside `path` of an object of that digest, or makes one that can be
+    /// taken up: it stays if it is dropped before it has its name. Nothing in it is believed:
+    /// what [`data_ranges`](Self::data_ranges) tells is to be verified, and then
+    /// [noted](Self::note). If another process has it, this one gets a part file of its own that does
+    /// not stay. Part files of the same name that hold other bytes are removed.
+    ///
+    /// # Errors
+    /// As [`beside`](Self::beside).
+    pub fn resumed_beside(
+        path: &Path,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<Self, StoreError> {
+        let mut part = PartFile::beside(path, size, digest, existing)?.of_verified();
+        let mut tag = [0; 16];
+        tag.copy_from_slice(&digest.0[..16]);
+        let kept = kept_part_name(&part.target, tag);
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let useless = Stale::Useless { file_name: Some(&part.target), kept: &kept };
+        // What cannot be looked at stays; whether it can be written to has shown.
+        let _ = stale::sweep(folder.unwrap_or(Path::new(".")), false, useless);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = flags | OFlags::NONBLOCK;
+        let Ok(fd) = openat(&part.parent, &kept, flags, Mode::from_raw_mode(0o600)) else {
+            return Ok(part);
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        // Somebody else's, or another name of some file: not to be written into.
+        let is_ours = stat.st_uid == rustix::fs::fstat(&part.file)?.st_uid && stat.st_nlink == 1;
+        if !is_file || !is_ours || !stale::claim(&fd) {
+            return Ok(part);
+        }
+        rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o600))?;
+        unlinkat(&part.parent, &part.part_name, AtFlags::empty())?;
+        (part.file, part.part_name, part.is_kept) = (File::from(fd), kept, true);
+        part.file.set_len(size)?;
+        part.has_old_bytes = stat.st_blocks > 0;
+        Ok(part)
+    }
+
+    /// Where the file may have bytes of the object, ascending: where its file system has data.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn data_ranges(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        while at < self.size {
+            let start = match seek(&self.file, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(Errno::NXIO) => break, // nothing but a hole
+                // A file system that cannot tell.
+                Err(Errno::INVAL | Errno::NOTSUP) => {
+                    ranges.push(at..self.size);
+                    break;
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+            let end = seek(&self.file, SeekFrom::Hole(start))?.min(self.size);
+            if start >= end {
+                break;
+            }
+            ranges.push(start..end);
+            at = end;
+        }
+        Ok(ranges)
+    }
+
+    /// Nodes of the object's BLAKE3 tree, of the bytes in the file: see [`hash_nodes`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn hash_nodes(&self, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
+        hash_nodes(&self.file, range, len)
+    }
+
+    /// Reads bytes of the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Takes note of bytes that are in the file already, and verified.
+    pub fn note(&self, range: Range<u64>) {
+        self.prefix.note(range.start, range.end);
+    }
+
     pub(super) fn create(
         parent: OwnedFd,
         target: &str,
@@ -105,6 +204,8 @@ impl PartFile {
                         prefix: Prefix::new(),
                         write_back: WriteBack::default(),
                         in_place: AtomicBool::new(false),
+                        is_kept: false,
+                        has_old_bytes: false,
                         _reservation: reservation,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
@@ -198,7 +299,11 @@ impl PartFile {
 
 impl ObjectSink for PartFile {
     fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
-        write_sparse(&self.file, self.size, offset, block)?;
+        if self.has_old_bytes {
+            write_over(&self.file, self.size, offset, block)?;
+        } else {
+            write_sparse(&self.file, self.size, offset, block)?;
+        }
         self.write_back.wrote(&self.file, block.len() as u64);
         self.prefix.wrote(&self.file, offset, block)
     }
@@ -206,7 +311,9 @@ impl ObjectSink for PartFile {
 
 impl Drop for PartFile {
     fn drop(&mut self) {
-        if !*self.in_place.get_mut() {
+        // One without a byte is of no use to anybody.
+        let stays = self.is_kept && self.prefix.furthest() > 0;
+        if !*self.in_place.get_mut() && !stays {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
             let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
         }
@@ -228,11 +335,34 @@ fn usual_mode() -> Mode {
     Mode::from_raw_mode(0o666 & !umask.unwrap_or(0o077))
 }
 
+/// Writes a block of a file that may have anything there; zeros become a hole where that is possible.
+fn write_over(file: &File, size: u64, offset: u64, block: &[u8]) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    if offset.checked_add(block.len() as u64).is_some_and(|end| end <= size)
+        && block.iter().all(|byte| *byte == 0)
+    {
+        use rustix::fs::{FallocateFlags, fallocate};
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(file, flags, offset, block.len() as u64).is_ok() {
+            return Ok(());
+        }
+    }
+    let end = offset.checked_add(block.len() as u64);
+    if end.is_none_or(|end| end > size) {
+        return Err(beyond_the_end());
+    }
+    file.write_all_at(block, offset)
+}
+
+fn beyond_the_end() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "block beyond the object's end")
+}
+
 /// Writes a block of a file that is all holes where it was not written; zeros need no writing.
 pub(super) fn write_sparse(file: &File, size: u64, offset: u64, block: &[u8]) -> io::Result<()> {
     let end = offset.checked_add(block.len() as u64);
     if end.is_none_or(|end| end > size) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "block beyond the object's end"));
+        return Err(beyond_the_end());
     }
     // Ends at the first byte that is not zero: costs nothing on ordinary data.
     if block.iter().all(|byte| *byte == 0) {

@@ -70,6 +70,14 @@ impl Prefix {
         self.contiguous.subscribe()
     }
 
+    /// Takes note of bytes that are in the file already, and verified.
+    pub(super) fn note(&self, start: u64, end: u64) {
+        let mut state = self.lock();
+        state.insert(start, end);
+        let contiguous = state.contiguous();
+        self.contiguous.send_replace(contiguous);
+    }
+
     /// The end of the last byte there.
     pub(super) fn furthest(&self) -> u64 {
         self.lock().ranges.last_key_value().map_or(0, |(_, end)| *end)
