@@ -68,9 +68,27 @@ impl Object {
 
 #[derive(Arbitrary, Debug)]
 enum Packet {
-    Symbol { sbn: Number, esi: Number, number: Number, epoch: u8, fin: bool, syn: Option<Syn> },
-    Pull { sbn: Number, granted: Number, floor: Number, run: u16, epoch: u8, fin: bool },
-    Close { reason: u8, from_receiver: bool },
+    Symbol {
+        sbn: Number,
+        esi: Number,
+        number: Number,
+        epoch: u8,
+        fin: bool,
+        syn: Option<Syn>,
+    },
+    Pull {
+        sbn: Number,
+        granted: Number,
+        floor: Number,
+        run: u16,
+        epoch: u8,
+        fin: bool,
+        directed: bool,
+    },
+    Close {
+        reason: u8,
+        from_receiver: bool,
+    },
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -114,14 +132,17 @@ impl Packet {
                 fin,
                 options: syn.and_then(Syn::options),
             }),
-            Self::Pull { sbn, granted, floor, run, epoch, fin } => ScdpHeader::Pull(Pull {
-                sbn: sbn.get(),
-                granted: granted.get(),
-                floor: floor.get(),
-                run: run.max(1),
-                epoch: epoch % 4,
-                fin,
-            }),
+            Self::Pull { sbn, granted, floor, run, epoch, fin, directed } => {
+                ScdpHeader::Pull(Pull {
+                    sbn: sbn.get(),
+                    granted: granted.get(),
+                    floor: floor.get(),
+                    run: run.max(1),
+                    epoch: epoch % 4,
+                    fin,
+                    first: directed.then_some(u32::from(run)),
+                })
+            }
             Self::Close { reason, from_receiver } => {
                 let reason = match reason % 5 {
                     0 => CloseReason::UnknownSession,

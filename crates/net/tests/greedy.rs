@@ -111,7 +111,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
         for (session, socket) in &clients {
             let sbn = (round + session) % BLOCKS;
             let granted = 12 + 4 * round;
-            let pull = Pull { sbn, granted, floor: 0, run: 4, epoch: 1, fin: false };
+            let pull = Pull { sbn, granted, floor: 0, run: 4, epoch: 1, fin: false, first: None };
             let mut bytes = [0; 128];
             let header = ScdpHeader::Pull(pull);
             let len = emit(SessionId(*session), &header, &[0; 32], 0, &mut bytes);

@@ -45,6 +45,7 @@ fn nasty(random: &mut wellspring_core::RandomStream, session: u32) -> Vec<u8> {
             run: (random.next_u64() as u16).max(1),
             epoch: 0,
             fin: random.chance(0.5),
+            first: random.chance(0.5).then(|| random.below(1 << 24) as u32),
         }),
         2 => ScdpHeader::Close(Close {
             reason: CloseReason::Complete,

@@ -45,6 +45,11 @@ impl PullQueue {
         link_rate.time_for(8 * 1_500)
     }
 
+    /// Pulls run at that rate from now on.
+    pub fn set_rate(&mut self, link_rate: Rate) {
+        self.link_rate = link_rate;
+    }
+
     /// Puts a member (a small dense index) at the end of the queue, unless it waits already.
     pub fn enqueue(&mut self, now: Time, member: u32) {
         // Who wants to pull again at the instant of its pull has waited all along.

@@ -41,6 +41,8 @@ use wellspring_core::Header;
 pub const CORE_LEN: usize = 16;
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 24;
+/// Length of a pull that says which symbols are to be sent \[bytes\].
+pub const DIRECTED_PULL_LEN: usize = HEADER_LEN + 4;
 /// Bytes of a header with options.
 pub const HEADER_WITH_OPTIONS_LEN: usize = 72;
 /// Bytes of a [`Close`].
@@ -118,6 +120,9 @@ pub struct Pull {
     pub epoch: u8,
     /// Asks for the last symbols of the session.
     pub fin: bool,
+    /// ESI of the first of the `run` symbols that the newest credits are for, which follow each other; `None`: the
+    /// sender chooses. Of several senders it says which symbols each sends, so that shares follow their pace.
+    pub first: Option<u32>,
 }
 
 /// Why a session ends early.
@@ -162,6 +167,7 @@ impl Header for ScdpHeader {
     fn wire_len(&self) -> u16 {
         let len = match self {
             ScdpHeader::Symbol(s) if s.options.is_some() => HEADER_WITH_OPTIONS_LEN,
+            ScdpHeader::Pull(p) if p.first.is_some() => DIRECTED_PULL_LEN,
             ScdpHeader::Symbol(_) | ScdpHeader::Pull(_) => HEADER_LEN,
             ScdpHeader::Close(_) => CLOSE_LEN,
         };

@@ -5,7 +5,7 @@ use crate::record::Reason;
 use crate::scenario::{Configuration, FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_transport::scdp;
-use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, emit};
+use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, Mode, emit};
 
 /// Where losses are inferred: packets by which spraying over short queues reorders.
 const REORDERING: u32 = 32;
@@ -124,6 +124,19 @@ impl Adapter for Scdp {
     }
 
     fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool {
+        if self.protocol.configuration == Configuration::Shipped {
+            // Over UDP sessions are announced before they begin: pulls can say who sends what.
+            actions.command(
+                HostId(leg.to),
+                scdp::Command::Receive(scdp::ReceiveSession {
+                    session: leg.session,
+                    object: self.object(leg.session, leg.bytes),
+                    mode: Mode::ManyToOne,
+                    senders: from.iter().map(|sender| HostId(*sender)).collect(),
+                    initial_window: self.protocol.window_per_sender.min(255) as u8,
+                }),
+            );
+        }
         for (index, sender) in from.iter().enumerate() {
             let share = scdp::Share { index: index as u8, count: from.len() as u8 };
             let role = scdp::Role::Unicast { receiver: HostId(leg.to), share };

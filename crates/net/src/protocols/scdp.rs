@@ -431,7 +431,7 @@ mod tests {
         let close = Close { reason: CloseReason::Cancelled, from_receiver: true };
         let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Close(close)), from);
         assert!(matches!(answer, Unknown::Ignore));
-        let pull = Pull { sbn: 0, granted: 1, floor: 0, run: 1, epoch: 0, fin: false };
+        let pull = Pull { sbn: 0, granted: 1, floor: 0, run: 1, epoch: 0, fin: false, first: None };
         let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Pull(pull)), from);
         let unknown = Close { reason: CloseReason::UnknownSession, from_receiver: false };
         let Unknown::Answer(header) = answer else { panic!("not answered") };

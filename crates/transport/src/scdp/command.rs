@@ -152,15 +152,24 @@ impl Share {
     /// The block that the `number`th symbol pushed unasked belongs to, counted from 1: the source
     /// symbols of the first blocks in their order, then more of the first. Both ends know it.
     pub fn pushed_block(self, object: &ObjectInfo, number: u32) -> u32 {
+        self.pushed_symbol(object, number).0
+    }
+
+    /// That symbol: its block, and its ESI.
+    pub fn pushed_symbol(self, object: &ObjectInfo, number: u32) -> (u32, u32) {
+        let esi = |place: u32| {
+            place.saturating_mul(u32::from(self.count.max(1))).saturating_add(self.index.into())
+        };
         let mut left = number;
         for sbn in 0..object.source_blocks.min(PUSHED_BLOCKS) {
             let own = self.source_symbols(object.symbols_in_block(sbn));
             if left <= own {
-                return sbn;
+                return (sbn, esi(left.saturating_sub(1)));
             }
             left -= own;
         }
-        0
+        let own = self.source_symbols(object.symbols_in_block(0));
+        (0, esi(own.saturating_add(left).saturating_sub(1)))
     }
 
     /// How many of a block's `k` source symbols belong to this share.

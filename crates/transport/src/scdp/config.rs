@@ -106,12 +106,19 @@ pub struct Config {
     /// that this host sends to, and trimmed headers. The paper's does not (SCDP §IV-C), and a host
     /// that also sends then asks for more than fits through its link.
     pub reckon_control: bool,
+    /// Whether, on [`Fabric::Trimming`], pulls run slower than the link's rate while that is more than arrives
+    /// whole: it was given wrongly, or the port in front of this host is slower. The paper's do not.
+    pub adapt_pace: bool,
     /// What the network does.
     pub fabric: Fabric,
     /// On [`Fabric::Trimming`], where packets are lost of which no trimmed header tells (switches do not trim
     /// those of groups): losses are also inferred from gaps in the numbers, of so many packets at first, as
     /// on [`Fabric::Shared`]. `None`, the paper's: only from timeouts.
     pub gap_threshold: Option<u32>,
+    /// Whether pulls to one of several senders say which symbols it is to send: consecutive ones of the lowest
+    /// block that wants any, so that shares follow the senders' pace and blocks need the decoder only for
+    /// what was lost. The paper's senders have fixed shares (SCDP §IV-E).
+    pub directed: bool,
     /// What bounds the credits in flight to each sender on [`Fabric::Shared`].
     pub congestion: Algorithm,
     /// MLFQ demotion thresholds \[bytes sent\]: a session's symbols go out in class 1 until the
@@ -171,6 +178,8 @@ impl Config {
         config.fabric = Fabric::Shared { reordering_threshold: 3 };
         // Spraying over short queues reorders by as much.
         config.gap_threshold = Some(32);
+        config.directed = true;
+        config.adapt_pace = true;
         // RaptorQ fails with K + 1 symbols once in 34,000 times: a second one more is 1 % of a block.
         config.overhead = 1;
         config.burst = 32;
@@ -193,8 +202,10 @@ impl Config {
             link_rate,
             overhead_per_symbol: 60,
             reckon_control: true,
+            adapt_pace: false,
             fabric: Fabric::Trimming,
             gap_threshold: None,
+            directed: false,
             congestion: Algorithm::default(),
             demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
             overhead: 2,

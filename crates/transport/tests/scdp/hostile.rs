@@ -52,9 +52,10 @@ fn header() -> impl Strategy<Value = ScdpHeader> {
         .prop_map(|(sbn, esi, number, epoch, fin, options)| {
             ScdpHeader::Symbol(Symbol { sbn, esi, number, epoch, priority: 1, fin, options })
         });
-    let pull = (number(), number(), number(), 1..u16::MAX, 0..3_u8, any::<bool>()).prop_map(
-        |(sbn, granted, floor, run, epoch, fin)| {
-            ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin })
+    let first = prop::option::of(prop_oneof![0..400_u32, 0..=MAX_ESI]);
+    let pull = (number(), number(), number(), 1..u16::MAX, 0..3_u8, any::<bool>(), first).prop_map(
+        |(sbn, granted, floor, run, epoch, fin, first)| {
+            ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin, first })
         },
     );
     let reason = prop_oneof![
@@ -162,7 +163,8 @@ fn one_pull_brings_no_more_than_a_window() {
         };
         assert_eq!(sent(&mut sender), 12);
         for (round, granted) in [(1, 60_000), (2, 60_001)] {
-            let pull = Pull { sbn: 0, granted, floor: 0, run: 65_535, epoch: 0, fin: false };
+            let pull =
+                Pull { sbn: 0, granted, floor: 0, run: 65_535, epoch: 0, fin: false, first: None };
             sender.handle_frame(Time::ZERO, &pull_frame(0, 1, pull));
             let got = sent(&mut sender);
             assert_eq!(got, most, "T {symbol_size}, pull {round}");

@@ -4,7 +4,10 @@ use crate::lab::*;
 use proptest::prelude::*;
 use wellspring_core::{Duration, Rate, Time};
 use wellspring_testkit::{Faults, HostConfig};
-use wellspring_transport::scdp::{Command, Event, Fabric, Resume, Role, SendSession, Share};
+use wellspring_transport::scdp::{
+    Command, Config, Event, Fabric, ReceiveSession, ReceiveStats, Resume, Role, SendSession, Share,
+};
+use wellspring_wire::scdp::Mode;
 
 #[test]
 fn equal_senders_share_the_work_and_no_symbol_comes_twice() {
@@ -117,6 +120,94 @@ fn an_object_of_one_symbol_comes_from_one_sender() {
     assert_all_over(&mut lab, 4);
 }
 
+/// What happens to the senders of a fetch.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    None,
+    OneAtATenth,
+    AbsentFromTheStart,
+    Killed,
+    Frozen,
+    Restarted,
+}
+
+/// 100 MB from three senders by the configuration that is shipped, all at 1 Gbit/s.
+fn shipped_fetch(seed: u64, trouble: Trouble, directed: bool) -> (Duration, ReceiveStats) {
+    let link = HostConfig { trims: false, queue: 300, ..HostConfig::new() };
+    let mut lab = lab(seed, 4, SHARED, link, |c| {
+        *c = Config { directed, ..Config::shipped(c.host, c.link_rate) };
+    });
+    let symbols = 69_444;
+    if let Trouble::OneAtATenth = trouble {
+        lab.config_mut(host(3)).rate = Rate::from_mbps(100);
+    }
+    lab.set_alive(host(2), !matches!(trouble, Trouble::AbsentFromTheStart));
+    fetch(&mut lab, 3, symbols);
+    lab.run(Duration::from_millis(200));
+    match trouble {
+        Trouble::Killed | Trouble::Frozen => lab.set_alive(host(2), false),
+        Trouble::Restarted => lab.command(host(2), Command::Cancel { session: SESSION }),
+        _ => {}
+    }
+    lab.run(Duration::from_millis(200));
+    match trouble {
+        Trouble::Frozen => lab.set_alive(host(2), true),
+        Trouble::Restarted => {
+            let (floor, horizon) = lab.endpoint(host(0)).progress(SESSION).expect("receiving");
+            let resume = Some(Resume { epoch: 1, floor, horizon });
+            let back = Command::SenderBack { session: SESSION, sender: host(2), epoch: 1 };
+            lab.command(host(0), back);
+            let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
+            let (object, initial_window) = (object(symbols), 6);
+            let send =
+                SendSession { session: SESSION, object, role, initial_window, class: None, resume };
+            lab.command(host(2), Command::Send(send));
+        }
+        _ => {}
+    }
+    lab.run(Duration::from_secs(20));
+    let (end, stats) = received(&lab, 0);
+    (end.since(Time::ZERO), stats)
+}
+
+#[test]
+fn whatever_happens_to_one_of_three_senders_a_fetch_fills_the_line_and_decodes_what_was_lost() {
+    for trouble in [
+        Trouble::None,
+        Trouble::OneAtATenth,
+        Trouble::AbsentFromTheStart,
+        Trouble::Killed,
+        Trouble::Frozen,
+        Trouble::Restarted,
+    ] {
+        let (took, stats) = shipped_fetch(40, trouble, true);
+        let goodput = 100e6 * 8.0 / took.as_secs_f64() / 1e6;
+        assert!(goodput > 900.0, "{trouble:?}: {goodput} Mbit/s, {stats:?}");
+        // A restarted sender pushes repair symbols, and what was on its way from a frozen one is lost.
+        assert!(stats.decoded_blocks <= 5, "{trouble:?}: {stats:?}");
+        let (_, fixed_shares) = shipped_fetch(40, trouble, false);
+        let decoded = fixed_shares.decoded_blocks;
+        let expected = if let Trouble::None = trouble { decoded <= 1 } else { decoded > 100 };
+        assert!(expected, "{trouble:?}, fixed shares: {decoded}");
+    }
+}
+
+/// A sender that is told what to send skips the numbers of a pull that was lost: what that said, nobody knows.
+#[test]
+fn what_a_lost_pull_asked_for_is_asked_for_again() {
+    let faults = Faults { loss: 0.05, ..Faults::default() };
+    let link = HostConfig { trims: false, queue: 300, faults, ..HostConfig::new() };
+    let mut lab = lab(42, 4, SHARED, link, |c| {
+        *c = Config::shipped(c.host, c.link_rate);
+    });
+    fetch(&mut lab, 3, 20_000);
+    lab.run(Duration::from_secs(20));
+    let (end, stats) = received(&lab, 0);
+    let ideal = Rate::from_mbps(1_000).time_for(20_000 * 1_492);
+    assert!(end.since(Time::ZERO) < ideal + ideal / 4, "{end:?} {ideal} {stats:?}");
+    assert!(total(&stats, |s| s.redundant) < 20_000 / 100, "{stats:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -132,6 +223,7 @@ proptest! {
         slow_mbps in 5_u64..1_000,
         kill: bool,
         kill_at_us in 0_u64..10_000,
+        directed: bool,
     ) {
         let reorder_by = Duration::from_micros(200);
         let faults = Faults { loss, trim, reorder, reorder_by, ..Faults::default() };
@@ -140,7 +232,7 @@ proptest! {
         let mut lab = lab(seed, senders + 1, fabric, link, |c| {
             c.peer_timeout = Duration::from_secs(2);
             c.release_after = c.peer_timeout;
-        c.release_after = c.peer_timeout;
+            c.directed = directed;
         });
         lab.config_mut(host(1)).rate = Rate::from_mbps(slow_mbps);
         fetch(&mut lab, senders, symbols);
@@ -160,4 +252,41 @@ proptest! {
             assert_all_over(&mut lab, senders + 1);
         }
     }
+}
+
+/// Three senders on links of 10 Gbit/s, a receiver whose port carries 1 Gbit/s and whose pulls run at twice that.
+#[test]
+fn pulls_at_twice_the_ports_rate_are_few_after_a_moment() {
+    let beyond = |adapt_pace| {
+        let mut lab = lab(43, 4, Fabric::Trimming, HostConfig::new(), |c| {
+            *c = Config::shipped(c.host, Rate::from_mbps(2_000));
+            c.fabric = Fabric::Trimming;
+            c.adapt_pace = adapt_pace;
+        });
+        for sender in 1..=3 {
+            lab.config_mut(host(sender)).rate = Rate::from_mbps(10_000);
+        }
+        let symbols = 40_000;
+        let object = object(symbols);
+        let command = ReceiveSession {
+            session: SESSION,
+            object,
+            mode: Mode::ManyToOne,
+            senders: (1..=3).map(host).collect(),
+            initial_window: 32,
+        };
+        lab.command(host(0), Command::Receive(command));
+        for index in 0..3 {
+            let share = Share { index, count: 3 };
+            let role = Role::Unicast { receiver: host(0), share };
+            send(&mut lab, u32::from(index) + 1, SESSION, role, symbols, 32);
+        }
+        lab.run(Duration::from_secs(20));
+        let (_, stats) = received(&lab, 0);
+        let sent: u64 = (1..=3).map(|sender| lab.sent[&host(sender)]).sum();
+        (sent - symbols, stats)
+    };
+    let ((adapted, stats), (plain, _)) = (beyond(true), beyond(false));
+    assert!(adapted * 10 <= 40_000, "{adapted}: {stats:?}");
+    assert!(plain * 2 > 40_000, "{plain}");
 }

@@ -347,7 +347,8 @@ fn a_greedy_receiver_costs_the_others_little() {
         // Blocks that the others have not finished, and some that they have.
         for sbn in (0..200).step_by(7) {
             let floor = 0;
-            let pull = Pull { sbn, granted, floor, run: u16::MAX, epoch: 0, fin: false };
+            let pull =
+                Pull { sbn, granted, floor, run: u16::MAX, epoch: 0, fin: false, first: None };
             lab.inject(host(0), pull_frame(3, 0, pull));
         }
     }
@@ -424,7 +425,7 @@ fn a_group_is_released_when_only_a_finished_receiver_is_left() {
     }
     replicate(&mut lab, 3, 1_000);
     for (receiver, granted, fin) in [(2, 40, true), (1, 20, false)] {
-        let pull = Pull { sbn: 0, granted, floor: 0, run: 1, epoch: 0, fin };
+        let pull = Pull { sbn: 0, granted, floor: 0, run: 1, epoch: 0, fin, first: None };
         lab.inject(host(0), pull_frame(receiver, 0, pull));
     }
     assert_all_over(&mut lab, 4);

@@ -343,7 +343,8 @@ fn symbols_sink_unless_their_session_has_a_class() {
         let open =
             SendSession { session: SESSION, object, role, initial_window: 12, class, resume };
         sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
-        let pull = Pull { sbn: 0, granted: 900, floor: 0, run: 888, epoch: 0, fin: false };
+        let pull =
+            Pull { sbn: 0, granted: 900, floor: 0, run: 888, epoch: 0, fin: false, first: None };
         let frame = pull_frame(0, 1, pull);
         let mut sent: Vec<_> = core::iter::from_fn(|| sender.poll_transmit(Time::ZERO)).collect();
         assert_eq!(sender.handle_frame(Time::ZERO, &frame), Verdict::Consumed);

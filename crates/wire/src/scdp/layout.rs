@@ -1,8 +1,8 @@
 //! SCDP headers to bytes and back.
 
 use super::{
-    CLOSE_LEN, CORE_LEN, Close, CloseReason, HEADER_LEN, HEADER_WITH_OPTIONS_LEN, MAX_ESI, Mode,
-    Options, Pull, ScdpHeader, Symbol,
+    CLOSE_LEN, CORE_LEN, Close, CloseReason, DIRECTED_PULL_LEN, HEADER_LEN,
+    HEADER_WITH_OPTIONS_LEN, MAX_ESI, Mode, Options, Pull, ScdpHeader, Symbol,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -16,6 +16,8 @@ const FLAG_SYN: u8 = 1;
 const FLAG_FIN: u8 = 2;
 const FLAG_OPTIONS: u8 = 4;
 const FLAG_FROM_RECEIVER: u8 = 1;
+/// Of a pull: the ESI of the first symbol follows.
+const FLAG_DIRECTED: u8 = 4;
 const TAG_FOLLOWS: u8 = 0x80;
 
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
@@ -56,7 +58,10 @@ pub fn emit(
             let flags = (s.priority << 3) | syn | if s.fin { FLAG_FIN } else { 0 };
             (KIND_SYMBOL, flags, s.sbn, (s.esi << 8) | (s.number & 0xff))
         }
-        ScdpHeader::Pull(p) => (KIND_PULL, if p.fin { FLAG_FIN } else { 0 }, p.sbn, p.granted),
+        ScdpHeader::Pull(p) => {
+            let directed = if p.first.is_some() { FLAG_DIRECTED } else { 0 };
+            (KIND_PULL, directed | if p.fin { FLAG_FIN } else { 0 }, p.sbn, p.granted)
+        }
         ScdpHeader::Close(c) => {
             let flags = if c.from_receiver { FLAG_FROM_RECEIVER } else { 0 };
             (KIND_CLOSE, flags, 0, c.reason as u32)
@@ -85,7 +90,9 @@ pub fn emit(
             out[20] = p.epoch;
             out[21] = 0;
             out[22..24].copy_from_slice(&p.run.to_be_bytes());
-            HEADER_LEN
+            let Some(first) = p.first else { return HEADER_LEN };
+            out[24..28].copy_from_slice(&first.to_be_bytes());
+            DIRECTED_PULL_LEN
         }
         ScdpHeader::Close(_) => CLOSE_LEN,
     }
@@ -241,7 +248,11 @@ fn parse_pull(
         return Err(ParseError::BadField("run"));
     }
     let fin = flags & FLAG_FIN != 0;
-    Ok(whole(session, ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin })))
+    let first = if flags & FLAG_DIRECTED != 0 { Some(reader.u32()?) } else { None };
+    if first.is_some_and(|first| first > MAX_ESI) {
+        return Err(ParseError::BadField("first symbol"));
+    }
+    Ok(whole(session, ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin, first })))
 }
 
 fn parse_close<'a>(session: SessionId, flags: u8, reason: u32) -> Result<Parsed<'a>, ParseError> {
@@ -304,11 +315,14 @@ mod tests {
     }
 
     fn header() -> impl Strategy<Value = (ScdpHeader, [u8; 32])> {
-        let pull =
-            (any::<u32>(), any::<u32>(), any::<u32>(), 1..u16::MAX, any::<u8>(), any::<bool>())
-                .prop_map(|(sbn, granted, floor, run, epoch, fin)| {
-                    (ScdpHeader::Pull(Pull { sbn, granted, floor, run, epoch, fin }), [0; 32])
-                });
+        let first = prop::option::of(0..=MAX_ESI);
+        let words = (any::<u32>(), any::<u32>(), any::<u32>());
+        let pull = (words, 1..u16::MAX, any::<u8>(), any::<bool>(), first).prop_map(
+            |((sbn, granted, floor), run, epoch, fin, first)| {
+                let pull = Pull { sbn, granted, floor, run, epoch, fin, first };
+                (ScdpHeader::Pull(pull), [0; 32])
+            },
+        );
         let close = any::<bool>().prop_map(|from_receiver| {
             let close = Close { reason: CloseReason::Refused, from_receiver };
             (ScdpHeader::Close(close), [0; 32])

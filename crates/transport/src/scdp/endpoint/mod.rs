@@ -1,6 +1,7 @@
 //! One host's SCDP: all its sessions, one pull queue, one order of sending.
 
 mod admission;
+mod pace;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -11,10 +12,11 @@ use wellspring_core::{
 };
 use wellspring_wire::scdp::{Close, CloseReason, ScdpHeader, Symbol};
 
+use self::pace::Pace;
 use super::context::Context;
 use super::receiver::{Arrival, Receiver};
 use super::sender::Sender;
-use super::{Command, CommandError, Config, Event, FailReason, ObjectInfo};
+use super::{Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo};
 use crate::PullQueue;
 
 /// Closes waiting to be sent, at most; further ones are dropped (they are only a courtesy).
@@ -41,6 +43,8 @@ pub struct Endpoint {
     /// Sessions whose deadline has come; empty between calls.
     due: Vec<u32>,
     pulls: PullQueue,
+    /// Corrects the rate of pulls, if it is to be corrected.
+    pace: Option<Pace>,
     /// Sending sessions with something to send, round robin.
     ready: VecDeque<u32>,
     is_ready: Vec<bool>,
@@ -61,8 +65,11 @@ impl Endpoint {
         } else {
             PullQueue::new(link, PullQueue::packets_late(link))
         };
+        let pace =
+            (config.adapt_pace && config.fabric == Fabric::Trimming).then(|| Pace::new(link));
         Endpoint {
             pulls,
+            pace,
             sessions: Vec::new(),
             free: Vec::new(),
             places: BTreeMap::new(),
@@ -231,7 +238,7 @@ impl Endpoint {
                 Err(reason) => return Verdict::Drop(reason),
             },
         };
-        self.with(now, place, |session, cx| match session {
+        let verdict = self.with(now, place, |session, cx| match session {
             Session::Receiving(receiver) => {
                 let arrival = Arrival {
                     source: frame.source,
@@ -242,7 +249,18 @@ impl Endpoint {
                 receiver.on_symbol(cx, arrival)
             }
             Session::Sending(_) => Verdict::Drop(DropReason::Misdirected),
-        })
+        });
+        // What was pushed says nothing of the pulls.
+        if let Some(pace) = &mut self.pace
+            && symbol.options.is_none()
+            && (frame.trimmed || matches!(verdict, Verdict::Keep(_)))
+        {
+            let bytes = u64::from(frame.payload_len) + u64::from(self.config.overhead_per_symbol);
+            if let Some(rate) = pace.on_symbol(now, bytes, frame.trimmed) {
+                self.pulls.set_rate(rate);
+            }
+        }
+        verdict
     }
 
     fn on_close(&mut self, now: Time, frame: &Frame<ScdpHeader>, close: &Close) -> Verdict {

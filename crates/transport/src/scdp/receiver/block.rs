@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::assigned::Assigned;
 use super::stream_account::Coming;
 use crate::scdp::Share;
 
@@ -53,6 +54,8 @@ pub(super) struct Block {
     repair_seen: Vec<u32>,
     /// Symbols each sender has been asked for, by its index among the session's.
     asked: Vec<u32>,
+    /// Of several senders that are told what to send: what of this block.
+    pub(super) assigned: Assigned,
     /// In a group: what its stream brings.
     pub(super) coming: Coming,
 }
@@ -71,6 +74,7 @@ impl Block {
         self.source_seen.resize(source_symbols.div_ceil(64) as usize, 0);
         self.repair_seen.clear();
         self.asked.clear();
+        self.assigned.reset(source_symbols);
         self.coming = Coming::default();
     }
 

@@ -28,6 +28,8 @@ pub(super) struct BlockWindow {
     spare: Vec<Block>,
     /// No block below this one wants symbols.
     wanting_from: u32,
+    /// Senders are told which symbols to send.
+    directed: bool,
     /// In a group: how far its stream has come.
     pub(super) streaming: Option<Streaming>,
 }
@@ -49,6 +51,7 @@ impl BlockWindow {
             blocks: VecDeque::new(),
             spare: Vec::new(),
             wanting_from: 0,
+            directed: false,
             streaming: None,
         }
     }
@@ -122,6 +125,43 @@ impl BlockWindow {
             return None;
         }
         Some((self.wanting_from, self.open(self.wanting_from).deficit()))
+    }
+
+    /// Senders are told from now on which symbols to send.
+    pub(super) fn direct(&mut self) {
+        self.directed = true;
+    }
+
+    pub(super) fn is_directed(&self) -> bool {
+        self.directed
+    }
+
+    /// What any sender is to send next where senders are told: the block, the first ESI and how many that follow
+    /// each other, at most `most`.
+    pub(super) fn next_task(&mut self, most: u32) -> Option<(u32, u32, u32)> {
+        let (sbn, deficit) = self.next_wanting(Share::WHOLE, |_| true)?;
+        let (first, count) = self.open(sbn).assigned.next(deficit.min(most));
+        Some((sbn, first, count))
+    }
+
+    /// Notes that a sender was told to send these symbols, which the block counts on.
+    pub(super) fn assign(&mut self, sbn: u32, first: u32, count: u32) {
+        if let Some(block) = self.block(sbn) {
+            block.assigned.assign(first, count);
+            block.expected += count;
+        }
+    }
+
+    /// Counts on one symbol less, though nothing says that it was lost: another sender is asked for it.
+    pub(super) fn give_back(&mut self, sbn: u32, esi: u32) {
+        if self.directed
+            && let Some(block) = self.block(sbn)
+            && block.phase == Phase::Filling
+            && !block.is_here(esi)
+        {
+            block.assigned.give_back(esi);
+        }
+        self.settle(sbn);
     }
 
     fn next_of_share(&mut self, share: Share, may_come: impl Fn(u8) -> bool) -> Option<(u32, u32)> {

@@ -61,7 +61,7 @@ impl Receiver {
     ) -> Grant {
         let flow = &mut self.flows[index];
         let (sbn, wanted) = self.blocks.announce(flow.granted());
-        flow.grant(now, sbn, symbols, false);
+        flow.grant(now, (sbn, 0), symbols, false);
         flow.set_window_limited(flow.spare() == 0);
         flow.rearm(config);
         let mut grant = self.pull(now, index, sbn, symbols);

@@ -1,5 +1,6 @@
 //! A session at its receiver (SCDP Algorithm 2, for several senders and pipelined blocks).
 
+mod assigned;
 mod block;
 mod blocks;
 mod flow;
@@ -69,6 +70,9 @@ impl Receiver {
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
         receiver.blocks.set_streaming(in_group);
+        if config.directed && count > 1 && !in_group {
+            receiver.blocks.direct();
+        }
         for (index, &host) in (0_u8..count).zip(&command.senders) {
             let share = Share { index, count };
             let pushed = share.initial_window(&command.object, command.initial_window);
@@ -215,10 +219,12 @@ impl Receiver {
         let share = Share { index: index as u8, count: self.shares.max(index as u8 + 1) };
         self.blocks.open_through(0);
         for number in flow.granted() + 1..=through {
-            let sbn = share.pushed_block(&self.object, number);
+            let (sbn, esi) = share.pushed_symbol(&self.object, number);
             let counted = counted && self.blocks.open_through(sbn);
-            flow.grant_pushed(now, sbn, 1, counted);
-            if counted {
+            flow.grant_pushed(now, (sbn, esi), counted);
+            if counted && self.blocks.is_directed() {
+                self.blocks.assign(sbn, esi, 1);
+            } else if counted {
                 self.blocks.ask(sbn, share.index, 1, true);
             }
         }
@@ -318,7 +324,7 @@ impl Receiver {
         let blocks = &mut self.blocks;
         for (index, flow) in self.flows.iter_mut().enumerate() {
             if index != fast {
-                flow.doubt_slower_than(now, within, |sbn| blocks.settle(sbn));
+                flow.doubt_slower_than(now, within, |slow| blocks.give_back(slow.sbn, slow.esi));
             }
         }
     }
@@ -409,7 +415,7 @@ impl Receiver {
         let blocks = &mut self.blocks;
         self.flows[index].give_up(|lost| {
             if lost.counted {
-                blocks.settle(lost.sbn);
+                blocks.give_back(lost.sbn, lost.esi);
             }
         });
     }
@@ -447,15 +453,19 @@ impl Receiver {
             let before = self.flows[index].liveness;
             let blocks = &mut self.blocks;
             self.flows[index].on_time(cx.now);
-            if let Some(sbn) = self.flows[index].probe(cx.now, cx.config) {
-                blocks.settle(sbn);
+            if let Some(oldest) = self.flows[index].probe(cx.now, cx.config) {
+                blocks.give_back(oldest.sbn, oldest.esi);
             }
             let in_group = self.flows[index].group;
             let silent = self.flows[index].on_deadline(cx.now, cx.config, |lost| {
-                if lost.counted {
+                // Of several senders another one sends what a silent one was told to.
+                let elsewhere = lost.silent && blocks.is_directed();
+                if lost.counted && elsewhere {
+                    blocks.give_back(lost.sbn, lost.esi);
+                } else if lost.counted {
                     blocks.settle(lost.sbn);
                 }
-                if !in_group {
+                if !in_group && !elsewhere {
                     blocks.note_loss(lost.sbn);
                 }
             });

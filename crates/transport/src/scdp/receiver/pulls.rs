@@ -45,6 +45,9 @@ impl Receiver {
         let flows = self.flows.len();
         let index =
             (0..flows).map(|i| (self.turn + i) % flows).find(|&i| self.flows[i].spare() > 0)?;
+        if self.blocks.is_directed() {
+            return self.directed_pull(now, index, config);
+        }
         let share = Share { index: index as u8, count: self.shares };
         let may_come = |i: u8| {
             matches!(self.flows[usize::from(i)].liveness, Liveness::Live | Liveness::Awaited)
@@ -57,11 +60,34 @@ impl Receiver {
         let flow = &mut self.flows[index];
         let symbols = wanted.min(flow.spare()).min(flow.run_limit());
         let counted = flow.is_trusted();
-        flow.grant(now, sbn, symbols, counted);
+        flow.grant(now, (sbn, 0), symbols, counted);
         flow.set_window_limited(flow.spare() == 0);
         flow.rearm(config);
         self.blocks.ask(sbn, index as u8, symbols, counted);
         Some(self.pull(now, index, sbn, symbols))
+    }
+
+    /// The next pull for that sender, of several that are told what to send.
+    fn directed_pull(&mut self, now: Time, index: usize, config: &Config) -> Option<Grant> {
+        let flows = self.flows.len();
+        let flow = &self.flows[index];
+        let most = flow.spare().min(flow.run_limit());
+        let Some((sbn, first, symbols)) = self.blocks.next_task(most) else {
+            self.flows.iter_mut().for_each(|f| f.set_window_limited(false));
+            return None;
+        };
+        self.turn = (index + 1) % flows;
+        let flow = &mut self.flows[index];
+        let counted = flow.is_trusted();
+        flow.grant(now, (sbn, first), symbols, counted);
+        flow.set_window_limited(flow.spare() == 0);
+        flow.rearm(config);
+        if counted {
+            self.blocks.assign(sbn, first, symbols);
+        }
+        let mut grant = self.pull(now, index, sbn, symbols);
+        grant.pull.first = Some(first);
+        Some(grant)
     }
 
     /// Whether credits were granted for all that is to come, to the end of the object.
@@ -84,6 +110,7 @@ impl Receiver {
             run: symbols.clamp(1, u32::from(u16::MAX)) as u16,
             epoch: flow.epoch,
             fin,
+            first: None,
         };
         Grant { sender: flow.host, pull, symbols }
     }

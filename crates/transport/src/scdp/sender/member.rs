@@ -3,8 +3,20 @@
 use alloc::collections::VecDeque;
 use wellspring_core::{Duration, HostId, Time};
 
-/// Ranges of credits kept apart by block for one receiver.
+/// Ranges of credits kept apart by block for one receiver; of several senders, whose pulls may carry one credit
+/// each, a window of them.
 const MAX_RANGES: usize = 256;
+const MAX_DIRECTED: usize = 4_096;
+
+/// A range of credits, by number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Request {
+    pub(super) from: u32,
+    pub(super) last: u32,
+    pub(super) sbn: u32,
+    /// The ESI that the credit numbered `from` is for; the others follow. `None`: the sender chooses.
+    pub(super) first: Option<u32>,
+}
 
 /// Where a receiver of the stream stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +76,8 @@ pub(super) struct Member {
     pub(super) reported: bool,
     /// Closed the session as complete.
     pub(super) closed: bool,
-    /// `(last number, block)` of the credits not yet answered, ascending.
-    requests: VecDeque<(u32, u32)>,
+    /// The credits not yet answered, ascending.
+    requests: VecDeque<Request>,
 }
 
 impl Member {
@@ -108,22 +120,33 @@ impl Member {
         self.holds_up_since = None;
     }
 
-    /// The block credit `number` is for.
-    pub(super) fn block_for(&self, number: u32) -> Option<u32> {
-        self.requests.iter().find(|&&(last, _)| last >= number).map(|&(_, sbn)| sbn)
+    /// What the next credit beyond `number` is for, that is for anything.
+    pub(super) fn request_beyond(&self, number: u32) -> Option<Request> {
+        self.requests.iter().find(|request| request.last > number).copied()
     }
 
     pub(super) fn forget_through(&mut self, number: u32) {
-        while self.requests.front().is_some_and(|&(last, _)| last <= number) {
+        while self.requests.front().is_some_and(|request| request.last <= number) {
             self.requests.pop_front();
         }
     }
 
-    pub(super) fn request(&mut self, last: u32, sbn: u32) {
+    /// Credits up to `last`, from the one after those known, are for a block.
+    pub(super) fn request(&mut self, from: u32, last: u32, sbn: u32) {
         let full = self.requests.len() >= MAX_RANGES;
         match self.requests.back_mut() {
-            Some(back) if back.1 == sbn || full => back.0 = last,
-            _ => self.requests.push_back((last, sbn)),
+            Some(back) if back.first.is_none() && (back.sbn == sbn || full) => back.last = last,
+            _ => self.requests.push_back(Request { from, last, sbn, first: None }),
         }
+    }
+
+    /// The newest credits are for symbols that follow each other. Those between them and the credits known are
+    /// for nothing: the pull that said for what was lost. False if there are too many ranges.
+    pub(super) fn request_directed(&mut self, request: Request) -> bool {
+        if self.requests.len() >= MAX_DIRECTED {
+            return false;
+        }
+        self.requests.push_back(request);
+        true
     }
 }

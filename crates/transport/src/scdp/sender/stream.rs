@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 use wellspring_core::{Destination, DropReason, HostId, Time};
-use wellspring_wire::scdp::{Mode, Pull};
+use wellspring_wire::scdp::{MAX_ESI, Mode, Pull};
 
 use super::demand::Demand;
-use super::member::{Member, Standing};
+use super::member::{Member, Request, Standing};
 use super::symbols::SymbolStream;
 use crate::scdp::ObjectInfo;
 
@@ -113,11 +113,22 @@ impl Stream {
             }
             return Err(DropReason::Stale); // already served
         }
+        let from = member.granted.max(sent) + 1;
+        if let (Some(first), false) = (pull.first, in_group) {
+            // Of a pull that was cut short, the first symbols.
+            let start = pull.granted.saturating_sub(u32::from(pull.run)) + 1;
+            let skipped = from.saturating_sub(start);
+            let (from, first) = (from.max(start), first.saturating_add(skipped));
+            let request = Request { from, last: granted, sbn: pull.sbn, first: Some(first) };
+            if from <= granted && !member.request_directed(request) {
+                return Err(DropReason::OverLimit);
+            }
+        }
         member.granted = granted;
         member.goes_on(now);
         member.passed = None;
-        if !in_group {
-            member.request(granted, pull.sbn);
+        if !in_group && pull.first.is_none() {
+            member.request(from, granted, pull.sbn);
         }
         self.fin = pull.fin;
         self.raise_floor();
@@ -170,14 +181,24 @@ impl Stream {
         if self.sendable() == 0 || self.symbols.floor() >= self.object.source_blocks {
             return None;
         }
-        let number = self.sent + 1;
-        let pushed = number <= self.pushed;
-        let sbn = match &self.demand {
-            Some(demand) => demand.next()?,
-            None if pushed => self.symbols.pushed_block(&self.object, number),
-            None => self.wanted_block(number)?,
+        let pushed = self.sent < self.pushed;
+        let (number, sbn, esi) = match self.directed().filter(|_| !pushed) {
+            Some(request) => {
+                let number = request.from.max(self.sent + 1);
+                let first = request.first.unwrap_or(0);
+                let esi = first.checked_add(number - request.from)?;
+                (number, request.sbn, Some(esi).filter(|&esi| esi <= MAX_ESI)?)
+            }
+            None => {
+                let number = self.sent + 1;
+                let sbn = match &self.demand {
+                    Some(demand) => demand.next()?,
+                    None if pushed => self.symbols.pushed_block(&self.object, number),
+                    None => self.wanted_block(number)?,
+                };
+                (number, sbn.max(self.symbols.floor()), self.symbols.next_esi(sbn)?)
+            }
         };
-        let esi = self.symbols.next_esi(sbn)?;
         self.sent = number;
         if let Some(demand) = &mut self.demand {
             demand.advance(&self.symbols);
@@ -185,14 +206,19 @@ impl Stream {
         for member in &mut self.members {
             member.forget_through(number);
         }
-        let sbn = sbn.max(self.symbols.floor());
         let fin = self.fin && self.sendable() == 0;
         Some(NextSymbol { sbn, esi, number, pushed, fin })
     }
 
     /// What the receiver wants answered by that number.
     fn wanted_block(&self, number: u32) -> Option<u32> {
-        self.members.iter().find_map(|m| m.block_for(number))
+        self.members.iter().find_map(|m| m.request_beyond(number - 1)).map(|request| request.sbn)
+    }
+
+    /// What the receiver wants next, if it says which symbols.
+    fn directed(&self) -> Option<Request> {
+        let next = self.members.iter().find_map(|m| m.request_beyond(self.sent));
+        next.filter(|request| self.demand.is_none() && request.first.is_some())
     }
 
     /// Pushes one more symbol: nobody has answered.

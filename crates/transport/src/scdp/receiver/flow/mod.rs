@@ -57,6 +57,8 @@ enum CreditState {
 #[derive(Clone, Copy, Debug)]
 struct Credit {
     sbn: u32,
+    /// The symbol, where the receiver says which.
+    esi: u32,
     state: CreditState,
     granted_at: Time,
     /// Symbols that had been delivered then, and when the last of them was.
@@ -69,8 +71,19 @@ struct Credit {
 pub(super) struct Settled {
     /// The block it was granted for.
     pub sbn: u32,
+    /// Which of its symbols, where the receiver says which.
+    pub esi: u32,
     /// Whether that block counted on it.
     pub counted: bool,
+    /// Nothing tells that the symbol was lost: its sender is slow or silent.
+    pub silent: bool,
+}
+
+impl Settled {
+    fn of(credit: &Credit, silent: bool) -> Self {
+        let counted = credit.state == CreditState::Counted;
+        Settled { sbn: credit.sbn, esi: credit.esi, counted, silent }
+    }
 }
 
 /// What a numbered packet says about its credit.
@@ -142,6 +155,8 @@ pub(super) struct Flow {
     /// When silence will count as loss, or first call for a probe.
     deadline: Option<Time>,
     timeouts: u32,
+    /// Its pushed symbols, of which none came, are no longer counted on.
+    doubted: bool,
     /// In a group: when a silence last led to a credit being given up.
     doubted_at: Time,
     /// When the tail loss probe was last allowed, if later than anything heard: the timeout runs from
@@ -210,6 +225,7 @@ impl Flow {
             recovery_point: 0,
             deadline: None,
             timeouts: 0,
+            doubted: false,
             doubted_at: now,
             probed_at: now,
             probe: Probe::Unused,
@@ -266,8 +282,8 @@ impl Flow {
     }
 
     /// The sender's initial window: credits granted without a pull.
-    pub(super) fn grant_pushed(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
-        self.grant(now, sbn, count, counted);
+    pub(super) fn grant_pushed(&mut self, now: Time, symbol: (u32, u32), counted: bool) {
+        self.grant(now, symbol, 1, counted);
         self.pushed = self.granted();
     }
 
@@ -277,15 +293,16 @@ impl Flow {
         self.pushed = self.pushed.max(number.min(self.granted()));
     }
 
-    /// Grants `count` credits for a block.
-    pub(super) fn grant(&mut self, now: Time, sbn: u32, count: u32, counted: bool) {
+    /// Grants `count` credits for a block, whose first is for that ESI where the receiver says which.
+    pub(super) fn grant(&mut self, now: Time, (sbn, first): (u32, u32), count: u32, counted: bool) {
         if self.in_flight == 0 {
             self.delivered_at = now;
         }
         let state = if counted { CreditState::Counted } else { CreditState::Uncounted };
-        for _ in 0..count {
+        for index in 0..count {
             self.credits.push_back(Credit {
                 sbn,
+                esi: first.saturating_add(index),
                 state,
                 granted_at: now,
                 delivered_before: self.delivered,
@@ -323,6 +340,7 @@ impl Flow {
             let missing = number - self.granted();
             let credit = Credit {
                 sbn: 0,
+                esi: 0,
                 state: CreditState::Settled,
                 granted_at: self.last_heard,
                 delivered_before: self.delivered,
@@ -351,7 +369,7 @@ impl Flow {
         if credit.state == CreditState::Settled {
             return Answer::Late;
         }
-        let settled = Settled { sbn: credit.sbn, counted: credit.state == CreditState::Counted };
+        let settled = Settled::of(credit, false);
         credit.state = CreditState::Settled;
         let credit = *credit;
         let rtt = now.since(credit.granted_at);
@@ -457,7 +475,7 @@ impl Flow {
     pub(super) fn give_up(&mut self, mut for_each: impl FnMut(Settled)) {
         self.drop_settled_front();
         while !self.credits.is_empty() {
-            for_each(self.lose_front(false));
+            for_each(Settled { silent: true, ..self.lose_front(false) });
             self.drop_settled_front();
         }
         self.deadline = None;
@@ -484,21 +502,20 @@ impl Flow {
     }
 
     /// Stops counting on credits that this sender, going by its round trips, will not answer
-    /// within `within`, or should have answered that long ago; calls `for_each` with the block of
-    /// each.
+    /// within `within`, or should have answered that long ago; calls `for_each` with each.
     pub(super) fn doubt_slower_than(
         &mut self,
         now: Time,
         within: Duration,
-        mut for_each: impl FnMut(u32),
+        mut for_each: impl FnMut(Settled),
     ) {
         let usual = self.rtt.smoothed().unwrap_or(within);
         for credit in &mut self.credits {
             let expected = credit.granted_at + usual;
             let slow = expected.is_after(now + within) || (expected + within).is_before(now);
             if credit.state == CreditState::Counted && slow {
+                for_each(Settled::of(credit, true));
                 credit.state = CreditState::Uncounted;
-                for_each(credit.sbn);
             }
         }
     }
@@ -539,7 +556,7 @@ impl Flow {
         self.first += 1;
         self.in_flight -= 1;
         self.stats.lost += 1;
-        Settled { sbn: credit.sbn, counted: credit.state == CreditState::Counted }
+        Settled::of(&credit, by_timeout)
     }
 
     fn drop_settled_front(&mut self) {

@@ -37,12 +37,22 @@ impl Flow {
     pub(in crate::scdp::receiver) fn rearm(&mut self, config: &Config) {
         self.drop_settled_front();
         self.deadline = match self.liveness {
-            Liveness::Awaited => Some(self.last_heard + self.peer_timeout),
+            Liveness::Awaited => {
+                let doubted_at = self.doubts_at(config).filter(|_| !self.doubted);
+                Some(doubted_at.unwrap_or(self.last_heard + self.peer_timeout))
+            }
             _ => {
                 let overdue = self.front_overdue_at(self.timeout(config));
                 Time::earliest(overdue.into_iter().chain(self.probe_at(config)))
             }
         };
+    }
+
+    /// Of a sender that has not been heard: when others are to send what it should have pushed.
+    fn doubts_at(&self, config: &Config) -> Option<Time> {
+        let awaited = config.directed && self.liveness == Liveness::Awaited && !self.group;
+        let patience = config.initial_rtt * 3;
+        (awaited && patience < self.peer_timeout).then(|| self.last_heard + patience)
     }
 
     /// After how long a credit is overdue. Backed off, but so that a sender is probed several times
@@ -87,6 +97,15 @@ impl Flow {
             self.liveness = Liveness::Lost;
             return false;
         }
+        if self.doubts_at(config).is_some() {
+            self.doubted = true;
+            for credit in self.credits.iter_mut().filter(|c| c.state == CreditState::Counted) {
+                for_each(Settled::of(credit, true));
+                credit.state = CreditState::Uncounted;
+            }
+            self.rearm(config);
+            return false;
+        }
         let timeout = self.timeout(config);
         self.drop_settled_front();
         let mut overdue = 0;
@@ -122,8 +141,12 @@ impl Flow {
     }
 
     /// Allows the tail loss probe, if it is due: the oldest credit in flight is no longer counted
-    /// on, and one more may be granted. Returns the block of that credit.
-    pub(in crate::scdp::receiver) fn probe(&mut self, now: Time, config: &Config) -> Option<u32> {
+    /// on, and one more may be granted. Returns what that credit was for.
+    pub(in crate::scdp::receiver) fn probe(
+        &mut self,
+        now: Time,
+        config: &Config,
+    ) -> Option<Settled> {
         if self.probe_at(config)?.is_after(now) {
             return None;
         }
@@ -132,8 +155,9 @@ impl Flow {
         self.rearm(config);
         let counted = |c: &&mut Credit| c.state == CreditState::Counted;
         let oldest = self.credits.iter_mut().find(counted)?;
+        let settled = Settled::of(oldest, true);
         oldest.state = CreditState::Uncounted;
-        Some(oldest.sbn)
+        Some(settled)
     }
 
     /// When the tail loss probe is due: once in a silence, after two round trips or when the timeout would

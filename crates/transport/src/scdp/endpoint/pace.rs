@@ -1,0 +1,147 @@
+//! The pace of pulls on a fabric that trims, corrected where the link's rate was given wrongly.
+//!
+//! Pulls run at the rate of the host's own link (SCDP §IV-C). Where that is more than what the port in front of the
+//! host carries, the excess is trimmed and asked for again, for ever. What arrives whole while others are trimmed
+//! is what the port carries.
+
+use wellspring_core::{Duration, Rate, Time};
+
+/// Symbols that came, whole or trimmed, after which the pace is judged.
+const EPOCH: u32 = 128;
+
+/// The pace is too high if one in so many was trimmed.
+const TOO_MANY: u32 = 32;
+
+/// The pace rises by one part in so many after an epoch without trimmed symbols: twice as high after 23 epochs.
+const RISE: u64 = 32;
+
+/// The pace never falls below one part in so many of the link's rate.
+const LEAST: u64 = 1_024;
+
+/// Reductions in a row that change nothing before trimmed symbols count as somebody else's doing, and epochs for
+/// which they do.
+const FUTILE: u32 = 2;
+const INDIFFERENT: u32 = 64;
+
+/// What the pace of pulls is.
+#[derive(Debug)]
+pub(super) struct Pace {
+    link: u64,
+    rate: u64,
+    began: Option<Time>,
+    whole: u32,
+    trimmed: u32,
+    bytes: u64,
+    /// Part of the last epoch that was trimmed, and led to a reduction \[1/1,024\].
+    reduced_for: u32,
+    futile: u32,
+    indifferent: u32,
+}
+
+impl Pace {
+    pub(super) fn new(link: Rate) -> Self {
+        let link = link.as_bits_per_second();
+        Pace {
+            link,
+            rate: link,
+            began: None,
+            whole: 0,
+            trimmed: 0,
+            bytes: 0,
+            reduced_for: 0,
+            futile: 0,
+            indifferent: 0,
+        }
+    }
+
+    /// A symbol that was pulled has come, and takes so many bytes on the link, or what was left of it. Returns
+    /// the pace if it changes.
+    pub(super) fn on_symbol(&mut self, now: Time, bytes: u64, trimmed: bool) -> Option<Rate> {
+        let Some(began) = self.began else {
+            self.began = Some(now);
+            return None;
+        };
+        self.trimmed += u32::from(trimmed);
+        self.whole += u32::from(!trimmed);
+        self.bytes += if trimmed { 0 } else { bytes };
+        if self.whole + self.trimmed < EPOCH {
+            return None;
+        }
+        let before = self.rate;
+        self.judge(now.since(began));
+        (self.began, self.whole, self.trimmed, self.bytes) = (Some(now), 0, 0, 0);
+        if self.rate == before { None } else { Rate::from_bits_per_second(self.rate) }
+    }
+
+    fn judge(&mut self, span: Duration) {
+        let part = self.trimmed * 1_024 / EPOCH;
+        self.indifferent = self.indifferent.saturating_sub(1);
+        if self.trimmed == 0 || self.indifferent > 0 {
+            self.rate = (self.rate + self.rate / RISE + 1).min(self.link);
+        }
+        if self.trimmed * TOO_MANY < EPOCH || self.indifferent > 0 {
+            (self.reduced_for, self.futile) = (0, 0);
+            return;
+        }
+        // Fewer pulls, and as much is trimmed: it is not the pulls.
+        if self.reduced_for > 0 && part * 2 > self.reduced_for {
+            self.futile += 1;
+        }
+        if self.futile >= FUTILE {
+            (self.futile, self.reduced_for, self.indifferent) = (0, 0, INDIFFERENT);
+            return;
+        }
+        let micros = span.as_micros().max(1);
+        let carried = self.bytes.saturating_mul(8_000_000) / micros;
+        self.reduced_for = part;
+        self.rate = self.rate.min(carried).max(self.link / LEAST).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pace after so many epochs in front of a port of `port` bit/s, and the part of all that was trimmed.
+    fn after(pace: &mut Pace, port: u64, epochs: u32) -> (u64, f64) {
+        let (mut now, mut owed, mut trimmed) = (Time::ZERO, 0.0_f64, 0);
+        for _ in 0..epochs * EPOCH {
+            now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
+            // What the port carries of the pulls' answers.
+            owed += port as f64 / pace.rate as f64;
+            let whole = owed >= 1.0 || pace.rate <= port;
+            owed = if whole { (owed - 1.0).max(0.0) } else { owed };
+            trimmed += u32::from(!whole);
+            pace.on_symbol(now, 1_500, !whole);
+        }
+        (pace.rate, f64::from(trimmed) / f64::from(epochs * EPOCH))
+    }
+
+    #[test]
+    fn a_link_given_twice_as_fast_as_it_is_costs_a_few_symbols() {
+        let mut pace = Pace::new(Rate::from_mbps(2_000));
+        let (rate, trimmed) = after(&mut pace, 1_000_000_000, 100);
+        assert!((950_000_000..1_070_000_000).contains(&rate), "{rate}");
+        assert!(trimmed < 0.05, "{trimmed}");
+    }
+
+    #[test]
+    fn the_pace_is_the_links_where_nothing_is_trimmed_and_soon_again() {
+        let mut pace = Pace::new(Rate::from_mbps(1_000));
+        assert_eq!(after(&mut pace, 1_000_000_000, 50), (1_000_000_000, 0.0));
+        let (rate, _) = after(&mut pace, 500_000_000, 4);
+        assert!(rate < 560_000_000, "{rate}");
+        assert_eq!(after(&mut pace, 1_000_000_000, 30).0, 1_000_000_000);
+    }
+
+    #[test]
+    fn trims_that_a_lower_pace_does_not_change_are_not_answered_for_ever() {
+        let mut pace = Pace::new(Rate::from_mbps(1_000));
+        let mut now = Time::ZERO;
+        for number in 0..20_000_u64 {
+            now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
+            pace.on_symbol(now, 1_500, number % 10 == 0);
+        }
+        assert!(pace.rate > 700_000_000, "{}", pace.rate);
+    }
+}
