@@ -86,8 +86,10 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         for sender in &mut sending {
             sender.sent();
         }
-        let useful: Vec<_> = stats.senders.iter().map(|s| s.useful).collect();
-        assert!(useful.iter().all(|n| *n > 0), "{useful:?}");
+        // Shares follow the pace: on a busy machine one sender may have brought all before another was heard. But
+        // only what was lost is decoded, whoever brings it.
+        let lost: u64 = stats.senders.iter().map(|s| s.lost).sum();
+        assert!(u64::from(stats.decoded_blocks) <= lost + 5, "{stats:?}");
         // The others may be done before the receiver knows that one has died.
         let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
         assert!(lost <= usize::from(die), "{:?}", receiving.seen);
