@@ -134,6 +134,7 @@ impl Adapter for Scdp {
                     mode: Mode::ManyToOne,
                     senders: from.iter().map(|sender| HostId(*sender)).collect(),
                     initial_window: self.protocol.window_per_sender.min(255) as u8,
+                    complete: Vec::new(),
                 }),
             );
         }

@@ -274,6 +274,7 @@ fn pulls_at_twice_the_ports_rate_are_few_after_a_moment() {
             mode: Mode::ManyToOne,
             senders: (1..=3).map(host).collect(),
             initial_window: 32,
+            complete: Vec::new(),
         };
         lab.command(host(0), Command::Receive(command));
         for index in 0..3 {
