@@ -45,6 +45,7 @@ pub const CRATES: &[Crate] = &[
         may_use: &[],
     },
     product("wellspring-maelstrom", 2),
+    product("wellspring-trust", 2),
     // The simulator moves frames of any protocol and so knows none.
     Crate {
         package: "wellspring-sim",

@@ -40,6 +40,8 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
                  --timeout waits longer.",
         ),
         FetchError::Config(_) => failed(USAGE),
+        FetchError::LttpUnderKeys => failed(USAGE)
+            .hint("Leave out --protocol lttp, or give --insecure here and at the server."),
         FetchError::Geometry => failed(USAGE)
             .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),
         FetchError::Store(StoreError::BadDigest { .. }) => failed(BAD_DIGEST).hint(
@@ -104,6 +106,9 @@ pub fn of_put(error: &PutError) -> Failed {
             .hint("Repeat the command: hosts that have the object already are done at once."),
         PutError::Config(_) | PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => {
             failed(USAGE)
+        }
+        PutError::GroupUnderKeys => {
+            failed(USAGE).hint("Leave out --group, or give --insecure here and at the receivers.")
         }
         _ => Failed::other(error.to_string()),
     }

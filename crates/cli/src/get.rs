@@ -21,6 +21,7 @@ use wellspring_net::{
 };
 
 use crate::exit;
+use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::transfer::{CutArgs, Fetched, Location, NetworkArgs, ReportArgs, fetched};
 
@@ -68,6 +69,8 @@ pub struct GetArgs {
     #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
     report: ReportArgs,
@@ -94,8 +97,9 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     }
     let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    let config =
-        ClientConfig::default().driver(args.network.driver(any)).timeout(args.network.timeout);
+    args.keys.warn_client();
+    let driver = args.network.driver(any).keys(args.keys.load()?);
+    let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let is_stream = matches!(target, Target::Writer(_));
     let to_stdout = is_stream && shown == "-";

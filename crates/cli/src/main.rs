@@ -7,6 +7,8 @@ mod demo;
 mod exit;
 mod fec;
 mod get;
+mod key;
+mod keys;
 mod maelstrom;
 mod progress;
 mod put;
@@ -60,6 +62,7 @@ enum Command {
     Get(get::GetArgs),
     Put(put::PutArgs),
     Clean(clean::CleanArgs),
+    Key(key::KeyCommand),
     Demo(demo::DemoArgs),
     Fec(fec::FecArgs),
     Maelstrom(maelstrom::MaelstromArgs),
@@ -106,6 +109,7 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
         Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
+        Command::Key(args) => key::run(&args),
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),

@@ -19,6 +19,7 @@ use wellspring_net::{
 };
 
 use crate::exit;
+use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::serve::digest_cache;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs};
@@ -65,6 +66,8 @@ pub struct PutArgs {
     #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
+    keys: KeyArgs,
+    #[command(flatten)]
     network: NetworkArgs,
     #[command(flatten)]
     report: ReportArgs,
@@ -88,6 +91,8 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         None => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
     };
     let mut driver = args.network.driver(any);
+    args.keys.warn_client();
+    driver.keys = args.keys.load()?;
     driver.socket.multicast_interface = args.interface.clone();
     driver.socket.multicast_ttl = args.ttl;
     let cache = digest_cache(args.cache.as_deref())?;

@@ -1,6 +1,6 @@
 //! `wellspring serve`: objects of a directory, and its events on standard output.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,9 +13,10 @@ use wellspring_console::units::{bytes, parse_rate, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_net::{DEFAULT_PORT, LONGEST_WAIT, Server, ServerConfig, ServerEvent};
+use wellspring_net::{LONGEST_WAIT, Server, ServerConfig, ServerEvent};
 
 use crate::exit;
+use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
 
 /// Serve the files of a directory by every protocol; with --allow-put, receive files too.
@@ -29,14 +30,16 @@ use crate::transfer::NetworkArgs;
 Examples:
   wellspring serve /srv/models
   wellspring serve --rate 900M /srv/models         # leave a tenth of a gigabit link to others
-  wellspring serve --allow-put --bind 0.0.0.0:4711 /srv/incoming
+  wellspring serve --allow-put /srv/incoming       # with keys: who may, `wellspring key` says
+  wellspring serve --insecure --bind 10.0.0.5:4711 /srv/models
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given")]
 pub struct ServeArgs {
     /// The directory whose files are served.
     dir: PathBuf,
-    /// Address and port to listen at; port 0 lets the system choose.
-    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), DEFAULT_PORT))]
-    bind: SocketAddr,
+    /// Address and port to listen at; port 0 lets the system choose [default: port 4711 of every address with keys
+    /// or --insecure, of 127.0.0.1 without].
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<SocketAddr>,
     /// Accept objects that clients put.
     #[arg(long)]
     allow_put: bool,
@@ -75,6 +78,11 @@ pub struct ServeArgs {
     #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
     #[command(flatten)]
+    keys: KeyArgs,
+    /// With --insecure: listen at a public address, too.
+    #[arg(long, requires = "insecure", help_heading = "Keys")]
+    insecure_public: bool,
+    #[command(flatten)]
     network: NetworkArgs,
     /// Print events as JSON objects, one a line.
     #[arg(long)]
@@ -85,8 +93,12 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let cache = digest_cache(args.cache.as_deref())?;
     let json = args.json;
-    let mut config = ServerConfig::new(args.bind, args.dir.clone());
-    config.driver = args.network.driver(args.bind);
+    let keys = args.keys.load()?;
+    let bind = args.keys.bind_address(args.bind, keys.is_some(), args.insecure_public)?;
+    let mut config = ServerConfig::new(bind, args.dir.clone());
+    config.driver = args.network.driver(bind);
+    let keyed = keys.is_some();
+    config.driver.keys = keys;
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
         args.network.timeout.min(LONGEST_WAIT).as_millis() as u64,
     );
@@ -119,9 +131,13 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
         print_line(&json!({"event": "listening", "address": address.to_string()}).to_string());
     } else if !quiet {
         let takes = if args.allow_put { ", taking objects" } else { "" };
-        print_line(&format!("serving {} at {address}{takes}", args.dir.display()));
+        let keys = if keyed { "" } else { ", without keys" };
+        print_line(&format!("serving {} at {address}{takes}{keys}", args.dir.display()));
     }
     interrupt.wait().await;
+    if let Ok(Some(counters)) = server.statistics().map(|statistics| statistics.trust) {
+        tracing::info!("keys: {counters:?}");
+    }
     server.shut_down().await;
     Ok(())
 }

@@ -91,7 +91,7 @@ impl Star {
             let folder = self.path(&host.to_string());
             std::fs::create_dir_all(&folder).expect("a folder");
             let mut command = self.inside(&self.host(host), WELLSPRING);
-            command.args(["serve", "-q", "--bind", &(Self::address(host) + ":4711")]);
+            command.args(["serve", "--insecure", "-q", "--bind", &(Self::address(host) + ":4711")]);
             command.args(more).arg("--cache").arg(self.path("cache")).arg(folder);
             self.running.push(command.spawn().expect("started"));
         }

@@ -11,6 +11,7 @@ mod address;
 mod client;
 mod config_error;
 pub mod driver;
+mod key_files;
 mod lttp;
 mod manifest;
 pub mod protocols;
@@ -32,6 +33,7 @@ pub use client::{
     Target, Update, Updates,
 };
 pub use config_error::ConfigError;
+pub use key_files::{KeyDirectory, KeyFileError};
 pub use lttp::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,
     Method, ShareReport,

@@ -222,8 +222,12 @@ fn control_messages_pass_beside() {
     let (sender, messages) = channel::<ControlMessage>();
     let a = start(config());
     let b = Driver::start(config(), Box::new(move |m| sender.send(m).is_ok())).expect("loopback");
-    let message =
-        |bytes: &[u8]| OutgoingControl { to: b.local_addr(), local: None, bytes: bytes.to_vec() };
+    let message = |bytes: &[u8]| OutgoingControl {
+        to: b.local_addr(),
+        local: None,
+        bytes: bytes.to_vec(),
+        via: None,
+    };
     a.handle().send_control(message(b"\x18hello")).expect("running");
     let came = match messages.recv_timeout(GUARD) {
         Ok(came) => came,

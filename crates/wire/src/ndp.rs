@@ -19,11 +19,13 @@
 //!
 //! `check` covers the header but itself. Times sent are the sender's own business, and only repeated;
 //! the round trip counts 100 ns. A data packet whose payload is shorter than announced is a *trimmed
-//! header*; a switch must leave all of the header, so it may cut no shorter than 64 bytes over IPv4.
+//! header*; a switch must leave all of the header, so it may cut no shorter than 64 bytes over IPv4. Bit 7 of
+//! a data packet's type says that it is sealed: a tag of 8 bytes over the header follows it, and a switch
+//! may cut no shorter than 72 bytes.
 
 mod layout;
 
-pub use layout::{Parsed, emit_header, parse};
+pub use layout::{Parsed, emit_header, parse, set_tagged, tagged_len};
 
 /// The kind of NDP's datagrams, which no other protocol on the port has.
 pub const KIND: u8 = 6;

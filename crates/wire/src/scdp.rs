@@ -28,12 +28,13 @@
 //! The first 16 bytes are what the trimming specifications promise to keep: alone they name the
 //! symbol. `check` is a CRC-16 over them. Any symbol whose payload is shorter than announced is a
 //! *trimmed header*: it is believed for its identity, its remaining payload is ignored. Versions
-//! other than 1 and reserved kinds are for the future; bit 7 of `reserved` announces a 16-byte
-//! authentication tag over the header (behind the options), which version 1 refuses.
+//! other than 1 and reserved kinds are for the future. Bit 7 of `reserved` says that the symbol is
+//! sealed: a tag of 8 bytes over the first 24 follows them, then channel and counter (8), the options and the
+//! payload encrypted, and a tag of 16 bytes over everything. Hosts without keys refuse such a symbol.
 
 mod layout;
 
-pub use layout::{Parsed, emit, parse};
+pub use layout::{Parsed, emit, parse, set_tagged, tagged_len};
 
 use wellspring_core::Header;
 

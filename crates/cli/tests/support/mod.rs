@@ -16,7 +16,7 @@ use wellspring_testkit::wait::{PATIENCE, wait_until};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wellspring"));
-    command.stdin(Stdio::null()).env_remove("WELLSPRING_LOG");
+    command.stdin(Stdio::null()).env_remove("WELLSPRING_LOG").env("WELLSPRING_KEYS", "");
     command
 }
 

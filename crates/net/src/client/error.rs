@@ -47,6 +47,8 @@ pub enum FetchError {
     Config(ConfigError),
     /// Symbols or blocks as large, or as many of them, are not possible.
     Geometry,
+    /// LTTP does not run under keys: its control channel is TCP in clear.
+    LttpUnderKeys,
     /// The object cannot be kept here, or its digest is wrong.
     Store(StoreError),
     /// The writer given takes no more.
@@ -77,6 +79,7 @@ impl fmt::Display for FetchError {
                 list(f, hosts)
             }
             FetchError::Config(error) => error.fmt(f),
+            FetchError::LttpUnderKeys => f.write_str("LTTP does not run under keys yet"),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),
             FetchError::Write(error) => write!(f, "cannot write the object out: {error}"),
@@ -132,6 +135,8 @@ pub enum PutError {
     },
     /// A setting makes no sense.
     Config(ConfigError),
+    /// A group has no key yet: under keys each host is sent to on its own.
+    GroupUnderKeys,
     /// The file cannot be read.
     Read(io::Error),
     /// Too few hosts take the object; nothing was sent.
@@ -156,6 +161,7 @@ impl fmt::Display for PutError {
                 write!(f, "a quorum of {got} with {hosts} hosts")
             }
             PutError::Config(error) => error.fmt(f),
+            PutError::GroupUnderKeys => f.write_str("multicast does not run under keys yet"),
             PutError::Read(error) => write!(f, "cannot read the file: {error}"),
             PutError::NotAccepted { needed, hosts } => {
                 write!(f, "fewer than {needed} hosts take the object; nothing was sent:")?;

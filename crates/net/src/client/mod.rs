@@ -119,15 +119,20 @@ impl Cut {
         check("symbols_per_block", &self.symbols_per_block, 1..=u32::MAX)
     }
 
-    /// The cut as it is announced, to fit the paths to these hosts.
-    pub(crate) fn geometry(&self, hosts: impl IntoIterator<Item = SocketAddr>) -> Geometry {
+    /// The cut as it is announced, to fit the paths to these hosts with what sealing adds.
+    pub(crate) fn geometry(
+        &self,
+        hosts: impl IntoIterator<Item = SocketAddr>,
+        sealing_overhead: u16,
+    ) -> Geometry {
+        let headers = HEADER_WITH_OPTIONS_LEN + usize::from(sealing_overhead);
         let fits = |host| {
             let payload = largest_payload_towards(host).ok()?;
-            u16::try_from(payload.saturating_sub(HEADER_WITH_OPTIONS_LEN)).ok()
+            u16::try_from(payload.saturating_sub(headers)).ok()
         };
         let symbol_size = self.symbol_size.unwrap_or_else(|| {
             let paths = hosts.into_iter().filter_map(fits);
-            paths.fold(DEFAULT_SYMBOL_SIZE, u16::min).max(LEAST_SYMBOL_SIZE)
+            paths.fold(DEFAULT_SYMBOL_SIZE - sealing_overhead, u16::min).max(LEAST_SYMBOL_SIZE)
         });
         Geometry {
             symbol_size,

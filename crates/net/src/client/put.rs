@@ -51,6 +51,9 @@ impl Client {
         let updates = &options.updates;
         options.cut.check()?;
         let needed = check(hosts, options)?;
+        if options.group.is_some() && self.config.driver.keys.is_some() {
+            return Err(PutError::GroupUnderKeys);
+        }
         let (file, fingerprint, digest) = self.open(file, updates).await?;
         let size = fingerprint.size();
         let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
@@ -60,7 +63,7 @@ impl Client {
             size,
             digest,
             group: options.group,
-            geometry: options.cut.geometry(paths),
+            geometry: options.cut.geometry(paths, self.requester.sealing_overhead()),
             overwrite: options.overwrite,
             timeout: self.config.timeout,
         };

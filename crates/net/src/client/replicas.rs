@@ -135,7 +135,9 @@ pub(crate) async fn find(
     }
     let began = Instant::now();
     let mut replicas = resolve(hosts, timeout).await;
-    let mut geometry = options.cut.geometry(replicas.iter().filter_map(|r| r.address));
+    let mut geometry = options
+        .cut
+        .geometry(replicas.iter().filter_map(|r| r.address), requester.sealing_overhead());
     if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
         geometry.initial_window = geometry.initial_window.div_ceil(2);
     }

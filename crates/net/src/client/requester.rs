@@ -14,7 +14,7 @@ use wellspring_wire::control::{
 
 use super::host_error::NO_ANSWER;
 use crate::address::canonical;
-use crate::driver::{ControlMessage, OutgoingControl};
+use crate::driver::{ControlMessage, KeyTrouble, OutgoingControl};
 use crate::protocols::DriverHandle;
 use crate::store::Digest;
 
@@ -59,6 +59,8 @@ pub(crate) enum AskError {
     Refused { code: RefusalCode, text: String },
     /// The server's answer makes no sense.
     Nonsense,
+    /// Keys are in the way.
+    Keys(KeyTrouble),
     /// Our driver has stopped.
     Stopped,
 }
@@ -72,6 +74,7 @@ impl fmt::Display for AskError {
             AskError::PortClosed => f.write_str("nobody listens at that port (connection refused)"),
             AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
             AskError::Refused { text, .. } => write!(f, "refused: {text}"),
+            AskError::Keys(trouble) => trouble.fmt(f),
             AskError::Nonsense => f.write_str("an answer that makes no sense"),
             AskError::Stopped => f.write_str("the socket is closed"),
         }
@@ -104,6 +107,9 @@ impl Table {
     /// Takes in a datagram that may be a reply; what is none, or answers nothing we asked of that
     /// host, is passed over.
     pub(crate) fn take_in(&self, message: &ControlMessage) {
+        if let Some(trouble) = message.trouble {
+            return self.on_trouble(canonical(message.from), trouble);
+        }
         if message.bytes.is_empty() {
             return self.on_closed_port(canonical(message.from));
         }
@@ -134,6 +140,17 @@ impl Table {
         };
         // Whoever asked may have given up since.
         let _ = sender.send(heard);
+    }
+
+    /// Keys are in the way of an address: no request gets there.
+    fn on_trouble(&self, address: SocketAddr, trouble: KeyTrouble) {
+        let mut waiting = lock(&self.waiting);
+        let asked = waiting.iter().filter(|(_, waiter)| waiter.asked == address);
+        let asked: Vec<u64> = asked.map(|(nonce, _)| *nonce).collect();
+        for waiter in asked.iter().filter_map(|nonce| waiting.remove(nonce)) {
+            // Whoever asked may have given up since.
+            let _ = waiter.sender.send(Heard::Final(Err(AskError::Keys(trouble))));
+        }
     }
 
     /// Nobody listens at an address, says the network. A request believes it the second time: the
@@ -189,6 +206,11 @@ pub(crate) struct Requester {
 impl Requester {
     pub(crate) fn new(handle: DriverHandle, table: Arc<Table>) -> Self {
         Requester { handle, table }
+    }
+
+    /// What sealing adds to each datagram \[bytes\].
+    pub(crate) fn sealing_overhead(&self) -> u16 {
+        self.handle.sealing_overhead()
     }
 
     /// Whether nobody listened at an address when something was sent there last.
@@ -260,7 +282,7 @@ impl Requester {
         let _waiting = Waiting { table: &self.table, nonce };
         let mut pause = FIRST_PAUSE;
         loop {
-            let message = OutgoingControl { to, local: None, bytes: bytes.clone() };
+            let message = OutgoingControl { to, local: None, bytes: bytes.clone(), via: None };
             match self.handle.send_control(message) {
                 // A full queue is a loss like any other: asked again in a moment.
                 Ok(()) | Err(crate::driver::HandleError::Busy) => {}

@@ -1,9 +1,11 @@
 //! The configuration of a driver.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use wellspring_core::{Duration, HostId, Rate, Seed, Time};
 use wellspring_transport::{lttp, ndp, scdp};
+use wellspring_trust::Keyring;
 use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
 use wellspring_wire::ndp::DATA_HEADER_LEN;
 
@@ -19,7 +21,7 @@ const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;
 
 /// How a driver is set up. [`DriverConfig::new`] gives the defaults.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DriverConfig {
     /// The socket: bind address, buffers, multicast interface and TTL.
@@ -54,6 +56,8 @@ pub struct DriverConfig {
     pub clock_start: Time,
     /// Trouble made on purpose.
     pub faults: Faults,
+    /// Keys: with them every datagram is sealed, and what is not sealed by a peer that is trusted is dropped.
+    pub keys: Option<Arc<Keyring>>,
 }
 
 setters! {
@@ -72,6 +76,7 @@ setters! {
         peers: usize,
         clock_start: Time,
         faults: Faults,
+        keys: Option<Arc<Keyring>>,
     }
 }
 
@@ -127,7 +132,15 @@ impl DriverConfig {
             peers: 4_096,
             clock_start: Time::ZERO,
             faults: Faults::default(),
+            keys: None,
         }
+    }
+}
+
+impl DriverConfig {
+    /// What sealing adds to each datagram \[bytes\].
+    pub(crate) fn sealing_overhead(&self) -> u16 {
+        if self.keys.is_some() { wellspring_trust::MAX_OVERHEAD as u16 } else { 0 }
     }
 }
 

@@ -4,8 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use wellspring_transport::scdp::{ReceiveStats, SendStats, StragglerAction};
+use wellspring_trust::{ChannelId, Identity, PublicKey};
 use wellspring_wire::scdp::CloseReason;
 
 /// Where a session's events go: called on the driver's thread, must not wait, dropped after the
@@ -24,8 +26,73 @@ pub struct ControlMessage {
     pub from: SocketAddr,
     /// The local address it was sent to, where the system tells.
     pub local: Option<IpAddr>,
-    /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`.
+    /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`, or keys are in the way.
     pub bytes: Vec<u8>,
+    /// Who has sent it, of drivers that have keys.
+    pub peer: Option<PeerChannel>,
+    /// Why keys are in the way of what was to be sent to `from`.
+    pub trouble: Option<KeyTrouble>,
+}
+
+/// Who a channel leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerChannel {
+    /// The owner of the key at its other end.
+    pub identity: Arc<Identity>,
+    /// The channel, by which an answer is to leave.
+    pub channel: ChannelId,
+}
+
+/// Why a request does not reach a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum KeyTrouble {
+    /// The server refuses our handshake.
+    Refused {
+        /// Why.
+        reason: wellspring_trust::Refusal,
+        /// Our own key, which it was shown, if we have one.
+        own: Option<PublicKey>,
+    },
+    /// The server has a key that is not trusted here.
+    UnknownServer(PublicKey),
+    /// No key that is trusted here can be the server's.
+    NoServerKey,
+    /// The request is too long to be sealed.
+    TooLong,
+}
+
+impl fmt::Display for KeyTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use wellspring_trust::Refusal;
+        match self {
+            KeyTrouble::Refused { reason: Refusal::NotTrusted, own: Some(own) } => write!(
+                f,
+                "it does not trust this host's key; there: wellspring key trust NAME {own} --read"
+            ),
+            KeyTrouble::Refused { reason: Refusal::NotTrusted, .. } => {
+                f.write_str("it does not trust this host's key")
+            }
+            KeyTrouble::Refused { reason: Refusal::WrongKey, .. } => {
+                f.write_str("it has another key than the one trusted here for it")
+            }
+            KeyTrouble::Refused { reason: Refusal::NoKeys, .. } => {
+                f.write_str("it runs without keys (--insecure), and this host has keys")
+            }
+            KeyTrouble::Refused { reason: Refusal::AddressInUse, .. } => f.write_str(
+                "it speaks with another key at this host's address; try again in a minute",
+            ),
+            KeyTrouble::Refused { .. } => f.write_str("it refuses the handshake"),
+            KeyTrouble::UnknownServer(key) => write!(
+                f,
+                "its key is not trusted here; if it should be: wellspring key trust NAME {key} --serve"
+            ),
+            KeyTrouble::NoServerKey => f.write_str(
+                "no key is trusted here to serve there (wellspring key trust NAME KEY --serve)",
+            ),
+            KeyTrouble::TooLong => f.write_str("the object's name is too long to be sent sealed"),
+        }
+    }
 }
 
 /// What happens in a session. Progress by blocks is not an event: see

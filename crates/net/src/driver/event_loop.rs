@@ -6,13 +6,17 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use wellspring_core::{HostId, Time};
+use wellspring_trust::{ChannelId, Opened, without_keys};
+use wellspring_wire::control::{Parsed, RefusalCode, Reply, emit_reply, parse};
 
 use super::clock::sleep_until;
-use super::event::{ControlMessage, ControlSink};
+use super::event::{ControlMessage, ControlSink, KeyTrouble};
 use super::faults::{Injector, Origin};
 use super::groups::Groups;
+use super::guard::Guard;
 use super::handle::{Call, FIRST_CONTROL_KIND};
 use super::key::BlockKey;
+use super::outbox::Target;
 use super::runner::{Host, Run};
 use super::shared::Shared;
 use super::statistics::{ReceivePath, Statistics};
@@ -59,6 +63,8 @@ pub(super) struct EventLoop {
     /// Who sends first, in turns.
     pub first: usize,
     pub stopping: bool,
+    /// Room for a datagram that was opened.
+    pub plain: Vec<u8>,
 }
 
 impl EventLoop {
@@ -95,7 +101,10 @@ impl EventLoop {
         match call {
             Call::Control(message) => {
                 self.mailbox.shared.release_control();
-                self.host.network.send_control(&message);
+                let now = self.host.clock.now();
+                if let Err(trouble) = self.host.network.send_control(now, &message) {
+                    self.report_trouble(message.to, trouble);
+                }
             }
             Call::GroupJoined { group, socket } => {
                 self.inlets.groups.join(&self.waiter, group, socket);
@@ -174,7 +183,7 @@ impl EventLoop {
     /// Tells whoever has sent control messages that nobody listens where they went.
     fn report_closed_ports(&mut self) {
         for from in self.host.network.socket.take_closed_ports() {
-            (self.mailbox.control)(ControlMessage { from, local: None, bytes: Vec::new() });
+            (self.mailbox.control)(nothing_came(from));
         }
     }
 
@@ -249,9 +258,66 @@ impl EventLoop {
         self.kinds[usize::from(datagram.first()? & 0x0f)].map(usize::from)
     }
 
+    /// Opens a datagram if this host has keys, and takes it in.
     fn on_datagram(&mut self, now: Time, origin: &Origin, host: Option<HostId>, datagram: &[u8]) {
+        if !self.host.network.has_keys() {
+            return match without_keys(datagram) {
+                Some(refusal) => self.answer_in_clear(now, origin, &refusal),
+                None => self.take_in_plain(now, origin, host, None, datagram),
+            };
+        }
+        let mut plain = std::mem::take(&mut self.plain);
+        let (from, local) = (origin.from, origin.local);
+        match self.host.network.open(now, from, local, datagram, &mut plain) {
+            Opened::Datagram { len, via } => {
+                self.take_in_plain(now, origin, host, Some(via), &plain[..len]);
+            }
+            Opened::Refused(reason) => {
+                let trouble = self.host.network.guard().map(|guard| guard.refused(reason));
+                trouble.into_iter().for_each(|trouble| self.report_trouble(from, trouble));
+            }
+            Opened::UnknownServer(key) => {
+                self.report_trouble(from, KeyTrouble::UnknownServer(key));
+            }
+            Opened::Clear => self.explain_keys(now, origin, datagram),
+            Opened::Nothing => {}
+        }
+        self.plain = plain;
+    }
+
+    /// Tells whoever has asked something in clear that this takes keys; no answer is longer than its question.
+    fn explain_keys(&mut self, now: Time, origin: &Origin, datagram: &[u8]) {
+        let Ok(Parsed::Request { nonce, .. }) = parse(datagram) else { return };
+        let text = "this host speaks only with keys that it trusts, and you have none (wellspring key --help)";
+        let mut reply = Vec::new();
+        emit_reply(nonce, &Reply::Refused { code: RefusalCode::NotAllowed, text }, &mut reply);
+        self.answer_in_clear(now, origin, &reply);
+    }
+
+    /// Answers a stranger, within the budget.
+    fn answer_in_clear(&mut self, now: Time, origin: &Origin, bytes: &[u8]) {
+        if self.host.answers.take(now) {
+            let local = self.host.network.answers_from(origin.local);
+            let (to, dscp) = (origin.from, self.host.network.dscp.messages);
+            self.host.network.push_in_clear(bytes, Target { to, local }, dscp);
+        }
+    }
+
+    /// Tells whoever has sent control messages to a host why keys are in the way.
+    fn report_trouble(&mut self, from: SocketAddr, trouble: KeyTrouble) {
+        (self.mailbox.control)(ControlMessage { trouble: Some(trouble), ..nothing_came(from) });
+    }
+
+    fn take_in_plain(
+        &mut self,
+        now: Time,
+        origin: &Origin,
+        host: Option<HostId>,
+        via: Option<ChannelId>,
+        datagram: &[u8],
+    ) {
         if datagram.first().is_some_and(|first| first & 0x0f >= FIRST_CONTROL_KIND) {
-            return self.on_control(origin, datagram);
+            return self.on_control(origin, via, datagram);
         }
         match self.runner_of(datagram) {
             Some(runner) => {
@@ -261,11 +327,14 @@ impl EventLoop {
         }
     }
 
-    fn on_control(&mut self, origin: &Origin, datagram: &[u8]) {
+    fn on_control(&mut self, origin: &Origin, via: Option<ChannelId>, datagram: &[u8]) {
+        let guard = self.host.network.guard();
         let message = ControlMessage {
             from: origin.from,
             local: origin.local.filter(|local| !local.is_multicast()),
             bytes: datagram.to_vec(),
+            peer: via.and_then(|via| guard?.peer(origin.from, via)),
+            trouble: None,
         };
         if (self.mailbox.control)(message) {
             self.host.counters.control += 1;
@@ -346,10 +415,16 @@ impl EventLoop {
             send_memory: self.host.to_send.held(),
             received: self.host.counters.clone(),
             sent: network.sent,
+            trust: network.guard().map(Guard::counters),
             injected: self.inlets.injector.as_ref().map(|i| i.counters).unwrap_or_default(),
         };
         statistics.received.icmp_errors = network.socket.icmp_errors();
         statistics.sent.segmentation_failures = network.socket.segmentation_failures();
         statistics
     }
+}
+
+/// No datagram, but something to tell of an address.
+fn nothing_came(from: SocketAddr) -> ControlMessage {
+    ControlMessage { from, local: None, bytes: Vec::new(), peer: None, trouble: None }
 }

@@ -5,6 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 
+use wellspring_trust::ChannelId;
+
 use super::statistics::Statistics;
 
 /// A control message that goes out by the driver's socket.
@@ -18,6 +20,9 @@ pub struct OutgoingControl {
     /// The datagram. The low nibble of its first byte is its kind, 8 or above; at most
     /// [`MAX_CONTROL_LEN`] bytes.
     pub bytes: Vec<u8>,
+    /// The channel to send it by, in answer to what came by it. Without one it is a request, for which a channel is
+    /// made if need be. Of no effect in a driver without keys.
+    pub via: Option<ChannelId>,
 }
 
 /// Bytes of a control message, at most: fits any path without fragments.

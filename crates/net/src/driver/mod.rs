@@ -27,6 +27,7 @@ mod event_loop;
 mod faults;
 pub(crate) mod geometry;
 mod groups;
+mod guard;
 mod handle;
 mod key;
 mod network;
@@ -49,7 +50,9 @@ mod wait;
 mod worker;
 
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
-pub use event::{ControlMessage, ControlSink, EventSink, Failure, Refusal, SessionEvent};
+pub use event::{
+    ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,
+};
 pub use handle::{HandleError, MAX_CONTROL_LEN, OutgoingControl};
 pub use progress::SessionProgress;
 pub(crate) use protocol_handle::ProtocolHandle;

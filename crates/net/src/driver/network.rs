@@ -3,8 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::{Duration, Rate, Time};
+use wellspring_trust::{ChannelId, Opened};
 
 use super::DscpMap;
+use super::event::KeyTrouble;
+use super::guard::Guard;
 use super::handle::OutgoingControl;
 use super::outbox::{Marks, Outbox, Target};
 use super::peers::Peer;
@@ -22,6 +25,8 @@ pub(super) struct Network {
     /// The socket is bound to no address of its own, so answers must name theirs.
     chooses_source: bool,
     outbox: Outbox,
+    /// Seals what leaves, if the host has keys.
+    guard: Option<Box<Guard>>,
     /// The socket had no room when last asked.
     blocked: bool,
     rate: Option<Rate>,
@@ -32,11 +37,17 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(socket: UdpSocket, dscp: DscpMap, rate: Option<Rate>) -> Self {
+    pub(super) fn new(
+        socket: UdpSocket,
+        dscp: DscpMap,
+        rate: Option<Rate>,
+        guard: Option<Guard>,
+    ) -> Self {
         Network {
             chooses_source: socket.local_addr().ip().is_unspecified(),
             socket,
             outbox: Outbox::new(),
+            guard: guard.map(Box::new),
             blocked: false,
             rate,
             busy_until: None,
@@ -86,7 +97,14 @@ impl Network {
 
     /// Sends the first `len` bytes of the [`room`](Self::room).
     pub(super) fn push(&mut self, now: Time, len: usize, marks: Marks, targets: &[Target]) {
-        self.outbox.push(len, marks, targets);
+        let len = match targets {
+            _ if self.guard.is_none() => {
+                self.outbox.push(len, marks, targets);
+                len
+            }
+            [target] => self.push_sealed(len, None, marks, *target).unwrap_or(0),
+            targets => self.push_sealed_to_each(len, marks, targets),
+        };
         if let Some(rate) = self.rate {
             let earliest = now - CATCH_UP;
             let start = self.busy_until.filter(|until| until.is_after(earliest)).unwrap_or(now);
@@ -95,8 +113,54 @@ impl Network {
         }
     }
 
-    /// Sends a datagram that is not a symbol; false if there is no room.
-    pub(super) fn push_datagram(&mut self, bytes: &[u8], target: Target, dscp: u8) -> bool {
+    /// Sends the first `len` bytes of the outbox's buffer, sealed; returns the new length, or `None` if no channel leads there.
+    fn push_sealed(
+        &mut self,
+        len: usize,
+        via: Option<ChannelId>,
+        marks: Marks,
+        target: Target,
+    ) -> Option<usize> {
+        let sealed = self.guard.as_mut()?.seal(target.to, via, self.outbox.room()?, len)?;
+        self.outbox.push(sealed, marks, &[target]);
+        Some(sealed)
+    }
+
+    /// Sends the first `len` bytes of the outbox's buffer to each target, sealed for it; where there is no room any more it is
+    /// lost. Returns the length that each got.
+    fn push_sealed_to_each(&mut self, len: usize, marks: Marks, targets: &[Target]) -> usize {
+        let (Some(guard), Some(room)) = (&mut self.guard, self.outbox.room()) else { return 0 };
+        guard.keep(&room[..len]);
+        let mut each = 0;
+        for target in targets {
+            if !self.outbox.has_room() && !self.flush() {
+                return each;
+            }
+            let (Some(guard), Some(room)) = (&self.guard, self.outbox.room()) else { return each };
+            room[..len].copy_from_slice(guard.kept());
+            each = self.push_sealed(len, None, marks, *target).unwrap_or(each);
+        }
+        each
+    }
+
+    /// Sends a datagram that is not a symbol; false if there is no room, or no channel.
+    pub(super) fn push_datagram(
+        &mut self,
+        bytes: &[u8],
+        target: Target,
+        via: Option<ChannelId>,
+        dscp: u8,
+    ) -> bool {
+        if self.guard.is_none() {
+            return self.push_in_clear(bytes, target, dscp);
+        }
+        let Some(room) = self.room() else { return false };
+        room[..bytes.len()].copy_from_slice(bytes);
+        self.push_sealed(bytes.len(), via, Marks { dscp, ecn: 0 }, target).is_some()
+    }
+
+    /// Sends a datagram as it is, whatever keys there are: a part of a handshake, or an answer to who has no keys.
+    pub(super) fn push_in_clear(&mut self, bytes: &[u8], target: Target, dscp: u8) -> bool {
         let Some(room) = self.room() else { return false };
         room[..bytes.len()].copy_from_slice(bytes);
         self.outbox.push(bytes.len(), Marks { dscp, ecn: 0 }, &[target]);
@@ -104,14 +168,70 @@ impl Network {
     }
 
     /// Sends a control message; without room it is lost, as it may be in the network.
-    pub(super) fn send_control(&mut self, message: &OutgoingControl) {
+    ///
+    /// # Errors
+    /// There is no key by which it could be sent.
+    pub(super) fn send_control(
+        &mut self,
+        now: Time,
+        message: &OutgoingControl,
+    ) -> Result<(), KeyTrouble> {
         let target = Target { to: message.to, local: message.local };
         let dscp = self.dscp.messages;
-        if self.socket.reaches(&message.to) && self.push_datagram(&message.bytes, target, dscp) {
-            self.sent.control += 1;
-        } else {
-            self.sent.errors += 1;
+        let pushed = match &mut self.guard {
+            _ if !self.socket.reaches(&message.to) => false,
+            Some(guard) if message.via.is_none() => {
+                guard.request(now, message.to, &message.bytes)?;
+                self.push_outgoing(target)
+            }
+            _ => self.push_datagram(&message.bytes, target, message.via, dscp),
+        };
+        match pushed {
+            true => self.sent.control += 1,
+            false => self.sent.errors += 1,
         }
+        Ok(())
+    }
+
+    /// Whether the host has keys.
+    pub(super) fn has_keys(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// Opens a datagram into `plain`, and sends what handshakes answer. Only for a host that
+    /// [has keys](Self::has_keys).
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        local: Option<IpAddr>,
+        datagram: &[u8],
+        plain: &mut [u8],
+    ) -> Opened {
+        let Some(guard) = &mut self.guard else { return Opened::Nothing };
+        let opened = guard.open(now, from, datagram, plain);
+        if !guard.outgoing().is_empty() {
+            let local = self.answers_from(local);
+            self.push_outgoing(Target { to: from, local });
+        }
+        opened
+    }
+
+    /// The guard, if the host has keys.
+    pub(super) fn guard(&self) -> Option<&Guard> {
+        self.guard.as_deref()
+    }
+
+    fn push_outgoing(&mut self, target: Target) -> bool {
+        if !self.outbox.has_room() && (self.blocked || !self.flush()) {
+            return false;
+        }
+        let (Some(guard), Some(room)) = (&self.guard, self.outbox.room()) else { return false };
+        let bytes = guard.outgoing();
+        room[..bytes.len()].copy_from_slice(bytes);
+        let (len, dscp) = (bytes.len(), self.dscp.messages);
+        self.outbox.push(len, Marks { dscp, ecn: 0 }, &[target]);
+        true
     }
 
     /// A source address that the system has refused since this was last asked.

@@ -10,6 +10,7 @@ use super::event::ControlSink;
 use super::event_loop::{EventLoop, Inlets, KINDS, Mailbox};
 use super::faults::Injector;
 use super::groups::Groups;
+use super::guard::Guard;
 use super::handle::Call;
 use super::network::Network;
 use super::peers::PeerTable;
@@ -25,7 +26,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
 use super::{DriverConfig, TrimTaps};
-use crate::socket::UdpSocket;
+use crate::socket::{MAX_DATAGRAM_LEN, UdpSocket};
 
 /// A driver that is being put together: its socket is open, its thread not started.
 pub(crate) struct Builder {
@@ -62,9 +63,10 @@ impl Builder {
         };
         let rates = [config.send_rate, config.faults.send_rate];
         let rate = rates.into_iter().flatten().min();
+        let guard = config.keys.clone().map(Guard::new);
         let host = Host {
             clock: Clock::starting_at(config.clock_start),
-            network: Network::new(socket, config.dscp.clone(), rate),
+            network: Network::new(socket, config.dscp.clone(), rate, guard),
             peers: PeerTable::new(config.peers),
             received: ReceiveStore::new(config.receive_memory),
             to_send: SendStore::new(config.send_memory),
@@ -76,6 +78,7 @@ impl Builder {
         let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
         let mailbox = Mailbox { shared, calls, done, control };
         let runners = Vec::new();
+        let plain = vec![0; if host.network.has_keys() { MAX_DATAGRAM_LEN } else { 0 }];
         let event_loop = EventLoop {
             config,
             host,
@@ -86,6 +89,7 @@ impl Builder {
             kinds: [None; KINDS],
             first: 0,
             stopping: false,
+            plain,
         };
         Ok(Builder { event_loop })
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use wellspring_core::DropReason;
+use wellspring_trust::TrustCounters;
 
 use super::Faults;
 
@@ -49,6 +50,8 @@ pub struct Statistics {
     pub sent: Sent,
     /// What was done to arriving datagrams on purpose.
     pub injected: Injected,
+    /// What the keys have met, of drivers that have any.
+    pub trust: Option<TrustCounters>,
 }
 
 /// What came in.

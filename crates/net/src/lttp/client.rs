@@ -89,6 +89,9 @@ impl Client {
         options: &LttpOptions,
         target: Target,
     ) -> Result<LttpReport, FetchError> {
+        if self.config.driver.keys.is_some() {
+            return Err(FetchError::LttpUnderKeys);
+        }
         let began = Instant::now();
         let updates = &options.updates;
         let timeout = self.config.timeout;

@@ -34,14 +34,22 @@ impl Driver {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
+    pub fn start(mut config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
         config.check()?;
+        let sealing_overhead = config.sealing_overhead();
+        config.ndp.payload = config.ndp.payload.saturating_sub(sealing_overhead).max(1);
         let mut builder = Builder::open(config.clone(), control)?;
         let scdp = scdp::add(&mut builder, &config);
         let lttp = lttp::add(&mut builder, &config);
         let ndp = ndp::add(&mut builder, &config);
         let running = builder.start()?;
-        let handle = DriverHandle { shared: Arc::clone(running.shared()), scdp, lttp, ndp };
+        let handle = DriverHandle {
+            shared: Arc::clone(running.shared()),
+            scdp,
+            lttp,
+            ndp,
+            sealing_overhead,
+        };
         Ok(Driver { handle, _running: running })
     }
 
@@ -69,6 +77,7 @@ pub struct DriverHandle {
     scdp: ProtocolHandle<scdp::Scdp>,
     lttp: lttp::LttpHandle,
     ndp: ndp::NdpHandle,
+    sealing_overhead: u16,
 }
 
 impl fmt::Debug for Driver {
@@ -87,6 +96,11 @@ impl DriverHandle {
     /// A way to NDP's endpoint.
     pub(crate) fn ndp(&self) -> ndp::NdpHandle {
         self.ndp.clone()
+    }
+
+    /// What sealing adds to each datagram \[bytes\]: 0 without keys.
+    pub(crate) fn sealing_overhead(&self) -> u16 {
+        self.sealing_overhead
     }
 
     /// A way to LTTP's endpoint.

@@ -172,9 +172,10 @@ impl Handler {
         if size == 0 {
             return unsupported("an empty object needs no session".to_owned());
         }
-        if geometry.symbol_size > MAX_SYMBOL_SIZE {
+        let longest = MAX_SYMBOL_SIZE - self.handle.sealing_overhead();
+        if geometry.symbol_size > longest {
             let size = geometry.symbol_size;
-            return unsupported(format!("symbols of {size} bytes (limit {MAX_SYMBOL_SIZE})"));
+            return unsupported(format!("symbols of {size} bytes (limit {longest})"));
         }
         if geometry.symbols_per_block > limit {
             let got = geometry.symbols_per_block;

@@ -35,6 +35,12 @@ pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
                 // One too many is closed at once: there is no room to tell it why.
                 Ok((stream, client)) => {
                     let client = canonical(client);
+                    if parts.handler.config.driver.keys.is_some() {
+                        // It is in clear: there is nothing to say by it.
+                        let text = "LTTP does not run under keys";
+                        parts.refused(client, &Refusal::new(RefusalCode::Unsupported, text));
+                        continue;
+                    }
                     match parts.connections.take(client) {
                         Ok(place) => {
                             let parts = Arc::clone(&parts);

@@ -43,6 +43,10 @@ impl Handler {
         if offer.overwrite && !self.config.allow_overwrite {
             return not_allowed("this server does not let objects be replaced");
         }
+        if offer.group.is_some() && self.config.driver.keys.is_some() {
+            let text = "multicast does not run under keys yet";
+            return Err(Refusal::new(RefusalCode::Unsupported, text));
+        }
         if lock(&self.sends).holds(offer.session) {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }

@@ -12,7 +12,7 @@ use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::sends::Kind;
 use crate::address::canonical;
-use crate::driver::{ControlMessage, OutgoingControl};
+use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
 use crate::store::Digest;
 
 impl Handler {
@@ -34,7 +34,9 @@ impl Handler {
         let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
         let client = canonical(message.from);
         let shown = Shown { client, cookie };
+        let allowed = self.allowed(message, &request);
         let outcome = match &request {
+            _ if allowed.is_err() => allowed.map(|()| Outcome::Nothing),
             Request::Info { name, geometry } => self.info(shown, name.as_str(), *geometry),
             Request::Start(start) => self.start(shown, start),
             Request::Offer(offer) => self.offer(shown, offer),
@@ -81,13 +83,40 @@ impl Handler {
         }
     }
 
+    /// Whether the key that has sent a request has the right to what it asks. A server without keys asks nobody.
+    fn allowed(&self, message: &ControlMessage, request: &Request<'_>) -> Result<(), Refusal> {
+        if self.config.driver.keys.is_none() {
+            return Ok(());
+        }
+        let (name, put) = match request {
+            Request::Info { name, .. } | Request::Manifest { name, .. } => (name, false),
+            Request::Start(start) => (&start.name, false),
+            Request::StartNdp(start) => (&start.name, false),
+            Request::Offer(offer) => (&offer.name, true),
+            // Answered only to who has made the offer.
+            Request::Status { .. } => return Ok(()),
+        };
+        let Some(PeerChannel { identity, .. }) = &message.peer else {
+            return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
+        };
+        let rights = &identity.rights;
+        let (right, folders) = if put { ("put", &rights.put) } else { ("read", &rights.read) };
+        if folders.hold(name.as_str()) {
+            return Ok(());
+        }
+        let (key, fingerprint) = (&identity.name, identity.fingerprint);
+        let text = format!("key {key} ({fingerprint}) has no right to {right} {name}");
+        Err(Refusal::new(RefusalCode::NotAllowed, text))
+    }
+
     fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
         let mut bytes = Vec::new();
         emit_reply(nonce, reply, &mut bytes);
         // From the address that was asked, or the client would not know whose answer it is.
         let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
+        let via = to.peer.as_ref().map(|peer| peer.channel);
         // A lost reply is asked for again.
-        let _ = self.handle.send_control(OutgoingControl { to: to.from, local, bytes });
+        let _ = self.handle.send_control(OutgoingControl { to: to.from, local, bytes, via });
     }
 
     fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {

@@ -13,6 +13,8 @@ const PULL: u8 = 3;
 const DONE: u8 = 4;
 const CLOSE: u8 = 5;
 const CHECK_AT: usize = 2;
+/// In the type of a data packet: it is sealed, and a tag follows its header.
+const TAG_FOLLOWS: u8 = 0x80;
 const COMMON_LEN: usize = 8;
 const SPAN_UNIT: Duration = Duration::from_nanos(100);
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
@@ -87,6 +89,27 @@ fn check_of(header: &[u8]) -> u16 {
     digest.update(&header[..CHECK_AT]);
     digest.update(&header[CHECK_AT + 2..]);
     digest.finalize()
+}
+
+/// Marks a data packet's header as followed by its authentication tag, or takes the mark away. Other packets and
+/// shorter datagrams are left alone.
+pub fn set_tagged(datagram: &mut [u8], tagged: bool) {
+    if is_data(datagram) {
+        datagram[1] = if tagged { DATA | TAG_FOLLOWS } else { DATA };
+    }
+}
+
+/// Of a data packet marked [as tagged](set_tagged): the length of its datagram before it was sealed or trimmed, by
+/// its header, of which nothing has been checked.
+pub fn tagged_len(datagram: &[u8]) -> Option<usize> {
+    let tagged = is_data(datagram) && datagram[1] & TAG_FOLLOWS != 0;
+    tagged.then(|| DATA_HEADER_LEN + usize::from(u16::from_be_bytes([datagram[18], datagram[19]])))
+}
+
+fn is_data(datagram: &[u8]) -> bool {
+    datagram.len() >= DATA_HEADER_LEN
+        && datagram[0] == (VERSION << 4) | KIND
+        && datagram[1] & !TAG_FOLLOWS == DATA
 }
 
 /// Reads a datagram.

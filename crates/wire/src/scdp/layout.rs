@@ -19,6 +19,8 @@ const FLAG_FROM_RECEIVER: u8 = 1;
 /// Of a pull: the ESI of the first symbol follows.
 const FLAG_DIRECTED: u8 = 4;
 const TAG_FOLLOWS: u8 = 0x80;
+/// Where the reserved flags stand.
+const FLAGS_AT: usize = 21;
 
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
 
@@ -114,6 +116,32 @@ fn check_of(bytes: &[u8]) -> u16 {
     digest.update(&bytes[..2]);
     digest.update(&bytes[4..CORE_LEN]);
     digest.finalize()
+}
+
+/// Marks a symbol's header as followed by its authentication tag, or takes the mark away. Other packets and
+/// shorter datagrams are left alone.
+pub fn set_tagged(datagram: &mut [u8], tagged: bool) {
+    if is_symbol(datagram) {
+        datagram[FLAGS_AT] = if tagged { TAG_FOLLOWS } else { 0 };
+    }
+}
+
+/// Of a symbol marked [as tagged](set_tagged): the length of its datagram before it was sealed or trimmed, by its
+/// header, of which nothing has been checked.
+pub fn tagged_len(datagram: &[u8]) -> Option<usize> {
+    if !is_symbol(datagram) || datagram[FLAGS_AT] & TAG_FOLLOWS == 0 {
+        return None;
+    }
+    let payload_len = usize::from(u16::from_be_bytes([datagram[22], datagram[23]]));
+    let header_len = match datagram[1] & FLAG_OPTIONS {
+        0 => HEADER_LEN,
+        _ => HEADER_WITH_OPTIONS_LEN,
+    };
+    Some(header_len + payload_len)
+}
+
+fn is_symbol(datagram: &[u8]) -> bool {
+    datagram.len() >= HEADER_LEN && datagram[0] == (VERSION << 4) | KIND_SYMBOL
 }
 
 /// Reads a datagram (or what a switch left of it).

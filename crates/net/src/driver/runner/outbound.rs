@@ -196,6 +196,6 @@ impl<P: Protocol> Runner<P> {
         let mut bytes = [0; MAX_HEADER_LEN];
         let Some(len) = self.protocol.emit(&frame, None, &mut bytes) else { return false };
         let dscp = host.network.dscp.control;
-        host.network.push_datagram(&bytes[..len], peer.into(), dscp)
+        host.network.push_datagram(&bytes[..len], peer.into(), None, dscp)
     }
 }

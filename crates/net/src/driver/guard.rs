@@ -1,0 +1,132 @@
+//! Seam between the driver and the network under keys: all that leaves is sealed, all that comes is opened.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wellspring_core::Time;
+use wellspring_trust::{
+    ChannelId, Channels, Keyring, NoWay, Opened, PublicKey, Refusal, Shape, TrustCounters,
+};
+use wellspring_wire::{ndp, scdp};
+
+use super::event::{KeyTrouble, PeerChannel};
+use crate::address::canonical;
+use crate::socket::MAX_DATAGRAM_LEN;
+
+/// Addresses with channels, at most: each takes about 10 KB.
+const MAX_ADDRESSES: usize = 4_096;
+
+/// A host's channels, and the buffers for opening and sealing.
+pub(super) struct Guard {
+    channels: Channels,
+    own: Option<PublicKey>,
+    /// What is to be sent as it is: a part of a handshake, or a request that is sealed already.
+    outgoing: Vec<u8>,
+    /// A datagram in plain that is sealed for several hosts.
+    copy: Vec<u8>,
+}
+
+impl Guard {
+    pub(super) fn new(keyring: Arc<Keyring>) -> Self {
+        let mut secret = [0; 32];
+        crate::random::fill(&mut secret);
+        let own = keyring.own().map(|own| own.public());
+        let channels = Channels::new(keyring, MAX_ADDRESSES, secret);
+        Guard { channels, own, outgoing: Vec::new(), copy: Vec::new() }
+    }
+
+    pub(super) fn counters(&self) -> TrustCounters {
+        self.channels.counters()
+    }
+
+    /// Opens a datagram into `plain`, which holds any. What is [`outgoing`](Self::outgoing) then is to be sent back.
+    pub(super) fn open(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        plain: &mut [u8],
+    ) -> Opened {
+        let shape = shape_of(datagram);
+        let from = canonical(from);
+        let opened = self.channels.open(now, from, datagram, shape, plain, &mut self.outgoing);
+        if let Opened::Datagram { len, .. } = opened
+            && shape.is_some()
+        {
+            mark(&mut plain[..len], false);
+        }
+        opened
+    }
+
+    /// What is to be sent as it is.
+    pub(super) fn outgoing(&self) -> &[u8] {
+        &self.outgoing
+    }
+
+    /// Seals the datagram in the first `len` bytes of `room`; `None` if no channel leads there.
+    pub(super) fn seal(
+        &mut self,
+        to: SocketAddr,
+        via: Option<ChannelId>,
+        room: &mut [u8],
+        len: usize,
+    ) -> Option<usize> {
+        mark(&mut room[..len], true);
+        let clear = shape_of(&room[..len]).map_or(0, |shape| shape.clear);
+        self.channels.seal(canonical(to), via, room, len, clear)
+    }
+
+    /// Keeps a datagram in plain, to be sealed for several hosts.
+    pub(super) fn keep(&mut self, datagram: &[u8]) {
+        self.copy.clear();
+        self.copy.extend_from_slice(datagram);
+    }
+
+    /// The datagram that was [kept](Self::keep).
+    pub(super) fn kept(&self) -> &[u8] {
+        &self.copy
+    }
+
+    /// Makes [`outgoing`](Self::outgoing) what brings a request to a server.
+    pub(super) fn request(
+        &mut self,
+        now: Time,
+        to: SocketAddr,
+        request: &[u8],
+    ) -> Result<(), KeyTrouble> {
+        let way = self.channels.request(now, canonical(to), request, &mut self.outgoing);
+        way.map_err(|no_way| match no_way {
+            NoWay::NoServerKey => KeyTrouble::NoServerKey,
+            NoWay::TooLong => KeyTrouble::TooLong,
+        })
+    }
+
+    /// Who has sent a datagram.
+    pub(super) fn peer(&self, from: SocketAddr, via: ChannelId) -> Option<PeerChannel> {
+        let identity = self.channels.identity(canonical(from), via)?;
+        Some(PeerChannel { identity, channel: via })
+    }
+
+    /// What a client is told when a server refuses its handshake.
+    pub(super) fn refused(&self, reason: Refusal) -> KeyTrouble {
+        KeyTrouble::Refused { reason, own: self.own }
+    }
+}
+
+/// What the header of a datagram says of its form, if it is one that is to survive trimming.
+fn shape_of(datagram: &[u8]) -> Option<Shape> {
+    let symbol = || {
+        let len = scdp::tagged_len(datagram)?;
+        Some(Shape { clear: scdp::HEADER_LEN, len })
+    };
+    let packet = || {
+        let len = ndp::tagged_len(datagram)?;
+        Some(Shape { clear: ndp::DATA_HEADER_LEN, len })
+    };
+    symbol().or_else(packet).filter(|shape| shape.len <= MAX_DATAGRAM_LEN)
+}
+
+fn mark(datagram: &mut [u8], tagged: bool) {
+    scdp::set_tagged(datagram, tagged);
+    ndp::set_tagged(datagram, tagged);
+}

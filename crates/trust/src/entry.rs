@@ -1,0 +1,168 @@
+//! Channels and handshakes with one address.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use wellspring_core::{Duration, Time};
+
+use crate::channel::{Channel, ChannelId, Closed, Plain, Shape, mark_of};
+use crate::handshake::Initiator;
+use crate::keyring::Identity;
+
+/// Answered handshakes of one address that wait for their first datagram.
+const MAX_PENDING: usize = 4;
+/// How long an address stays with the key that was last heard from it.
+const HELD: Duration = Duration::from_secs(30);
+
+/// A channel, and who is at its other end.
+pub(crate) struct Established {
+    pub channel: Channel,
+    pub identity: Arc<Identity>,
+}
+
+/// A handshake that was answered: the initiator has the channel, if it is more than a replay.
+pub(crate) struct Pending {
+    pub established: Established,
+    /// The initiator's ephemeral key, which tells a repeated initiation from a new one.
+    pub ephemeral: [u8; 32],
+    pub response: Vec<u8>,
+}
+
+/// A handshake that was begun here.
+pub(crate) struct Greeted {
+    pub id: u64,
+    pub began: Time,
+    pub retries: u8,
+    pub stage: Stage,
+    pub request: Vec<u8>,
+}
+
+pub(crate) enum Stage {
+    /// The server's key was asked for.
+    Asking,
+    /// Its owner is greeted.
+    Initiated(Box<Initiator>, Arc<Identity>),
+}
+
+/// What came of a datagram.
+pub(crate) enum Found {
+    Plain(Plain, ChannelId),
+    Replayed,
+    /// Another key is in conversation from this address.
+    Conflict,
+    Forged,
+}
+
+/// What is known of an address.
+#[derive(Default)]
+pub(crate) struct Entry {
+    current: Option<Established>,
+    previous: Option<Established>,
+    pub pending: VecDeque<Pending>,
+    pub greeted: Option<Greeted>,
+    heard: Option<Time>,
+    /// Requests sent since something authentic was heard.
+    pub unanswered: u32,
+    /// When it was last used, by the table's count.
+    pub used: u64,
+}
+
+impl Entry {
+    /// Opens a datagram by one of its channels. The first one of a pending channel proves that the handshake was no
+    /// replay.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        datagram: &[u8],
+        shape: Shape,
+        plain: &mut [u8],
+    ) -> Found {
+        let mark = mark_of(datagram, shape.clear);
+        let mut try_with = |established: &mut Established| {
+            if mark.is_some_and(|mark| mark != established.channel.mark()) {
+                return Err(Closed::Forged);
+            }
+            let id = established.channel.id();
+            established.channel.open(datagram, shape, plain).map(|plain| (plain, id))
+        };
+        let mut outcome = Err(Closed::Forged);
+        for established in self.current.iter_mut().chain(&mut self.previous) {
+            outcome = try_with(established);
+            if !matches!(outcome, Err(Closed::Forged)) {
+                break;
+            }
+        }
+        let mut confirmed = None;
+        if matches!(outcome, Err(Closed::Forged)) {
+            for (place, pending) in self.pending.iter_mut().enumerate() {
+                outcome = try_with(&mut pending.established);
+                if outcome.is_ok() {
+                    confirmed = Some(place);
+                    break;
+                }
+            }
+        }
+        if let Some(pending) = confirmed.and_then(|place| self.pending.remove(place)) {
+            if self.is_held_by_another(now, &pending.established.identity) {
+                return Found::Conflict;
+            }
+            self.establish(pending.established);
+        }
+        match outcome {
+            Ok((plain, id)) => {
+                self.heard = Some(now);
+                self.unanswered = 0;
+                Found::Plain(plain, id)
+            }
+            Err(Closed::Replayed) => Found::Replayed,
+            Err(Closed::Forged) => Found::Forged,
+        }
+    }
+
+    /// From now on datagrams leave by this channel; those of the one before are still taken.
+    pub(crate) fn establish(&mut self, established: Established) {
+        self.previous = self.current.replace(established);
+        self.unanswered = 0;
+    }
+
+    /// Notes an answered handshake; of too many the oldest gives way.
+    pub(crate) fn await_first(&mut self, pending: Pending) {
+        if self.pending.len() == MAX_PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back(pending);
+    }
+
+    /// Whether another key was in conversation from here a moment ago: its sessions are not to change hands.
+    pub(crate) fn is_held_by_another(&self, now: Time, identity: &Identity) -> bool {
+        let held = self.heard.is_some_and(|heard| (heard + HELD).is_after(now));
+        held && self
+            .current
+            .as_ref()
+            .is_some_and(|c| c.identity.fingerprint != identity.fingerprint)
+    }
+
+    /// The channel to send by: that one, or without a choice the current one, or else the newest handshake's.
+    pub(crate) fn channel_to_use(&mut self, via: Option<ChannelId>) -> Option<&mut Channel> {
+        let pending = self.pending.iter_mut().rev().map(|pending| &mut pending.established);
+        let mut all = self.current.iter_mut().chain(pending).chain(&mut self.previous);
+        let found = match via {
+            None => all.next(),
+            Some(via) => all.find(|established| established.channel.id() == via),
+        };
+        found.map(|established| &mut established.channel)
+    }
+
+    /// Whether there is a channel whose other end has shown that it has it.
+    pub(crate) fn is_established(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Who is at the other end of a channel.
+    pub(crate) fn identity(&self, via: ChannelId) -> Option<&Arc<Identity>> {
+        let pending = self.pending.iter().map(|pending| &pending.established);
+        let mut all = self.current.iter().chain(pending).chain(&self.previous);
+        all.find(|established| established.channel.id() == via)
+            .map(|established| &established.identity)
+    }
+}

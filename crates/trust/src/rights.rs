@@ -1,0 +1,96 @@
+//! Rights of a key: what it may read and put, and whether it may serve.
+
+use std::fmt;
+
+/// Folders, by name: none, some, or all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Folders(Vec<String>);
+
+impl Folders {
+    /// None.
+    pub const NONE: Folders = Folders(Vec::new());
+
+    /// All.
+    pub fn all() -> Self {
+        Folders(vec![String::new()])
+    }
+
+    /// Adds a folder, with everything below it; the empty name is everything.
+    pub fn add(&mut self, folder: &str) {
+        let folder = folder.trim_matches('/').to_owned();
+        if !self.0.contains(&folder) {
+            self.0.push(folder);
+        }
+    }
+
+    /// Whether an object's name is that of a folder here, or below one.
+    pub fn hold(&self, name: &str) -> bool {
+        self.0.iter().any(|folder| {
+            folder.is_empty()
+                || name
+                    .strip_prefix(folder.as_str())
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The folders; the empty name is everything.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// What a key may do here.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Rights {
+    /// Have objects of these folders sent.
+    pub read: Folders,
+    /// Have objects taken into these folders. It creates: replacing takes the server's consent besides.
+    pub put: Folders,
+    /// Be believed as a server.
+    pub serve: bool,
+}
+
+impl Rights {
+    /// Everything.
+    pub fn all() -> Self {
+        Rights { read: Folders::all(), put: Folders::all(), serve: true }
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        for (word, folders) in [("read", &self.read), ("put", &self.put)] {
+            words.extend(folders.iter().map(|folder| match folder {
+                "" => word.to_owned(),
+                folder => format!("{word}={folder}"),
+            }));
+        }
+        words.extend(self.serve.then(|| "serve".to_owned()));
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_holds_what_is_below_it_and_no_name_that_only_begins_so() {
+        let mut folders = Folders::NONE;
+        assert!(folders.is_empty() && !folders.hold("models/x"));
+        folders.add("/models/");
+        assert!(folders.hold("models/x") && folders.hold("models/a/b") && folders.hold("models"));
+        for outside in ["models2/x", "model", "x", "a/models/x", ""] {
+            assert!(!folders.hold(outside), "{outside}");
+        }
+        assert!(Folders::all().hold("anything/at/all"));
+        assert_eq!(Rights { read: folders, ..Rights::default() }.to_string(), "read=models");
+        assert_eq!(Rights::all().to_string(), "read put serve");
+    }
+}
