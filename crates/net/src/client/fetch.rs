@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
 
 use super::pages::{Pages, Question};
-use super::replicas::{Found, Late, Order, Replica, Standing, find, resume_point};
+use super::replicas::{Found, Late, Order, Replica, Standing, resume_point};
 use super::report::{FetchReport, ReplicaReport, ReplicaState};
 use super::requester::AskError;
 use super::resume::Left;
 use super::sink::{Bytes, Sink};
+use super::stages::{Stages, Times};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
@@ -42,25 +43,12 @@ impl Client {
         options: &FetchOptions,
         target: Target,
     ) -> Result<FetchReport, FetchError> {
-        let began = Instant::now();
-        let updates = &options.updates;
-        let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, (timeout, Late::Joins)).await?;
-        let preparing = began.elapsed();
+        let (stages, found) = Stages::find(self, hosts, options, Late::Joins).await?;
+        let symbol_size = found.geometry.symbol_size;
+        let taking_part = found.replicas.iter().filter(|r| r.takes_part());
+        let hosts = taking_part.map(|r| r.host.clone()).collect();
         let bytes = Bytes::Verified { resume: options.resume };
-        let sink = Sink::open(target, found.size, found.digest, bytes).await?;
-        let geometry = found.geometry;
-        updates.tell(Update::Started {
-            size: found.size,
-            symbol_size: geometry.symbol_size,
-            digest: found.digest,
-            hosts: found
-                .replicas
-                .iter()
-                .filter(|r| r.takes_part())
-                .map(|r| r.host.clone())
-                .collect(),
-        });
+        let sink = stages.open(target, bytes, symbol_size, hosts).await?;
         let (size, digest) = (found.size, found.digest);
         let (mut blocks, mut resumed) = (0, 0);
         let (stats, replicas, sink) = if size == 0 {
@@ -72,19 +60,17 @@ impl Client {
             if resumed == size {
                 (ReceiveStats::default(), prepared.replicas, prepared.sink)
             } else {
-                Run::begin(self, prepared, updates.clone())?.follow().await?
+                Run::begin(self, prepared, options.updates.clone())?.follow().await?
             }
         };
-        updates.tell(Update::Verifying);
-        let finishing = Instant::now();
-        sink.finish().await?;
+        let Times { elapsed, preparing, finishing } = stages.finish(sink).await?;
         Ok(FetchReport {
             size,
             digest,
-            elapsed: began.elapsed(),
+            elapsed,
             preparing,
-            finishing: finishing.elapsed(),
-            symbol_size: geometry.symbol_size,
+            finishing,
+            symbol_size,
             blocks,
             resumed,
             replicas: reports(replicas, &stats),

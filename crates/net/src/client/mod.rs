@@ -11,6 +11,7 @@ mod report;
 pub(crate) mod requester;
 mod resume;
 pub(crate) mod sink;
+pub(crate) mod stages;
 mod stream;
 mod update;
 

@@ -8,9 +8,10 @@ use wellspring_core::SessionId;
 use wellspring_transport::ndp::ReceiveStats;
 use wellspring_wire::control::{Cookie, Request, StartNdp};
 
-use super::replicas::{Found, Late, Replica, find};
+use super::replicas::{Found, Late, Replica};
 use super::requester::Answer;
 use super::sink::{Bytes, Sink};
+use super::stages::{Stages, Times};
 use super::{Client, FetchError, FetchOptions, HostError, Target, Update};
 use crate::address::Host;
 use crate::driver::{Failure, SessionEvent};
@@ -73,28 +74,18 @@ impl Client {
         options: &FetchOptions,
         target: Target,
     ) -> Result<NdpReport, FetchError> {
-        let began = Instant::now();
-        let updates = &options.updates;
-        let timeout = self.config.timeout;
-        let found = find(&self.requester, hosts, options, (timeout, Late::Joins)).await?;
+        let (stages, found) = Stages::find(self, hosts, options, Late::Joins).await?;
         let Found { replicas, size, digest, .. } = found;
-        let preparing = began.elapsed();
-        let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
         let handle = self.driver.handle().ndp();
         let payload = handle.payload;
-        let replica = replicas.into_iter().find(Replica::is_live);
-        let replica = replica.ok_or(FetchError::NoHosts)?;
+        let replica = replicas.into_iter().find(Replica::is_live).ok_or(FetchError::NoHosts)?;
         let host = replica.host.clone();
-        let hosts = vec![host.clone()];
-        updates.tell(Update::Started { size, symbol_size: payload, digest, hosts });
+        let mut sink = stages.open(target, Bytes::Unverified, payload, vec![host.clone()]).await?;
         let stats = match size {
             0 => ReceiveStats::default(),
             _ => self.run_ndp(&handle, options, (size, digest), replica, &mut sink).await?,
         };
-        updates.tell(Update::Verifying);
-        let finishing = Instant::now();
-        sink.finish().await?;
-        let (elapsed, finishing) = (began.elapsed(), finishing.elapsed());
+        let Times { elapsed, preparing, finishing } = stages.finish(sink).await?;
         Ok(NdpReport { size, digest, elapsed, preparing, finishing, payload, host, stats })
     }
 

@@ -7,6 +7,7 @@ use crossbeam_channel::Sender;
 use wellspring_core::SessionId;
 
 use super::handle::HandleError;
+use super::progress::SessionProgress;
 use super::protocol::{Opening, Protocol};
 use super::shared::Shared;
 
@@ -32,12 +33,14 @@ impl<P: Protocol> Clone for ProtocolHandle<P> {
 }
 
 impl<P: Protocol> ProtocolHandle<P> {
-    /// Opens a session. What becomes of it comes as events.
+    /// Opens a session. What becomes of it comes as events; how far it is, from what is returned.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
-    pub(crate) fn open(&self, opening: Opening<P>) -> Result<(), HandleError> {
-        self.ask(ProtocolCall::Open(Box::new(opening)))
+    pub(crate) fn open(&self, opening: Opening<P>) -> Result<SessionProgress, HandleError> {
+        let progress = opening.progress.clone();
+        self.ask(ProtocolCall::Open(Box::new(opening)))?;
+        Ok(progress)
     }
 
     /// Ends a session, which reports [`Cancelled`](super::Failure::Cancelled); one that is not open

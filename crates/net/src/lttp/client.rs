@@ -1,7 +1,6 @@
 //! The client: fetches an object, a contiguous share from each server.
 
 use std::net::SocketAddr;
-use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 
@@ -12,9 +11,10 @@ use super::shares::divide;
 use super::transfer::{Account, Transfer};
 use super::{DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE};
 use crate::address::Host;
-use crate::client::replicas::{Found, Late, Replica, find};
-use crate::client::sink::{Bytes, Sink};
-use crate::client::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
+use crate::client::replicas::{Found, Late, Replica};
+use crate::client::sink::Bytes;
+use crate::client::stages::{Stages, Times};
+use crate::client::{Client, FetchError, FetchOptions, HostError, Target, Updates};
 use crate::setters::setters;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, ObjectName};
@@ -92,12 +92,9 @@ impl Client {
         if self.config.driver.keys.is_some() {
             return Err(FetchError::LttpUnderKeys);
         }
-        let began = Instant::now();
-        let updates = &options.updates;
-        let timeout = self.config.timeout;
-        let wanted =
-            FetchOptions::new(options.name.clone()).digest(options.digest).updates(updates.clone());
-        let found = find(&self.requester, hosts, &wanted, (timeout, Late::IsLeftOut)).await?;
+        let LttpOptions { name, digest, updates, .. } = options.clone();
+        let wanted = FetchOptions::new(name).digest(digest).updates(updates);
+        let (stages, found) = Stages::find(self, hosts, &wanted, Late::IsLeftOut).await?;
         let Found { replicas, size, digest, .. } = found;
         let (live, others): (Vec<_>, Vec<_>) = replicas.into_iter().partition(Replica::is_live);
         let unused: Vec<HostError> = others.iter().map(Replica::complaint).collect();
@@ -108,39 +105,32 @@ impl Client {
             .geometry(holders.iter().map(|holder| holder.address))
             .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
-        let preparing = began.elapsed();
-        let mut sink = Sink::open(target, size, digest, Bytes::Unverified).await?;
-        let shares = divide(size, holders.len(), geometry.symbol_size.into());
+        let symbol_size = geometry.symbol_size;
+        let shares = divide(size, holders.len(), symbol_size.into());
         let taking_part = holders.iter().take(shares.len());
-        updates.tell(Update::Started {
-            size,
-            symbol_size: geometry.symbol_size,
-            digest,
-            hosts: taking_part.map(|holder| holder.host.clone()).collect(),
-        });
+        let hosts = taking_part.map(|holder| holder.host.clone()).collect();
+        let mut sink = stages.open(target, Bytes::Unverified, symbol_size, hosts).await?;
         let common = Common {
             handle: self.driver.handle().lttp(),
-            name: options.name.clone(),
+            name: wanted.name.clone(),
             size,
             digest,
             geometry,
             method: options.method,
-            timeout,
+            timeout: self.config.timeout,
             sink: sink.as_object_sink(),
-            updates: updates.clone(),
+            updates: wanted.updates.clone(),
         };
         let Account { shares, lost } =
             Transfer::begin(common, holders, shares).follow(&mut sink).await?;
-        updates.tell(Update::Verifying);
-        let finishing = Instant::now();
-        sink.finish().await?;
+        let Times { elapsed, preparing, finishing } = stages.finish(sink).await?;
         Ok(LttpReport {
             size,
             digest,
-            elapsed: began.elapsed(),
+            elapsed,
             preparing,
-            finishing: finishing.elapsed(),
-            symbol_size: geometry.symbol_size,
+            finishing,
+            symbol_size,
             block_symbols: geometry.block_symbols,
             method: options.method,
             shares,

@@ -126,10 +126,7 @@ impl DriverHandle {
         request: SendObject,
         events: EventSink,
     ) -> Result<SessionProgress, HandleError> {
-        let opening = request.opening(events);
-        let progress = opening.progress.clone();
-        self.scdp.open(opening)?;
-        Ok(progress)
+        self.scdp.open(request.opening(events))
     }
 
     /// Expects an object. What becomes of it comes as events, ending with exactly one of
@@ -146,10 +143,7 @@ impl DriverHandle {
         request: ReceiveObject,
         events: EventSink,
     ) -> Result<SessionProgress, HandleError> {
-        let opening = request.opening(events);
-        let progress = opening.progress.clone();
-        self.scdp.open(opening)?;
-        Ok(progress)
+        self.scdp.open(request.opening(events))
     }
 
     /// Tells a receive session that a sender given up for lost is back and numbers its packets

@@ -86,7 +86,6 @@ impl NdpHandle {
         let geometry = Geometry::in_order(0, len, self.payload, PACKETS_PER_BLOCK);
         let sends = matches!(side, Side::Sending { .. }).then_some(len);
         let packets = u32::try_from(len.div_ceil(self.payload.into())).unwrap_or(u32::MAX);
-        let progress = SessionProgress::new(len);
         self.protocol.open(Opening {
             session,
             geometry,
@@ -95,10 +94,9 @@ impl NdpHandle {
             side,
             state: Session { packets },
             protocol: sends,
-            progress: progress.clone(),
+            progress: SessionProgress::new(len),
             events,
-        })?;
-        Ok(progress)
+        })
     }
 
     /// Ends a transfer.
