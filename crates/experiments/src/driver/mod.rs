@@ -13,6 +13,7 @@ use crate::scenario::Scenario;
 use crate::workload::{Population, Request, Requests};
 use anyhow::Result;
 use operation::{Endless, Operation, Session};
+use slab::Slab;
 use std::collections::BTreeMap;
 use wellspring_core::{
     Duration, Endpoint, HostId, RandomStream, Seed, SessionId, Time, Work, WorkDone,
@@ -44,8 +45,7 @@ pub struct Driver<A: Adapter> {
     /// By picoseconds since the start and the order of scheduling.
     agenda: BTreeMap<(u64, u32), Due>,
     agenda_sequence: u32,
-    operations: Vec<Option<Operation>>,
-    free: Vec<u32>,
+    operations: Slab<Operation>,
     sessions: BTreeMap<SessionId, Session>,
     next_session: u32,
     /// Requests of the foreground made so far, where there is a TCP beside the protocol.
@@ -95,8 +95,7 @@ impl<A: Adapter> Driver<A> {
             population,
             agenda: BTreeMap::new(),
             agenda_sequence: 0,
-            operations: Vec::new(),
-            free: Vec::new(),
+            operations: Slab::new(),
             sessions: BTreeMap::new(),
             next_session: 0,
             made: 0,
@@ -183,16 +182,7 @@ impl<A: Adapter> Driver<A> {
         }
         let (receivers, arrived, chain) = (pending, 0, Vec::new());
         let operation = Operation { record, pending, receivers, arrived, chain, endless };
-        match self.free.pop() {
-            Some(place) => {
-                self.operations[place as usize] = Some(operation);
-                place
-            }
-            None => {
-                self.operations.push(Some(operation));
-                (self.operations.len() - 1) as u32
-            }
-        }
+        self.operations.insert(operation) as u32
     }
 
     /// Whether the request that is made now is one of those over the TCP beside the scenario's
@@ -211,13 +201,12 @@ impl<A: Adapter> Driver<A> {
     }
 
     fn finish(&mut self, now: Time, place: u32) {
-        if let Some(mut operation) = self.operations[place as usize].take() {
+        if let Some(mut operation) = self.operations.try_remove(place as usize) {
             operation.record.end = Some(now.as_secs_f64());
             if operation.record.failed && operation.endless == Endless::No {
                 operation.record.end = None;
             }
             self.records.push(operation.record);
-            self.free.push(place);
             self.outstanding -= 1;
             self.open_requests -= 1;
         }
@@ -256,7 +245,7 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
             return;
         }
         let place = self.sessions.get(&session).map(|session| session.operation as usize);
-        let operation = place.and_then(|place| self.operations[place].as_ref());
+        let operation = place.and_then(|place| self.operations.get(place));
         if operation.is_some_and(|operation| !operation.endless.is_background()) {
             self.heard_at = now;
         }

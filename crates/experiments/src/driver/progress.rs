@@ -14,15 +14,15 @@ impl<A: Adapter> Driver<A> {
             sessions.entry(entry.operation).or_insert(*session);
         }
         sessions.into_iter().filter_map(|(place, session)| {
-            let operation = self.operations[place as usize].as_ref()?;
+            let operation = self.operations.get(place as usize)?;
             (operation.endless == Endless::No).then_some((session, operation))
         })
     }
 
     /// How much of the requests under way has arrived, in requests.
     pub fn parts(&self) -> f64 {
-        let open = self.operations.iter().flatten().filter(|o| o.endless == Endless::No);
-        open.map(|o| (o.arrived as f64 / o.expected().max(1) as f64).min(1.0)).sum()
+        let open = self.operations.iter().filter(|(_, o)| o.endless == Endless::No);
+        open.map(|(_, o)| (o.arrived as f64 / o.expected().max(1) as f64).min(1.0)).sum()
     }
 
     /// Requests under way, oldest first and a line each, to be shown when a run is stuck; and the
@@ -62,7 +62,7 @@ impl<A: Adapter> Driver<A> {
 
     /// Moves what still runs into the records: endless flows end now, requests for `reason`.
     pub fn close(&mut self, now: Time, reason: Reason) {
-        for operation in self.operations.iter_mut().filter_map(Option::take) {
+        for operation in self.operations.drain() {
             let mut record = operation.record;
             match operation.endless {
                 Endless::No => record.reason = record.reason.or(Some(reason)),

@@ -19,7 +19,7 @@ impl<A: Adapter> Driver<A> {
     ) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (place, to) = (session.operation, session.leg.to);
-        let Some(operation) = &mut self.operations[place as usize] else { return };
+        let Some(operation) = self.operations.get_mut(place as usize) else { return };
         if !operation.endless.is_background() {
             self.heard_at = now;
         }
@@ -95,7 +95,7 @@ impl<A: Adapter> Driver<A> {
                 actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
             }
         }
-        let Some(operation) = &mut self.operations[place as usize] else { return };
+        let Some(operation) = self.operations.get_mut(place as usize) else { return };
         operation.pending = operation.pending.saturating_sub(settled);
         let is_write = operation.record.kind == "write";
         let waits_for = if is_write { self.scenario.workload.not_waited_for() } else { 0 };

@@ -11,7 +11,7 @@ impl<A: Adapter> Driver<A> {
     fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64) -> Leg {
         let session = SessionId(self.next_session);
         self.next_session += 1;
-        let of = self.operations[operation as usize].as_ref();
+        let of = self.operations.get(operation as usize);
         let background = of.is_some_and(|operation| operation.endless.is_background());
         let beside = of.is_some_and(|operation| operation.record.beside);
         let leg = Leg { session, from, to, bytes, background, beside };
@@ -111,7 +111,7 @@ impl<A: Adapter> Driver<A> {
         for host in &to[..now.min(to.len())] {
             self.unicast(operation, (from, *host), bytes, actions);
         }
-        if let (true, Some(operation)) = (chained, &mut self.operations[operation as usize]) {
+        if let (true, Some(operation)) = (chained, self.operations.get_mut(operation as usize)) {
             operation.chain = to[now.min(to.len())..].to_vec();
         }
     }
@@ -153,7 +153,7 @@ impl<A: Adapter> Driver<A> {
             let part = bytes.div_ceil(1 + ahead.len() as u64);
             let mut blocks = core::iter::once(from).chain(ahead.iter().map(Vec::as_slice));
             if blocks.all(|from| self.many_to_one(operation, from, to, part, actions)) {
-                if let Some(operation) = &mut self.operations[operation as usize] {
+                if let Some(operation) = self.operations.get_mut(operation as usize) {
                     operation.pending = 1 + ahead.len() as u32;
                 }
                 return;
@@ -164,7 +164,7 @@ impl<A: Adapter> Driver<A> {
             ReadBy::MultiBlock => single,
             ReadBy::Parts => from,
         };
-        if let Some(operation) = &mut self.operations[operation as usize] {
+        if let Some(operation) = self.operations.get_mut(operation as usize) {
             operation.pending = sources.len() as u32;
         }
         let part = bytes.div_ceil(sources.len().max(1) as u64);
@@ -206,7 +206,7 @@ impl<A: Adapter> Driver<A> {
     /// The next read or write of an endless storage client: even odds (SCDP §V-D).
     pub(super) fn storage_turn(&mut self, operation: u32, actions: &mut ActionsOf<A>) {
         let Some(size) = self.scenario.background.storage else { return };
-        let Some(entry) = &self.operations[operation as usize] else { return };
+        let Some(entry) = self.operations.get(operation as usize) else { return };
         let client = entry.record.host;
         let mut clients = self.population.clone();
         clients.foreground = clients.background.clone();
@@ -223,13 +223,13 @@ impl<A: Adapter> Driver<A> {
         );
         match request {
             Request::Write { from, to, bytes } => {
-                if let Some(entry) = &mut self.operations[operation as usize] {
+                if let Some(entry) = self.operations.get_mut(operation as usize) {
                     entry.pending = to.len() as u32;
                 }
                 self.start_write(operation, from, &to, bytes, actions);
             }
             Request::Read { to, from, single, ahead, bytes } => {
-                if let Some(entry) = &mut self.operations[operation as usize] {
+                if let Some(entry) = self.operations.get_mut(operation as usize) {
                     entry.pending = 1;
                 }
                 self.start_read(operation, to, (&from, &single, &ahead), bytes, actions);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use slab::Slab;
 use wellspring_core::{Frame, HostId, SessionId};
 
 use super::coding::Coding;
@@ -76,8 +77,7 @@ pub(super) struct NewSession<P: Protocol> {
 /// yet.
 pub(super) struct SessionTable<P: Protocol> {
     runner: u8,
-    sessions: Vec<Option<Session<P>>>,
-    free: Vec<usize>,
+    sessions: Slab<Session<P>>,
     open: BTreeMap<SessionId, SessionKey>,
     opened: u64,
     /// The session looked up last: packets come in runs.
@@ -87,14 +87,7 @@ pub(super) struct SessionTable<P: Protocol> {
 impl<P: Protocol> SessionTable<P> {
     /// The sessions of the protocol of that number.
     pub(super) fn new(runner: u8) -> Self {
-        SessionTable {
-            runner,
-            sessions: Vec::new(),
-            free: Vec::new(),
-            open: BTreeMap::new(),
-            opened: 0,
-            last: None,
-        }
+        SessionTable { runner, sessions: Slab::new(), open: BTreeMap::new(), opened: 0, last: None }
     }
 
     /// Sessions open at the endpoint.
@@ -104,7 +97,7 @@ impl<P: Protocol> SessionTable<P> {
 
     /// Sessions that have not reported their last event.
     pub(super) fn unfinished(&self) -> usize {
-        self.sessions.len() - self.free.len()
+        self.sessions.len()
     }
 
     /// Ids of the open sessions.
@@ -114,12 +107,12 @@ impl<P: Protocol> SessionTable<P> {
 
     /// Puts a session in, which the endpoint has accepted.
     pub(super) fn insert(&mut self, new: NewSession<P>) -> SessionKey {
-        let place = self.free.pop().unwrap_or(self.sessions.len());
         self.opened += 1;
-        let key = SessionKey::new(place, self.runner, self.opened);
+        let entry = self.sessions.vacant_entry();
+        let key = SessionKey::new(entry.key(), self.runner, self.opened);
         let NewSession { id, geometry, coding, progress, peers, side, state, events } = new;
         let kept = vec![(0, 0); peers.len()];
-        let session = Session {
+        entry.insert(Session {
             key,
             id,
             geometry,
@@ -136,12 +129,7 @@ impl<P: Protocol> SessionTable<P> {
             failure: None,
             events,
             last: None,
-        };
-        if place == self.sessions.len() {
-            self.sessions.push(Some(session));
-        } else {
-            self.sessions[place] = Some(session);
-        }
+        });
         self.open.insert(id, key);
         self.last = None;
         key
@@ -162,7 +150,7 @@ impl<P: Protocol> SessionTable<P> {
 
     /// A session that has not reported its last event.
     pub(super) fn by_key(&mut self, key: SessionKey) -> Option<&mut Session<P>> {
-        self.sessions.get_mut(key.place())?.as_mut().filter(|session| session.key == key)
+        self.sessions.get_mut(key.place()).filter(|session| session.key == key)
     }
 
     /// The endpoint is done with a session: `last` is reported once workers are done with it too.
@@ -198,7 +186,6 @@ impl<P: Protocol> SessionTable<P> {
         }
         let Some(last) = session.last.take() else { return };
         session.report(last);
-        self.sessions[key.place()] = None;
-        self.free.push(key.place());
+        self.sessions.remove(key.place());
     }
 }

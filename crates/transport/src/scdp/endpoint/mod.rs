@@ -18,6 +18,7 @@ use super::receiver::{Arrival, Receiver};
 use super::sender::Sender;
 use super::{Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo};
 use crate::PullQueue;
+use crate::slots::Slots;
 
 /// Closes waiting to be sent, at most; further ones are dropped (they are only a courtesy).
 const MAX_CLOSES: usize = 256;
@@ -36,8 +37,7 @@ enum Session {
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    sessions: Vec<Option<(SessionId, Session)>>,
-    free: Vec<u32>,
+    sessions: Slots<(SessionId, Session)>,
     places: BTreeMap<SessionId, u32>,
     timers: TimerQueue,
     /// Sessions whose deadline has come; empty between calls.
@@ -70,8 +70,7 @@ impl Endpoint {
         Endpoint {
             pulls,
             pace,
-            sessions: Vec::new(),
-            free: Vec::new(),
+            sessions: Slots::new(),
             places: BTreeMap::new(),
             timers: TimerQueue::new(),
             due: Vec::new(),
@@ -99,7 +98,7 @@ impl Endpoint {
     /// The object of an open session.
     pub fn object(&self, session: SessionId) -> Option<ObjectInfo> {
         let &place = self.places.get(&session)?;
-        self.sessions[place as usize].as_ref().map(|(_, state)| match state {
+        self.sessions.peek(place).map(|(_, state)| match state {
             Session::Receiving(receiver) => receiver.object(),
             Session::Sending(sender) => sender.object(),
         })
@@ -109,7 +108,7 @@ impl Endpoint {
     /// What a sender that takes over is told in its [`Resume`](super::Resume).
     pub fn progress(&self, session: SessionId) -> Option<(u32, u32)> {
         let &place = self.places.get(&session)?;
-        match &self.sessions[place as usize] {
+        match self.sessions.peek(place) {
             Some((_, Session::Receiving(receiver))) => Some(receiver.horizon()),
             _ => None,
         }
@@ -119,7 +118,7 @@ impl Endpoint {
     /// put behind what `missing` holds.
     pub fn missing_symbols(&self, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {
         if let Some(&place) = self.places.get(&session)
-            && let Some((_, Session::Receiving(receiver))) = &self.sessions[place as usize]
+            && let Some((_, Session::Receiving(receiver))) = self.sessions.peek(place)
         {
             receiver.missing_symbols(sbn, missing);
         }
@@ -129,22 +128,17 @@ impl Endpoint {
     /// not be kept.
     pub fn floor(&self, session: SessionId) -> Option<u32> {
         let &place = self.places.get(&session)?;
-        match &self.sessions[place as usize] {
+        match self.sessions.peek(place) {
             Some((_, Session::Sending(sender))) => sender.floor(),
             _ => None,
         }
     }
 
     fn insert(&mut self, id: SessionId, session: Session) -> u32 {
-        let place = match self.free.pop() {
-            Some(place) => place,
-            None => {
-                self.sessions.push(None);
-                self.is_ready.push(false);
-                (self.sessions.len() - 1) as u32
-            }
-        };
-        self.sessions[place as usize] = Some((id, session));
+        let place = self.sessions.insert((id, session));
+        if place as usize == self.is_ready.len() {
+            self.is_ready.push(false);
+        }
         self.places.insert(id, place);
         place
     }
@@ -156,8 +150,7 @@ impl Endpoint {
         place: u32,
         input: impl FnOnce(&mut Session, &mut Context<'_>) -> R,
     ) -> R {
-        let (_, session) =
-            self.sessions[place as usize].as_mut().expect("places name open sessions");
+        let (_, session) = self.sessions.get(place).expect("places name open sessions");
         let mut cx =
             Context { now, config: &self.config, events: &mut self.events, work: &mut self.work };
         let result = input(session, &mut cx);
@@ -168,14 +161,14 @@ impl Endpoint {
     /// Brings queues and timers in line with a session's state; removes it when it is over.
     fn refresh(&mut self, now: Time, place: u32) {
         let index = place as usize;
-        let Some((id, session)) = &self.sessions[index] else { return };
+        let Some((id, session)) = self.sessions.peek(place) else { return };
         let (over, deadline) = match session {
             Session::Receiving(r) => (r.is_over(), r.deadline()),
             Session::Sending(s) => (s.is_over(), s.deadline()),
         };
         if over {
             let id = *id;
-            self.close_peers(index, None);
+            self.close_peers(place, None);
             self.remove(id);
             return;
         }
@@ -194,15 +187,14 @@ impl Endpoint {
         if let Some(place) = self.places.remove(&id) {
             self.timers.set(place, None);
             self.pulls.forget(place);
-            self.sessions[place as usize] = None;
-            self.free.push(place);
+            self.sessions.remove(place);
         }
     }
 
     /// Tells the peers of a session that it is over: for `reason`, or (a receive session that
     /// ended by itself) complete or refused.
-    fn close_peers(&mut self, index: usize, reason: Option<CloseReason>) {
-        let Some((id, session)) = &self.sessions[index] else { return };
+    fn close_peers(&mut self, place: u32, reason: Option<CloseReason>) {
+        let Some((id, session)) = self.sessions.peek(place) else { return };
         match session {
             Session::Receiving(receiver) => {
                 let complete = receiver.horizon().0 > 0 && receiver.is_complete();
@@ -287,8 +279,7 @@ impl Endpoint {
 
     fn next_pull(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
         while let Some(place) = self.pulls.next(now) {
-            let Some((id, Session::Receiving(receiver))) = &mut self.sessions[place as usize]
-            else {
+            let Some((id, Session::Receiving(receiver))) = self.sessions.get(place) else {
                 continue;
             };
             let Some(grant) = receiver.next_pull(now, &self.config) else { continue };
@@ -332,7 +323,7 @@ impl Endpoint {
         loop {
             let &place = self.ready.front()?;
             let index = place as usize;
-            let frame = match &mut self.sessions[index] {
+            let frame = match self.sessions.get(place) {
                 Some((_, Session::Sending(sender))) => sender.next_frame(now, &self.config),
                 _ => None, // over since
             };
@@ -355,7 +346,7 @@ impl Endpoint {
     }
 
     fn on_idle(&mut self, now: Time, place: u32) {
-        if let Some((_, Session::Sending(sender))) = &mut self.sessions[place as usize] {
+        if let Some((_, Session::Sending(sender))) = self.sessions.get(place) {
             sender.on_idle(now, &self.config);
             self.timers.set(place, sender.deadline());
         }
@@ -405,7 +396,7 @@ impl wellspring_core::Endpoint for Endpoint {
             Command::Cancel { session } => {
                 let &place =
                     self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
-                self.close_peers(place as usize, Some(CloseReason::Cancelled));
+                self.close_peers(place, Some(CloseReason::Cancelled));
                 self.remove(session);
                 let reason = FailReason::Closed(CloseReason::Cancelled);
                 self.events.push_back(Event::Failed { session, reason });
