@@ -23,7 +23,9 @@ mod store_messages;
 
 pub use wellspring_store as store;
 // Their types stand in signatures here.
-pub use {wellspring_codec, wellspring_core, wellspring_transport, wellspring_wire};
+pub use {
+    wellspring_codec, wellspring_core, wellspring_transport, wellspring_trust, wellspring_wire,
+};
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
@@ -36,7 +38,7 @@ pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};
 pub use lttp::{
     DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,
-    Method, ShareReport,
+    Method, PartReport,
 };
 pub use server::{
     BindError, LONGEST_WAIT, LttpLimits, Server, ServerConfig, ServerCounters, ServerEvent,

@@ -37,9 +37,9 @@ async fn one_server_gives_the_object() {
 async fn many_servers_give_a_share_each() {
     let bytes = random_bytes(2_500_007, 2);
     let report = goes_round(&bytes, 5, &options(), 0.0).await;
-    assert_eq!(report.shares.len(), 5);
-    let ends: Vec<u64> = report.shares.iter().map(|share| share.offset + share.len).collect();
-    let begins: Vec<u64> = report.shares.iter().map(|share| share.offset).collect();
+    assert_eq!(report.parts.len(), 5);
+    let ends: Vec<u64> = report.parts.iter().map(|part| part.offset + part.len).collect();
+    let begins: Vec<u64> = report.parts.iter().map(|part| part.offset).collect();
     assert_eq!(begins[1..], ends[..4]);
     assert_eq!((begins[0], ends[4]), (0, 2_500_007));
 }
@@ -49,7 +49,7 @@ async fn objects_of_no_byte_of_one_and_of_fewer_symbols_than_servers() {
     for len in [0, 1, 1_408, 1_409] {
         let bytes = random_bytes(len, 3);
         let report = goes_round(&bytes, 3, &options(), 0.0).await;
-        assert_eq!(report.shares.len(), len.div_ceil(1_408).min(3));
+        assert_eq!(report.parts.len(), len.div_ceil(1_408).min(3));
     }
 }
 
@@ -103,7 +103,7 @@ async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     });
     let report = fetch(&client, &[&served], &options(), &path).await.expect("fetched");
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
-    assert!(report.shares[0].stats.duplicates > 0);
+    assert!(report.parts[0].stats.duplicates > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -146,7 +146,7 @@ async fn servers_with_other_bytes_are_refused_or_passed_over() {
     let digest = Some(Digest(*blake3::hash(&bytes).as_bytes()));
     let options = options().digest(digest);
     let report = fetch(&client, &[&wrong, &right], &options, &path).await.expect("fetched");
-    assert_eq!((report.shares.len(), report.unused.len()), (1, 1));
+    assert_eq!((report.parts.len(), report.unused.len()), (1, 1));
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
 }
 

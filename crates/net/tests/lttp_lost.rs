@@ -51,10 +51,10 @@ fn is_whole(report: &LttpReport, lost: &[&Host]) {
     told.sort_unstable();
     named.sort_unstable();
     assert_eq!(told, named);
-    let whole: u64 = report.shares.iter().map(|share| share.len).sum();
+    let whole: u64 = report.parts.iter().map(|part| part.len).sum();
     let before: u64 = report.lost.iter().map(|lost| lost.bytes).sum();
     assert_eq!(whole + before, report.size);
-    for pair in report.shares.windows(2) {
+    for pair in report.parts.windows(2) {
         assert!(pair[0].offset + pair[0].len <= pair[1].offset, "{pair:?}");
     }
 }
@@ -82,7 +82,7 @@ async fn what_a_server_that_dies_had_not_sent_comes_from_the_others() {
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
     is_whole(&report, &[&hosts[1]]);
     assert!(report.lost[0].bytes > 0, "what had come is kept: {:?}", report.lost);
-    assert_eq!(report.shares.len(), 4, "its rest is divided between two");
+    assert_eq!(report.parts.len(), 4, "its rest is divided between two");
     assert_eq!(listing(folder.path()), ["copy"]);
 }
 

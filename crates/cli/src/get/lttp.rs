@@ -34,7 +34,7 @@ impl DecoderArg {
 
 /// The account for programs. Times in seconds, rates in bit/s, overheads as parts.
 pub fn account(fetched: &Fetched<'_>, report: &LttpReport) -> Value {
-    let share = |share: &wellspring_net::ShareReport| {
+    let share = |share: &wellspring_net::PartReport| {
         json!({
             "host": share.host,
             "address": share.address.to_string(),
@@ -65,7 +65,7 @@ pub fn account(fetched: &Fetched<'_>, report: &LttpReport) -> Value {
         "datagrams_unknown_cookie":
             received.dropped.get(&DropReason::UnknownSession).copied().unwrap_or(0),
         "datagrams_wrong_address": received.strangers,
-        "shares": report.shares.iter().map(share).collect::<Vec<_>>(),
+        "shares": report.parts.iter().map(share).collect::<Vec<_>>(),
         "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
         "unused": report.unused.iter().map(unused).collect::<Vec<_>>(),
     }))
@@ -83,10 +83,10 @@ pub fn summary(fetched: &Fetched<'_>, report: &LttpReport) -> String {
         percent(report.overhead()),
         report.redundant(),
     ));
-    if report.shares.len() > 1 {
+    if report.parts.len() > 1 {
         let head = ["server", "share", "used", "redundant", "reports"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        for share in &report.shares {
+        for share in &report.parts {
             rows.push(vec![
                 share.host.clone(),
                 bytes(share.len),

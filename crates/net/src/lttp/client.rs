@@ -7,7 +7,7 @@ use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 use super::is_possible;
 use super::part::{Common, Holder};
 use super::report::LttpReport;
-use super::shares::divide;
+use super::spans::divide;
 use super::transfer::{Account, Transfer};
 use super::{DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE};
 use crate::address::Host;
@@ -121,7 +121,7 @@ impl Client {
             sink: sink.as_object_sink(),
             updates: wanted.updates.clone(),
         };
-        let Account { shares, lost } =
+        let Account { parts, lost } =
             Transfer::begin(common, holders, shares).follow(&mut sink).await?;
         let Times { elapsed, preparing, finishing } = stages.finish(sink).await?;
         Ok(LttpReport {
@@ -133,7 +133,7 @@ impl Client {
             symbol_size,
             block_symbols: geometry.block_symbols,
             method: options.method,
-            shares,
+            parts,
             lost,
             unused,
             socket: self.statistics()?,

@@ -14,14 +14,14 @@ pub(crate) mod connection;
 pub(crate) mod control;
 mod part;
 mod report;
-mod shares;
+mod spans;
 mod transfer;
 
 use wellspring_codec::lt::MAX_SOURCE_SYMBOLS;
 use wellspring_wire::lttp::Geometry;
 
 pub use client::LttpOptions;
-pub use report::{LostServer, LttpReport, ShareReport};
+pub use report::{LostServer, LttpReport, PartReport};
 pub use wellspring_codec::lt::Method;
 
 /// Symbol size unless told otherwise \[bytes\]: with all headers it fits an Ethernet frame by IPv6 as

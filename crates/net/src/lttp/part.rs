@@ -12,7 +12,7 @@ use wellspring_wire::lttp::{Geometry, Message};
 
 use super::connection::{Over, carry};
 use super::control::{ControlError, split};
-use super::shares::Share;
+use super::spans::Span;
 use crate::address::canonical;
 use crate::client::{Update, Updates};
 use crate::driver::protocol::Side;
@@ -70,10 +70,10 @@ impl From<ControlError> for Broken {
 pub(super) async fn receive(
     common: &Common,
     holder: &Holder,
-    share: Share,
+    span: Span,
     progress: &SessionProgress,
 ) -> Result<ReceiveStats, Broken> {
-    let Share { offset, len } = share;
+    let Span { offset, len } = span;
     let Common { timeout, geometry, digest: Digest(digest), .. } = *common;
     let Geometry { symbol_size, block_symbols } = geometry;
     let parameters = Parameters { transfer_len: len, symbol_size, block_symbols };

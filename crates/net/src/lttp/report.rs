@@ -12,7 +12,7 @@ use crate::store::Digest;
 
 /// A part that a server sent to its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ShareReport {
+pub struct PartReport {
     /// The server, as the caller named it.
     pub host: String,
     /// Its address.
@@ -55,7 +55,7 @@ pub struct LttpReport {
     pub method: Method,
     /// The parts in the object's order: a share from each server, and what servers that were lost
     /// left to others.
-    pub shares: Vec<ShareReport>,
+    pub parts: Vec<PartReport>,
     /// Servers that were lost on the way.
     pub lost: Vec<LostServer>,
     /// Servers that were named and had none, and why.
@@ -77,17 +77,17 @@ impl LttpReport {
 
     /// Source symbols of the blocks of all parts that came to their end.
     pub fn needed(&self) -> u64 {
-        self.shares.iter().map(|share| share.stats.source).sum()
+        self.parts.iter().map(|part| part.stats.source).sum()
     }
 
     /// Distinct symbols that went into the blocks.
     pub fn used(&self) -> u64 {
-        self.shares.iter().map(|share| share.stats.symbols).sum()
+        self.parts.iter().map(|part| part.stats.symbols).sum()
     }
 
     /// Symbols that came for blocks which were complete.
     pub fn redundant(&self) -> u64 {
-        self.shares.iter().map(|share| share.stats.redundant).sum()
+        self.parts.iter().map(|part| part.stats.redundant).sum()
     }
 
     /// Symbols beyond the object's own that went into its blocks, as a part of these: what the

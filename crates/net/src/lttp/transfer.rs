@@ -17,8 +17,8 @@ use wellspring_transport::lttp::ReceiveStats;
 use wellspring_wire::lttp::Geometry;
 
 use super::part::{Broken, Common, Holder, receive};
-use super::report::{LostServer, ShareReport};
-use super::shares::{Share, divide};
+use super::report::{LostServer, PartReport};
+use super::spans::{Span, divide};
 use crate::client::sink::Sink;
 use crate::client::{FetchError, HostError, Update};
 use crate::driver::SessionProgress;
@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How a part ended.
 struct Ended {
     holder: Holder,
-    part: Share,
+    part: Span,
     /// How much of it is written, from its beginning on \[bytes\].
     written: u64,
     outcome: Result<ReceiveStats, Broken>,
@@ -37,7 +37,7 @@ struct Ended {
 
 /// What a fetch came to.
 pub(super) struct Account {
-    pub shares: Vec<ShareReport>,
+    pub parts: Vec<PartReport>,
     pub lost: Vec<LostServer>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Transfer {
     /// Servers without a part.
     free: VecDeque<Holder>,
     /// Parts without a server.
-    waiting: VecDeque<Share>,
+    waiting: VecDeque<Span>,
     /// Of parts that are over, and of those under way.
     progress: Vec<SessionProgress>,
     account: Account,
@@ -57,14 +57,14 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Asks the first servers for a share each; where there are more servers than symbols, the
     /// others are kept in reserve.
-    pub(super) fn begin(common: Common, holders: Vec<Holder>, shares: Vec<Share>) -> Transfer {
+    pub(super) fn begin(common: Common, holders: Vec<Holder>, shares: Vec<Span>) -> Transfer {
         let mut transfer = Transfer {
             common: Arc::new(common),
             tasks: JoinSet::new(),
             free: holders.into(),
             waiting: shares.into(),
             progress: Vec::new(),
-            account: Account { shares: Vec::new(), lost: Vec::new() },
+            account: Account { parts: Vec::new(), lost: Vec::new() },
         };
         transfer.hand_out();
         transfer
@@ -91,7 +91,7 @@ impl Transfer {
             }
         }
         self.tell_progress();
-        self.account.shares.sort_by_key(|share| share.offset);
+        self.account.parts.sort_by_key(|part| part.offset);
         Ok(self.account)
     }
 
@@ -100,8 +100,8 @@ impl Transfer {
         match outcome {
             Ok(stats) => {
                 let Holder { host, address } = holder.clone();
-                let Share { offset, len } = part;
-                self.account.shares.push(ShareReport { host, address, offset, len, stats });
+                let Span { offset, len } = part;
+                self.account.parts.push(PartReport { host, address, offset, len, stats });
                 self.free.push_back(holder);
             }
             Err(Broken::Write(error)) => return Err(FetchError::Write(error)),
@@ -123,7 +123,7 @@ impl Transfer {
     }
 
     /// Divides what a lost server leaves among those that live.
-    fn share_out(&mut self, rest: Share) {
+    fn share_out(&mut self, rest: Span) {
         let living = self.free.len() + self.tasks.len();
         let Geometry { symbol_size, block_symbols } = self.common.geometry;
         let block = u64::from(symbol_size) * u64::from(block_symbols);
