@@ -4,19 +4,21 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::units::{bit_rate, bytes, percent, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
+use wellspring_core::Duration;
 use wellspring_net::socket::{Interface, source_towards};
 use wellspring_net::store::ObjectName;
 use wellspring_net::{
     Client, ClientConfig, DEFAULT_PORT, Host, PutError, PutOptions, PutReport, ReceiverReport,
     ReceiverState,
 };
+use wellspring_transport::scdp::StragglerPolicy;
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -57,6 +59,21 @@ pub struct PutArgs {
     /// as they make progress.
     #[arg(long, value_name = "N")]
     quorum: Option<usize>,
+    /// What becomes of a host that holds up the group.
+    #[arg(long, value_enum, default_value_t = Stragglers::Detach, help_heading = "Group")]
+    stragglers: Stragglers,
+    /// The group goes on without a host that has been silent for so long while the others waited, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000), help_heading = "Group")]
+    straggler_patience: u64,
+    /// A host is served by unicast when the others take so many times what it takes; 0: never.
+    #[arg(long, value_name = "N", default_value_t = StragglerPolicy::DETACH.relative_rate, help_heading = "Group")]
+    straggler_rate: u32,
+    /// A host is served by unicast when it alone asks for more than so much beyond the object, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = StragglerPolicy::DETACH.may_ask, help_heading = "Group")]
+    straggler_loss: u32,
+    /// A host that has not answered the group for so long is served by unicast, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000), help_heading = "Group")]
+    deaf_after: u64,
     /// Replace objects of that name, where hosts run with --allow-overwrite.
     #[arg(short, long)]
     force: bool,
@@ -71,6 +88,28 @@ pub struct PutArgs {
     network: NetworkArgs,
     #[command(flatten)]
     report: ReportArgs,
+}
+
+/// What becomes of hosts that hold up their group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Stragglers {
+    /// They leave it, and are served by unicast.
+    Detach,
+    /// The others wait for them.
+    Wait,
+}
+
+impl PutArgs {
+    fn straggler_policy(&self) -> StragglerPolicy {
+        StragglerPolicy {
+            detach: self.stragglers == Stragglers::Detach,
+            patience: Duration::from_millis(self.straggler_patience),
+            relative_rate: self.straggler_rate,
+            may_ask: self.straggler_loss,
+            unheard_for: Duration::from_millis(self.deaf_after),
+            ..StragglerPolicy::DETACH
+        }
+    }
 }
 
 pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
@@ -95,6 +134,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     driver.keys = args.keys.load()?;
     driver.socket.multicast_interface = args.interface.clone();
     driver.socket.multicast_ttl = args.ttl;
+    driver.scdp.stragglers = args.straggler_policy();
     let cache = digest_cache(args.cache.as_deref())?;
     let config =
         ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
@@ -265,6 +305,30 @@ mod tests {
     }
 
     const COMPLETE: ReceiverState = ReceiverState::Complete(Duration::from_millis(6));
+
+    #[derive(clap::Parser)]
+    struct Put {
+        #[command(flatten)]
+        args: PutArgs,
+    }
+
+    #[test]
+    fn the_policy_about_stragglers_can_be_chosen() {
+        let policy = |more: &[&str]| {
+            let args = ["put", "file", "a,b"].iter().chain(more);
+            <Put as clap::Parser>::try_parse_from(args).map(|put| put.args.straggler_policy())
+        };
+        assert_eq!(policy(&[]).expect("the defaults"), StragglerPolicy::DETACH);
+        let waits = policy(&["--stragglers", "wait"]).expect("a policy");
+        assert!(!waits.detach);
+        let chosen =
+            ["--straggler-patience", "30", "--straggler-rate", "9", "--straggler-loss", "50"];
+        let chosen = policy(&[&chosen[..], &["--deaf-after", "900"]].concat()).expect("a policy");
+        assert_eq!(chosen.patience, wellspring_core::Duration::from_millis(30));
+        assert_eq!((chosen.relative_rate, chosen.may_ask), (9, 50));
+        assert_eq!(chosen.unheard_for, wellspring_core::Duration::from_millis(900));
+        assert!(policy(&["--straggler-patience", "0"]).is_err());
+    }
 
     #[test]
     fn what_was_there_already_has_no_rate() {

@@ -18,7 +18,7 @@ use wellspring_console::units::{bit_rate, parse_rate};
 /// interfaces without addresses; what sends to them must have offloads off (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
-The default DSCPs are those of `--fabric trimming`: 10, 12 and 14 for symbols by priority, 48 for pulls,
+The default DSCPs are those of `--fabric trimming`: 40, 32, 24, 16 and 8 for symbols by priority, 48 for pulls,
 11 for trimmed packets. Other packets are dropped when the queue is full.
 
 Examples:
@@ -48,7 +48,7 @@ pub struct SwitchArgs {
     #[arg(long, value_name = "DSCP", default_value_t = 48, value_parser = dscp())]
     dscp_control: u8,
     /// DSCPs of packets that may be trimmed, highest priority first, at most 8.
-    #[arg(long, value_name = "DSCP", value_delimiter = ',', default_value = "10,12,14", value_parser = dscp())]
+    #[arg(long, value_name = "DSCP", value_delimiter = ',', default_value = "40,32,24,16,8", value_parser = dscp())]
     dscp_symbols: Vec<u8>,
     /// DSCP of trimmed packets.
     #[arg(long, value_name = "DSCP", default_value_t = 11, value_parser = dscp())]

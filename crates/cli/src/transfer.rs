@@ -8,7 +8,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
-use wellspring_console::units::{bit_rate, bytes, parse_loss, parse_rate, parse_seconds, seconds};
+use wellspring_console::units::{
+    bit_rate, bytes, parse_loss, parse_rate, parse_seconds, parse_size, seconds,
+};
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
 use wellspring_net::store::{Digest, ObjectName};
@@ -69,6 +71,19 @@ pub struct NetworkArgs {
     /// holds more.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
     pub window: u32,
+    /// Symbols sent in a row, and credits of one pull, at most.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Network")]
+    pub burst: u16,
+    /// DSCP of pulls and messages, which are to overtake symbols [default: 48 with --fabric trimming, else 0].
+    #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..64), help_heading = "Network")]
+    pub dscp_control: Option<u8>,
+    /// DSCPs of symbols by priority class, highest first; the last stands for all lower classes [default:
+    /// 40,32,24,16,8 with --fabric trimming (class selectors, which switches put into queues of their own), else 0].
+    #[arg(long, value_name = "DSCP,...", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..64), help_heading = "Network")]
+    pub dscp_symbols: Vec<u8>,
+    /// Bytes after which the symbols of a session fall into the next lower priority class, ascending.
+    #[arg(long, value_name = "SIZE,...", default_value = "10k,100k,1M,10M", value_parser = parse_thresholds, help_heading = "Network")]
+    pub demote_at: Thresholds,
     /// How long a host may be silent before it counts as gone, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds, help_heading = "Network")]
     pub timeout: Duration,
@@ -91,6 +106,24 @@ pub enum FabricArg {
     Shared,
     /// Drop them. No other traffic uses the path, and the window is fixed.
     Dedicated,
+}
+
+/// Sizes at which symbols fall into the next priority class \[bytes\].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thresholds(pub Vec<u64>);
+
+/// Priority classes below the highest, at most: with that and the control packets a port has eight queues.
+const MAX_THRESHOLDS: usize = 6;
+
+fn parse_thresholds(text: &str) -> Result<Thresholds, String> {
+    let sizes = text.split(',').map(parse_size).collect::<Result<Vec<_>, _>>()?;
+    if sizes.len() > MAX_THRESHOLDS {
+        return Err(format!("{} sizes, but at most {MAX_THRESHOLDS}", sizes.len()));
+    }
+    if !sizes.is_sorted_by(|one, next| one < next) {
+        return Err("the sizes must ascend".to_owned());
+    }
+    Ok(Thresholds(sizes))
 }
 
 /// The names of congestion controllers.
@@ -122,6 +155,14 @@ impl NetworkArgs {
         if self.fabric == FabricArg::Trimming {
             config.dscp = DscpMap::trimming();
             config.trim_taps = TrimTaps::IfAllowed;
+        }
+        config.scdp.burst = self.burst;
+        config.scdp.demotion_thresholds = self.demote_at.0.clone();
+        if let Some(control) = self.dscp_control {
+            (config.dscp.control, config.dscp.messages) = (control, control);
+        }
+        if !self.dscp_symbols.is_empty() {
+            config.dscp.symbols = self.dscp_symbols.clone();
         }
         config.faults.loss = self.inject_loss;
         config.faults.send_rate = self.inject_send_rate;
@@ -225,6 +266,44 @@ pub(crate) use fetched;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Network {
+        #[command(flatten)]
+        network: NetworkArgs,
+    }
+
+    fn driver(args: &[&str]) -> Result<DriverConfig, clap::Error> {
+        let any = SocketAddr::from(([0; 4], 0));
+        let args = ["network"].iter().chain(args);
+        Network::try_parse_from(args).map(|parsed| parsed.network.driver(any))
+    }
+
+    #[test]
+    fn priorities_are_class_selectors_where_switches_trim_and_can_be_chosen() {
+        let shared = driver(&[]).expect("the defaults");
+        assert_eq!((shared.dscp.control, shared.dscp.of_symbol(3)), (0, 0));
+        let trimming = driver(&["--fabric", "trimming"]).expect("a fabric");
+        let dscps: Vec<u8> = (1..=6).map(|class| trimming.dscp.of_symbol(class)).collect();
+        assert_eq!(dscps, [40, 32, 24, 16, 8, 8]);
+        // Switches as sold choose the queue by the three highest bits.
+        assert!(dscps[..5].is_sorted_by(|one, next| one >> 3 > next >> 3));
+        assert_eq!(trimming.scdp.demotion_thresholds, [10_000, 100_000, 1_000_000, 10_000_000]);
+        let chosen = ["--dscp-control", "46", "--dscp-symbols", "34,26", "--demote-at", "5k,2M"];
+        let chosen = driver(&[&chosen[..], &["--burst", "8"]].concat()).expect("all settable");
+        assert_eq!((chosen.dscp.control, chosen.dscp.messages, chosen.scdp.burst), (46, 46, 8));
+        assert_eq!((chosen.dscp.of_symbol(1), chosen.dscp.of_symbol(9)), (34, 26));
+        assert_eq!(chosen.scdp.demotion_thresholds, [5_000, 2_000_000]);
+        for wrong in [
+            ["--demote-at", "2M,5k"],
+            ["--demote-at", "1,2,3,4,5,6,7"],
+            ["--dscp-symbols", "64"],
+            ["--burst", "0"],
+        ] {
+            assert!(driver(&wrong).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn locations_have_hosts_and_a_safe_name() {

@@ -24,7 +24,7 @@ pub struct Marking {
 
 impl Default for Marking {
     fn default() -> Self {
-        Marking { control: 48, symbols: vec![10, 12, 14], trimmed: 11 }
+        Marking { control: 48, symbols: vec![40, 32, 24, 16, 8], trimmed: 11 }
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
                 Treatment { class: 0, cut: None, reads_marks: false }
             );
             assert_eq!(treat(11 << 2, 16).class, 0, "trimmed before");
-            for (class, dscp) in [(1, 10), (2, 12), (3, 14)] {
+            for (class, dscp) in [(1, 40), (2, 32), (3, 24), (4, 16), (5, 8)] {
                 // 64 bytes either way: IPv6's headers and 16 are as many.
                 let cut = ETHERNET + 64;
                 assert_eq!(
@@ -187,12 +187,12 @@ mod tests {
                 );
                 assert_eq!(treat(dscp << 2, 16).cut, None, "nothing to cut away");
             }
-            assert_eq!(treat(0, 1_000), Treatment { class: 3, cut: None, reads_marks: false });
+            assert_eq!(treat(0, 1_000), Treatment { class: 5, cut: None, reads_marks: false });
         }
         let mut arp = vec![0; 60];
         arp[12..14].copy_from_slice(&[0x08, 0x06]);
         assert_eq!(read(&arp, &marking, 64).class, 0);
-        let mut fragment = datagram(false, 10 << 2, 1_000);
+        let mut fragment = datagram(false, 40 << 2, 1_000);
         fragment[ETHERNET + 6] = 0x20;
         assert_eq!(read(&fragment, &marking, 64).cut, None);
     }

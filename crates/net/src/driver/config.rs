@@ -177,10 +177,11 @@ setters! {
 }
 
 impl DscpMap {
-    /// A choice for fabrics that trim: pulls in CS6 (48), symbols in AF11, AF12 and AF13 by
-    /// priority (10, 12, 14: these are to be configured as trimmable), messages in CS6.
+    /// A choice for fabrics that trim: class selectors, each of which switches put into a queue of its own
+    /// unless told otherwise (RFC 2474 §4.2.2). Pulls and messages in CS6, symbols from CS5 down to CS1 by
+    /// priority; these are to be configured as trimmable.
     pub fn trimming() -> Self {
-        DscpMap { control: 48, symbols: vec![10, 12, 14], messages: 48 }
+        DscpMap { control: 48, symbols: vec![40, 32, 24, 16, 8], messages: 48 }
     }
 
     /// The DSCP of a symbol in that class (0 counts as 1).
