@@ -14,11 +14,13 @@ mod codec_decoding_paths;
 mod codec_lt;
 mod codec_object;
 mod control_parse;
+mod key_files;
 mod lttp_parse;
 mod maelstrom_between;
 mod maelstrom_receive;
 mod ndp_parse;
 mod scdp_endpoint;
+mod trust_channels;
 mod wire_parse;
 
 /// A fuzz target.
@@ -41,11 +43,13 @@ macro_rules! for_each_target {
             codec_lt
             codec_object
             control_parse
+            key_files
             lttp_parse
             maelstrom_between
             maelstrom_receive
             ndp_parse
             scdp_endpoint
+            trust_channels
             wire_parse
         }
     };

@@ -185,6 +185,7 @@ impl Channels {
         let id = self.draw();
         let greeted = self.greet(now, to, id, request)?;
         greeted.write(out);
+        self.remember_own(out);
         self.entry(to).greeted = Some(greeted);
         Ok(())
     }
@@ -295,6 +296,7 @@ impl Channels {
             initiator.set_cookie(cookie);
         }
         greeted.write(answer);
+        self.remember_own(answer);
         Opened::Nothing
     }
 
@@ -423,14 +425,25 @@ impl Channels {
         Opened::Refused(reason)
     }
 
+    /// An initiation of this host's own: with a cluster key it would be taken for another member's if somebody sent it
+    /// back.
+    fn remember_own(&mut self, datagram: &[u8]) {
+        if datagram.first() == Some(&INITIATION)
+            && let Some(ephemeral) = message_of(datagram).and_then(|message| message.first_chunk())
+        {
+            self.remember(*ephemeral);
+        }
+    }
+
     fn remember(&mut self, ephemeral: [u8; 32]) {
         if self.seen_in_order.len() == MAX_SEEN
             && let Some(oldest) = self.seen_in_order.pop_front()
         {
             self.seen.remove(&oldest);
         }
-        self.seen.insert(ephemeral);
-        self.seen_in_order.push_back(ephemeral);
+        if self.seen.insert(ephemeral) {
+            self.seen_in_order.push_back(ephemeral);
+        }
     }
 
     /// The entry of an address. If there are too many, the one that was used longest ago gives way.

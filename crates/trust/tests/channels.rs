@@ -144,6 +144,16 @@ fn a_replayed_handshake_takes_nothing_over() {
 }
 
 #[test]
+fn an_initiation_that_is_sent_back_makes_no_channel_with_oneself() {
+    let ring = Keyring::new().with_cluster(ClusterKey::generate(), Rights::all());
+    let mut a = channels(ring, 1);
+    let initiation = request(&mut a, now(0));
+    let heard = hear(&mut a, now(0), server(), &initiation);
+    assert_eq!((heard.opened, heard.answer.len()), (Opened::Nothing, 0));
+    assert_eq!(a.counters().handshakes_replayed, 1);
+}
+
+#[test]
 fn keys_that_are_not_trusted_are_refused_by_name_of_the_reason() {
     let (a, b, stranger) = (PrivateKey::generate(), PrivateKey::generate(), PrivateKey::generate());
     let (a_key, b_key) = (a.public(), b.public());

@@ -60,7 +60,7 @@ impl Place {
 
     /// A server, started by `command`: the program itself, or what runs it elsewhere.
     pub fn serve_by(&self, mut command: Command, dir: &Path, bind: &str) -> Server {
-        command.args(["serve", "--json", "--bind", bind, "--cache"]);
+        command.args(["serve", "--insecure", "--json", "--bind", bind, "--cache"]);
         command.arg(self.path("cache")).arg(dir);
         Server::start(command)
     }

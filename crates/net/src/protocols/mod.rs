@@ -38,6 +38,9 @@ impl Driver {
         config.check()?;
         let sealing_overhead = config.sealing_overhead();
         config.ndp.payload = config.ndp.payload.saturating_sub(sealing_overhead).max(1);
+        // Pulls are paced by what a symbol takes of the link.
+        config.scdp.overhead_per_symbol += u32::from(sealing_overhead);
+        config.ndp.overhead_per_packet += u32::from(sealing_overhead);
         let mut builder = Builder::open(config.clone(), control)?;
         let scdp = scdp::add(&mut builder, &config);
         let lttp = lttp::add(&mut builder, &config);
