@@ -115,6 +115,16 @@ impl Fifo {
         (self.len > 0).then_some(Handle(self.head))
     }
 
+    /// All of them, the first first.
+    pub fn iter<P>(self, pool: &Pool<P>) -> impl Iterator<Item = Handle> + use<'_, P> {
+        let mut next = self.head;
+        (0..self.len).map(move |_| {
+            let handle = Handle(next);
+            next = pool.places[next as usize].next;
+            handle
+        })
+    }
+
     /// Puts a packet that is in no queue at the end.
     #[inline]
     pub fn push_back<P>(&mut self, pool: &mut Pool<P>, packet: Handle) {
@@ -185,6 +195,8 @@ mod tests {
                 prop_assert_eq!(fifo.len() as usize, model.len());
                 prop_assert_eq!(fifo.front().map(|handle| pool[handle]), model.front().copied());
                 prop_assert_eq!(fifo.is_empty(), model.is_empty());
+                let listed: Vec<u32> = fifo.iter(&pool).map(|handle| pool[handle]).collect();
+                prop_assert!(listed.iter().eq(model.iter()));
             }
         }
     }

@@ -43,4 +43,4 @@ pub use counters::{Counters, Imbalance, PortCounters};
 pub use faults::Fault;
 pub use parcel::WireModel;
 pub use pcapng::PcapWriter;
-pub use simulator::{Simulator, Status, TapPoint};
+pub use simulator::{OnLink, Simulator, Status, TapPoint};

@@ -204,18 +204,25 @@ impl<H: Header> Frames<H> {
         slot.map_or(0, |slot| slot.0.source.0)
     }
 
-    /// Takes a packet out of the network: its frame as it arrived.
+    /// A packet's frame, trimmed or marked as switches left it.
     #[inline]
-    pub fn take(&mut self, parcel: Parcel) -> Frame<H> {
+    pub fn see(&self, parcel: Parcel) -> Frame<H> {
         let handle = parcel.handle();
         let mut frame = self.slots[handle as usize].0;
-        self.release(parcel);
         if parcel.bits & TRIMMED != 0 && !frame.trimmed {
             frame = frame.trim();
         }
         if parcel.bits & ECN_MARKED != 0 {
             frame.ecn = Ecn::Marked;
         }
+        frame
+    }
+
+    /// Takes a packet out of the network: its frame as it arrived.
+    #[inline]
+    pub fn take(&mut self, parcel: Parcel) -> Frame<H> {
+        let frame = self.see(parcel);
+        self.release(parcel);
         frame
     }
 

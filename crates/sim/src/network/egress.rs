@@ -57,14 +57,24 @@ impl Egress {
     pub(super) fn start(&mut self, pool: &mut Pool<Parcel>, at: u64, handle: Handle) -> bool {
         let parcel = &mut pool[handle];
         let len = parcel.wire_len();
-        let time = (u128::from(len) * u128::from(self.scale) + 0xffff_ffff) >> 32;
-        self.busy_until = at + time as u64;
+        self.busy_until = at + self.transmission_time(len);
         self.sent_packets += 1;
         self.sent_bytes += u64::from(len);
         parcel.arrives = self.busy_until + self.delay;
         let first = self.in_flight.is_empty();
         self.in_flight.push_back(pool, handle);
         first
+    }
+
+    /// Time to send so many bytes \[ps\].
+    #[inline]
+    fn transmission_time(&self, len: u32) -> u64 {
+        ((u128::from(len) * u128::from(self.scale) + 0xffff_ffff) >> 32) as u64
+    }
+
+    /// Time from the start of a packet's transmission to its arrival \[ps\].
+    pub(super) fn time_on_link(&self, len: u32) -> u64 {
+        self.transmission_time(len) + self.delay
     }
 
     /// Works out, in arrears, which packets left the queue up to now: how many.

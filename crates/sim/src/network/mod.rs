@@ -11,8 +11,8 @@ use crate::parcel::{Frames, Parcel};
 use crate::topology::Graph;
 pub(crate) use links::Links;
 use multicast::Groups;
-use wellspring_core::{Destination, Header, RandomStream};
-use wellspring_fabric::{Handle, Pool, PortConfig, Spraying};
+use wellspring_core::{Destination, Frame, Header, RandomStream};
+use wellspring_fabric::{Handle, Packet, Pool, PortConfig, Spraying};
 
 /// All ports, links and switches, and the packets in them.
 #[derive(Debug)]
@@ -244,10 +244,27 @@ impl<H: Header> Network<H> {
         self.groups.replant(&mut self.links);
     }
 
-    /// Data packets and bytes, and control packets, that wait at a port now.
-    pub fn depth(&mut self, now: u64, egress: u32) -> (u32, u64, u32) {
+    /// Works out which packets have left a port up to now.
+    pub fn catch_up(&mut self, now: u64, egress: u32) {
         let this = &mut self.links.egresses[egress as usize];
         self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
+    }
+
+    /// The packets on a link, and which part of their way is behind them.
+    pub fn on_link(&self, now: u64, egress: u32) -> impl Iterator<Item = (Frame<H>, f32)> {
+        let this = &self.links.egresses[egress as usize];
+        this.in_flight.iter(&self.pool).map(move |handle| {
+            let parcel = self.pool[handle];
+            let takes = this.time_on_link(parcel.wire_len()).max(1);
+            let left = parcel.arrives.saturating_sub(now).min(takes);
+            (self.frames.see(parcel), 1.0 - (left as f64 / takes as f64) as f32)
+        })
+    }
+
+    /// Data packets and bytes, and control packets, that wait at a port now.
+    pub fn depth(&mut self, now: u64, egress: u32) -> (u32, u64, u32) {
+        self.catch_up(now, egress);
+        let this = &self.links.egresses[egress as usize];
         (this.port.data_packets(), this.port.data_bytes(), this.port.control_packets())
     }
 

@@ -1,6 +1,7 @@
 //! Main loop of the simulator.
 
 mod host;
+mod look;
 mod rare_events;
 mod state;
 
@@ -9,6 +10,7 @@ use crate::config::Config;
 use crate::event_list::EventList;
 use crate::network::Network;
 use crate::topology::Graph;
+pub use look::OnLink;
 use state::{Host, NEVER, RareEvent};
 pub use state::{Simulator, TapPoint};
 use wellspring_core::{Endpoint, HostId, Time};

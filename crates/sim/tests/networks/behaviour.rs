@@ -4,7 +4,7 @@ use crate::toy::{Blast, blast, config, finish, simulator, with_groups};
 use wellspring_core::{Destination, Duration, GroupId, HostId, Rate, Time};
 use wellspring_fabric::{Limit, PortConfig, Spraying};
 use wellspring_sim::topology::{FatTree, Graph, NodeId, single_switch};
-use wellspring_sim::{Config, Counters, Fault, LossRule, Multicast};
+use wellspring_sim::{Config, Counters, Fault, LossRule, Multicast, Status};
 
 fn gigabit() -> Rate {
     Rate::from_mbps(1_000)
@@ -51,6 +51,58 @@ fn same_seed_same_digest() {
     assert_eq!(a, b);
     let other = Config { seed: wellspring_core::Seed(2), ..config };
     assert_ne!(run(&other, incasts(0)).digest, a.digest);
+}
+
+#[test]
+fn what_is_on_links_is_seen_and_looking_changes_nothing() {
+    let whole = run(&config(trimming()), incasts(1_000));
+    let graph = paper_tree();
+    let mut sim = simulator(&graph, &config(trimming()), incasts(1_000));
+    let (mut packets, mut trimmed, mut step) = (0, 0, 0);
+    while sim.run_until(Time::from_picos(step * 7_654_321), u64::MAX) == Status::Paused {
+        step += 1;
+        let mut waiting = 0;
+        let mut seen = 0;
+        for node in 0..graph.nodes() {
+            for port in sim.ports(NodeId(node)) {
+                let mut before = 1.0;
+                sim.on_link(port, |packet| {
+                    assert!((0.0..=before).contains(&packet.share), "{packet:?}");
+                    before = packet.share;
+                    trimmed += u32::from(packet.frame.trimmed);
+                    seen += 1;
+                });
+                let (data, _, control) = sim.queue_depth(port);
+                waiting += data + control;
+            }
+        }
+        let counters = sim.counters();
+        let entered = counters.sent + counters.replicated;
+        let left = counters.delivered + counters.dropped();
+        assert_eq!(entered - left, u64::from(seen + waiting));
+        packets += seen;
+    }
+    assert!(step > 50 && packets > 1_000 && trimmed > 100, "{step} {packets} {trimmed}");
+    assert_eq!(sim.counters().digest, whole.digest);
+}
+
+#[test]
+fn the_share_of_a_way_is_that_of_its_time() {
+    // 10 us to send 1,250 bytes, 30 us on the way.
+    let graph = single_switch(2, gigabit(), Duration::from_micros(30));
+    let mut sim = simulator(&graph, &config(trimming()), vec![blast(0, 0, 1, 1)]);
+    let mut last = 0.0;
+    for micros in [10, 20, 30] {
+        sim.run_until(Time::ZERO + Duration::from_micros(micros), u64::MAX);
+        let port = sim.ports(NodeId(0)).next().unwrap();
+        let mut shares = Vec::new();
+        sim.on_link(port, |packet| shares.push(packet.share));
+        assert_eq!(shares.len(), 1, "at {micros} us");
+        assert!(shares[0] > last);
+        let whole = f64::from(shares[0]) * 42.0;
+        assert!((whole - micros as f64).abs() < 2.0, "{} at {micros} us", shares[0]);
+        last = shares[0];
+    }
 }
 
 #[test]
