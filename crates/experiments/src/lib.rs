@@ -12,6 +12,7 @@ mod code_needs;
 pub mod decode;
 pub mod driver;
 pub mod figures;
+pub mod live;
 pub mod observe;
 pub mod quantity;
 pub mod record;

@@ -186,19 +186,49 @@ fn simulator<A: Adapter>(
     Ok(Simulator::new(graph, &config, endpoint, driver))
 }
 
+/// The simulation of a protocol.
+pub(crate) type SimulatorOf<A> = Simulator<<A as Adapter>::Endpoint, Driver<A>>;
+
+/// The network of a scenario, and its simulation at time zero.
+pub(crate) fn prepare<A: Adapter>(
+    scenario: &Scenario,
+    seed: u64,
+) -> Result<(Graph, SimulatorOf<A>)> {
+    let graph = scenario.topology.build()?;
+    scenario.check_hosts(graph.hosts().into())?;
+    scenario.check_tables(&graph)?;
+    let sim = simulator::<A>(scenario, &graph, seed)?;
+    if !sim.paths_fit() {
+        bail!("topology.graph has paths of more than 253 hops, the longest that are routed");
+    }
+    Ok((graph, sim))
+}
+
+/// How a run ends that has come so far, if it does; `limit` is `run.limit` after its start.
+pub(crate) fn ending<A: Adapter>(
+    sim: &SimulatorOf<A>,
+    status: Status,
+    limit: Time,
+) -> Option<Ending> {
+    let driver = sim.application();
+    let left = driver.outstanding > 0;
+    if status == Status::Stopped || (status == Status::Idle && !left) {
+        return Some(Ending::Complete);
+    }
+    if sim.now().has_reached(limit) {
+        return Some(if left { Ending::Limit } else { Ending::Complete });
+    }
+    let waited = driver.patient_until().is_some_and(|at| sim.now().has_reached(at));
+    (status == Status::Idle || waited).then_some(Ending::Stuck)
+}
+
 fn run_with<A: Adapter + Send + 'static>(
     scenario: &Scenario,
     seed: u64,
     capture: Option<&Capture>,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome> {
-    let graph = scenario.topology.build()?;
-    scenario.check_hosts(graph.hosts().into())?;
-    scenario.check_tables(&graph)?;
-    let mut sim = simulator::<A>(scenario, &graph, seed)?;
-    if !sim.paths_fit() {
-        bail!("topology.graph has paths of more than 253 hops, the longest that are routed");
-    }
+    let (graph, mut sim) = prepare::<A>(scenario, seed)?;
     let interval = scenario.run.sample.map(|span| span.0);
     let capture = capture.map(|capture| (capture, A::new(scenario, Seed(seed))));
     let mut observer = Observer::new(&mut sim, &graph, interval.is_some(), capture)?;
@@ -218,7 +248,6 @@ fn run_with<A: Adapter + Send + 'static>(
             finished: (driver.total - driver.outstanding, driver.total),
             parts: driver.parts(),
         });
-        let (left, patient_until) = (driver.outstanding > 0, driver.patient_until());
         if let Some(interval) = interval
             && (sim.now().has_reached(look_at) || status != Status::Paused)
         {
@@ -226,14 +255,8 @@ fn run_with<A: Adapter + Send + 'static>(
             observer.check_size(interval, end)?;
             look_at = (look_at + interval).earlier_of(end);
         }
-        if status == Status::Stopped || (status == Status::Idle && !left) {
-            break Ending::Complete;
-        }
-        if sim.now().has_reached(end) {
-            break if left { Ending::Limit } else { Ending::Complete };
-        }
-        if status == Status::Idle || patient_until.is_some_and(|at| sim.now().has_reached(at)) {
-            break Ending::Stuck;
+        if let Some(ending) = ending::<A>(&sim, status, end) {
+            break ending;
         }
     };
     let stuck = (ending == Ending::Stuck).then(|| report_stuck(&sim));

@@ -4,6 +4,7 @@ mod operation;
 mod progress;
 mod session_events;
 mod start;
+mod watch;
 
 use crate::adapter::{ActionsOf, Adapter};
 use crate::code_needs::CodeNeeds;
