@@ -10,7 +10,7 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first.
-PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit
+PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
@@ -19,8 +19,11 @@ CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86
 # Papers whose figures the nightly run reproduces.
 PAPERS ?= scdp polyraptor lttp maelstrom
 
+# The web page.
+PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
+
 .DEFAULT_GOAL := help
-.PHONY: help test $(PARTS) check demo fuzz nightly bench
+.PHONY: help test $(PARTS) web check demo fuzz nightly bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +53,19 @@ api-docs:
 rules:
 	$(CARGO) run --quiet -p xtask -- check
 
-docs: ## Build the book into docs/book
+docs: web ## Build the book, with the page, into docs/book
 	@$(SETUP) mdbook
 	mdbook build docs
+	@[ ! -e $(PAGE) ] || cp $(PAGE) docs/book/network.html
+
+web: ## Build the page "Break this network": one file, target/web/wellspring.html
+	@if $(SETUP) std wasm32-unknown-unknown; then crates/web/page/build; \
+	else echo "NOT BUILT: the page; the standard library for it could not be fetched" >&2; fi
+
+web-test: web ## Test the page in headless Chromium; pictures go to target/web/pictures
+	@if [ -e $(PAGE) ] && $(SETUP) browser; then \
+		WELLSPRING_PAGE=$(PAGE) .ci/count-tests $(CARGO) test -p wellspring-web --test browser -- --ignored --test-threads 1; \
+	else echo "NOT TESTED: the page; there is no browser, or no page" >&2; fi
 
 package: ## Package each crate by itself, as for publishing
 	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --no-verify --allow-dirty --quiet

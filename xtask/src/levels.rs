@@ -80,6 +80,7 @@ pub const CRATES: &[Crate] = &[
         may_use: &[],
     },
     product("wellspring-lab", 4),
+    product("wellspring-web", 4),
     product("wellspring-py", 4),
     Crate { package: "wellspring-testkit", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "wellspring-fuzz", level: Level::Dev, blind_to: &[], may_use: &[] },
