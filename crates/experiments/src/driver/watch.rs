@@ -8,7 +8,8 @@ use wellspring_core::SessionId;
 impl<A: Adapter> Driver<A> {
     /// All requests made so far without the background, those that have ended first.
     pub(crate) fn requests(&self) -> impl Iterator<Item = &FlowRecord> {
-        let open = self.operations.iter().flatten().filter(|o| !o.endless.is_background());
+        let open = self.operations.iter().map(|(_, operation)| operation);
+        let open = open.filter(|operation| !operation.endless.is_background());
         self.records.iter().chain(open.map(|operation| &operation.record))
     }
 
