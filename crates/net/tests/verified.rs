@@ -11,8 +11,8 @@ use relay::{Relay, is_symbol};
 use wellspring_core::Seed;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, ReplicaState, Server,
-    ServerConfig, Target,
+    Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, PutError, PutOptions,
+    PutReport, ReplicaState, Server, ServerConfig, Target,
 };
 use wellspring_wire::control::{MAX_NODES, Parsed, Reply, emit_reply, parse};
 
@@ -254,5 +254,59 @@ fn a_writer_gets_only_verified_bytes() {
         let fetched = client.fetch(&hosts, &options, target);
         let error = tokio::time::timeout(GUARD, fetched).await.expect("ends").expect_err("a liar");
         assert!(matches!(error, FetchError::NoReplicaLeft { .. }), "{error}");
+    });
+}
+
+async fn taker() -> (tempfile::TempDir, Server) {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let bind = "127.0.0.1:0".parse().expect("address");
+    let config = ServerConfig::new(bind, home.path().to_owned()).allow_put(true);
+    let server = Server::bind(config).await.expect("server");
+    (home, server)
+}
+
+async fn put(bytes: &[u8], hosts: &[Host]) -> Result<PutReport, PutError> {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let path = home.path().join("x");
+    std::fs::write(&path, bytes).expect("write");
+    let config = ClientConfig::default().timeout(Duration::from_secs(5));
+    let client = Client::new(config).expect("client");
+    let options = PutOptions::new("x".parse().expect("name"));
+    let done = client.put(&path, hosts, &options);
+    tokio::time::timeout(GUARD, done).await.expect("ends")
+}
+
+#[test]
+fn a_flip_on_the_way_to_a_receiver_costs_a_symbol_or_two() {
+    // The second has more than one page of 4 MiB nodes.
+    for len in [100_000, 150_000_000] {
+        let bytes = random_bytes(len, 8);
+        runtime().block_on(async {
+            let (home, server) = taker().await;
+            let (flipped, alter) = altering(|symbol| symbol == 50);
+            let relay = Relay::start_both(server.local_addr(), alter, |_| {});
+            put(&bytes, &[host(relay.address())]).await.expect("put right");
+            assert_eq!(flipped.load(Relaxed), 1);
+            assert!(std::fs::read(home.path().join("x")).expect("there") == bytes);
+        });
+    }
+}
+
+#[test]
+fn a_sender_that_alters_symbols_or_forges_its_manifest_puts_nothing() {
+    let bytes = random_bytes(5_000_000, 9);
+    runtime().block_on(async {
+        let (home, server) = taker().await;
+        let (_, alter) = altering(|symbol| symbol % 3 == 0);
+        let relay = Relay::start_both(server.local_addr(), alter, |_| {});
+        let error = put(&bytes, &[host(relay.address())]).await.expect_err("altered");
+        let text = error.to_string();
+        assert!(text.contains("do not have the digest announced"), "{text}");
+        let forge = forging(|nodes| nodes[33] ^= 1);
+        let relay = Relay::start_both(server.local_addr(), forge, |_| {});
+        let error = put(&bytes, &[host(relay.address())]).await.expect_err("forged");
+        let text = error.to_string();
+        assert!(text.contains("do not have the digest announced"), "{text}");
+        assert_eq!(std::fs::read_dir(home.path()).expect("a folder").count(), 0);
     });
 }

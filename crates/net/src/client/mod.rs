@@ -4,7 +4,7 @@ mod error;
 mod fetch;
 mod host_error;
 mod ndp;
-mod pages;
+pub(crate) mod pages;
 mod put;
 pub(crate) mod replicas;
 mod report;
@@ -33,6 +33,7 @@ use crate::store::{Digest, DigestCache, Existing, ObjectName};
 pub use error::{FetchError, PutError};
 pub use host_error::HostError;
 pub use ndp::NdpReport;
+use put::provider::Providers;
 pub use report::{
     FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
 };
@@ -261,6 +262,7 @@ impl PutOptions {
 pub struct Client {
     pub(crate) driver: Driver,
     pub(crate) requester: Requester,
+    providers: Arc<Providers>,
     pub(crate) config: ClientConfig,
 }
 
@@ -279,12 +281,15 @@ impl Client {
         config.driver.lttp.peer_timeout = peer_timeout;
         config.driver.ndp.peer_timeout = peer_timeout;
         let table = Arc::new(Table::default());
+        let providers = Arc::new(Providers::default());
         let start = |config: &DriverConfig| {
-            let table = Arc::clone(&table);
+            let (table, providers) = (Arc::clone(&table), Arc::clone(&providers));
             Driver::start(
                 config.clone(),
                 Box::new(move |message| {
-                    table.take_in(&message);
+                    if !providers.take_in(&message) {
+                        table.take_in(&message);
+                    }
                     true
                 }),
             )
@@ -299,7 +304,7 @@ impl Client {
             started => started?,
         };
         let requester = Requester::new(driver.handle(), Arc::clone(&table));
-        Ok(Client { driver, requester, config })
+        Ok(Client { driver, requester, providers, config })
     }
 
     /// The address the client's socket is bound to.

@@ -14,11 +14,11 @@ const AT_ONCE: usize = 16;
 const AHEAD: u64 = 512 << 20;
 
 /// A manifest that several parts of a fetch look at.
-pub(super) type SharedManifest = Arc<Mutex<Manifest>>;
+pub(crate) type SharedManifest = Arc<Mutex<Manifest>>;
 
 /// What is asked for, and of whom.
-pub(super) struct Pages {
-    pub(super) manifest: SharedManifest,
+pub(crate) struct Pages {
+    pub(crate) manifest: SharedManifest,
     size: u64,
     asked: BTreeSet<PageId>,
     /// Proof of this host's address for requests to each share's replica.
@@ -28,15 +28,15 @@ pub(super) struct Pages {
 }
 
 /// A page to ask a share's replica for.
-pub(super) struct Question {
-    pub(super) share: usize,
-    pub(super) page: PageId,
-    pub(super) cookie: Arc<tokio::sync::Mutex<Cookie>>,
+pub(crate) struct Question {
+    pub(crate) share: usize,
+    pub(crate) page: PageId,
+    pub(crate) cookie: Arc<tokio::sync::Mutex<Cookie>>,
 }
 
 impl Pages {
     /// Nothing asked for yet, of that many replicas.
-    pub(super) fn new(manifest: Manifest, size: u64, shares: usize) -> Self {
+    pub(crate) fn new(manifest: Manifest, size: u64, shares: usize) -> Self {
         Pages {
             manifest: Arc::new(Mutex::new(manifest)),
             size,
@@ -47,7 +47,7 @@ impl Pages {
     }
 
     /// What to ask now that the object is there up to `done`; `is_live` tells of whom.
-    pub(super) fn next(&mut self, done: u64, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
+    pub(crate) fn next(&mut self, done: u64, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
         let range = done..self.size.min(done.saturating_add(AHEAD));
         let mut manifest = lock(&self.manifest);
         manifest.forget_below(done);
@@ -57,7 +57,7 @@ impl Pages {
     }
 
     /// Questions for these pages, as far as they are not asked for already.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &mut self,
         wanted: Vec<PageId>,
         is_live: impl Fn(usize) -> bool,
@@ -83,23 +83,23 @@ impl Pages {
     ///
     /// # Errors
     /// It is not the object's.
-    pub(super) fn answered(&mut self, page: PageId, bytes: &[u8]) -> Result<(), WrongPage> {
+    pub(crate) fn answered(&mut self, page: PageId, bytes: &[u8]) -> Result<(), WrongPage> {
         self.asked.remove(&page);
         let nodes = parse_nodes(page, self.size, bytes)?;
         lock(&self.manifest).accept(page, nodes)
     }
 
     /// Nothing that was asked for is waited for any more.
-    pub(super) fn forget_questions(&mut self) {
+    pub(crate) fn forget_questions(&mut self) {
         self.asked.clear();
     }
 
     /// A page did not come.
-    pub(super) fn unanswered(&mut self, page: PageId) {
+    pub(crate) fn unanswered(&mut self, page: PageId) {
         self.asked.remove(&page);
     }
 }
 
-pub(super) fn lock(manifest: &Mutex<Manifest>) -> MutexGuard<'_, Manifest> {
+pub(crate) fn lock(manifest: &Mutex<Manifest>) -> MutexGuard<'_, Manifest> {
     manifest.lock().unwrap_or_else(PoisonError::into_inner)
 }

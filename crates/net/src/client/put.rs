@@ -1,6 +1,7 @@
 //! Putting an object to many hosts: by multicast, or to each on its own.
 
 mod offers;
+pub(super) mod provider;
 mod watch;
 
 use std::fs::File;
@@ -74,6 +75,10 @@ impl Client {
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
+        let receivers = offered.iter().filter_map(|o| o.address);
+        let object = (file.try_clone()?, size, digest);
+        // Receivers verify each block by the manifest, which they ask for here.
+        let _providing = self.providers.provide(object, receivers, self.driver.handle());
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
         let mut run = Run::begin(self, &offer, offered, needed, began, updates.clone());
         if size > 0 {

@@ -213,6 +213,11 @@ impl Requester {
         self.handle.sealing_overhead()
     }
 
+    /// Takes in a datagram that may be a reply.
+    pub(crate) fn take_in(&self, message: &ControlMessage) {
+        self.table.take_in(message);
+    }
+
     /// Whether nobody listened at an address when something was sent there last.
     pub(crate) fn is_closed(&self, address: SocketAddr) -> bool {
         self.table.is_closed(address)

@@ -16,6 +16,7 @@ use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::sends::Sends;
 use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
+use crate::client::requester::Requester;
 use crate::client::{SHORTEST_TIMEOUT, peer_timeout};
 use crate::driver::EventSink;
 use crate::manifest::object_of;
@@ -41,6 +42,8 @@ pub(super) struct Held {
 /// Everything a request can need.
 pub(super) struct Handler {
     pub(super) handle: DriverHandle,
+    /// For asking clients that put objects.
+    pub(super) requester: Requester,
     pub(super) store: Store,
     pub(super) config: ServerConfig,
     pub(super) digests: Arc<Digests>,
@@ -71,6 +74,7 @@ impl Handler {
         // How many there are in all is the store's to limit.
         let put_places = Places::new("puts", usize::MAX, config.max_puts_an_address);
         Handler {
+            requester: Requester::new(handle.clone(), Arc::default()),
             handle,
             store,
             digests: Digests::new(Arc::clone(&config.cache)),

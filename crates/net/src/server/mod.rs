@@ -15,6 +15,7 @@ mod event_limit;
 mod handler;
 mod manifests;
 mod parts;
+mod put_pages;
 mod put_requests;
 mod puts;
 mod requests;

@@ -14,8 +14,11 @@ use super::answer::{Outcome, Refusal, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
+use super::put_pages::Taken;
 use super::puts::Stage;
+use crate::client::pages::Pages;
 use crate::driver::SessionEvent;
+use crate::manifest::{Manifest, Verified};
 use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
 use crate::store_messages;
@@ -31,7 +34,7 @@ enum Here {
 impl Handler {
     /// Answers an offer.
     pub(super) fn offer(
-        self: &Handler,
+        self: &Arc<Self>,
         shown: Shown,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
@@ -69,7 +72,11 @@ impl Handler {
         outcome
     }
 
-    fn open_put(&self, client: SocketAddr, offer: &Offer<'_>) -> Result<Outcome, Refusal> {
+    fn open_put(
+        self: &Arc<Self>,
+        client: SocketAddr,
+        offer: &Offer<'_>,
+    ) -> Result<Outcome, Refusal> {
         let name = self.name_to_take(offer.name.as_str())?;
         let digest = Digest(offer.digest);
         match self.is_here_already(&name, offer.size, digest) {
@@ -85,7 +92,8 @@ impl Handler {
             size => Some(self.object_info(size, digest.tag(), &offer.geometry)?),
         };
         let existing = if offer.overwrite { Existing::Replace } else { Existing::Keep };
-        let part = Arc::new(self.store.create(&name, offer.size, digest, existing)?);
+        let part = self.store.create(&name, offer.size, digest, existing)?.of_verified();
+        let part = Arc::new(part);
         self.tell(ServerEvent::Receiving {
             name: name.to_string(),
             client,
@@ -94,14 +102,14 @@ impl Handler {
         });
         match object {
             None => self.finish_put(offer.session, part.commit(), None),
-            Some(object) => self.begin_put(client, offer, object, part)?,
+            Some(object) => self.begin_put((client, name), offer, object, part)?,
         }
         Ok(Outcome::Accepted)
     }
 
     fn begin_put(
-        &self,
-        client: SocketAddr,
+        self: &Arc<Self>,
+        (client, name): (SocketAddr, ObjectName),
         offer: &Offer<'_>,
         object: ObjectInfo,
         part: Arc<PartFile>,
@@ -111,6 +119,9 @@ impl Handler {
                 .join_group(group, self.config.interface.as_ref())
                 .map_err(|error| Refusal::new(RefusalCode::Unsupported, error.to_string()))?;
         }
+        let (digest, size) = (Digest(offer.digest), offer.size);
+        let pages = Pages::new(Manifest::new(digest, size, object.block_len), size, 1);
+        let sink = Arc::clone(&part) as Arc<dyn ObjectSink>;
         let mut puts = lock(&self.puts);
         let request = ReceiveObject {
             session: offer.session,
@@ -119,7 +130,7 @@ impl Handler {
             mode: if offer.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
             senders: vec![client],
             initial_window: offer.geometry.initial_window,
-            sink: Arc::clone(&part) as Arc<dyn ObjectSink>,
+            sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
             complete: Vec::new(),
         };
         let events = self.session_events(offer.session, 0);
@@ -128,6 +139,9 @@ impl Handler {
             Refusal::failed(error)
         })?;
         self.wait_for_client(offer.session, offer.timeout_ms);
+        let (session, part_of) = (offer.session, Arc::downgrade(&part));
+        let taken = Taken { session, client, name, digest, size, part: part_of };
+        tokio::spawn(taken.follow(Arc::clone(self), pages));
         if let Some(put) = puts.get_mut(offer.session) {
             put.blocks = object.source_blocks;
             put.stage = Stage::Receiving(part, progress);
@@ -163,6 +177,15 @@ impl Handler {
         }
     }
 
+    /// Gives up an object for a reason of its client's.
+    pub(super) fn give_up_put(&self, session: SessionId, code: RefusalCode, reason: String) {
+        if let Some(put) = lock(&self.puts).get_mut(session) {
+            put.given_up.get_or_insert((code, reason));
+        }
+        // A driver that has stopped has ended its sessions.
+        let _ = self.handle.cancel(session);
+    }
+
     /// Gives up objects that get on too slowly to be worth the space that is held for them.
     pub(super) fn end_idle_puts(&self, now: Instant) {
         let idle = lock(&self.puts).give_up_idle(now);
@@ -196,12 +219,20 @@ impl Handler {
                     });
                 }
             }
+            SessionEvent::SymbolsAltered { symbols, excluded, .. } => {
+                tracing::warn!(?session, symbols, excluded, "altered symbols of an object");
+                if excluded {
+                    let reason = "symbols were altered by the sender or on their way".to_owned();
+                    put.given_up.get_or_insert((RefusalCode::BadDigest, reason));
+                }
+            }
             SessionEvent::Failed(failure) => {
                 let (name, client, group) = (put.name.clone(), put.client, put.group.take());
-                let (code, reason) = match put.too_slow {
-                    true => (RefusalCode::TooSlow, RefusalCode::TooSlow.to_string()),
-                    false => (RefusalCode::Failed, failure.to_string()),
-                };
+                let too_slow =
+                    put.too_slow.then(|| (RefusalCode::TooSlow, RefusalCode::TooSlow.to_string()));
+                let given_up = put.given_up.take().or(too_slow);
+                let (code, reason) =
+                    given_up.unwrap_or_else(|| (RefusalCode::Failed, failure.to_string()));
                 puts.end(session, Stage::Failed(code));
                 drop(puts);
                 self.leave(group);

@@ -41,6 +41,8 @@ pub(super) struct Put {
     symbol_size: u16,
     /// It was given up since it got on too slowly.
     pub too_slow: bool,
+    /// Why else it was given up here.
+    pub given_up: Option<(RefusalCode, String)>,
     /// How long it may get on too slowly before it is given up.
     patience: Duration,
     /// Symbols received when they were last enough, and when that was.
@@ -166,6 +168,7 @@ impl Puts {
             symbol_size: offer.geometry.symbol_size,
             patience: config.idle_put.max(waits * 2),
             too_slow: false,
+            given_up: None,
             got_on: None,
             place: Some(place),
         };

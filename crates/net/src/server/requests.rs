@@ -19,8 +19,10 @@ impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
     /// already, when it is dropped and will be repeated.
     pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
-        if !matches!(parse(&message.bytes), Ok(Parsed::Request { .. })) {
-            return;
+        match parse(&message.bytes) {
+            Ok(Parsed::Request { .. }) => {}
+            Ok(Parsed::Reply { .. }) => return self.requester.take_in(&message),
+            Err(_) => return,
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
         let handler = Arc::clone(self);
@@ -30,7 +32,7 @@ impl Handler {
         });
     }
 
-    fn answer(&self, message: &ControlMessage) {
+    fn answer(self: &Arc<Self>, message: &ControlMessage) {
         let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
         let client = canonical(message.from);
         let shown = Shown { client, cookie };

@@ -21,6 +21,15 @@ pub fn is_symbol(datagram: &[u8]) -> bool {
 impl Relay {
     /// Starts one; `change` is done to each datagram from the server to the client.
     pub fn start(server: SocketAddr, change: impl FnMut(&mut Vec<u8>) + Send + 'static) -> Relay {
+        Relay::start_both(server, |_| {}, change)
+    }
+
+    /// As [`start`](Self::start); `upstream` is done to each datagram from the client to the server.
+    pub fn start_both(
+        server: SocketAddr,
+        mut upstream: impl FnMut(&mut Vec<u8>) + Send + 'static,
+        change: impl FnMut(&mut Vec<u8>) + Send + 'static,
+    ) -> Relay {
         let front = UdpSocket::bind("127.0.0.1:0").expect("socket");
         let back = UdpSocket::bind("127.0.0.1:0").expect("socket");
         back.connect(server).expect("connected");
@@ -41,7 +50,9 @@ impl Relay {
                     let Ok((len, from)) = front.recv_from(&mut buffer) else { continue };
                     *client.lock().expect("no panic") = Some(from);
                     // A lost datagram is what networks do.
-                    let _ = back.send(&buffer[..len]);
+                    let mut datagram = buffer[..len].to_vec();
+                    upstream(&mut datagram);
+                    let _ = back.send(&datagram);
                 }
             })
         };
