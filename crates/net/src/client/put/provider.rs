@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -86,7 +86,10 @@ impl Providers {
             is_it.then(|| Arc::clone(provider))
         });
         if let (Some(provider), Some(page)) = (asked, PageId::of(log, index)) {
-            provider.answer((message.from, message.local), nonce, page);
+            let via = message.peer.as_ref().map(|peer| peer.channel);
+            let to =
+                OutgoingControl { to: message.from, local: message.local, bytes: Vec::new(), via };
+            provider.answer(to, nonce, page);
         }
         true
     }
@@ -97,7 +100,7 @@ impl Providers {
 }
 
 impl Provider {
-    fn answer(self: Arc<Self>, to: (SocketAddr, Option<IpAddr>), nonce: u64, page: PageId) {
+    fn answer(self: Arc<Self>, mut message: OutgoingControl, nonce: u64, page: PageId) {
         if page.node_len >= self.size || page.range(self.size).is_empty() {
             return;
         }
@@ -109,10 +112,9 @@ impl Provider {
                 Some(nodes) => Reply::Manifest { nodes: nodes.as_flattened() },
                 None => Reply::Pending { done: 0, total: self.size },
             };
-            let mut bytes = Vec::new();
-            emit_reply(nonce, &reply, &mut bytes);
+            emit_reply(nonce, &reply, &mut message.bytes);
             // A lost reply is asked for again.
-            let _ = self.handle.send_control(OutgoingControl { to: to.0, local: to.1, bytes });
+            let _ = self.handle.send_control(message);
             drop(permit);
         });
     }
