@@ -1,6 +1,7 @@
 //! Records of requests.
 
 use crate::scenario::ProtocolName;
+use serde::{Deserialize, Serialize};
 use wellspring_transport::FailReason;
 
 /// Why a request did not complete.
@@ -55,7 +56,7 @@ pub struct Arrival {
 }
 
 /// A retransmission timer that went off, and what its sender was at.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Timeout {
     /// When \[s\].
     pub at: f64,

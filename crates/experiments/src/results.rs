@@ -1,5 +1,6 @@
 //! Result tables: one row a run, one row a flow.
 
+use crate::figures::RANKS;
 use crate::observe::{end, table};
 use crate::record::{FlowRecord, Reason};
 use crate::run::{Outcome, Stuck};
@@ -78,6 +79,15 @@ pub struct RunRow {
     /// What is known of requests that were stuck.
     #[serde(skip)]
     pub stuck_state: Option<Stuck>,
+    /// Goodputs of completed requests by rank, worst first, and their completion times, shortest
+    /// first: a table of its own.
+    #[serde(skip)]
+    pub goodputs: Vec<f64>,
+    #[serde(skip)]
+    pub times: Vec<f64>,
+    /// Whether it was made now, and not read from a table.
+    #[serde(skip)]
+    pub fresh: bool,
 }
 
 impl RunRow {
@@ -174,6 +184,21 @@ impl RunRow {
             parameters: parameters(scenario, outcome.seed),
             swept: scenario.swept.clone(),
             stuck_state: outcome.stuck.clone(),
+            goodputs: ranks(&goodputs),
+            times: ranks(&all),
+            fresh: true,
+        }
+    }
+
+    /// What the table of runs holds of it.
+    pub(crate) fn bare(&self) -> RunRow {
+        RunRow {
+            swept: Vec::new(),
+            stuck_state: None,
+            goodputs: Vec::new(),
+            times: Vec::new(),
+            fresh: false,
+            ..self.clone()
         }
     }
 
@@ -189,6 +214,14 @@ impl RunRow {
     pub fn unfinished(&self) -> usize {
         self.requests.saturating_sub(self.completed + self.failed)
     }
+}
+
+/// The values at equally many steps of rank, from the least to the greatest; none of none.
+fn ranks(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return Vec::new() };
+    (0..=RANKS).map(|rank| sorted[rank * last / RANKS]).collect()
 }
 
 /// Whether it ended a request, and not the run did.

@@ -1,13 +1,24 @@
-//! Folders of results: `runs.csv`, and the files beside it.
+//! Folders of results: `runs.csv`, and the files beside it. Distributions of each run are in
+//! `ranks.csv`, what figures need beside in `seen.jsonl`.
 
+use crate::figures::RANKS;
 use crate::results::RunRow;
 use anyhow::{Context, Result, ensure};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use wellspring_store::atomic_file::AtomicFile;
+
+/// Goodputs and completion times by rank, by hash and seed.
+type Ranks = BTreeMap<(String, u64), [Vec<f64>; 2]>;
+
+/// The quantities of `ranks.csv`.
+const RANKED: [&str; 2] = ["goodput_gbps", "fct_ms"];
 
 /// Characters of a foreign table's first line in an error.
 const SHOWN: usize = 60;
@@ -21,6 +32,10 @@ pub(crate) struct Store {
     keys: Vec<String>,
     /// This version's rows by hash and seed; of several the last.
     rows: BTreeMap<(String, u64), RunRow>,
+    /// Distributions of these runs, as far as they were kept.
+    ranks: Ranks,
+    /// What was seen in runs beside their rows, by hash, seed and the name of what was looked for.
+    seen: BTreeMap<(String, u64, String), Value>,
     /// Those written since.
     written: Mutex<BTreeSet<(String, u64)>>,
 }
@@ -42,12 +57,17 @@ impl Store {
         all.extend(more);
         let ours = rows.into_iter().filter(|row| row.version == env!("CARGO_PKG_VERSION"));
         let rows = ours.map(|row| ((row.hash.clone(), row.seed), row)).collect();
-        Ok(Store { folder: folder.into(), table, keys: all, rows, written: Mutex::default() })
+        let ranks = read_ranks(&ranks_file(folder));
+        let seen = read_seen(&seen_file(folder));
+        let written = Mutex::default();
+        Ok(Store { folder: folder.into(), table, keys: all, rows, ranks, seen, written })
     }
 
     /// The row of a run that this version made.
     pub fn row(&self, hash: &str, seed: u64) -> Option<RunRow> {
-        self.rows.get(&(hash.to_owned(), seed)).cloned()
+        let key = (hash.to_owned(), seed);
+        let [goodputs, times] = self.ranks.get(&key).cloned().unwrap_or_default();
+        self.rows.get(&key).map(|row| RunRow { goodputs, times, ..row.clone() })
     }
 
     /// Writes a row, unless it stands there already.
@@ -56,12 +76,37 @@ impl Store {
     /// Those of the file.
     pub fn keep(&self, row: &RunRow) -> Result<()> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let bare = RunRow { stuck_state: None, swept: Vec::new(), ..row.clone() };
         let key = (row.hash.clone(), row.seed);
-        if self.rows.get(&key) != Some(&bare) && written.insert(key) {
+        if self.rows.get(&key) != Some(&row.bare()) && written.insert(key.clone()) {
             self.append(row).with_context(|| self.table.display().to_string())?;
         }
+        if !row.goodputs.is_empty() && !self.ranks.contains_key(&key) {
+            let path = ranks_file(&self.folder);
+            append_ranks(&path, row).with_context(|| path.display().to_string())?;
+        }
         Ok(())
+    }
+
+    /// What was seen in a run that this version made, if that was kept.
+    pub fn seen<T: DeserializeOwned>(&self, hash: &str, seed: u64, what: &str) -> Option<T> {
+        let value = self.seen.get(&(hash.to_owned(), seed, what.to_owned()))?;
+        T::deserialize(value).ok()
+    }
+
+    /// Keeps what was seen in a run.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn keep_seen<T: Serialize>(&self, row: &RunRow, what: &str, value: &T) -> Result<()> {
+        let _one_at_a_time = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = serde_json::to_value(value)?;
+        let seen = Seen { hash: row.hash.clone(), seed: row.seed, what: what.to_owned(), value };
+        let path = seen_file(&self.folder);
+        let mut line = serde_json::to_vec(&seen)?;
+        line.push(b'\n');
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let written = file.and_then(|mut file| file.write_all(&line));
+        written.with_context(|| path.display().to_string())
     }
 
     fn append(&self, row: &RunRow) -> Result<()> {
@@ -71,6 +116,60 @@ impl Store {
         file.write_all(&lines(row, &self.keys, is_new)?)?;
         Ok(())
     }
+}
+
+/// A line of `seen.jsonl`.
+#[derive(Serialize, Deserialize)]
+struct Seen {
+    hash: String,
+    seed: u64,
+    what: String,
+    value: Value,
+}
+
+fn seen_file(folder: &Path) -> PathBuf {
+    folder.join("seen.jsonl")
+}
+
+/// What can be read of what was seen: a line that was cut off is as if it were not there.
+fn read_seen(path: &Path) -> BTreeMap<(String, u64, String), Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Seen>(line).ok());
+    lines.map(|seen| ((seen.hash, seen.seed, seen.what), seen.value)).collect()
+}
+
+fn ranks_file(folder: &Path) -> PathBuf {
+    folder.join("ranks.csv")
+}
+
+/// Distributions of a run behind those that are there: hash, seed, quantity, and a value at each rank.
+fn append_ranks(path: &Path, row: &RunRow) -> Result<()> {
+    let mut text = String::new();
+    for (quantity, values) in RANKED.into_iter().zip([&row.goodputs, &row.times]) {
+        let values: Vec<String> = values.iter().map(|value| format!("{value:.5}")).collect();
+        text.push_str(&format!("{},{},{quantity},{}\n", row.hash, row.seed, values.join(",")));
+    }
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    Ok(file.write_all(text.as_bytes())?)
+}
+
+/// What can be read of a table of distributions: a line that was cut off is as if it were not there.
+fn read_ranks(path: &Path) -> Ranks {
+    let mut ranks = Ranks::new();
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        let mut fields = line.split(',');
+        let (Some(hash), Some(seed)) = (fields.next(), fields.next().and_then(|s| s.parse().ok()))
+        else {
+            continue;
+        };
+        let place = fields.next().and_then(|name| RANKED.iter().position(|known| *known == name));
+        let values: Vec<f64> = fields.map_while(|value| value.parse().ok()).collect();
+        if let Some(place) = place.filter(|_| values.len() == RANKS + 1) {
+            ranks.entry((hash.to_owned(), seed)).or_default()[place] = values;
+        }
+    }
+    ranks
 }
 
 /// A row as CSV, its header before it if asked for, with a column for each of the swept `keys`.
@@ -169,6 +268,31 @@ mod tests {
         again.keep(&RunRow { digest: "other".to_owned(), ..row(2) }).unwrap();
         let last = Store::open(folder.path(), &[]).unwrap().row("", 2).unwrap();
         assert_eq!(last.digest, "other");
+    }
+
+    #[test]
+    fn distributions_are_kept_once_beside_the_table() {
+        let folder = tempfile::tempdir().unwrap();
+        let ranked = |seed: u64| RunRow {
+            goodputs: (0..=RANKS).map(|rank| rank as f64 / 4.0).collect(),
+            times: vec![seed as f64; RANKS + 1],
+            ..row(seed)
+        };
+        let store = Store::open(folder.path(), &[]).unwrap();
+        [1, 2].into_iter().for_each(|seed| store.keep(&ranked(seed)).unwrap());
+        store.keep(&row(3)).unwrap();
+        let path = ranks_file(folder.path());
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), 4);
+        text.push_str(",2,fct_ms,1.0,2");
+        std::fs::write(&path, &text).unwrap();
+        let store = Store::open(folder.path(), &[]).unwrap();
+        assert_eq!(store.row("", 2), Some(ranked(2)));
+        assert_eq!(store.row("", 3), Some(row(3)));
+        store.keep(&ranked(2)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
+        assert_eq!(table.lines().count(), 4);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::scenario::{Run, Scenario};
 use crate::store::Store;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// Where results go, and what is kept.
@@ -50,23 +52,36 @@ pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Res
     runs.collect()
 }
 
-/// As [`sweep`], for who needs more of a run than its row: what `look` makes of each. So each is
-/// run, and its row kept.
+/// As [`sweep`], for who needs more of a run than its row: what `look` makes of each, which is kept
+/// under the name `what`.
 ///
 /// # Errors
 /// As [`sweep`].
-pub fn watch<T: Send>(
+pub fn watch<T: Send + Serialize + DeserializeOwned>(
     scenarios: &[Scenario],
     output: &Output,
     report: Report<'_>,
+    what: &str,
     look: impl Fn(&Outcome) -> T + Sync,
 ) -> Result<Vec<(RunRow, T)>> {
     let store = open(output, scenarios)?;
     let bare = bare(scenarios);
     let jobs = jobs(scenarios, &bare);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
+        let before = store.as_ref().and_then(|store| {
+            let row = job.done(store, output)?;
+            Some((row, store.seen(job.hash, job.seed, what)?))
+        });
+        if let Some(before) = before {
+            report(number, DONE_BEFORE);
+            return Ok(before);
+        }
         let (row, outcome) = job.run(store.as_ref(), output, &mut |how| report(number, how))?;
-        Ok((row, look(&outcome)))
+        let seen = look(&outcome);
+        if let Some(store) = &store {
+            store.keep_seen(&row, what, &seen)?;
+        }
+        Ok((row, seen))
     });
     runs.collect()
 }
@@ -183,8 +198,11 @@ mod tests {
         let all = sweep(&scenarios, &output, &count).unwrap();
         assert_eq!((all.len(), runs.load(Ordering::Relaxed)), (4, 4));
         // Swept values are columns of the table, and not read back.
-        let bare = |row: &RunRow| RunRow { swept: Vec::new(), ..row.clone() };
-        assert_eq!(all[..2], first.iter().map(bare).collect::<Vec<_>>()[..]);
+        let bare = |row: &RunRow| row.bare();
+        assert_eq!(
+            all[..2].iter().map(bare).collect::<Vec<_>>(),
+            first.iter().map(bare).collect::<Vec<_>>()
+        );
         assert_eq!(std::fs::read_to_string(&table).unwrap().lines().count(), 5);
         let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let again = one_thread.install(|| sweep(&scenarios, &Output::default(), &count)).unwrap();

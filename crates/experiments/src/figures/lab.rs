@@ -1,5 +1,6 @@
 //! Runs of a figure's cases, and comparison with the paper's results.
 
+use super::plot::Plot;
 use super::traffic::{Traffic, Unavailable};
 use super::verdict::{Check, Verdict};
 use crate::catalogue;
@@ -10,6 +11,8 @@ use crate::stats::{half_interval, mean};
 use crate::sweep::{Output, sweep, watch};
 use anyhow::{Context, Result};
 use rayon::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +39,24 @@ pub struct Lab<'a> {
     missing: Mutex<Missing>,
     /// Whether anything was run at less than the paper's scale: then nothing is judged.
     shrunk: AtomicBool,
+    scope: Mutex<Scope>,
     /// Everything checked so far.
     pub checks: Vec<Check>,
+    /// Everything to be drawn.
+    pub plots: Vec<Plot>,
+}
+
+/// What a figure's runs were.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// The seeds of its simulations.
+    pub seeds: BTreeSet<u64>,
+    /// The least and the greatest number of requests in one run.
+    pub requests: Option<(usize, usize)>,
+    /// Runs.
+    pub runs: usize,
+    /// Of these, those that were made now and not read from a table.
+    pub fresh: usize,
 }
 
 /// Requests without which a figure's numbers are about fewer than the paper's.
@@ -74,8 +93,19 @@ impl<'a> Lab<'a> {
         let mut seen = BTreeSet::new();
         scale.seeds.iter_mut().for_each(|seeds| seeds.retain(|seed| seen.insert(*seed)));
         let traffic = Err(Unavailable("nothing was given to measure it with".to_owned()));
-        let (missing, shrunk) = (Mutex::default(), AtomicBool::default());
-        Lab { scale, output, report, traffic, missing, shrunk, checks: Vec::new() }
+        let (missing, shrunk, scope) = (Mutex::default(), AtomicBool::default(), Mutex::default());
+        let (checks, plots) = (Vec::new(), Vec::new());
+        Lab { scale, output, report, traffic, missing, shrunk, scope, checks, plots }
+    }
+
+    /// What was run so far.
+    pub fn scope(&self) -> Scope {
+        self.scope.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A plot for a report.
+    pub fn plot(&mut self, plot: Plot) {
+        self.plots.push(plot);
     }
 
     /// Real traffic can be measured with this, or cannot for that reason.
@@ -168,21 +198,23 @@ impl<'a> Lab<'a> {
         Ok(labelled.collect())
     }
 
-    /// Runs one variant for what `look` sees in each of its runs, one a seed: more than rows hold.
+    /// Runs one variant for what `look` sees in each of its runs, one a seed: more than rows hold. It
+    /// is kept under the name `what`.
     ///
     /// # Errors
     /// A run failed.
-    pub fn watch<T: Send>(
+    pub fn watch<T: Send + Serialize + DeserializeOwned>(
         &self,
         scenario: &str,
         quick: Settings<'_>,
         settings: Settings<'_>,
+        what: &str,
         look: impl Fn(&Outcome) -> T + Sync,
     ) -> Result<Vec<T>> {
         let scenario = self.scenario(scenario, quick, settings)?;
         let runs = scenario.run.seeds.len();
         let report = |number, progress| (self.report)(number, runs, progress);
-        let seen = watch(&[scenario], &self.output, &report, look)?;
+        let seen = watch(&[scenario], &self.output, &report, what, look)?;
         let (rows, seen): (Vec<RunRow>, _) = seen.into_iter().unzip();
         self.count_missing(&rows, quick);
         Ok(seen)
@@ -202,6 +234,15 @@ impl<'a> Lab<'a> {
     }
 
     fn count_missing(&self, rows: &[RunRow], quick: Settings<'_>) {
+        let mut scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in rows {
+            scope.seeds.insert(row.seed);
+            let (least, most) = scope.requests.unwrap_or((row.requests, row.requests));
+            scope.requests = Some((least.min(row.requests), most.max(row.requests)));
+            scope.runs += 1;
+            scope.fresh += usize::from(row.fresh);
+        }
+        drop(scope);
         let limited = quick.iter().any(|(key, _)| *key == LIMIT);
         let planned = self.scale.quick && self.scale.sessions.is_none() && limited;
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,6 +294,20 @@ impl<'a> Lab<'a> {
         self.judge(None, number(what, paper, ours, &range), range.contains(&ours));
     }
 
+    /// As [`number`](Self::number), with ours written in another way.
+    pub fn number_as(
+        &mut self,
+        what: &str,
+        paper: &str,
+        ours: f64,
+        range: RangeInclusive<f64>,
+        write: &dyn Fn(f64) -> String,
+    ) {
+        let tolerance = format!("{} to {}", write(*range.start()), write(*range.end()));
+        let row = Check::new(what, paper, write(ours), tolerance);
+        self.judge(None, row, range.contains(&ours));
+    }
+
     /// A number under a reading of what the paper leaves open.
     pub fn reading(
         &mut self,
@@ -294,6 +349,13 @@ impl<'a> Lab<'a> {
     /// What a variant of ours gives, which the paper does not have.
     pub fn variant(&mut self, what: &str, ours: String) {
         self.checks.push(Check::new(what, "-", ours, "variant".into()));
+    }
+
+    /// What the last row's quantity is with what is shipped instead of what the paper describes.
+    pub fn shipped(&mut self, ours: String) {
+        if let Some(check) = self.checks.last_mut() {
+            check.shipped = Some(ours);
+        }
     }
 
     /// A goal of this project's, which the paper does not have.

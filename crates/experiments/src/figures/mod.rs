@@ -1,16 +1,23 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
+mod failures;
+mod gains;
 mod lab;
+mod learnt;
 mod lttp;
 mod maelstrom;
+pub mod plot;
 mod polyraptor;
+mod shipped;
 mod storage;
 mod tcp;
 mod traffic;
 mod unicast;
 mod verdict;
 
-pub use lab::{Lab, Scale};
+pub use lab::{Lab, Scale, Scope};
+pub use learnt::learnt;
+pub(crate) use plot::RANKS;
 pub use traffic::{Traffic, Unavailable};
 pub use verdict::{Check, Verdict};
 
@@ -43,6 +50,7 @@ impl Figure {
 
 /// All figures, in the order of the papers.
 pub const FIGURES: &[Figure] = &[
+    Figure { name: "scdp-abstract", title: "the abstract's gains", run: gains::figure },
     Figure { name: "scdp-1a", title: "writes without multicast", run: storage::figure_1a },
     Figure { name: "scdp-1b", title: "reads without many-to-one", run: storage::figure_1b },
     Figure { name: "scdp-5", title: "one-to-many", run: storage::figure_5 },
@@ -59,6 +67,7 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "scdp-15", title: "window by link rate", run: unicast::figure_15 },
     Figure { name: "scdp-16", title: "symbols for nothing", run: storage::figure_16 },
     Figure { name: "scdp-17", title: "convergence", run: unicast::figure_17 },
+    Figure { name: "scdp-raptorq", title: "blocks that do not decode", run: failures::figure },
     Figure { name: "polyraptor-1a", title: "writes", run: polyraptor::figure_1a },
     Figure { name: "polyraptor-1b", title: "reads", run: polyraptor::figure_1b },
     Figure { name: "polyraptor-1c", title: "incast", run: polyraptor::figure_1c },
@@ -73,6 +82,8 @@ pub const FIGURES: &[Figure] = &[
         title: "fairness among LTTP flows, and beside TCP",
         run: lttp::figure_10,
     },
+    Figure { name: "lttp-table1", title: "overhead of the code", run: lttp::table_1 },
+    Figure { name: "lttp-vb", title: "parameters of the code", run: lttp::section_5_b },
     Figure { name: "lttp-ns2", title: "TFRC beside ns-2", run: lttp::beside_ns_2 },
     Figure { name: "maelstrom-8", title: "recovery by loss", run: maelstrom::figure_8 },
     Figure { name: "maelstrom-9", title: "TCP over 100 Mbit/s", run: throughput::figure_9 },

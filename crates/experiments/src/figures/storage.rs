@@ -1,28 +1,19 @@
 //! Reads and writes of replicated blocks: SCDP Figs. 1, 5, 6, 16.
 
-use super::lab::{EVERYBODY, Lab, over, shown};
+use super::lab::{Cases, EVERYBODY, Lab, Settings, over, shown};
+use super::plot::{BARS, LINE, Plot, SHIPPED, SHIPPED_BARS, by_rank, plain, ranks, sample};
+use super::shipped::SCDP_AS_SHIPPED;
 use super::tcp::{PIAS, PIAS_READING, TCP};
 use crate::results::RunRow;
 use anyhow::Result;
 
 const QUICK: &[(&str, &str)] = &[("workload.sessions", "40"), ("background.warmup", "5ms")];
 
-/// SCDP as it is shipped for trimming networks, as far as scenarios have keys for it: runs of 32
-/// credits, pulls that leave room for control packets, the least timeout of real drivers and our
-/// codec's speed. Group losses, detachment and the round trips of opening are the paper's.
-const AS_SHIPPED: [(&str, &str); 5] = [
-    ("protocol.name", "scdp"),
-    ("protocol.burst", "32"),
-    ("protocol.reckon_control", "true"),
-    ("protocol.min_timeout", "50ms"),
-    ("protocol.decode", "measured"),
-];
-
 fn quartiles(row: &RunRow) -> [f64; 3] {
     [row.goodput_p25, row.goodput_p50, row.goodput_p75]
 }
 
-fn above(cases: &super::lab::Cases, better: &str, worse: &str) -> (String, bool) {
+fn above(cases: &Cases, better: &str, worse: &str) -> (String, bool) {
     let at = |label: &str, quartile: usize| over(cases, label, |row| quartiles(row)[quartile]);
     let text = (0..3).map(|q| format!("{:.2} / {:.2}", at(better, q), at(worse, q)));
     let holds = (0..3).all(|q| at(better, q) > at(worse, q));
@@ -56,6 +47,17 @@ pub fn figure_1a(lab: &mut Lab) -> Result<()> {
     lab.holds("quartiles of goodput: NDP 1 replica > 3 by daisy chain [Gbit/s]", ours, holds);
     let (ours, holds) = above(&cases, "daisy", "multi");
     lab.holds("NDP 3 by daisy chain > 3 by multi-unicast [Gbit/s]", ours, holds);
+    lab.plot(ranks(
+        "Writes of 2 MB, 1000/s: goodput by rank",
+        &cases,
+        &[
+            ("one", "NDP, 1 replica"),
+            ("daisy", "NDP, 3, daisy chain"),
+            ("multi", "NDP, 3, multi-unicast"),
+            ("tcp one", "TCP, 1 replica"),
+            ("tcp", "TCP, 3, daisy chain"),
+        ],
+    ));
     Ok(())
 }
 
@@ -85,6 +87,11 @@ pub fn figure_1b(lab: &mut Lab) -> Result<()> {
         format!("{one:.3} / {whole:.3}"),
         one > whole,
     );
+    lab.plot(ranks(
+        "Reads of 2 MB, 1000/s: goodput by rank",
+        &cases,
+        &[("one", "NDP, block on 1 host"), ("three", "NDP, block on 3 hosts")],
+    ));
     Ok(())
 }
 
@@ -122,10 +129,15 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
             ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
         ],
     )?;
+    let others = pias_and_shipped(lab, "scdp-5", &light, &heavy)?;
+    let of_shipped = |label: &str, column: fn(&RunRow) -> f64| {
+        format!("{:.3}", over(&others, &format!("shipped {label}"), column))
+    };
     let share = |label| over(&cases, label, |row| row.share_above_0_9);
     let half = 0.35..=0.65;
     let what = "SCDP sessions > 0.9 Gbit/s, 1 MB, 2000/s";
     lab.number(&format!("{what}, 10 us"), "~0.50", share("scdp-light"), half.clone());
+    lab.shipped(of_shipped("light", |row| row.share_above_0_9));
     // Fewer arrivals and shorter links together give the paper's share.
     let rare = half.contains(&share("scdp-rare"));
     lab.cause("w = 12 fills no path of 10 us a link, and sessions share receivers at 2000/s", rare);
@@ -136,6 +148,7 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     let p5 = |label| over(&cases, label, |row| row.goodput_p5);
     let (what, least) = ("5th percentile of goodput [Gbit/s]", 0.5..=f64::MAX);
     lab.number(&format!("{what}, 10 us"), "> 0.6", p5("scdp-light"), least.clone());
+    lab.shipped(of_shipped("light", |row| row.goodput_p5));
     lab.reading("1 us a link", what, "> 0.6", p5("scdp-near"), least);
     let background = |label| over(&cases, label, |row| row.background_goodput);
     lab.number(
@@ -144,6 +157,7 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         background("scdp-heavy"),
         0.306..=0.51,
     );
+    lab.shipped(of_shipped("heavy", |row| row.background_goodput));
     lab.number(
         "background, NDP, 4 MB, 4000/s [Gbit/s]",
         "0.252",
@@ -158,18 +172,9 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         "0.408 / 0.252",
         format!("{s:.3} / {n:.3}"),
     );
-    let pias = [&PIAS[..], &heavy].concat();
-    let pias = lab.measure("scdp-5", QUICK, &[("pias", &pias)])?;
-    let pias = over(&pias, "pias", |row| row.background_goodput);
     let what = "background, PIAS, 4 MB, 4000/s [Gbit/s]";
+    let pias = over(&others, "pias heavy", |row| row.background_goodput);
     lab.reading(PIAS_READING, what, "0.182", pias, 0.137..=0.228);
-    let shipped = [&AS_SHIPPED[..], &light].concat();
-    let shipped = lab.measure("scdp-5", QUICK, &[("shipped", &shipped)])?;
-    let what = "as shipped: mean goodput; 5th percentile; share > 0.9, 1 MB, 2000/s [Gbit/s]";
-    let of = |column: fn(&RunRow) -> f64| over(&shipped, "shipped", column);
-    let goodputs = [of(|row| row.goodput_mean), of(|row| row.goodput_p5)];
-    let share = of(|row| row.share_above_0_9);
-    lab.variant(what, format!("{:.3}; {:.3}; {share:.3}", goodputs[0], goodputs[1]));
     let goodput = |label| over(&cases, label, |row| row.goodput_mean);
     for (load, s, n, p) in [
         ("light", "scdp-light", "ndp-light", "plus-light"),
@@ -181,7 +186,10 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
             ours,
             goodput(s) > goodput(n),
         );
+        lab.shipped(of_shipped(load, |row| row.goodput_mean));
     }
+    plots(lab, [&cases, &others], ["scdp-light", "ndp-light", "plus-light"], "Writes");
+    background_plot(lab, [&cases, &others], [0.408, 0.252, 0.182]);
     let to_ndp = goodput("plus-heavy") / goodput("ndp-heavy") - 1.0;
     let to_scdp = goodput("plus-heavy") / goodput("scdp-heavy") - 1.0;
     lab.number("NDP+ over NDP, heavy", "+0.14", to_ndp, 0.04..=0.24);
@@ -208,8 +216,70 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
+/// What Figs. 5 and 6 take beside SCDP and NDP, under a light and a heavy load.
+fn pias_and_shipped(
+    lab: &Lab,
+    scenario: &str,
+    light: Settings<'_>,
+    heavy: Settings<'_>,
+) -> Result<Cases> {
+    let pias = [light, heavy].map(|load| [&PIAS[..], load].concat());
+    let shipped = [light, heavy].map(|load| [&SCDP_AS_SHIPPED[..], load].concat());
+    lab.measure(
+        scenario,
+        QUICK,
+        &[
+            ("pias light", &pias[0]),
+            ("pias heavy", &pias[1]),
+            ("shipped light", &shipped[0]),
+            ("shipped heavy", &shipped[1]),
+        ],
+    )
+}
+
+/// Goodput by rank under both loads; the paper's statements about SCDP in Figs. 5 and 6 are of the
+/// light one.
+fn plots(lab: &mut Lab, [cases, others]: [&Cases; 2], light: [&str; 3], what: &str) {
+    let names = ["SCDP", "NDP", "NDP+"];
+    let mut named: Vec<(&str, &str)> = light.into_iter().zip(names).collect();
+    let title = format!("{what} of 1 MB, 2000/s, 10 us a link: goodput by rank");
+    let stated: &[(f64, f64)] =
+        if what == "Writes" { &[(0.0, 0.6), (50.0, 0.9)] } else { &[(18.0, 0.9)] };
+    let finish = |plot: Plot, load: &str| {
+        let plot = plot.curve("PIAS", LINE, by_rank(others, &format!("pias {load}")));
+        plot.curve("SCDP as shipped", SHIPPED, by_rank(others, &format!("shipped {load}")))
+    };
+    let plot = ranks(title, cases, &named);
+    lab.plot(finish(plot, "light").paper(stated.iter().copied()));
+    named = ["scdp-heavy", "ndp-heavy", "plus-heavy"].into_iter().zip(names).collect();
+    let title = format!("{what} of 4 MB, 4000/s: goodput by rank");
+    lab.plot(finish(ranks(title, cases, &named), "heavy"));
+}
+
+/// Goodput of the background under the heavy load, and the paper's of SCDP, NDP and PIAS.
+fn background_plot(lab: &mut Lab, [cases, others]: [&Cases; 2], paper: [f64; 3]) {
+    let of = |cases, label, x| sample(cases, label, x, |row: &RunRow| row.background_goodput);
+    let names = ["SCDP", "NDP", "PIAS"];
+    let title = "Background flows beside 4 MB, 4000/s";
+    let stated = (0..3).map(|place| f64::from(place)).zip(paper).filter(|point| point.1 > 0.0);
+    lab.plot(
+        Plot::over(title, "", "mean goodput [Gbit/s]", &names)
+            .curve(
+                "as in the paper",
+                BARS,
+                [
+                    of(cases, "scdp-heavy", 0.0),
+                    of(cases, "ndp-heavy", 1.0),
+                    of(others, "pias heavy", 2.0),
+                ],
+            )
+            .curve("as shipped", SHIPPED_BARS, [of(others, "shipped heavy", 0.0)])
+            .paper(stated),
+    );
+}
+
 /// NDP+ over NDP where hosts of the background take part in the foreground, under two loads.
-fn both_gains(cases: &super::lab::Cases, [ndp, plus]: [&str; 2], loads: [&str; 2]) -> String {
+fn both_gains(cases: &Cases, [ndp, plus]: [&str; 2], loads: [&str; 2]) -> String {
     let goodput = |name: &str, load| over(cases, &format!("{name}-{load}-all"), |r| r.goodput_mean);
     let gains = loads.map(|load| goodput(plus, load) / goodput(ndp, load) - 1.0);
     format!("{:+.3} / {:+.3}", gains[0], gains[1])
@@ -230,7 +300,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             ("scdp-near", &[near[0], near[1], near[2], scdp]),
             ("scdp-near-own", &[near[0], near[1], near[2], scdp, ("protocol.decode", "measured")]),
             ("ndp-near", &[near[0], near[1], near[2], ndp]),
-            ("plus-near", &[near[0], near[1], near[2], plus]),
+            ("plus-far", &[far[0], far[1], far[2], plus]),
             ("scdp-heavy", &[heavy[0], heavy[1], heavy[2], scdp]),
             ("ndp-heavy", &[heavy[0], heavy[1], heavy[2], ndp]),
             ("plus-heavy", &[heavy[0], heavy[1], heavy[2], plus]),
@@ -240,6 +310,10 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             ("plus-heavy-all", &[heavy[0], heavy[1], heavy[2], plus, EVERYBODY]),
         ],
     )?;
+    let others = pias_and_shipped(lab, "scdp-6", &far, &heavy)?;
+    let of_shipped = |label: &str, column: fn(&RunRow) -> f64| {
+        format!("{:.3}", over(&others, &format!("shipped {label}"), column))
+    };
     let share = |label| over(&cases, label, |row| row.share_above_0_9);
     // Blocks of several senders are decoded even without loss: the last one's latency counts.
     let (near, own) = (share("scdp-near"), share("scdp-near-own"));
@@ -248,6 +322,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     let what = "SCDP sessions > 0.9 Gbit/s, 1 MB, 2000/s, decoding at 1.3 Gbit/s";
     lab.number(&format!("{what}, 10 us"), "0.82", share("scdp-far"), range.clone());
     lab.cause("w = 12 fills no path of 10 us a link, and the last block is decoded", decoding);
+    lab.shipped(of_shipped("light", |row| row.share_above_0_9));
     lab.reading("1 us a link", what, "0.82", near, range);
     lab.cause("the last block is decoded at 1.3 Gbit/s", decoding);
     lab.variant("the same at 1 us, decoding as fast as our codec", format!("{own:.3}"));
@@ -255,20 +330,13 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     lab.note("the same at 1 us", "0.10", format!("{:.3}", share("ndp-near")));
     let background = over(&cases, "ndp-heavy", |row| row.background_goodput);
     lab.number("background, NDP, 4 MB, 4000/s [Gbit/s]", "0.342", background, 0.2565..=0.4275);
-    let (light, loaded) = ([&PIAS[..], &far].concat(), [&PIAS[..], &heavy].concat());
-    let pias = lab.measure("scdp-6", QUICK, &[("light", &light), ("heavy", &loaded)])?;
-    let share = over(&pias, "light", |row| row.share_above_0_9);
+    let share = over(&others, "pias light", |row| row.share_above_0_9);
     let what = "PIAS sessions > 0.9 Gbit/s at 10 us";
     lab.reading(PIAS_READING, what, "0.23", share, 0.0..=0.35);
-    let background = over(&pias, "heavy", |row| row.background_goodput);
+    let background = over(&others, "pias heavy", |row| row.background_goodput);
     let what = "background, PIAS, 4 MB, 4000/s [Gbit/s]";
     lab.reading(PIAS_READING, what, "0.152", background, 0.114..=0.19);
     three_blocks(lab, &far)?;
-    let shipped = [&AS_SHIPPED[..], &far].concat();
-    let shipped = lab.measure("scdp-6", QUICK, &[("shipped", &shipped)])?;
-    let of = |column: fn(&RunRow) -> f64| over(&shipped, "shipped", column);
-    let ours = format!("{:.3}; {:.3}", of(|row| row.goodput_mean), of(|row| row.share_above_0_9));
-    lab.variant("as shipped: mean goodput; share > 0.9, 1 MB, 2000/s [Gbit/s]", ours);
     let goodput = |label| over(&cases, label, |row| row.goodput_mean);
     lab.number(
         "NDP+ over NDP, heavy",
@@ -286,6 +354,9 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     let ours = format!("{:.3} / {:.3}", goodput("scdp-heavy"), goodput("ndp-heavy"));
     let holds = goodput("scdp-heavy") > goodput("ndp-heavy");
     lab.holds("heavy: mean goodput SCDP > NDP [Gbit/s]", ours, holds);
+    lab.shipped(of_shipped("heavy", |row| row.goodput_mean));
+    plots(lab, [&cases, &others], ["scdp-far", "ndp-far", "plus-far"], "Reads");
+    background_plot(lab, [&cases, &others], [0.0, 0.342, 0.152]);
     Ok(())
 }
 
@@ -307,11 +378,17 @@ fn three_blocks(lab: &mut Lab, load: &[(&str, &str)]) -> Result<()> {
 
 /// Fig. 16 a and b: the share of sessions that got more than so many symbols for nothing.
 fn unneeded_by_session(lab: &mut Lab) -> Result<()> {
+    let mut plot = Plot::new(
+        "Sessions with more than so many unneeded symbols",
+        "unneeded symbols, and one more",
+        "share of sessions",
+    )
+    .log_x();
     for (size, lambda) in
         [("1MB", "2000.0"), ("1MB", "4000.0"), ("4MB", "2000.0"), ("4MB", "4000.0")]
     {
         let settings = [("workload.lambda", lambda), ("workload.size", size)];
-        let seen = lab.watch("scdp-16", QUICK, &settings, |outcome| {
+        let seen = lab.watch("scdp-16", QUICK, &settings, "unneeded by session", |outcome| {
             let done = outcome.foreground().filter(|flow| flow.completion().is_some());
             done.map(|flow| flow.account.redundant).collect::<Vec<_>>()
         })?;
@@ -325,11 +402,18 @@ fn unneeded_by_session(lab: &mut Lab) -> Result<()> {
             "{size}, {lambda}/s: sessions with more than 0 1 3 10 30 100 300 unneeded symbols"
         );
         lab.note(&what, "read off the figure", ours.join(" "));
+        let steps = [0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 1_000];
+        let points = steps.map(|least| (least as f64 + 1.0, above(least)));
+        plot =
+            plot.curve(format!("{size}, {}/s", lambda.trim_end_matches(".0")), LINE, plain(points));
     }
+    lab.plot(plot);
     Ok(())
 }
 
 pub fn figure_16(lab: &mut Lab) -> Result<()> {
+    let shipped =
+        [&SCDP_AS_SHIPPED[..], &[("workload.lambda", "4000.0"), ("workload.size", "4MB")]].concat();
     let cases = lab.measure(
         "scdp-16",
         QUICK,
@@ -354,6 +438,7 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
                     ("workload.size", "4MB"),
                 ],
             ),
+            ("shipped", &shipped),
         ],
     )?;
     let overhead = |label| {
@@ -365,6 +450,7 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
     let range = 0.0..=0.02;
     let (paced, reckoned) = (overhead("heavy"), overhead("reckoned"));
     lab.number("unneeded symbols over needed ones, 4 MB, 4000/s", "~0.01", paced, range.clone());
+    lab.shipped(format!("{:.3}", overhead("shipped")));
     let why = "pulls at the link's full rate leave no room for pulls that come in";
     lab.cause(why, range.contains(&reckoned));
     let what = "unneeded over needed, pulls leave room for control packets (4 MB, 4000/s)";
@@ -382,5 +468,16 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
     );
     let (ours, holds) = above(&cases, "heavy", "ndp");
     lab.holds("SCDP above NDP at every quartile of goodput [Gbit/s]", ours, holds);
-    unneeded_by_session(lab)
+    unneeded_by_session(lab)?;
+    let labels = ["light", "medium", "heavy-rare", "heavy"];
+    let names = ["1 MB, 2000/s", "1 MB, 4000/s", "4 MB, 2000/s", "4 MB, 4000/s"];
+    let points = labels.iter().enumerate().map(|(x, label)| (x as f64, 100.0 * overhead(label)));
+    lab.plot(
+        Plot::over("Unneeded over needed symbols", "", "overhead [%]", &names)
+            .curve("as in the paper", BARS, plain(points))
+            .curve("as shipped", SHIPPED_BARS, [[3.0, 100.0 * overhead("shipped"), 0.0]])
+            .paper([(3.0, 1.0)]),
+    );
+    lab.plot(ranks("4 MB, 4000/s: goodput by rank", &cases, &[("heavy", "SCDP"), ("ndp", "NDP")]));
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! TCP and PIAS as baselines of SCDP's and Polyraptor's figures.
 
 use super::lab::{Lab, Settings, over};
+use super::plot::{BARS, Plot, sample};
 use super::unicast::{incast_share, wire_share};
 use crate::record::FlowRecord;
 use crate::stats::mean;
@@ -25,7 +26,7 @@ pub(super) fn collapse(lab: &mut Lab, scenario: &str, count: &str) -> Result<()>
 /// Of the outcast's near and far flows: mean goodput of a flow, and bytes of both groups over the
 /// time of the last one \[Mbit/s\].
 fn outcast(lab: &Lab, settings: Settings<'_>) -> Result<[f64; 3]> {
-    let seen = lab.watch("scdp-12d", &[], settings, |outcome| {
+    let seen = lab.watch("scdp-12d", &[], settings, "goodput of flows", |outcome| {
         let flows: Vec<&FlowRecord> = outcome.foreground().collect();
         let to = |peer: u32| flows.iter().filter(move |flow| flow.peer == peer);
         let mut peers: Vec<u32> = flows.iter().map(|flow| flow.peer).collect();
@@ -100,6 +101,20 @@ pub(super) fn pias(lab: &mut Lab, quick: Settings<'_>, scdp: [f64; 2]) -> Result
     Ok(())
 }
 
+/// Fig. 7a: PIAS's mean completion time up to 1 MB at load 0.8, in ports of 100 KB and in huge ones.
+pub(super) fn pias_buffers(lab: &mut Lab, quick: Settings<'_>) -> Result<()> {
+    let load = ("background.fraction", "0.8");
+    let small = [&PIAS[..], &[load, ("switch.buffer", "100KB")]].concat();
+    let huge = [&PIAS[..], &[load, ("switch.buffer_packets", "10000")]].concat();
+    let cases = lab.measure("scdp-7", quick, &[("100 KB", &small), ("huge", &huge)])?;
+    let [small, huge] = ["100 KB", "huge"].map(|label| over(&cases, label, |row| row.fct_mean_1mb));
+    let what = "PIAS, 0-1 MB at 0.8, 100 KB / huge buffer: mean FCT [ms]";
+    lab.note(what, "0.43 / 0.32", format!("{small:.3} / {huge:.3}"));
+    let what = "PIAS, 0-1 MB at 0.8: how much mean FCT falls from 100 KB to a huge buffer";
+    lab.reading(PIAS_READING, what, "0.26", 1.0 - huge / small, 0.15..=0.40);
+    Ok(())
+}
+
 /// Fig. 7d: goodput of PIAS's flows above 1 MB at load 0.8, with the paper's buffer and a huge one.
 pub(super) fn pias_long_flows(lab: &mut Lab, quick: Settings<'_>) -> Result<()> {
     let load = ("background.fraction", "0.8");
@@ -108,6 +123,13 @@ pub(super) fn pias_long_flows(lab: &mut Lab, quick: Settings<'_>) -> Result<()> 
     let normal = [&PIAS[..], &[load, few]].concat();
     let large = [&PIAS[..], &[load, few, huge]].concat();
     let cases = lab.measure("scdp-7", quick, &[("normal", &normal), ("huge", &large)])?;
+    let at = |label: &str, x| sample(&cases, label, x, |row| row.goodput_1mb_10mb);
+    let title = "PIAS, flows of 1-10 MB at load 0.8";
+    lab.plot(
+        Plot::over(title, "buffer", "mean goodput [Gbit/s]", &["20 packets", "10,000 packets"])
+            .curve("PIAS", BARS, [at("normal", 0.0), at("huge", 1.0)])
+            .paper([(0.0, 0.7), (1.0, 0.5)]),
+    );
     for (label, what, paper, range) in [
         ("normal", "PIAS, 1-10 MB at 0.8, 20 packets: goodput [Gbit/s]", "0.7", 0.55..=0.85),
         ("huge", "PIAS, 1-10 MB at 0.8, huge buffer: goodput [Gbit/s]", "0.5", 0.35..=0.65),

@@ -1,9 +1,9 @@
 //! Verdict classes of reproduced results.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How a result stands beside the paper's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Within the tolerance, in the paper's own configuration.
@@ -44,7 +44,7 @@ impl Verdict {
 }
 
 /// One claim of a paper, and what we found.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Check {
     /// What is measured.
     pub what: String,
@@ -62,6 +62,9 @@ pub struct Check {
     pub reading: Option<String>,
     /// Why it is missed, as an experiment in this run shows.
     pub cause: Option<String>,
+    /// Ours with what is shipped, where that can be run.
+    #[serde(default)]
+    pub shipped: Option<String>,
 }
 
 impl Check {
@@ -76,6 +79,7 @@ impl Check {
             verdict: Verdict::Reported,
             reading: None,
             cause: None,
+            shipped: None,
         }
     }
 

@@ -1,19 +1,23 @@
 //! `wellspring-lab reproduce`: the papers' experiments beside the papers' results.
 
 mod long_link;
+mod record;
+mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
-use wellspring_experiments::figures::{self, FIGURES, Figure, Lab, Scale, Traffic};
+use wellspring_experiments::figures::{self, Check, FIGURES, Figure, Lab, Scale, Traffic};
 use wellspring_experiments::sweep::Output;
 
 use crate::report::{failed, print_json, print_table, seed, usage};
 use crate::sim::RunsBar;
 use long_link::LongLink;
+use record::Record;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
 ///
@@ -23,14 +27,23 @@ use long_link::LongLink;
 /// run breaks. Where requests failed or did not finish, a row says so. Maelstrom's figures
 /// about TCP are measured on real traffic, in network namespaces of their own: they need root, iproute2,
 /// iperf3 and Python, take as long as the traffic does, and say so where they cannot be measured.
+///
+/// --report draws what was found: one page of HTML that needs nothing else, and the same in Markdown.
+/// --records keeps what a report is drawn from, some kilobytes a figure, and --redraw draws from that
+/// alone.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   wellspring-lab reproduce scdp-12a --quick
+  wellspring-lab reproduce lttp -o runs --records results --report report
+  wellspring-lab reproduce --all --redraw --records results --report report
   sudo wellspring-lab reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
 pub struct ReproduceArgs {
     /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `lttp`, `maelstrom`); the list of figures if not given.
     figure: Option<String>,
+    /// All figures.
+    #[arg(long, conflicts_with = "figure")]
+    all: bool,
     /// Fewer sessions and one seed: under a minute a figure.
     #[arg(long)]
     quick: bool,
@@ -40,10 +53,21 @@ pub struct ReproduceArgs {
     /// Seeds, instead of five (of what is measured on real traffic: one).
     #[arg(long, value_delimiter = ',', value_parser = seed())]
     seeds: Option<Vec<u64>>,
-    /// A folder for runs.csv; runs that are there are not run again (but for SCDP's Figs. 12d and
-    /// 17 and LTTP's 4 and 8, which take more than its rows hold).
+    /// A folder for runs.csv and what stands beside it; runs that are there are not run again.
     #[arg(long, short)]
     output: Option<PathBuf>,
+    /// A folder for a report with plots: index.html, report.md and plots/.
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
+    /// A folder of records, FIGURE.json: those of the figures that are run are written there.
+    #[arg(long, value_name = "FOLDER")]
+    records: Option<PathBuf>,
+    /// Run nothing: draw the report from the records that are there.
+    #[arg(long, requires = "records", conflicts_with_all = ["quick", "sessions", "seeds", "output"])]
+    redraw: bool,
+    /// The folder of a book, for pages with results and plots.
+    #[arg(long, value_name = "FOLDER")]
+    book: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -52,38 +76,68 @@ pub struct ReproduceArgs {
 /// Carries the command out. Progress is shown unless `quiet`.
 ///
 /// # Errors
-/// No such figure, or a run is at fault.
+/// No such figure, a run is at fault, or a file cannot be read or written.
 pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
-    let Some(name) = &args.figure else { return list(args.json) };
+    let figures = match &args.figure {
+        Some(name) => figures::find(name).map_err(usage)?,
+        None if args.all => FIGURES.to_vec(),
+        None => return list(args.json),
+    };
+    let mut records = Vec::new();
     let mut all = Vec::new();
-    for figure in figures::find(name).map_err(usage)? {
-        let lab = reproduce(&figure, args, quiet).map_err(failed)?;
+    for figure in figures {
+        let record = match (&args.records, args.redraw) {
+            (Some(folder), true) => match Record::read(folder, figure.name).map_err(failed)? {
+                Some(record) => record,
+                // What was not measured has no place in a report.
+                None => continue,
+            },
+            _ => reproduce(&figure, args, quiet).map_err(failed)?,
+        };
         if args.json {
-            all.extend(lab.iter().map(|check| {
-                serde_json::json!({
-                    "figure": figure.name, "what": check.what, "paper": check.paper,
-                    "ours": check.ours, "tolerance": check.tolerance,
-                    "verdict": check.verdict.as_str(), "reading": check.reading,
-                    "cause": check.cause, "quick": args.quick,
-                    "sessions": args.sessions, "seeds": args.seeds,
-                })
-            }));
-            continue;
+            all.extend(record.checks.iter().map(|check| json(&figure, check, args)));
+        } else if !args.redraw {
+            print(&figure, &record.checks, args.quick)?;
         }
-        let quick = if args.quick { " (quick)" } else { "" };
-        writeln!(Stdout, "{}: {}{quick}", figure.name, figure.title)?;
-        let mut table =
-            vec![["verdict", "ours", "paper", "reproduced by", ""].map(str::to_owned).to_vec()];
-        table.extend(lab.into_iter().map(|check| {
-            let (verdict, what) = (check.verdict.as_str().to_owned(), check.describe());
-            vec![verdict, check.ours, check.paper, check.tolerance, what]
-        }));
-        print_table(&table)?;
-        writeln!(Stdout)?;
+        records.push(record);
+    }
+    if let Some(folder) = &args.report {
+        report::write(&records, folder).map_err(failed)?;
+    }
+    if let Some(folder) = &args.book {
+        report::write_book(&records, folder).map_err(failed)?;
     }
     if args.json {
         print_json(&all)?;
+    } else if args.redraw {
+        writeln!(Stdout, "{} of {} figures have a record", records.len(), FIGURES.len())?;
     }
+    Ok(())
+}
+
+fn json(figure: &Figure, check: &Check, args: &ReproduceArgs) -> serde_json::Value {
+    serde_json::json!({
+        "figure": figure.name, "what": check.what, "paper": check.paper,
+        "ours": check.ours, "shipped": check.shipped, "tolerance": check.tolerance,
+        "verdict": check.verdict.as_str(), "reading": check.reading,
+        "cause": check.cause, "quick": args.quick,
+        "sessions": args.sessions, "seeds": args.seeds,
+    })
+}
+
+fn print(figure: &Figure, checks: &[Check], quick: bool) -> Result<(), Failed> {
+    let quick = if quick { " (quick)" } else { "" };
+    writeln!(Stdout, "{}: {}{quick}", figure.name, figure.title)?;
+    let head = ["verdict", "ours", "as shipped", "paper", "reproduced by", ""];
+    let mut table = vec![head.map(str::to_owned).to_vec()];
+    table.extend(checks.iter().map(|check| {
+        let Check { ours, paper, tolerance, .. } = check.clone();
+        let shipped = check.shipped.clone().unwrap_or_default();
+        let (verdict, what) = (check.verdict.as_str().to_owned(), check.describe());
+        vec![verdict, ours, shipped, paper, tolerance, what]
+    }));
+    print_table(&table)?;
+    writeln!(Stdout)?;
     Ok(())
 }
 
@@ -96,7 +150,9 @@ fn list(json: bool) -> Result<(), Failed> {
     Ok(print_table(&rows)?)
 }
 
-fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<figures::Check>> {
+/// Runs a figure; its record is kept if the command asks for records.
+fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Record> {
+    let begun = Instant::now();
     let bar = RunsBar::new(0, quiet);
     let report = |number, runs, progress| bar.report(number, runs, progress);
     let output = Output { folder: args.output.clone(), flows: false, capture: None };
@@ -106,5 +162,24 @@ fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Vec<f
     let mut lab = Lab::new(scale, output, &report).with_traffic(traffic);
     figure.reproduce(&mut lab)?;
     bar.finish();
-    Ok(lab.checks)
+    let folder = args.output.as_deref();
+    let record = Record::new(figure, &lab, command(figure, args), begun.elapsed(), folder)?;
+    args.records.as_deref().map_or(Ok(()), |folder: &Path| record.write(folder))?;
+    Ok(record)
+}
+
+/// The command that makes the same numbers.
+fn command(figure: &Figure, args: &ReproduceArgs) -> String {
+    let mut text = format!("wellspring-lab reproduce {}", figure.name);
+    if args.quick {
+        text.push_str(" --quick");
+    }
+    if let Some(sessions) = args.sessions {
+        text.push_str(&format!(" --sessions {sessions}"));
+    }
+    if let Some(seeds) = &args.seeds {
+        let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        text.push_str(&format!(" --seeds {}", seeds.join(",")));
+    }
+    text
 }

@@ -2,6 +2,7 @@
 
 use super::curve::{SENDERS, SIZE, curve, goodput};
 use crate::figures::lab::{Lab, over};
+use crate::figures::plot::{BARS, LINE, Plot, REFERENCE, plain};
 use crate::record::Timeout;
 use crate::stats::mean;
 use anyhow::Result;
@@ -31,9 +32,10 @@ fn senders(lab: &Lab, from: u32) -> Vec<u32> {
 }
 
 pub fn figure_4(lab: &mut Lab) -> Result<()> {
-    let seen = lab.watch("lttp-4-tcp", &[("run.limit", "600ms")], &[], |outcome| {
-        outcome.timeouts.first().map(|timeout| (timeout.at, timeout.window / 1_024))
-    })?;
+    let seen =
+        lab.watch("lttp-4-tcp", &[("run.limit", "600ms")], &[], "first timeout", |outcome| {
+            outcome.timeouts.first().map(|timeout| (timeout.at, timeout.window / 1_024))
+        })?;
     let Some((at, window)) = seen.into_iter().flatten().next() else {
         lab.holds("TCP times out", "never".to_owned(), false);
         return Ok(());
@@ -68,9 +70,21 @@ const NS2_WHOLE: [(u32, &str, f64); 5] = [
 /// 25 us, twice there and back but for the way of the last segment \[s\].
 const NS2_MORE: f64 = 151.92e-6;
 
+/// A curve of goodput by senders for a plot.
+fn named(plot: Plot, name: &str, curve: &[(u32, f64)]) -> Plot {
+    plot.curve(name, LINE, plain(curve.iter().copied()))
+}
+
+/// An empty plot of goodput by senders.
+fn by_senders(title: &str) -> Plot {
+    Plot::new(title, "senders", "goodput [Mbit/s]")
+}
+
 pub fn figure_6(lab: &mut Lab) -> Result<()> {
+    let mut plot = by_senders("TCP: goodput by senders and bytes a sender");
     for size in ["64KiB", "128KiB", "256KiB"] {
         let curve = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
+        plot = named(plot, &format!("TCP, {size}"), &curve);
         let what = format!("{size}: goodput, 6 to 11 senders [Mbit/s]");
         let (paper, few) = ("~950; ns-2 868 to 957 or a timeout", between(&curve, 6..=11));
         match size {
@@ -84,6 +98,13 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         let ours = shown(first);
         lab.holds(&format!("{what}: 12 to 26 (paper ~15; ns-2 12, 8 to 24 by size)"), ours, fits);
     }
+    let ns_2 = |size| {
+        let of = NS2_COLLAPSED.iter().filter(move |point| point.1 == size);
+        plain(of.map(|point| (point.0, point.2)))
+    };
+    let plot = plot.curve("ns-2, 64KiB", REFERENCE, ns_2("64KiB"));
+    let plot = plot.curve("ns-2, 256KiB", REFERENCE, ns_2("256KiB"));
+    lab.plot(plot.paper([(10.0, 950.0), (36.0, 93.0)]));
     let many = curve(lab, "lttp-6-tcp", &[(SIZE, "64KiB")], &[36], goodput)?;
     let what = "36 senders of 64 KiB: goodput [Mbit/s]";
     lab.number(what, "93; ns-2 89.2, ns-3 86.8", between(&many, 36..=36), 83.7..=102.3);
@@ -155,10 +176,12 @@ const NS3_DCTCP: [(&str, u32, f64, f64); 9] = [
 
 pub fn figure_7(lab: &mut Lab) -> Result<()> {
     for EcnSwitch { name, settings, most, onset: range } in ECN_SWITCHES {
+        let mut plot = by_senders(&format!("DCTCP, port of {name} packets, 64 KiB a sender"));
         for window in ["4", "5", "3", "2"] {
             let settings = [&settings[..], &[(INITIAL_WINDOW, window), (SIZE, "64KiB")]].concat();
             let curve = curve(lab, "lttp-7-dctcp", &settings, &senders(lab, 6), goodput)?;
             let first = onset(&curve);
+            plot = named(plot, &format!("initial window {window}"), &curve);
             let what = format!("{name}, initial window {window}: fewest senders that collapse");
             let paper = format!("> {most}");
             match (window, first) {
@@ -173,6 +196,7 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
                 _ => lab.note(&what, &paper, shown(first)),
             }
         }
+        lab.plot(plot.paper([(10.0, 950.0), (most.parse()?, 950.0)]));
     }
     for size in ["128KiB", "256KiB"] {
         let curve = curve(lab, "lttp-7-dctcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
@@ -206,16 +230,21 @@ fn beside_ns_3(lab: &mut Lab) -> Result<()> {
 /// looked at.
 pub fn figure_8(lab: &mut Lab) -> Result<()> {
     let segments = |bytes: u64| bytes as f64 / 1_024.0;
-    for window in ["2", "4", "5", "6", "10"] {
-        for count in ["16", "24"] {
+    let windows = ["2", "4", "5", "6", "10"];
+    let mut bars = [const { Vec::new() }; 2];
+    for (place, window) in windows.into_iter().enumerate() {
+        for (group, count) in ["16", "24"].into_iter().enumerate() {
             let settings = [(INITIAL_WINDOW, window), (SENDERS, count)];
             let seen =
-                lab.watch("lttp-8-dctcp", &[], &settings, |outcome| outcome.timeouts.clone())?;
+                lab.watch("lttp-8-dctcp", &[], &settings, "timeouts", |run| run.timeouts.clone())?;
             let all: Vec<Timeout> = seen.into_iter().flatten().collect();
             let of = |bytes: fn(&Timeout) -> u64| {
                 mean(&all.iter().map(|timeout| segments(bytes(timeout))).collect::<Vec<_>>())
             };
             let (at, in_flight) = (of(|timeout| timeout.window), of(|timeout| timeout.in_flight));
+            if !all.is_empty() {
+                bars[group].push((place as f64, at));
+            }
             let what = format!("{count} senders, initial window {window}: at timeouts");
             let ours = match all.len() {
                 0 => "none".to_owned(),
@@ -229,12 +258,22 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             }
         }
     }
+    let [sixteen, many] = bars;
+    let (x, y) = ("initial window [segments]", "mean window at timeouts [segments]");
+    lab.plot(
+        Plot::over("DCTCP's congestion window at timeouts", x, y, &windows)
+            .curve("16 senders", BARS, plain(sixteen))
+            .curve("24 senders", BARS, plain(many))
+            .paper([(1.0, 2.929)]),
+    );
     Ok(())
 }
 
 pub fn figure_9(lab: &mut Lab) -> Result<()> {
+    let mut plot = by_senders("DCTCP in a Fat-Tree: goodput by senders");
     for size in ["64KiB", "128KiB", "256KiB"] {
         let tree = curve(lab, "lttp-9-dctcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
+        plot = named(plot, &format!("DCTCP, {size}"), &tree);
         let few = between(&tree, 18..=30);
         lab.number(
             &format!("{size}: goodput, 18 to 30 senders [Mbit/s]"),
@@ -248,6 +287,7 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let what = format!("{size}: fewest senders that collapse");
         lab.note(&what, "about as in Fig. 7b (> 34)", shown(onset(&tree)));
     }
+    lab.plot(plot);
     // A byte to a host of the same rack, the same pod and another pod.
     for (to, links, paper) in [(1, 2.0, "100"), (4, 4.0, "200"), (16, 6.0, "300")] {
         let single = format!("{{ kind = \"single\", from = 0, to = {to}, size = \"1B\" }}");

@@ -2,10 +2,12 @@
 
 use super::curve::{least_of, most_of};
 use crate::figures::lab::{Lab, Settings};
+use crate::figures::plot::{CURVE, Plot, plain};
 use crate::run::Outcome;
 use crate::scenario::ProtocolName;
 use crate::stats::mean;
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Bins of the paper's Fig. 10 \[s\], and how many of them are left out at the start.
@@ -16,12 +18,14 @@ const QUICK: Settings<'static> = &[("workload.duration", "1s")];
 const PAYLOAD: f64 = 1_024.0;
 
 /// A flow's share of the mean of all, bin by bin.
+#[derive(Serialize, Deserialize)]
 struct Share {
     protocol: ProtocolName,
     bins: Vec<f64>,
 }
 
 /// What one run shows.
+#[derive(Serialize, Deserialize)]
 struct Sharing {
     flows: Vec<Share>,
     /// Part of the client's link that carried what arrived.
@@ -98,14 +102,33 @@ fn split(runs: &[Sharing]) -> String {
     format!("{:.3} / {:.3}; {timeouts}", mean(&lttp), mean(&tcp))
 }
 
+/// The first seed's shares over time.
+fn draw(lab: &mut Lab, what: &str, runs: &[Sharing]) {
+    let title = format!("{what}: share of the mean, each 0.2 s");
+    let mut plot = Plot::new(title, "time [s]", "normalised throughput");
+    let mut counts = [0, 0];
+    for flow in runs.first().map(|run| run.flows.as_slice()).unwrap_or_default() {
+        let is_tcp = flow.protocol.is_tcp();
+        counts[usize::from(is_tcp)] += 1;
+        let name = if is_tcp { "TCP" } else { "LTTP" };
+        let name = format!("{name} {}", counts[usize::from(is_tcp)]);
+        let at = |bin: usize| (bin + FIRST_BIN) as f64 * BIN + BIN / 2.0;
+        let points = flow.bins.iter().enumerate().map(|(bin, share)| (at(bin), *share));
+        plot = plot.curve(name, CURVE, plain(points));
+    }
+    lab.plot(plot);
+}
+
 pub fn figure_10(lab: &mut Lab) -> Result<()> {
-    let alone = lab.watch("lttp-10", QUICK, &[], Sharing::of)?;
+    let alone = lab.watch("lttp-10", QUICK, &[], "shares", Sharing::of)?;
     check(lab, "10 LTTP flows", &alone, 0.985);
+    draw(lab, "Ten LTTP flows", &alone);
     let beside = |lab: &Lab, settings: Settings<'_>| {
-        lab.watch("lttp-10-beside-tcp", QUICK, settings, Sharing::of)
+        lab.watch("lttp-10-beside-tcp", QUICK, settings, "shares", Sharing::of)
     };
     let runs = beside(lab, &[])?;
     check(lab, "5 TCP and 5 LTTP flows", &runs, 0.985);
+    draw(lab, "Five TCP and five LTTP flows", &runs);
     let what = "5 TCP and 5 LTTP flows: mean share of LTTP / TCP; timeouts";
     lab.note(what, "~1 / ~1", split(&runs));
     for (name, settings) in UNSTATED {

@@ -3,6 +3,7 @@
 use super::curve::{SIZE, curve, goodput, least_of, most_of};
 use super::outage;
 use crate::figures::lab::Lab;
+use crate::figures::plot::{CURVE, LINE, Plot, REFERENCE, SHIPPED, plain};
 use crate::results::RunRow;
 use crate::stats::mean;
 use anyhow::Result;
@@ -36,6 +37,13 @@ pub fn figure_4(lab: &mut Lab) -> Result<()> {
     let sent = reaction.sent_meanwhile;
     lab.holds("symbols go on being sent in the outage and behind it", sent.to_string(), sent > 3);
     lab.note("rate before it, and after the cut [kbyte/s]", "-", reaction.rates());
+    let points = reaction.trace.iter().map(|(at, rate)| (*at, rate * 8.0 / 1e6));
+    let title = "LTTP's rate; the link is down from 0.20 to 0.22 s";
+    lab.plot(
+        Plot::new(title, "time [s]", "X [Mbit/s]")
+            .curve("LTTP", CURVE, plain(points))
+            .paper([(0.30, 15.0), (0.36, 0.0)]),
+    );
     Ok(())
 }
 
@@ -46,6 +54,8 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     let improved = of(lab, "improved", &[45])?[0].1;
     let standard = of(lab, "standard", &[45])?[0].1;
     lab.number("45 servers, improved decoder [Mbit/s]", "790.48", improved, 711.4..=869.5);
+    let shipped = of(lab, ELIMINATION, &[45])?[0].1;
+    lab.shipped(format!("{shipped:.3}"));
     lab.note("45 servers, standard decoder [Mbit/s]", "112.18", format!("{standard:.1}"));
     lab.number("standard over improved", "0.142", standard / improved, 0.0..=0.3);
     for (decoder, what) in [
@@ -57,11 +67,25 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         lab.variant(&format!("45 servers, {what} [Mbit/s]"), format!("{ours:.1}"));
     }
     let servers = many(lab, 3);
-    for decoder in ["improved", "standard"] {
+    let mut plot = Plot::new("LTTP's decoders, 256 KiB", "servers", "goodput [Mbit/s]");
+    for (decoder, style) in [("improved", LINE), ("standard", LINE), ("elimination", SHIPPED)] {
         let curve = of(lab, decoder, &servers)?;
+        plot = plot.curve(decoder_name(decoder), style, plain(curve.iter().copied()));
+        if decoder == "elimination" {
+            continue;
+        }
         lab.note(&format!("{decoder}, by servers [Mbit/s]"), "-", points(&curve));
     }
+    lab.plot(plot.paper([(45.0, 790.48), (45.0, 112.18)]));
     Ok(())
+}
+
+/// A decoder's name in plots.
+fn decoder_name(decoder: &str) -> String {
+    match decoder {
+        ELIMINATION => "LTTP, elimination (shipped)".to_owned(),
+        decoder => format!("LTTP, {decoder}"),
+    }
 }
 
 /// The decoder of the paper, on which its figures are judged, and one that it does not have.
@@ -69,10 +93,16 @@ const PAPERS: &str = "improved";
 const ELIMINATION: &str = "elimination";
 
 pub fn figure_6(lab: &mut Lab) -> Result<()> {
+    let mut plot = Plot::new("LTTP: goodput by servers", "servers", "goodput [Mbit/s]");
     for size in ["64KiB", "128KiB", "256KiB"] {
         for decoder in [PAPERS, ELIMINATION] {
             let settings = [(SIZE, size), (DECODER, decoder)];
             let curve = curve(lab, "lttp-6", &settings, &many(lab, 6), goodput)?;
+            let (name, style) = match decoder {
+                PAPERS => (format!("LTTP, {size}"), LINE),
+                _ => (format!("{size}, elimination (shipped)"), SHIPPED),
+            };
+            plot = plot.curve(name, style, plain(curve.iter().copied()));
             let part = least(&curve) / average(&curve);
             let what = format!("{size}: goodput by servers [Mbit/s]");
             if decoder == PAPERS {
@@ -94,6 +124,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             let shown = range.contains(&elimination);
             lab.number("36 servers of 64KiB [Mbit/s]", "770", ours, range);
             lab.cause("symbols that belief propagation needs beyond k", shown);
+            lab.shipped(format!("{elimination:.3}"));
             let what = "36 servers of 64KiB, decoded by elimination [Mbit/s]";
             lab.variant(what, format!("{elimination:.1}"));
         }
@@ -106,16 +137,24 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
     let few = curve(lab, "lttp-6", &settings, &[1, 2, 3, 4], goodput)?;
     let most = few.iter().map(|point| point.1).fold(0.0, f64::max);
     lab.number("64KiB: most of 1 to 4 servers [Mbit/s]", "< 600", most, 0.0..=640.0);
+    lab.plot(plot.paper([(36.0, 770.0)]));
     Ok(())
 }
 
 pub fn figure_9(lab: &mut Lab) -> Result<()> {
     let mut means = Vec::new();
+    let title = "LTTP in a Fat-Tree: goodput by servers";
+    let mut plot = Plot::new(title, "servers", "goodput [Mbit/s]");
     for decoder in [PAPERS, ELIMINATION] {
         let mut by_size = Vec::new();
         for size in ["64KiB", "128KiB", "256KiB"] {
             let settings = [(SIZE, size), (DECODER, decoder)];
             let curve = curve(lab, "lttp-9", &settings, &many(lab, 6), goodput)?;
+            let (name, style) = match decoder {
+                PAPERS => (format!("LTTP, {size}"), LINE),
+                _ => (format!("{size}, elimination (shipped)"), SHIPPED),
+            };
+            plot = plot.curve(name, style, plain(curve.iter().copied()));
             let what = format!("{size}: goodput by servers [Mbit/s]");
             if decoder == PAPERS {
                 lab.note(&what, "~700", points(&curve));
@@ -130,6 +169,8 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
     let shown = range.contains(&means[1]);
     lab.number("mean over sizes and servers [Mbit/s]", "~700, flat", means[0], range);
     lab.cause("symbols that belief propagation needs beyond k", shown);
+    lab.shipped(format!("{:.3}", means[1]));
+    lab.plot(plot.paper([(18.0, 700.0), (36.0, 700.0)]));
     let what = "mean over sizes and servers, decoded by elimination [Mbit/s]";
     lab.variant(what, format!("{:.1}", means[1]));
     Ok(())
@@ -182,6 +223,12 @@ pub fn beside_ns_2(lab: &mut Lab) -> Result<()> {
         }
         let what = format!("{packets} packets: ours over ns-2's, mean");
         lab.number(&what, "-; ns-2 1", mean(&ratios), 0.9..=1.1);
+        let title = format!("TFRC, {packets} packets a sender: ours beside ns-2's");
+        lab.plot(
+            Plot::new(title, "senders", "goodput [Mbit/s]")
+                .curve("LTTP", LINE, plain(ours.iter().copied()))
+                .curve("ns-2", REFERENCE, plain(reference.iter().copied())),
+        );
         let (low, high) = (least_of(&ratios), most_of(&ratios));
         let what = format!("{packets} packets: each within 0.8 to 1.3 of ns-2's");
         lab.holds(&what, format!("{low:.3} to {high:.3}"), low >= 0.8 && high <= 1.3);

@@ -1,13 +1,15 @@
-//! LTTP's figures: LTTP itself ([`fountain`]), fairness ([`fairness`]), TCP and DCTCP as baselines
+//! LTTP's figures: LTTP itself ([`fountain`]), its code ([`code`]), fairness ([`fairness`]), TCP and DCTCP as baselines
 //! ([`baselines`]).
 
 mod baselines;
+mod code;
 mod curve;
 mod fairness;
 mod fountain;
 mod outage;
 
 pub use baselines::{figure_7, figure_8};
+pub use code::{section_5_b, table_1};
 pub use fairness::figure_10;
 pub use fountain::{beside_ns_2, figure_5};
 

@@ -2,12 +2,16 @@
 
 use super::{SCDP, wire_share};
 use crate::figures::lab::{Lab, Settings};
+use crate::figures::plot::{CURVE, Plot, plain};
+use crate::figures::shipped::SCDP_AS_SHIPPED;
 use crate::record::Arrival;
 use crate::run::Outcome;
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 /// How far the shares of Fig. 17's flows are from 1/n, over bins of half a second behind the first
 /// 50 ms in which no flow starts or ends.
+#[derive(Serialize, Deserialize)]
 struct Shares {
     /// The largest distance, relative to 1/n.
     worst: f64,
@@ -15,12 +19,15 @@ struct Shares {
     worst_at: f64,
     /// The least sum of rates \[Gbit/s\].
     least_sum: f64,
+    /// Each flow's rate over time: (s, Gbit/s).
+    rates: Vec<Vec<(f64, f64)>>,
 }
 
 impl Shares {
     /// Of a run in which all is so many times as long as in the paper.
     fn of(outcome: &Outcome, scale: f64) -> Shares {
-        let mut shares = Shares { worst: 0.0, worst_at: 0.0, least_sum: f64::MAX };
+        let rates = (0..5).map(|flow| rates(outcome, flow, scale)).collect();
+        let mut shares = Shares { worst: 0.0, worst_at: 0.0, least_sum: f64::MAX, rates };
         let bin = 0.5 * scale;
         for index in 0..(26.0 * scale / bin) as usize {
             let (from, to) = (index as f64 * bin + 0.05 * scale, (index + 1) as f64 * bin);
@@ -54,8 +61,9 @@ impl Shares {
     /// Both runs' worst.
     fn and(self, other: Shares) -> Shares {
         let least_sum = self.least_sum.min(other.least_sum);
+        let rates = self.rates.clone();
         let worse = if other.worst > self.worst { other } else { self };
-        Shares { least_sum, ..worse }
+        Shares { least_sum, rates, ..worse }
     }
 }
 
@@ -66,16 +74,43 @@ fn rate(outcome: &Outcome, flow: u32, from: f64, to: f64) -> f64 {
     its.map(|arrival| arrival.bytes as f64 * 8.0).sum::<f64>() / (to - from) / 1e9
 }
 
+/// A timed flow's rate in bins of a fifth of a second, from its start to its end.
+fn rates(outcome: &Outcome, flow: u32, scale: f64) -> Vec<(f64, f64)> {
+    let (bin, start) = (0.2 * scale, f64::from(flow) * 2.0 * scale);
+    let of = |place: u32| {
+        let from = start + f64::from(place) * bin;
+        (from + bin / 2.0, rate(outcome, flow, from, from + bin))
+    };
+    (0..90).map(of).collect()
+}
+
+/// Both runs' first seed: as in the paper, and as shipped.
+fn draw(lab: &mut Lab, shares: &Shares, shipped: &Shares) {
+    let title = "Rates of five flows, 2 s apart, 18 s each";
+    let mut plot = Plot::new(title, "time [s]", "rate [Gbit/s]");
+    for (number, rates) in shares.rates.iter().enumerate() {
+        plot = plot.curve(format!("flow {}", number + 1), CURVE, plain(rates.iter().copied()));
+    }
+    lab.plot(plot);
+    let mut plot = Plot::new(format!("{title}, as shipped"), "time [s]", "rate [Gbit/s]");
+    for (number, rates) in shipped.rates.iter().enumerate() {
+        plot = plot.curve(format!("flow {}", number + 1), CURVE, plain(rates.iter().copied()));
+    }
+    lab.plot(plot);
+}
+
 pub fn figure_17(lab: &mut Lab) -> Result<()> {
     let quick = [("workload.interval", "200ms"), ("workload.duration", "1800ms")];
     let scale = if lab.quick() { 0.1 } else { 1.0 };
     // A flow that starts is served before the others until it has sent 10 MB.
     let of = |lab: &Lab, settings: Settings<'_>| {
-        let runs = lab.watch("scdp-17", &quick, settings, |run| Shares::of(run, scale))?;
+        let runs =
+            lab.watch("scdp-17", &quick, settings, "shares", |run| Shares::of(run, scale))?;
         runs.into_iter().reduce(Shares::and).context("a seed at least")
     };
     let shares = of(lab, &[SCDP])?;
     let one_class = of(lab, &[SCDP, ("protocol.thresholds", "[\"1TB\"]")])?;
+    let shipped = of(lab, &SCDP_AS_SHIPPED)?;
     let within = 0.0..=0.05;
     let at = shares.worst_at;
     let distance = format!("largest distance from 1/n in any bin (that from {at:.3} s on)");
@@ -84,8 +119,11 @@ pub fn figure_17(lab: &mut Lab) -> Result<()> {
         "a new flow is in a higher class until it has sent 10 MB",
         within.contains(&one_class.worst),
     );
+    lab.shipped(format!("{:.3}", shipped.worst));
     let least = 0.93 * wire_share()..=f64::MAX;
     lab.number("least sum in any bin [Gbit/s]", "~1", shares.least_sum, least);
+    lab.shipped(format!("{:.3}", shipped.least_sum));
+    draw(lab, &shares, &shipped);
     let ours = format!("{:.3}; {:.3}", one_class.worst, one_class.least_sum);
     lab.variant("all in one class: largest distance; least sum [Gbit/s]", ours);
     Ok(())

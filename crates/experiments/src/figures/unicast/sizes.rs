@@ -2,6 +2,8 @@
 
 use super::{NDP, PLUS, SCDP};
 use crate::figures::lab::{Cases, EVERYBODY, Lab, Settings, over, shown};
+use crate::figures::plot::{BARS, LINE, Plot, SHIPPED, SHIPPED_BARS, plain, sample};
+use crate::figures::shipped::SCDP_AS_SHIPPED;
 use crate::figures::tcp;
 use crate::results::RunRow;
 use anyhow::Result;
@@ -47,13 +49,20 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
         if *load == "0.5" {
             let ours = format!("{:.3} / {:.3}", p99("scdp"), p99("ndp"));
             lab.note("p99 0-100 KB at 0.5, SCDP / NDP [ms]", "0.277 / 0.306", ours);
+            let settings = [&SCDP_AS_SHIPPED[..], &[("background.fraction", "0.5")]].concat();
+            let shipped = lab.measure("scdp-7", QUICK, &[("shipped", &settings)])?;
+            lab.shipped(format!("{:.3}", over(&shipped, "shipped", |row| row.fct_p99_100kb)));
             lab.number("NDP over SCDP", "1.10", p99("ndp") / p99("scdp"), 1.0..=1.2);
             let shortest = over(&cases, "scdp 0.5", |row| row.fct_p99_10kb);
             tcp::pias(lab, QUICK, [p99("scdp"), shortest])?;
         }
         shortest_flows(lab, &cases, load);
     }
+    let others =
+        pias_and_shipped(lab, "scdp-7", if lab.quick() { loads } else { &["0.5", "0.8"] })?;
+    by_load(lab, "Web search", [&cases, &others], loads);
     tcp::pias_long_flows(lab, QUICK)?;
+    tcp::pias_buffers(lab, QUICK)?;
     let settings = [SCDP, ("background.fraction", "0.0"), ("workload.lambda", "100.0")];
     let alone = lab.measure("scdp-7", QUICK, &[("alone", &settings)])?;
     let ratio =
@@ -75,6 +84,54 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
+/// PIAS, and SCDP as shipped, under these loads.
+fn pias_and_shipped(lab: &Lab, scenario: &str, loads: &[&str]) -> Result<Cases> {
+    let mut cases = Cases::new();
+    for load in loads {
+        let load_of = ("background.fraction", *load);
+        let pias = [&tcp::PIAS[..], &[load_of]].concat();
+        let shipped = [&SCDP_AS_SHIPPED[..], &[load_of]].concat();
+        let labels = [format!("pias {load}"), format!("shipped {load}")];
+        let both = [(labels[0].as_str(), &pias[..]), (labels[1].as_str(), &shipped)];
+        cases.extend(lab.measure(scenario, QUICK, &both)?);
+    }
+    Ok(cases)
+}
+
+/// Completion times of short flows by load, means and 99th percentiles.
+fn by_load(lab: &mut Lab, what: &str, [cases, others]: [&Cases; 2], loads: &[&str]) {
+    let columns: [(&str, fn(&RunRow) -> f64); 3] = [
+        ("0-100 KB: mean", |row| row.fct_mean_100kb),
+        ("0-100 KB: 99th percentile", |row| row.fct_p99_100kb),
+        ("0-1 MB: mean", |row| row.fct_mean_1mb),
+    ];
+    let names = [
+        ("scdp", "SCDP", LINE),
+        ("ndp", "NDP", LINE),
+        ("ndp+", "NDP+", LINE),
+        ("pias", "PIAS", LINE),
+        ("shipped", "SCDP as shipped", SHIPPED),
+    ];
+    for (place, (title, column)) in columns.into_iter().enumerate() {
+        let title = format!("{what}, {title}");
+        let mut plot = Plot::new(title, "load", "completion time [ms]");
+        for (label, name, style) in names {
+            let points = loads.iter().filter_map(|load| {
+                let (key, x) = (format!("{label} {load}"), load.parse().ok()?);
+                let cases = [cases, others].into_iter().find(|cases| cases.contains_key(&key))?;
+                Some(sample(cases, &key, x, column))
+            });
+            plot = plot.curve(name, style, points);
+        }
+        let stated: &[(f64, f64)] = match (what, place) {
+            ("Web search", 0) => &[(0.8, 0.31), (0.8, 0.292)],
+            ("Web search", 1) => &[(0.5, 0.277), (0.5, 0.306), (0.5, 0.386)],
+            _ => &[],
+        };
+        lab.plot(if stated.is_empty() { plot } else { plot.paper(stated.iter().copied()) });
+    }
+}
+
 /// Fig. 7's 99th percentile among flows up to 10 KB: 100 KB alone take 0.8 ms on 1 Gbit/s, three
 /// times what the paper prints.
 fn shortest_flows(lab: &mut Lab, cases: &Cases, load: &str) {
@@ -89,16 +146,26 @@ fn shortest_flows(lab: &mut Lab, cases: &Cases, load: &str) {
 pub fn figure_8(lab: &mut Lab) -> Result<()> {
     let loads: &[&str] = if lab.quick() { &["0.5"] } else { &["0.3", "0.5", "0.8"] };
     let cases = realistic(lab, "scdp-8", loads)?;
+    let others = pias_and_shipped(lab, "scdp-8", loads)?;
+    let search =
+        lab.measure("scdp-7", QUICK, &[("scdp", &[SCDP, ("background.fraction", "0.5")])])?;
+    let mean = |cases: &Cases, label: &str| over(cases, label, |row| row.fct_mean_1mb);
+    let (mining, search) = (mean(&cases, "scdp 0.5"), mean(&search, "scdp"));
+    lab.holds(
+        "SCDP, mean FCT 0-1 MB at 0.5: data mining below web search [ms]",
+        format!("{mining:.3} / {search:.3}"),
+        mining < search,
+    );
+    by_load(lab, "Data mining", [&cases, &others], loads);
     for load in loads {
-        let at = |name: &str| over(&cases, &format!("{name} {load}"), |row| row.fct_mean_1mb);
+        let at = |name: &str| mean(&cases, &format!("{name} {load}"));
         lab.holds(
             &format!("mean FCT 0-1 MB at load {load}: SCDP <= NDP [ms]"),
             format!("{:.3} / {:.3}", at("scdp"), at("ndp")),
             at("scdp") <= at("ndp"),
         );
-        let pias = [&tcp::PIAS[..], &[("background.fraction", *load)]].concat();
-        let pias = lab.measure("scdp-8", QUICK, &[("pias", &pias)])?;
-        let pias = over(&pias, "pias", |row| row.fct_mean_1mb);
+        lab.shipped(format!("{:.3}", mean(&others, &format!("shipped {load}"))));
+        let pias = mean(&others, &format!("pias {load}"));
         lab.reading_holds(
             tcp::PIAS_READING,
             &format!("mean FCT 0-1 MB at load {load}: NDP <= PIAS [ms]"),
@@ -115,9 +182,20 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
     let half = ("background.fraction", "0.5");
     let slow = lab.measure("scdp-7", QUICK, &[("scdp", &[SCDP, half])])?;
     let slow = over(&slow, "scdp", |row| row.fct_mean_1mb);
+    let mut plot = Plot::over(
+        "Web search, 0-1 MB: mean",
+        "link rate, load",
+        "completion time [ms]",
+        &["1G, 0.5", "10G, 0.5", "10G, 0.9"],
+    );
+    plot = plot.curve("SCDP, 1 Gbit/s", BARS, [[0.0, slow, 0.0]]);
     for window in ["12", "32"] {
         let at_half = ten_gigabit(lab, window, half)?;
         let at_most = ten_gigabit(lab, window, ("background.fraction", "0.9"))?;
+        for (place, name) in ["SCDP", "NDP"].into_iter().enumerate() {
+            let points = plain([(1.0, at_half[place]), (2.0, at_most[place])]);
+            plot = plot.curve(format!("{name}, w = {window}"), BARS, points);
+        }
         let what = format!("w = {window}: SCDP mean FCT 0-1 MB, 1 over 10 Gbit/s");
         let reading = format!("w = {window} at 10 Gbit/s");
         lab.reading(&reading, &what, "~10", slow / at_half[0], 6.0..=12.0);
@@ -129,6 +207,7 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         let what = format!("w = {window}: SCDP's lead is smaller at 0.9 than at 0.5 [%]");
         lab.reading_holds(&reading, &what, format!("{narrow:.1}, {gap:.1}"), narrow < gap);
     }
+    lab.plot(plot.log_y());
     Ok(())
 }
 
@@ -146,9 +225,22 @@ pub fn figure_10(lab: &mut Lab) -> Result<()> {
     lab.number("SCDP p99 0-100 KB over Fig. 7's", "1.04", short[0], 0.98..=1.10);
     lab.number("NDP p99 0-100 KB over Fig. 7's", "1.25", short[1], 1.13..=1.37);
     let pias = [&tcp::PIAS[..], &[load]].concat();
-    let [growth, _] = storage_growth(lab, &pias, &pias)?;
+    let shipped = [&SCDP_AS_SHIPPED[..], &[load]].concat();
+    let [[pias, shipped], _] = storage_growth(lab, &pias, &shipped)?;
     let what = "PIAS p99 0-100 KB over Fig. 7's";
-    lab.reading(tcp::PIAS_READING, what, "1.24", growth[0], 1.09..=1.39);
+    lab.reading(tcp::PIAS_READING, what, "1.24", pias, 1.09..=1.39);
+    lab.variant("SCDP as shipped, p99 0-100 KB over Fig. 7's", format!("{shipped:.3}"));
+    lab.plot(
+        Plot::over(
+            "99th percentile of 0-100 KB: over storage traffic, relative to Fig. 7",
+            "",
+            "times Fig. 7's",
+            &["SCDP", "NDP", "PIAS"],
+        )
+        .curve("as in the paper", BARS, plain([(0.0, short[0]), (1.0, short[1]), (2.0, pias)]))
+        .curve("as shipped", SHIPPED_BARS, [[0.0, shipped, 0.0]])
+        .paper([(0.0, 1.04), (1.0, 1.25), (2.0, 1.24)]),
+    );
     let both = |[scdp, ndp]: [f64; 2]| format!("{scdp:.3} / {ndp:.3}");
     lab.note("p99 0-10 KB over Fig. 7's, SCDP / NDP", "1.04 / 1.25", both(shortest));
     // In a buffer that all classes share, the background has packets of every class trimmed.
@@ -198,5 +290,16 @@ pub fn figure_11(lab: &mut Lab) -> Result<()> {
     let all = |growth: [f64; 3]| growth.map(|times| format!("{times:.2}")).join(" / ");
     lab.note("SCDP / NDP / NDP+ p99 over Fig. 8's, data mining", "~1 / more", all(mining));
     lab.note("the same over Fig. 7's, web search", "1.04 / 1.25", all(search));
+    let bars = |growth: [f64; 3]| plain((0..3).map(f64::from).zip(growth));
+    lab.plot(
+        Plot::over(
+            "99th percentile of 0-100 KB over storage traffic",
+            "",
+            "times that over endless flows",
+            &["SCDP", "NDP", "NDP+"],
+        )
+        .curve("data mining", BARS, bars(mining))
+        .curve("web search", BARS, bars(search)),
+    );
     Ok(())
 }

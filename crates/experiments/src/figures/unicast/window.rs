@@ -1,6 +1,8 @@
 //! The initial window: SCDP Figs. 13 and 15.
 
-use crate::figures::lab::{EVERYBODY, Lab, Settings, over};
+use crate::figures::lab::{Cases, EVERYBODY, Lab, Settings, over};
+use crate::figures::plot::{LINE, Plot, REFERENCE, plain, sample};
+use crate::results::RunRow;
 use anyhow::Result;
 
 pub fn figure_13(lab: &mut Lab) -> Result<()> {
@@ -18,6 +20,15 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
         let text = curve.iter().map(|g| format!("{g:.3}")).collect::<Vec<_>>().join(" ");
         let what = format!("mean goodput at w = 2 6 12 20 24 52, {delay} [Gbit/s]");
         lab.note(&what, "rises to 12, flat to 24, lower at 52", text);
+        draw(lab, &cases, &windows, delay)?;
+        if delay == "10us" {
+            let knee = round_trip(1.0, 10.0) * 1e3 / (1_500.0 * 8.0);
+            let what = "goodput at w = 12 over that at 20: saturated, 10us";
+            lab.number(what, "~1 (saturates at 12)", curve[2] / curve[3], 0.95..=1.05);
+            let bound = 12.0 / knee;
+            let why = "w = 12 over rate times round trip, which bounds what one round trip carries";
+            lab.cause(why, (curve[2] / curve[3] / bound - 1.0).abs() <= 0.1);
+        }
         let drop = 1.0 - curve[5] / curve[3].max(curve[4]);
         let reading = "1 us a link";
         let mut judge = |what: &str, paper: &str, ours, range| match delay {
@@ -34,6 +45,25 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
     }
     trims_at_the_models_pace(lab, &quick)?;
     windows_with_everybody(lab, &quick)
+}
+
+/// Goodput and trims by window, with the paper's trims.
+fn draw(lab: &mut Lab, cases: &Cases, windows: &[&str], delay: &str) -> Result<()> {
+    let points = |column: fn(&RunRow) -> f64| {
+        windows.iter().map(|w| Ok(sample(cases, w, w.parse()?, column))).collect::<Result<Vec<_>>>()
+    };
+    let delay = delay.replace("us", " us");
+    let window = "initial window [symbols]";
+    lab.plot(
+        Plot::new(format!("Goodput by window, {delay} a link"), window, "mean goodput [Gbit/s]")
+            .curve("SCDP", LINE, points(|row| row.goodput_mean)?),
+    );
+    lab.plot(
+        Plot::new(format!("Trims by window, {delay} a link"), window, "mean trims a session")
+            .curve("SCDP", LINE, points(|row| row.trimmed_per_request)?)
+            .paper([(12.0, 13.0), (20.0, 32.0), (52.0, 39.0)]),
+    );
+    Ok(())
 }
 
 /// Trims in the sessions that had any, where pulls come every 12 us, as in the authors' models: 3 %
@@ -81,14 +111,22 @@ fn round_trip(gigabits: f64, delay_us: f64) -> f64 {
 }
 
 pub fn figure_15(lab: &mut Lab) -> Result<()> {
+    let mut curves = [const { Vec::new() }; 3];
+    let mut products = Vec::new();
     for (rate, gigabits, paper) in
         [("1Gbps", 1.0, 12.0), ("5Gbps", 5.0, 24.0), ("10Gbps", 10.0, 32.0)]
     {
-        for (delay, delay_us) in [("10us", 10.0), ("5us", 5.0), ("1us", 1.0)] {
+        for (place, (delay, delay_us)) in
+            [("10us", 10.0), ("5us", 5.0), ("1us", 1.0)].into_iter().enumerate()
+        {
             let least = f64::from(least_window(lab, rate, delay)?);
             let what = format!("least w for full rate, {rate}, {delay} a link");
             // The paper's links have 10 us; its numbers might be of shorter ones.
             let packets = round_trip(gigabits, delay_us) * gigabits * 1e3 / (1_500.0 * 8.0);
+            curves[place].push((gigabits, least));
+            if place == 0 {
+                products.push((gigabits, packets));
+            }
             let exact = packets - 1.0..=packets + 1.0;
             if delay == "10us" {
                 lab.number(&what, &paper.to_string(), least, 0.9 * paper..=1.1 * paper);
@@ -100,6 +138,15 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
             lab.goal(&format!("... to a packet of rate x RTT, {packets:.1}"), least, exact);
         }
     }
+    let [far, near, nearest] = curves;
+    lab.plot(
+        Plot::new("Least window for the full rate", "link rate [Gbit/s]", "window [symbols]")
+            .curve("10 us a link", LINE, plain(far))
+            .curve("5 us a link", LINE, plain(near))
+            .curve("1 us a link", LINE, plain(nearest))
+            .curve("rate x RTT, 10 us", REFERENCE, plain(products))
+            .paper([(1.0, 12.0), (5.0, 24.0), (10.0, 32.0)]),
+    );
     Ok(())
 }
 

@@ -1,0 +1,291 @@
+//! Conclusions of each figure, in three sentences.
+
+/// What reproducing a figure has shown, in three sentences; empty for a name that is no figure's.
+///
+/// Measured values stand in the rows: a sentence here holds whatever the scale.
+pub fn learnt(figure: &str) -> &'static str {
+    LEARNT.iter().find(|(name, _)| *name == figure).map_or("", |(_, text)| text)
+}
+
+const LEARNT: &[(&str, &str)] = &[
+    (
+        "scdp-abstract",
+        "The abstract states its gains as \"up to\", so the greatest gain over sizes, loads and patterns is held \
+         against it. Gains in goodput are greatest where both ends are loaded and three copies cross the client's \
+         link. Cuts in completion time depend on the size class: in 0 to 100 KB the time on the wire is alike for \
+         all protocols and leaves little to gain.",
+    ),
+    (
+        "scdp-1a",
+        "Without multicast a client sends three copies over one link, so three replicas have about a third of one \
+         replica's goodput. A daisy chain moves two of the copies to other links and helps as long as these are \
+         idle. TCP is below NDP once its window is the 21 KB of the authors' models, which the paper does not state.",
+    ),
+    (
+        "scdp-1b",
+        "A block that lies on three hosts and is read from one of them is read as fast as one that lies on one host. \
+         The paper's loss from three senders appears where each of the three sends the whole block, as the authors' \
+         published model does. So the figure shows the cost of redundant copies and not of many-to-one.",
+    ),
+    (
+        "scdp-5",
+        "With 10 us a link a window of 12 symbols carries 726 Mbit/s at most, so no session between pods passes 0.9 \
+         Gbit/s. On shorter links sessions share senders and receivers: fewer than a fifth have their links for \
+         themselves at 2,000 a second, and the paper's half is what 500 a second give. The order of the protocols \
+         holds under both loads.",
+    ),
+    (
+        "scdp-6",
+        "A block from several senders is decoded at its end even if nothing was lost, and at the paper's 1.3 Gbit/s \
+         that takes a tenth of a 1 MB read. With the measured speed of our codec the share above 0.9 Gbit/s is the \
+         paper's. The background is faster than the paper's as long as its hosts are kept out of the foreground, as \
+         the authors' models do.",
+    ),
+    (
+        "scdp-7",
+        "Flows up to 100 KB hold sizes whose times on the wire differ so much that the 99th percentile is nearly \
+         three times the mean in an empty network, so the paper's \"close\" cannot be met by any protocol. The ratio \
+         of NDP to SCDP is the paper's, though the absolute times leave no room for 100 KB at 1 Gbit/s. PIAS depends \
+         on a marking threshold and a least timeout that the paper does not state.",
+    ),
+    (
+        "scdp-8",
+        "Data mining has more flows of a packet or two than web search, so short flows finish sooner under the same \
+         load. The protocols differ less than their confidence intervals at low load. Long flows decide how long a \
+         run takes and not what the figure shows.",
+    ),
+    (
+        "scdp-9",
+        "Ten times the link rate makes short flows ten times as fast, less what propagation adds. The window must \
+         grow with bandwidth times round trip, so both 12 and 32 symbols are run. At load 0.9 the lead of SCDP over \
+         NDP is gone or reversed, which is the shrinking gap that the paper describes.",
+    ),
+    (
+        "scdp-10",
+        "Storage traffic as a background instead of endless flows hardly changes the tail of short flows, for SCDP as \
+         in the paper and for NDP against it. In a buffer that all classes share, packets of every class are trimmed, \
+         which hides the classes. With a queue a class NDP's tail grows, so the paper's effect needs split buffers.",
+    ),
+    (
+        "scdp-11",
+        "Data mining over storage traffic shows a smaller effect than web search does, as the paper says. Most of its \
+         flows fit into the initial window, which travels in the top class. What remains is within a few per cent.",
+    ),
+    (
+        "scdp-12a",
+        "Trimming and pulls keep an incast at the link's rate whatever the number of senders, where TCP waits for \
+         timeouts. With four senders of 70 KB the last block's decoding at 1.3 Gbit/s is a visible part of the whole. \
+         The median completion time is above NDP's by the symbols that fresh encoding adds.",
+    ),
+    (
+        "scdp-12d",
+        "Two near flows send more each than twelve far ones, sink a class earlier, and then wait: the classes and not \
+         the transport make the groups unequal. With all flows in one class both groups have the paper's share within \
+         the time of decoding. TCP's total is decided by the least timeout, and its order is that of ns-3, opposite to \
+         the paper's.",
+    ),
+    (
+        "scdp-13",
+        "Goodput rises with the window until the window fills bandwidth times round trip, about 16 packets with 10 us \
+         a link and 8 with 1 us. Larger windows cost trims in the first round trip and hardly any goodput, as pulls \
+         pace everything after it. The paper's trims come near with a pull every 12 us, 3 % faster than packets leave.",
+    ),
+    (
+        "scdp-14",
+        "The share of sessions that decode grows with load, since a single trimmed symbol of a block means decoding. \
+         The paper's jump from load 0.6 to 0.7 is eightfold, and none of our readings grows more than twofold there. \
+         That difference is not explained.",
+    ),
+    (
+        "scdp-15",
+        "The window for the full rate is bandwidth times round trip to a packet at every rate and delay. With the \
+         paper's 10 us a link it is larger than the paper's values, by more the faster the link. No single delay gives \
+         all three of them.",
+    ),
+    (
+        "scdp-16",
+        "Pulls at the full rate of the link leave no room for the pulls that come in, a twenty-fifth of the link, so \
+         symbols of a group are trimmed that others received. If pulls leave that room, as ours do over UDP, the \
+         overhead is the paper's. It grows with load for small objects and shrinks for large ones once receivers are \
+         overloaded.",
+    ),
+    (
+        "scdp-17",
+        "Flows share a link evenly within a few round trips, since the receiver pulls in turn. A new flow is in a \
+         higher class until it has sent 10 MB, and is served before the others for that long. In one class the shares \
+         differ by less than a hundredth.",
+    ),
+    (
+        "polyraptor-1a",
+        "Multicast lets three replicas be written for the price of one as long as all three receivers are idle. At \
+         2,560 writes of 4 MB a second the receivers' links are offered more than they carry, and the slowest of three \
+         decides. At an eighth of the rate three replicas come near to one.",
+    ),
+    (
+        "polyraptor-1b",
+        "Reading from three servers at once is at least as fast as from one, since whichever server is idle sends. \
+         TCP that fetches a third from each waits for the slowest. The order holds at every quartile.",
+    ),
+    (
+        "polyraptor-1c",
+        "The goodput of an incast stays at the link's rate while TCP collapses. Short transfers from few senders pay \
+         for the first round trip and for decoding the last block. Larger blocks hide both.",
+    ),
+    (
+        "lttp-4",
+        "TCP stops until its retransmission timer, 200 ms after the outage, and then starts from one segment. LTTP \
+         sends on through the outage and lowers its rate when the receiver's report says so. Both instants are the \
+         paper's within the tolerance.",
+    ),
+    (
+        "lttp-5",
+        "The improved decoder is what makes LT codes usable at small k: the standard one discards most packets. \
+         Elimination, which is shipped, needs fewer symbols still. The 7 % of Table I are not reached by belief \
+         propagation at these sizes.",
+    ),
+    (
+        "lttp-6",
+        "LTTP's goodput is flat in the number of servers, where TCP collapses. Belief propagation needs a quarter to \
+         a third more symbols than a block has, which bounds goodput below the paper's 770 Mbit/s. TCP's collapsed \
+         branch is that of ns-2 within 15 %.",
+    ),
+    (
+        "lttp-7",
+        "DCTCP keeps queues short until the senders' least windows alone overflow the port. Where it collapses depends \
+         on the initial window, which the paper does not state; 4 fits. Below that its goodput is the paper's plateau.",
+    ),
+    (
+        "lttp-8",
+        "The paper shows a timeout with 16 senders, where its own Fig. 7 has no collapse below 25. With 16 senders and \
+         the initial window that fits Fig. 7 there is none here either. With 24 senders the window at timeouts is two \
+         to four segments, as in the paper.",
+    ),
+    (
+        "lttp-9",
+        "In a Fat-Tree LTTP is as flat as on one switch and bounded by its code's overhead. DCTCP is near the link's \
+         rate until its senders' least windows overflow the last port. Round trips are 100, 200 and 300 us exactly.",
+    ),
+    (
+        "lttp-10",
+        "LTTP flows share a link evenly among themselves. Beside TCP with a least timeout of 200 ms and a port of 64 \
+         KiB they take more than their share, as TFRC does not stop where NewReno waits for its timer. A deeper port or \
+         a shorter least timeout moves the shares towards one.",
+    ),
+    (
+        "lttp-table1",
+        "Belief propagation needs 20 to 35 % more symbols than k at k = 64 to 256, and elimination a few per cent. The \
+         6 to 8 % of Table I are out of reach of the first and within reach of the second, degree and indices \
+         included. So the table describes a decoder that the text does not.",
+    ),
+    (
+        "lttp-vb",
+        "The constant c of the robust soliton distribution matters, and is best below 1, as the paper finds. The \
+         failure probability delta hardly matters. The paper's choice of 0.2 and 0.7 is close to the best for its \
+         decoder.",
+    ),
+    (
+        "lttp-ns2",
+        "Our TFRC over the same link has the goodput of TFRC in ns-2.35 within a tenth in the mean. Single points \
+         differ by up to a third, as starts decide which sender loses first. The two were compared with a fixed code \
+         overhead, so that only the rate control differs.",
+    ),
+    (
+        "scdp-raptorq",
+        "A block decodes from exactly K symbols in all but one case of about 200, and each symbol more makes failures \
+         about a hundred times rarer. At K + 2 no failure is expected in a million blocks, as the paper assumes. The \
+         simulated receiver draws failures from one probability at any count, so that a block taken at K fails too \
+         rarely there.",
+    ),
+    (
+        "maelstrom-8",
+        "Layered interleaving recovers as much as Reed-Solomon of the same rate up to a tenth of loss, for XORs alone. \
+         The paper's bound is kept at every loss. From 3 % on the layers are ahead: a packet that one layer recovers \
+         completes an XOR of another.",
+    ),
+    (
+        "maelstrom-9",
+        "With repair, kernel TCP over 50 ms keeps its lossless rate up to about one per cent of loss, where Reno alone \
+         has a hundredth. CUBIC gains as much, and BBR, which ignores random loss, gains little. The code's own \
+         overhead is paid where nothing is lost.",
+    ),
+    (
+        "maelstrom-10",
+        "Eight flows at 1 Gbit/s show the same as one at 100 Mbit/s. The appliances keep up with the link on two shared \
+         cores. What limits the rate at 2 % loss is bursts of losses within one interleave.",
+    ),
+    (
+        "maelstrom-11",
+        "A slow stream is delivered at about the one-way delay with repair, since a lost packet comes back within an \
+         interleave of the fast flow beside it. TCP alone waits for a round trip or more at each loss. The longer the \
+         link, the greater the difference.",
+    ),
+    (
+        "maelstrom-12",
+        "A single loss delays all messages behind it until TCP has retransmitted. With repair there is no such run of \
+         late messages. Single late messages remain on a busy machine.",
+    ),
+    (
+        "maelstrom-13",
+        "Interleaves without common divisors put two packets of one XOR into the same XOR of another layer less often. \
+         That matters once losses are dense. At low loss the two sets are alike.",
+    ),
+    (
+        "maelstrom-14",
+        "The larger the interleave, the longer the bursts that are recovered, and the later. (1,19,41) recovers almost \
+         all of a burst of 25 within some 45 ms. Single losses come back from the first layer within three packets' \
+         time.",
+    ),
+    (
+        "maelstrom-15",
+        "Reed-Solomon with interleave makes every recovery equally late. Layers recover single losses almost at once \
+         and only bursts late, from the same number of repairs. If bursts take repairs too, neither recovers all, which \
+         the paper does not discuss.",
+    ),
+    (
+        "maelstrom-16",
+        "Recovery latency has one mode a layer. Longer bursts move recoveries from the first layer to the second and \
+         third. The greatest latency is the reach of the last interleave.",
+    ),
+    (
+        "maelstrom-17",
+        "With interleaves of 19 and 41 the modes lie further apart than with 11 and 19. Bursts of 20 and 40 are \
+         recovered that the smaller ones lose. The price is latency in the last layer only.",
+    ),
+    (
+        "maelstrom-bursts",
+        "Bursts of loss are what block codes over a few packets cannot repair and layers can. The code whose last layer \
+         reaches beyond the burst is above no code at all. BBR alone takes rare bursts for random loss.",
+    ),
+    (
+        "maelstrom-4.6",
+        "One core encodes far more than the kernel module of 2008 did. A pair of appliances on two shared cores is \
+         bound by the kernel's packet path and not by the code. Repairs cost as much as the packets they are added to.",
+    ),
+    (
+        "maelstrom-4.7",
+        "Memory is that of the packets within the interleaves' reach. At the paper's settings a buffer and an appliance \
+         stay within the paper's sizes. It does not grow with the number of flows.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::FIGURES;
+
+    #[test]
+    fn every_figure_has_three_sentences_and_nothing_else_has() {
+        for figure in FIGURES {
+            let text = learnt(figure.name);
+            let ends = text.match_indices(". ").filter(|(at, _)| {
+                // "Fig. 7" and the like end no sentence.
+                let before = &text[..*at];
+                !before.ends_with("Fig") && !before.ends_with("Figs")
+            });
+            assert_eq!(ends.count(), 2, "{}: {text}", figure.name);
+            assert!(text.ends_with('.'), "{}: {text}", figure.name);
+        }
+        assert_eq!(LEARNT.len(), FIGURES.len());
+        assert_eq!(learnt("scdp-99"), "");
+    }
+}

@@ -1,0 +1,121 @@
+//! The report as Markdown, for the book and for who reads text.
+
+use std::fmt::Write as _;
+
+use wellspring_experiments::figures::{Check, learnt};
+
+use super::{PAPERS, counts, file, is_of, meaning, plot};
+use crate::reproduce::record::Record;
+
+const ABOUT: &str = "Each row is a claim of a paper: ours beside the paper's, the range that counts as \
+reproduced, and a verdict. A verdict belongs to the paper's own configuration. \"As shipped\" is the same \
+quantity with Wellspring's defaults in place of the paper's, where the scenario can be run with them. \
+Runs are deterministic: the command of a figure gives the same numbers on every machine, except where \
+real traffic is measured.";
+
+/// The whole report as one file.
+pub fn whole(records: &[Record], plots: &str) -> String {
+    let mut text = format!("# The papers' figures, reproduced\n\n{ABOUT}\n\n{}", tally(records));
+    let _ = write!(text, "\n{}", all(records));
+    for (family, _, _) in PAPERS {
+        for record in records.iter().filter(|record| is_of(record, family)) {
+            let _ = write!(text, "\n{}", figure(record, plots));
+        }
+    }
+    text
+}
+
+/// The book's page with all verdicts.
+pub fn summary(records: &[Record]) -> String {
+    let links = PAPERS.map(|(family, name, _)| format!("[{name}](results-{family}.md)"));
+    format!(
+        "{GENERATED}# Results\n\n{ABOUT}\n\nEach figure's plots, what was learnt and its command are on a \
+         page for each paper: {}.\n\n{}\n{}",
+        links.join(", "),
+        tally(records),
+        all(records)
+    )
+}
+
+/// Stands at the head of pages in the tree.
+const GENERATED: &str =
+    "<!-- Made by `make report` from the records in `results/`; not to be edited. -->\n\n";
+
+/// The book's page about a paper's figures.
+pub fn paper(title: &str, records: &[&Record], plots: &str) -> String {
+    let mut text = format!(
+        "{GENERATED}# {title}\n\nVerdicts of all papers, and what they mean, are on [one page](results.md).\n"
+    );
+    for record in records {
+        let _ = write!(text, "\n{}", figure(record, plots));
+    }
+    text
+}
+
+fn tally(records: &[Record]) -> String {
+    let mut text = String::from("| verdict | rows | meaning |\n|---|---|---|\n");
+    for (verdict, count) in counts(records) {
+        let _ = writeln!(text, "| {} | {count} | {} |", verdict.as_str(), meaning(verdict));
+    }
+    text
+}
+
+fn all(records: &[Record]) -> String {
+    let mut text = String::from(
+        "| figure | what | ours | as shipped | paper | range | verdict | sessions | seeds | time | \
+         commit |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for record in records {
+        for check in record.claims() {
+            let _ = writeln!(
+                text,
+                "| {} | {} {} | {} | {} | {} |",
+                record.figure,
+                cells(check),
+                cell(&record.sessions()),
+                record.seeds.len().max(1),
+                record.time(),
+                cell(&record.made_of(|made| &made.commit)),
+            );
+        }
+    }
+    text
+}
+
+/// What, ours, as shipped, the paper's, range and verdict, each but the last with its bar.
+fn cells(check: &Check) -> String {
+    let shipped = check.shipped.as_deref().unwrap_or("");
+    let values = [&check.describe(), &check.ours, shipped, &check.paper, &check.tolerance];
+    let values = values.map(cell).join(" | ");
+    format!("{values} | {} |", check.verdict.as_str())
+}
+
+/// Text that does not end a cell or begin an element.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+fn figure(record: &Record, plots: &str) -> String {
+    let mut text = format!("## {}: {}\n\n", record.figure, record.title);
+    for (number, one) in record.plots.iter().enumerate() {
+        let alt = plot::words(one).replace(['[', ']'], "").replace('<', "&lt;");
+        let _ = writeln!(text, "![{alt}]({plots}/{})\n", file(record, number));
+    }
+    let _ = writeln!(text, "{}\n\n```sh\n{}\n```\n", learnt(&record.figure), record.command);
+    let _ = writeln!(
+        text,
+        "Commit {}; {}; {}; {}; {} seeds.\n",
+        record.made_of(|made| &made.commit),
+        record.made_of(|made| &made.machine),
+        record.made_of(|made| &made.date),
+        record.time(),
+        record.seeds.len().max(1)
+    );
+    text.push_str(
+        "| what | ours | as shipped | paper | range | verdict |\n|---|---|---|---|---|---|\n",
+    );
+    for check in &record.checks {
+        let _ = writeln!(text, "| {}", cells(check));
+    }
+    text
+}

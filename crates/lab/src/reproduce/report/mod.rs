@@ -1,0 +1,228 @@
+//! Reports of reproduced figures: one page of HTML that needs nothing else, and Markdown.
+
+mod html;
+mod markdown;
+mod palette;
+mod plot;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use wellspring_experiments::figures::Verdict;
+
+use super::record::Record;
+
+/// Verdicts in the order of a summary.
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Reproduced,
+    Verdict::ReproducedUnderReading,
+    Verdict::MissedWithCause,
+    Verdict::Missed,
+    Verdict::NotJudged,
+];
+
+/// Papers by the start of their figures' names.
+const PAPERS: [(&str, &str, &str); 4] = [
+    ("scdp", "SCDP", "SCDP, IEEE/ACM Transactions on Networking"),
+    ("polyraptor", "Polyraptor", "Polyraptor, SIGCOMM 2018 posters"),
+    ("lttp", "LTTP", "LTTP, IEEE JSAC 2014"),
+    ("maelstrom", "Maelstrom", "Maelstrom, NSDI 2008"),
+];
+
+/// Writes `index.html` and, with the plots beside it, `report.md`.
+///
+/// # Errors
+/// Those of the files, or a plot cannot be drawn.
+pub fn write(records: &[Record], folder: &Path) -> Result<()> {
+    save(folder, "index.html", &html::page(records)?)?;
+    save(folder, "report.md", &markdown::whole(records, "plots"))?;
+    write_plots(records, &folder.join("plots"))
+}
+
+/// Writes the pages of the book, `results.md` and one for each paper, and their plots.
+///
+/// # Errors
+/// Those of the files, or a plot cannot be drawn.
+pub fn write_book(records: &[Record], folder: &Path) -> Result<()> {
+    save(folder, "results.md", &markdown::summary(records))?;
+    for (family, _, title) in PAPERS {
+        let of: Vec<&Record> = records.iter().filter(|record| is_of(record, family)).collect();
+        let page = markdown::paper(title, &of, "img/results");
+        save(folder, &format!("results-{family}.md"), &page)?;
+    }
+    write_plots(records, &folder.join("img/results"))
+}
+
+/// Plots as files of their own, which have both themes in them.
+fn write_plots(records: &[Record], folder: &Path) -> Result<()> {
+    let style = format!("<style>{}</style>", palette::style());
+    for record in records {
+        for (number, plot) in record.plots.iter().enumerate() {
+            let svg = plot::svg(plot)?;
+            let (head, rest) = svg.split_once('>').unwrap_or_default();
+            save(folder, &file(record, number), &format!("{head}>{style}{rest}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The file of a plot.
+fn file(record: &Record, number: usize) -> String {
+    format!("{}-{}.svg", record.figure, number + 1)
+}
+
+fn is_of(record: &Record, family: &str) -> bool {
+    record.figure.split_once('-').is_some_and(|(start, _)| start == family)
+}
+
+fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| path.display().to_string())
+}
+
+/// How many rows have each verdict.
+fn counts(records: &[Record]) -> Vec<(Verdict, usize)> {
+    let of =
+        |verdict| records.iter().flat_map(Record::claims).filter(move |c| c.verdict == verdict);
+    VERDICTS.into_iter().map(|verdict| (verdict, of(verdict).count())).collect()
+}
+
+/// What a verdict means.
+fn meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reproduced => "within the range, in the paper's own configuration",
+        Verdict::ReproducedUnderReading => {
+            "within it, under a reading of what the paper leaves open; the row states the reading"
+        }
+        Verdict::MissedWithCause => "not within it, and an experiment of the same run shows why",
+        Verdict::Missed => "not within it",
+        Verdict::NotJudged => "the runs are too small: fewer sessions or seeds than the paper's",
+        Verdict::Reported => "no claim of the paper's",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wellspring_experiments::figures::plot::{BARS, LINE, Plot, SHIPPED, plain};
+    use wellspring_experiments::figures::{FIGURES, Lab, Scale};
+    use wellspring_experiments::sweep::Output;
+
+    use super::*;
+
+    /// A record of each figure, as a run would leave it.
+    fn records() -> Vec<Record> {
+        let of = |figure| {
+            let mut lab = Lab::new(Scale::default(), Output::default(), &|_, _, _| {});
+            lab.number("goodput < 1 & \"more\" | [Gbit/s]", "0.9", 0.95, 0.9..=1.0);
+            lab.shipped("0.97".to_owned());
+            lab.reading("1 us a link", "share", "0.5", 0.1, 0.4..=0.6);
+            lab.note("printed", "-", "7".to_owned());
+            let points = [(4, 0.91), (16, 0.95), (70, 0.2)];
+            lab.plot(
+                Plot::new("Incast of 70 KB <a> & b", "senders", "goodput [Gbit/s]")
+                    .curve("SCDP", LINE, points.map(|(x, y)| [f64::from(x), y, 0.05]))
+                    .curve("SCDP as shipped", SHIPPED, plain(points))
+                    .paper([(70.0, 0.9)]),
+            );
+            lab.plot(Plot::over("Background", "", "goodput", &["SCDP", "NDP"]).log_y().curve(
+                "ours",
+                BARS,
+                [[0.0, 0.4, 0.01], [1.0, 0.0, 0.0]],
+            ));
+            let command = format!("wellspring-lab reproduce {}", "x");
+            Record::new(figure, &lab, command, Duration::from_secs(90), None).unwrap()
+        };
+        FIGURES.iter().map(of).collect()
+    }
+
+    /// A page parsed as XML, but for the elements that HTML does not close.
+    fn parsed(html: &str) -> String {
+        let body = html.replace("<!DOCTYPE html>", "");
+        let mut text = String::new();
+        for part in body.split_inclusive('>') {
+            match part.rfind("<meta ") {
+                Some(start) => text.push_str(&part[..start]),
+                None => text.push_str(part),
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn the_page_is_whole_and_needs_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = records();
+        write(&records, folder.path()).unwrap();
+        let html = fs::read_to_string(folder.path().join("index.html")).unwrap();
+        let text = parsed(&html);
+        let page = roxmltree::Document::parse(&text).unwrap();
+        let ids: Vec<&str> = page.descendants().filter_map(|node| node.attribute("id")).collect();
+        for figure in FIGURES {
+            assert!(ids.contains(&figure.name), "{}", figure.name);
+        }
+        let plots = page.descendants().filter(|node| node.attribute("role") == Some("img"));
+        let labels: Vec<_> = plots.map(|node| node.attribute("aria-label").unwrap()).collect();
+        assert_eq!(labels.len(), 2 * FIGURES.len());
+        assert!(labels[0].contains("0.95 at 16"), "{}", labels[0]);
+        for node in page.descendants() {
+            for name in ["src", "href", "xlink:href", "data"] {
+                let target = node.attribute(name).unwrap_or("#");
+                assert!(target.starts_with('#'), "{name} of {:?}: {target}", node.tag_name());
+            }
+        }
+        for outside in ["url(", "@import", "<script", "<link"] {
+            assert!(!html.contains(outside), "{outside}");
+        }
+        assert!(html.contains("1 us a link") && html.contains("0.97"));
+    }
+
+    #[test]
+    fn the_markdown_names_every_figure_and_every_plot_is_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        write(&records(), folder.path()).unwrap();
+        let text = fs::read_to_string(folder.path().join("report.md")).unwrap();
+        for figure in FIGURES {
+            assert!(text.contains(&format!("## {}", figure.name)), "{}", figure.name);
+        }
+        let mut links = 0;
+        for part in text.split("](").skip(1) {
+            let target = part.split(')').next().unwrap();
+            if target.starts_with("plots/") {
+                let svg = fs::read_to_string(folder.path().join(target)).unwrap();
+                roxmltree::Document::parse(&svg).unwrap();
+                links += 1;
+            }
+        }
+        assert_eq!(links, 2 * FIGURES.len());
+        // A bar within a cell would end it.
+        assert!(text.contains("\\|"));
+    }
+
+    #[test]
+    fn the_books_pages_are_those_of_the_papers() {
+        let folder = tempfile::tempdir().unwrap();
+        write_book(&records(), folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(read("results.md").contains("[SCDP](results-scdp.md)"));
+        let (scdp, lttp) = (read("results-scdp.md"), read("results-lttp.md"));
+        assert!(scdp.contains("img/results/scdp-5-1.svg") && !scdp.contains("lttp-5"));
+        assert!(lttp.contains("## lttp-5"));
+        assert!(folder.path().join("img/results/lttp-5-2.svg").is_file());
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for record in records() {
+            record.write(folder.path()).unwrap();
+            assert_eq!(Record::read(folder.path(), &record.figure).unwrap(), Some(record));
+        }
+        assert_eq!(Record::read(folder.path(), "scdp-99").unwrap(), None);
+        fs::write(folder.path().join("scdp-5.json"), "{").unwrap();
+        assert!(Record::read(folder.path(), "scdp-5").is_err());
+    }
+}
