@@ -23,7 +23,7 @@ PAPERS ?= scdp polyraptor lttp maelstrom
 PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
 
 .DEFAULT_GOAL := help
-.PHONY: help test $(PARTS) web check demo fuzz nightly bench
+.PHONY: help test $(PARTS) web check demo fuzz report nightly bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,11 +102,15 @@ neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on othe
 			--target aarch64-unknown-linux-musl; \
 	else echo "NOT TESTED: the AArch64 kernels; their standard library could not be fetched" >&2; fi
 
+report: ## Draw the figures from the records in results/, without simulating: target/report, and the book's pages
+	$(CARGO) run --quiet -p wellspring-lab -- reproduce --all --redraw --records results --report target/report --book docs/src
+
 nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
 	PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
-	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper || exit 1; done
+	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
+	@$(MAKE) --no-print-directory report
 	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --allow-dirty --quiet
 
 bench: ## Run the benchmarks

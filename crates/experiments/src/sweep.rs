@@ -231,14 +231,38 @@ mod tests {
             sweep(&scenarios, &output, &count).unwrap();
             (runs.load(Ordering::Relaxed) > before, files())
         };
-        assert_eq!(run_and_count(false, None), (true, 1));
-        assert_eq!(run_and_count(true, None), (true, 2), "its flows were asked for later");
-        assert_eq!(run_and_count(true, None), (false, 2));
-        assert_eq!(run_and_count(true, Some("a.pcapng")), (true, 3));
-        assert_eq!(run_and_count(true, Some("b.pcapng")), (true, 4), "a capture is always made");
-        assert_eq!(run_and_count(false, None), (false, 4));
+        assert_eq!(run_and_count(false, None), (true, 2));
+        assert_eq!(run_and_count(true, None), (true, 3), "its flows were asked for later");
+        assert_eq!(run_and_count(true, None), (false, 3));
+        assert_eq!(run_and_count(true, Some("a.pcapng")), (true, 4));
+        assert_eq!(run_and_count(true, Some("b.pcapng")), (true, 5), "a capture is always made");
+        assert_eq!(run_and_count(false, None), (false, 5));
         let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
         assert_eq!(table.lines().count(), 2, "{table}");
+    }
+
+    #[test]
+    fn what_was_seen_is_kept_by_its_name_and_not_run_for_again() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\n[workload]\nfrom = 0\n\
+                    to = 1\nkind = \"single\"\nsize = \"70KB\"\n[run]\nseeds = [1, 2]\n";
+        let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output { folder: Some(folder.path().into()), ..Output::default() };
+        let looks = AtomicUsize::new(0);
+        let see = |what: &str| {
+            let before = looks.load(Ordering::Relaxed);
+            let seen = watch(&scenarios, &output, &|_, _| {}, what, |outcome| {
+                looks.fetch_add(1, Ordering::Relaxed);
+                (outcome.seed, outcome.flows.len())
+            });
+            let seen: Vec<_> =
+                seen.unwrap().into_iter().map(|(row, seen)| (row.seed, seen)).collect();
+            (seen, looks.load(Ordering::Relaxed) - before)
+        };
+        let both = vec![(1, (1, 1)), (2, (2, 1))];
+        assert_eq!(see("flows"), (both.clone(), 2));
+        assert_eq!(see("flows"), (both.clone(), 0));
+        assert_eq!(see("something else"), (both, 2));
     }
 
     #[test]

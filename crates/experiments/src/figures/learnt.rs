@@ -11,9 +11,9 @@ const LEARNT: &[(&str, &str)] = &[
     (
         "scdp-abstract",
         "The abstract states its gains as \"up to\", so the greatest gain over sizes, loads and patterns is held \
-         against it. Gains in goodput are greatest where both ends are loaded and three copies cross the client's \
-         link. Cuts in completion time depend on the size class: in 0 to 100 KB the time on the wire is alike for \
-         all protocols and leaves little to gain.",
+         against it. Goodput gains most in writes, where the others send three copies over the client's link. \
+         Completion times of flows up to 100 KB are cut by little, since their time on the wire is the same for every \
+         protocol.",
     ),
     (
         "scdp-1a",
@@ -68,8 +68,9 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "scdp-11",
-        "Data mining over storage traffic shows a smaller effect than web search does, as the paper says. Most of its \
-         flows fit into the initial window, which travels in the top class. What remains is within a few per cent.",
+        "Storage traffic under data mining hardly changes SCDP's tail, as under web search. Most of its flows fit into \
+         the initial window, which travels in the top class. In a queue for each class NDP's and NDP+'s tails grow by a \
+         third and a half, as the paper says of them.",
     ),
     (
         "scdp-12a",
@@ -124,7 +125,8 @@ const LEARNT: &[(&str, &str)] = &[
     (
         "polyraptor-1b",
         "Reading from three servers at once is at least as fast as from one, since whichever server is idle sends. \
-         TCP that fetches a third from each waits for the slowest. The order holds at every quartile.",
+         TCP that fetches a third from each waits for the slowest of three. The more servers, the less a single busy \
+         one matters.",
     ),
     (
         "polyraptor-1c",
@@ -179,9 +181,9 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "lttp-vb",
-        "The constant c of the robust soliton distribution matters, and is best below 1, as the paper finds. The \
-         failure probability delta hardly matters. The paper's choice of 0.2 and 0.7 is close to the best for its \
-         decoder.",
+        "The constant c of the robust soliton distribution matters most, and is best below 1, as the paper finds. The \
+         failure probability delta has an effect where c is small. From c = 1 on most packets are of degree one and \
+         the code is of no use.",
     ),
     (
         "lttp-ns2",
@@ -191,7 +193,7 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "scdp-raptorq",
-        "A block decodes from exactly K symbols in all but one case of about 200, and each symbol more makes failures \
+        "A block decodes from exactly K symbols in all but one case of about 160, and each symbol more makes failures \
          about a hundred times rarer. At K + 2 no failure is expected in a million blocks, as the paper assumes. The \
          simulated receiver draws failures from one probability at any count, so that a block taken at K fails too \
          rarely there.",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wellspring_experiments::figures::{Check, learnt};
+use wellspring_experiments::figures::{Check, FIGURES, learnt};
 
 use super::{PAPERS, counts, file, is_of, meaning, plot};
 use crate::reproduce::record::Record;
@@ -41,13 +41,24 @@ pub fn summary(records: &[Record]) -> String {
 const GENERATED: &str =
     "<!-- Made by `make report` from the records in `results/`; not to be edited. -->\n\n";
 
-/// The book's page about a paper's figures.
-pub fn paper(title: &str, records: &[&Record], plots: &str) -> String {
+/// The book's page about a paper's figures, those whose names begin with `family`.
+pub fn paper(title: &str, family: &str, records: &[Record], plots: &str) -> String {
     let mut text = format!(
         "{GENERATED}# {title}\n\nVerdicts of all papers, and what they mean, are on [one page](results.md).\n"
     );
-    for record in records {
-        let _ = write!(text, "\n{}", figure(record, plots));
+    for of in FIGURES.iter().filter(|figure| figure.name.starts_with(family)) {
+        let _ = match records.iter().find(|record| record.figure == of.name) {
+            Some(record) => write!(text, "\n{}", figure(record, plots)),
+            None => write!(
+                text,
+                "\n## {}: {}\n\n{}\n\nThere is no record of a full-size run yet: `wellspring-lab \
+                 reproduce {} --records results` makes it.\n",
+                of.name,
+                of.title,
+                learnt(of.name),
+                of.name
+            ),
+        };
     }
     text
 }

@@ -45,13 +45,16 @@ pub fn write(records: &[Record], folder: &Path) -> Result<()> {
 /// # Errors
 /// Those of the files, or a plot cannot be drawn.
 pub fn write_book(records: &[Record], folder: &Path) -> Result<()> {
+    let plots = folder.join("img/results");
+    if plots.is_dir() {
+        fs::remove_dir_all(&plots).with_context(|| plots.display().to_string())?;
+    }
     save(folder, "results.md", &markdown::summary(records))?;
     for (family, _, title) in PAPERS {
-        let of: Vec<&Record> = records.iter().filter(|record| is_of(record, family)).collect();
-        let page = markdown::paper(title, &of, "img/results");
+        let page = markdown::paper(title, &format!("{family}-"), records, "img/results");
         save(folder, &format!("results-{family}.md"), &page)?;
     }
-    write_plots(records, &folder.join("img/results"))
+    write_plots(records, &plots)
 }
 
 /// Plots as files of their own, which have both themes in them.
@@ -212,6 +215,38 @@ mod tests {
         assert!(scdp.contains("img/results/scdp-5-1.svg") && !scdp.contains("lttp-5"));
         assert!(lttp.contains("## lttp-5"));
         assert!(folder.path().join("img/results/lttp-5-2.svg").is_file());
+        let one: Vec<Record> = records().into_iter().filter(|r| r.figure == "lttp-5").collect();
+        write_book(&one, folder.path()).unwrap();
+        let lttp = read("results-lttp.md");
+        assert!(lttp.contains("## lttp-6") && !lttp.contains("img/results/lttp-6"));
+        assert!(!folder.path().join("img/results/lttp-6-1.svg").exists(), "a plot of no record");
+    }
+
+    #[test]
+    fn the_book_in_the_tree_is_drawn_from_the_records_in_the_tree() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |figure: &wellspring_experiments::figures::Figure| {
+            Record::read(&tree.join("results"), figure.name).unwrap()
+        };
+        let records: Vec<Record> = FIGURES.iter().filter_map(read).collect();
+        assert!(!records.is_empty());
+        let folder = tempfile::tempdir().unwrap();
+        write_book(&records, folder.path()).unwrap();
+        let files = |folder: &Path| {
+            let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+            all.filter(|path| path.is_file()).collect::<Vec<_>>()
+        };
+        let book = tree.join("docs/src");
+        let mut drawn = files(folder.path());
+        drawn.extend(files(&folder.path().join("img/results")));
+        for path in &drawn {
+            let name = path.strip_prefix(folder.path()).unwrap();
+            let there = fs::read_to_string(book.join(name)).unwrap_or_default();
+            let now = fs::read_to_string(path).unwrap();
+            assert!(there == now, "{} is not drawn from results/: `make report`", name.display());
+        }
+        let plots = |folder: &Path| files(&folder.join("img/results")).len();
+        assert_eq!(plots(&book), plots(folder.path()), "plots of no record");
     }
 
     #[test]
