@@ -175,9 +175,9 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "lttp-table1",
-        "Belief propagation needs 20 to 35 % more symbols than k at k = 64 to 256, and elimination a few per cent. The \
-         6 to 8 % of Table I are out of reach of the first and within reach of the second, degree and indices \
-         included. So the table describes a decoder that the text does not.",
+        "Belief propagation needs a third more bytes than the block at k = 64 to 256, degrees and indices included, and \
+         elimination 7 to 14 %. The 6 to 8 % of Table I are out of reach of the first and met by the second only where k \
+         is large. So the table describes another decoder than the text does.",
     ),
     (
         "lttp-vb",

@@ -18,6 +18,7 @@ use wellspring_core::{RandomStream, Seed};
 use self::codes::Scheme;
 use self::on_the_wire::point;
 use super::Lab;
+use super::plot::{BARS, LINE, Plot, REFERENCE, plain};
 use crate::run::Progress;
 
 /// A flow of 10 Mbit/s in packets of 1,000 bytes: a packet every 0.8 ms (§5.3).
@@ -218,10 +219,23 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
         [layers, solomon]
     });
     let shares = means(lab, &cases.collect::<Vec<_>>(), |outcome| [outcome.share()])?;
+    let by_loss = |of: &dyn Fn(usize, f64) -> f64| {
+        let points =
+            losses.iter().enumerate().map(|(place, loss)| (100.0 * loss, of(place, *loss)));
+        plain(points).collect::<Vec<_>>()
+    };
+    let bound = |loss: f64| 1.0 - (1.0 - (1.0 - loss).powi(7)).powi(2);
+    lab.plot(
+        Plot::new("Recovered share by loss, (7, 2)", "packets lost [%]", "share recovered")
+            .log_x()
+            .curve("layers", LINE, by_loss(&|place, _| shares[2 * place][0]))
+            .curve("Reed-Solomon", LINE, by_loss(&|place, _| shares[2 * place + 1][0]))
+            .curve("bound of §4.4", REFERENCE, by_loss(&|_, loss| bound(loss))),
+    );
     let sent = packets(lab) as f64 * seeds(lab).len() as f64;
     for (loss, shares) in losses.into_iter().zip(shares.chunks(2)) {
         let (ours, theirs) = (shares[0][0], shares[1][0]);
-        let bound = 1.0 - (1.0 - (1.0 - loss).powi(7)).powi(2);
+        let bound = bound(loss);
         let formula = reed_solomon(7, 2, loss);
         // 95 % of runs lie within this; blocks fail as a whole, with three or more losses each.
         let noise = 2.0 * (formula * (1.0 - formula) / (loss * sent / 3.0)).sqrt() + 1e-4;
@@ -275,6 +289,16 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
             lab.note(&what, "alike at low loss", ours);
         }
     }
+    let of = |code: usize| {
+        let points = losses.iter().zip(shares.chunks(2));
+        plain(points.map(move |(loss, shares)| (100.0 * loss, shares[code][0]))).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Recovered share, bursts of 10", "packets lost [%]", "share recovered")
+            .log_x()
+            .curve("(1,11,19)", LINE, of(0))
+            .curve("(1,10,20)", LINE, of(1)),
+    );
     point(lab, "8,3:1,11,19", 0.1, 10)?;
     point(lab, "8,3:1,10,20", 0.1, 10)
 }
@@ -305,6 +329,22 @@ pub fn figure_14(lab: &mut Lab) -> Result<()> {
         }
         means.push(late);
     }
+    let of = |code: usize, number: usize| {
+        let points = bursts.iter().zip(results.chunks(2));
+        let points = points.map(move |(burst, results)| (*burst, results[code][number]));
+        plain(points).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Recovered share by burst length", "burst [packets]", "share recovered")
+            .curve("(1,11,19)", LINE, of(0, 0))
+            .curve("(1,19,41)", LINE, of(1, 0)),
+    );
+    lab.plot(
+        Plot::new("Recovery latency by burst length", "burst [packets]", "mean latency [ms]")
+            .curve("(1,11,19)", LINE, of(0, 1))
+            .curve("(1,19,41)", LINE, of(1, 1))
+            .paper([(1.0, 2.5), (25.0, 45.0)]),
+    );
     let ends = [means[0], means[5], means[7]];
     let text = ends.map(|mean| format!("{mean:.1}")).join(", ");
     lab.holds("(1,19,41): latency grows with the burst, at 1, 25, 40 [ms]", text, ends.is_sorted());
@@ -354,6 +394,14 @@ pub fn figure_15(lab: &mut Lab) -> Result<()> {
         let text = format!("singles {alone:.1}, in bursts {bursts:.1}");
         lab.note(&format!("{name}, mean latency [ms]"), "read off the figure", text);
     }
+    let of = |place: usize| [[0.0, single[place].0, 0.0], [1.0, single[place].1, 0.0]];
+    let title = "Recovery latency at (8, 2)";
+    lab.plot(
+        Plot::over(title, "", "mean latency [ms]", &["single losses", "in bursts of 30"])
+            .curve("layers (1,40)", BARS, of(0))
+            .curve("Reed-Solomon, interleave 20", BARS, of(1))
+            .curve("RaptorQ, interleave 20", BARS, of(2)),
+    );
     // What the paper does not say: whether the bursts take the repairs among the packets, too.
     let names = ["layers (1,40)", "layers (1,40) with delayed XORs", "Reed-Solomon, interleave 20"];
     for (name, outcome) in names.into_iter().zip(outcomes) {
@@ -385,11 +433,20 @@ fn histograms(lab: &mut Lab, interleaves: [u16; 3]) -> Result<()> {
     let cases =
         bursts.map(|burst| (of_eight as _, interleaves.to_vec(), Loss::Bursts(0.001, burst)));
     let mut means = Vec::new();
+    let ends = ["to 2", "to 10", "to 20", "to 40", "to 80", "more"];
+    let title =
+        format!("Recovery latency of ({},{},{})", interleaves[0], interleaves[1], interleaves[2]);
+    let mut plot = Plot::over(title, "latency [ms]", "share of recovered", &ends);
     for (burst, outcome) in bursts.into_iter().zip(outcomes(lab, &cases)?) {
+        let histogram = outcome.histogram();
+        let all = histogram.iter().sum::<usize>().max(1) as f64;
+        let points = histogram.iter().enumerate().map(|(x, count)| (x as f64, *count as f64 / all));
+        plot = plot.curve(format!("bursts of {burst}"), BARS, plain(points));
         let what = format!("bursts of {burst}: up to 2, 10, 20, 40, 80 ms, more");
         lab.note(&what, "histogram", format!("{:?}", outcome.histogram()));
         means.push(outcome.mean_late());
     }
+    lab.plot(plot);
     let text = means.iter().map(|mean| format!("{mean:.1}")).collect::<Vec<_>>().join(", ");
     let rising = means.windows(2).all(|pair| pair[0] < pair[1]);
     lab.holds("latency grows with the burst, means [ms]", text, rising);

@@ -133,6 +133,9 @@ impl Plot {
     }
 }
 
+/// A quantity of a run.
+pub type Column = fn(&RunRow) -> f64;
+
 /// Points without intervals.
 pub fn plain<X: Into<f64>>(
     points: impl IntoIterator<Item = (X, f64)>,
@@ -159,7 +162,7 @@ pub fn by_rank(cases: &Cases, label: &str) -> Vec<[f64; 3]> {
         };
         return (0..=RANKS).map(at).collect();
     }
-    let columns: [(f64, fn(&RunRow) -> f64); 4] = [
+    let columns: [(f64, Column); 4] = [
         (5.0, |row| row.goodput_p5),
         (25.0, |row| row.goodput_p25),
         (50.0, |row| row.goodput_p50),

@@ -261,7 +261,7 @@ fn background_plot(lab: &mut Lab, [cases, others]: [&Cases; 2], paper: [f64; 3])
     let of = |cases, label, x| sample(cases, label, x, |row: &RunRow| row.background_goodput);
     let names = ["SCDP", "NDP", "PIAS"];
     let title = "Background flows beside 4 MB, 4000/s";
-    let stated = (0..3).map(|place| f64::from(place)).zip(paper).filter(|point| point.1 > 0.0);
+    let stated = (0..3).map(f64::from).zip(paper).filter(|point| point.1 > 0.0);
     lab.plot(
         Plot::over(title, "", "mean goodput [Gbit/s]", &names)
             .curve(

@@ -106,17 +106,15 @@ fn split(runs: &[Sharing]) -> String {
 fn draw(lab: &mut Lab, what: &str, runs: &[Sharing]) {
     let title = format!("{what}: share of the mean, each 0.2 s");
     let mut plot = Plot::new(title, "time [s]", "normalised throughput");
-    let mut counts = [0, 0];
     for flow in runs.first().map(|run| run.flows.as_slice()).unwrap_or_default() {
-        let is_tcp = flow.protocol.is_tcp();
-        counts[usize::from(is_tcp)] += 1;
-        let name = if is_tcp { "TCP" } else { "LTTP" };
-        let name = format!("{name} {}", counts[usize::from(is_tcp)]);
+        let name = if flow.protocol.is_tcp() { "TCP, each flow" } else { "LTTP, each flow" };
         let at = |bin: usize| (bin + FIRST_BIN) as f64 * BIN + BIN / 2.0;
         let points = flow.bins.iter().enumerate().map(|(bin, share)| (at(bin), *share));
         plot = plot.curve(name, CURVE, plain(points));
     }
-    lab.plot(plot);
+    let last = runs.iter().flat_map(|run| &run.flows).map(|flow| flow.bins.len()).max();
+    let end = (last.unwrap_or(0) + FIRST_BIN) as f64 * BIN;
+    lab.plot(plot.paper([(FIRST_BIN as f64 * BIN, 1.0), (end, 1.0)]));
 }
 
 pub fn figure_10(lab: &mut Lab) -> Result<()> {

@@ -38,11 +38,13 @@ pub fn figure_4(lab: &mut Lab) -> Result<()> {
     lab.holds("symbols go on being sent in the outage and behind it", sent.to_string(), sent > 3);
     lab.note("rate before it, and after the cut [kbyte/s]", "-", reaction.rates());
     let points = reaction.trace.iter().map(|(at, rate)| (*at, rate * 8.0 / 1e6));
+    let earlier = reaction.trace.iter().rev().find(|(at, _)| *at < 0.30);
+    let before = earlier.map_or(0.0, |(_, rate)| rate * 8.0 / 1e6);
     let title = "LTTP's rate; the link is down from 0.20 to 0.22 s";
     lab.plot(
         Plot::new(title, "time [s]", "X [Mbit/s]")
             .curve("LTTP", CURVE, plain(points))
-            .paper([(0.30, 15.0), (0.36, 0.0)]),
+            .paper([(0.30, before)]),
     );
     Ok(())
 }

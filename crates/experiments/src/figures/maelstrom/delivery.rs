@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::real_seeds;
 use crate::figures::Lab;
+use crate::figures::plot::{LINE, Plot, plain};
 use crate::figures::traffic::typed;
 use crate::stats::mean;
 
@@ -63,9 +64,11 @@ pub fn figure_11(lab: &mut Lab) -> Result<()> {
         rows.extend(measure(lab, &setting, delays.len())?.unwrap_or_default());
         settings.extend(delays.iter().map(|&delay| (delay, 0.001)));
     }
+    let mut latencies = Vec::new();
     for (delay, loss) in settings {
         let [alone, with] = pair(&rows, delay, loss)
             .map(|rows| mean(&rows.iter().map(|row| row.mean_ms).collect::<Vec<_>>()));
+        latencies.push((delay, loss, [alone, with]));
         let at = format!("{delay} ms one way, {} % lost", loss * 100.0);
         let what = format!("with Maelstrom, mean latency, times the way, {at}");
         lab.number(&what, "almost exactly 1", with / delay, 0.0..=1.1);
@@ -76,6 +79,29 @@ pub fn figure_11(lab: &mut Lab) -> Result<()> {
             lab.note(&what, "read off the figure", format!("{:.2}", alone / delay));
         }
     }
+    // At 50 ms by loss, and at 0.1 % by delay.
+    let by_loss = |code: usize| {
+        let of = latencies.iter().filter(|(delay, _, _)| *delay == 50.0);
+        plain(of.map(move |(_, loss, both)| (100.0 * loss, both[code]))).collect::<Vec<_>>()
+    };
+    let by_delay = |code: usize| {
+        let of = latencies.iter().filter(|(_, loss, _)| *loss == 0.001);
+        plain(of.map(move |(delay, _, both)| (*delay, both[code]))).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Mean latency by loss, 50 ms one way", "packets lost [%]", "latency [ms]")
+            .curve("TCP alone", LINE, by_loss(0))
+            .curve("with Maelstrom", LINE, by_loss(1)),
+    );
+    let mut by_way = by_delay(0);
+    by_way.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let mut with_way = by_delay(1);
+    with_way.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    lab.plot(
+        Plot::new("Mean latency by delay, 0.1 % lost", "one-way delay [ms]", "latency [ms]")
+            .curve("TCP alone", LINE, by_way)
+            .curve("with Maelstrom", LINE, with_way),
+    );
     Ok(())
 }
 

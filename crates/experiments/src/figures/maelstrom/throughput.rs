@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::real_seeds;
 use crate::figures::Lab;
+use crate::figures::plot::{LINE, Plot, plain};
 use crate::figures::traffic::typed;
 use crate::stats::mean;
 
@@ -129,6 +130,18 @@ fn by_loss(lab: &mut Lab, link: &str) -> Result<Option<Rows>> {
         "{link} --cc reno --delay 50 --loss {losses} --code none {PAPERS} --seconds {seconds}"
     );
     let Some(rows) = Rows::measure(lab, &arguments, 2 * count)? else { return Ok(None) };
+    let of = |code: &str| {
+        // A logarithmic axis has no 0: what loses nothing stands at the left.
+        let at = |loss: f64| if loss > 0.0 { 100.0 * loss } else { 0.003 };
+        let rate = |loss: f64| rows.mean(at_loss("reno", code, 50.0, loss)).mbps;
+        plain(rows.losses().into_iter().map(move |loss| (at(loss), rate(loss)))).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Reno by loss, 50 ms one way", "packets lost [%], none at 0.003", "[Mbit/s]")
+            .log_x()
+            .curve("TCP alone", LINE, of("none"))
+            .curve("with Maelstrom", LINE, of(PAPERS)),
+    );
     for loss in rows.losses() {
         let alone = rows.mean(at_loss("reno", "none", 50.0, loss));
         let with = rows.mean(at_loss("reno", PAPERS, 50.0, loss));
@@ -199,6 +212,18 @@ fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
     );
     let combinations = 2 * delays.len() * (losses.len() + 1);
     let Some(rows) = Rows::measure(lab, &arguments, combinations)? else { return Ok(()) };
+    let of = |code: &str, loss: f64| {
+        let rate = |delay| rows.mean(at_loss("reno", code, delay, loss)).mbps;
+        plain(delays.map(|delay| (delay, rate(delay)))).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Reno by one-way delay", "one-way delay [ms]", "[Mbit/s]")
+            .curve("TCP alone, nothing lost", LINE, of("none", 0.0))
+            .curve("TCP alone, 1 %", LINE, of("none", 0.01))
+            .curve("with Maelstrom, nothing lost", LINE, of(PAPERS, 0.0))
+            .curve("with Maelstrom, 0.1 %", LINE, of(PAPERS, 0.001))
+            .curve("with Maelstrom, 1 %", LINE, of(PAPERS, 0.01)),
+    );
     for delay in delays {
         for loss in rows.losses() {
             let alone = rows.mean(at_loss("reno", "none", delay, loss));

@@ -31,7 +31,7 @@ pub fn figure_12a(lab: &mut Lab) -> Result<()> {
             let share = |name| over(&cases, name, |row| incast_share(row) / wire_share());
             let flat = 0.9..=f64::MAX;
             for (curve, label) in curves.iter_mut().zip(["scdp", "ndp", "tcp", "shipped"]) {
-                curve.push(sample(&cases, label, count.parse()?, |row| incast_share(row)));
+                curve.push(sample(&cases, label, count.parse()?, incast_share));
             }
             for name in ["scdp", "ndp"] {
                 let what = format!("{name}, {count} senders of {size}: goodput over the wire's");

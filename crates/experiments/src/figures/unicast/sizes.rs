@@ -2,7 +2,7 @@
 
 use super::{NDP, PLUS, SCDP};
 use crate::figures::lab::{Cases, EVERYBODY, Lab, Settings, over, shown};
-use crate::figures::plot::{BARS, LINE, Plot, SHIPPED, SHIPPED_BARS, plain, sample};
+use crate::figures::plot::{BARS, Column, LINE, Plot, SHIPPED, SHIPPED_BARS, plain, sample};
 use crate::figures::shipped::SCDP_AS_SHIPPED;
 use crate::figures::tcp;
 use crate::results::RunRow;
@@ -100,7 +100,7 @@ fn pias_and_shipped(lab: &Lab, scenario: &str, loads: &[&str]) -> Result<Cases> 
 
 /// Completion times of short flows by load, means and 99th percentiles.
 fn by_load(lab: &mut Lab, what: &str, [cases, others]: [&Cases; 2], loads: &[&str]) {
-    let columns: [(&str, fn(&RunRow) -> f64); 3] = [
+    let columns: [(&str, Column); 3] = [
         ("0-100 KB: mean", |row| row.fct_mean_100kb),
         ("0-100 KB: 99th percentile", |row| row.fct_p99_100kb),
         ("0-1 MB: mean", |row| row.fct_mean_1mb),

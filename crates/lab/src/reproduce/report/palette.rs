@@ -56,12 +56,15 @@ pub fn colour(plot: &Plot, place: usize) -> RGBColor {
 
 fn number(plot: &Plot, place: usize) -> usize {
     let mut taken: Vec<usize> = Vec::new();
+    let name = &plot.curves[place].name;
+    let place = plot.curves.iter().position(|curve| curve.name == *name).unwrap_or(place);
     for (other, curve) in plot.curves.iter().enumerate().take(place + 1) {
         let named = NAMED.iter().find(|(start, _)| curve.name.starts_with(start));
         // What is shipped is dashed in the colour of what it is shipped instead of.
         let own = named.map(|(_, number)| *number);
         let number = match (curve.source, own) {
             (Source::Paper, _) => continue,
+            _ if plot.curves[..other].iter().any(|earlier| earlier.name == curve.name) => continue,
             (Source::Reference, _) => REFERENCE,
             (Source::Shipped, own) => own.unwrap_or(taken.first().copied().unwrap_or(0)),
             (_, Some(own)) if !taken.contains(&own) => own,
@@ -113,6 +116,9 @@ mod tests {
         assert_ne!(colour(&both, 1), colour(&both, 2));
         let twice = plot(&["NDP, 1 replica", "NDP, 3"]);
         assert_ne!(colour(&twice, 0), colour(&twice, 1));
+        let flows = plot(&["LTTP", "LTTP", "LTTP", "LTTP", "LTTP", "TCP"]);
+        assert_eq!(colour(&flows, 0), colour(&flows, 4), "the same name");
+        assert_eq!(colour(&flows, 5), colour(&plot(&["TCP"]), 0));
         let shipped = plot(&["SCDP"]).curve("SCDP as shipped", SHIPPED, []);
         assert_eq!(colour(&shipped, 0), colour(&shipped, 1));
     }

@@ -84,6 +84,9 @@ fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
+    if value.abs() < 1e-3 {
+        return format!("{value:.1e}").replace(".0e", "e");
+    }
     let digits = (2 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
     let text = format!("{value:.digits$}");
     if text.contains('.') {
@@ -145,8 +148,13 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
 fn legend_rows(plot: &Plot) -> Vec<Vec<(usize, i32)>> {
     let mut rows = vec![Vec::new()];
     let mut x = 20;
-    for (place, curve) in plot.curves.iter().enumerate().filter(|entry| !entry.1.points.is_empty())
-    {
+    // Curves of one name look alike, and are named once.
+    let named =
+        |place: usize| plot.curves[..place].iter().any(|c| c.name == plot.curves[place].name);
+    for (place, curve) in plot.curves.iter().enumerate() {
+        if curve.points.is_empty() || named(place) {
+            continue;
+        }
         let width = 76 + (curve.name.chars().count() as f64 * TEXT * CHARACTER) as i32;
         if x + width > SIZE.0 as i32 && x > 20 {
             rows.push(Vec::new());
@@ -283,10 +291,10 @@ where
         mesh.disable_x_mesh();
     }
     mesh.draw()?;
-    let (plotted, _) = (chart.plotting_area().get_pixel_range(), ());
+    let (_, plotted) = chart.plotting_area().get_pixel_range();
     for (place, category) in plot.categories.iter().enumerate() {
         let (x, _) = chart.backend_coord(&(place as f64, lowest(&chart)));
-        category_label(area, category, (x, plotted.1.end), plot.categories.len())?;
+        category_label(area, category, (x, plotted.end), plot.categories.len())?;
     }
     let bars: Vec<usize> = bars(plot);
     for place in 0..plot.curves.len() {
