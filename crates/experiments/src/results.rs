@@ -1,11 +1,10 @@
 //! Result tables: one row a run, one row a flow.
 
-use crate::figures::RANKS;
 use crate::observe::{end, table};
 use crate::record::{FlowRecord, Reason};
 use crate::run::{Outcome, Stuck};
 use crate::scenario::{Run, Scenario, Workload};
-use crate::stats::{mean, quantile, share_above};
+use crate::stats::{RANKS, mean, quantile, share_above};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,5 +1,8 @@
 //! Statistics over flows and seeds.
 
+/// Steps of a distribution: a value each 2 %.
+pub(crate) const RANKS: usize = 50;
+
 /// Mean of values; 0 for none.
 pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }

@@ -1,8 +1,8 @@
 //! Folders of results: `runs.csv`, and the files beside it. Distributions of each run are in
 //! `ranks.csv`, what figures need beside in `seen.jsonl`.
 
-use crate::figures::RANKS;
 use crate::results::RunRow;
+use crate::stats::RANKS;
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

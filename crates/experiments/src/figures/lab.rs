@@ -1,5 +1,6 @@
 //! Runs of a figure's cases, and comparison with the paper's results.
 
+pub use super::cases::Cases;
 use super::plot::Plot;
 use super::traffic::{Traffic, Unavailable};
 use super::verdict::{Check, Verdict};
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -68,9 +69,6 @@ struct Missing {
     /// Unfinished because a quick form ends before them.
     planned: usize,
 }
-
-/// Rows of each case by its label, one a seed.
-pub type Cases = BTreeMap<String, Vec<RunRow>>;
 
 /// The hosts that run background flows take part in the foreground too: what explains several of
 /// the papers' numbers, though the SCDP authors' published models leave them out.

@@ -1,5 +1,6 @@
 //! The papers' figures: run, and printed beside what the papers say.
 
+mod cases;
 mod failures;
 mod gains;
 mod lab;
@@ -17,7 +18,6 @@ mod verdict;
 
 pub use lab::{Lab, Scale, Scope};
 pub use learnt::learnt;
-pub(crate) use plot::RANKS;
 pub use traffic::{Traffic, Unavailable};
 pub use verdict::{Check, Verdict};
 

@@ -1,8 +1,8 @@
 //! Plots of a figure, as data: what a report draws.
 
-use super::lab::Cases;
+use super::cases::Cases;
 use crate::results::RunRow;
-use crate::stats::{half_interval, mean};
+use crate::stats::{RANKS, half_interval, mean};
 use serde::{Deserialize, Serialize};
 
 /// One plot: curves over the same axes.
@@ -176,9 +176,6 @@ pub fn ranks(title: impl Into<String>, cases: &Cases, named: &[(&str, &str)]) ->
     let plot = Plot::new(title, "rank of session, worst first [%]", "goodput [Gbit/s]");
     named.iter().fold(plot, |plot, (label, name)| plot.curve(*name, LINE, by_rank(cases, label)))
 }
-
-/// Steps of a distribution: a value each 2 %.
-pub(crate) const RANKS: usize = 50;
 
 /// Six significant digits, which is more than a plot shows.
 fn rounded(value: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! What is shipped, on switches as they are sold.
+//! The shipped configuration, on switches as they are sold.
 
 /// SCDP as over UDP on trimming networks, with our codec's speed. The switches do not trim the packets of
 /// groups, and leave 128 bytes of what they trim. Round trips of opening are as in the paper.

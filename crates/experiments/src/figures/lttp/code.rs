@@ -1,4 +1,4 @@
-//! What LTTP's code needs beyond k symbols: Table I, and the parameters of §V-B.
+//! Overhead of LTTP's code: Table I, and the parameters of §V-B.
 
 use crate::figures::lab::Lab;
 use crate::figures::plot::{LINE, Plot, SHIPPED, plain};

@@ -2,11 +2,11 @@
 
 use super::{NDP, SCDP, incast_share, wire_share};
 use crate::figures::lab::{Cases, Lab, Settings, over};
-use crate::figures::plot::{BARS, LINE, Plot, RANKS, SHIPPED, SHIPPED_BARS, plain, sample};
+use crate::figures::plot::{BARS, LINE, Plot, SHIPPED, SHIPPED_BARS, plain, sample};
 use crate::figures::shipped::SCDP_AS_SHIPPED;
 use crate::figures::tcp;
 use crate::results::RunRow;
-use crate::stats::mean;
+use crate::stats::{RANKS, mean};
 use anyhow::Result;
 
 pub fn figure_12a(lab: &mut Lab) -> Result<()> {

@@ -4,7 +4,8 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use wellspring_experiments::figures::{Check, Verdict, learnt};
 
-use super::{PAPERS, counts, is_of, meaning, palette, plot};
+use super::papers::{PAPERS, counts, is_of, meaning};
+use super::{palette, plot};
 use crate::reproduce::record::Record;
 
 const STYLE: &str = include_str!("page.css");

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use wellspring_experiments::figures::{Check, FIGURES, learnt};
 
-use super::{PAPERS, counts, file, is_of, meaning, plot};
+use super::papers::{PAPERS, counts, file, is_of, meaning};
+use super::plot;
 use crate::reproduce::record::Record;
 
 const ABOUT: &str = "Each row is a claim of a paper: ours beside the paper's, the range that counts as \

@@ -3,32 +3,15 @@
 mod html;
 mod markdown;
 mod palette;
+mod papers;
 mod plot;
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use wellspring_experiments::figures::Verdict;
-
 use super::record::Record;
-
-/// Verdicts in the order of a summary.
-const VERDICTS: [Verdict; 5] = [
-    Verdict::Reproduced,
-    Verdict::ReproducedUnderReading,
-    Verdict::MissedWithCause,
-    Verdict::Missed,
-    Verdict::NotJudged,
-];
-
-/// Papers by the start of their figures' names.
-const PAPERS: [(&str, &str, &str); 4] = [
-    ("scdp", "SCDP", "SCDP, IEEE/ACM Transactions on Networking"),
-    ("polyraptor", "Polyraptor", "Polyraptor, SIGCOMM 2018 posters"),
-    ("lttp", "LTTP", "LTTP, IEEE JSAC 2014"),
-    ("maelstrom", "Maelstrom", "Maelstrom, NSDI 2008"),
-];
+use anyhow::{Context, Result};
+use papers::{PAPERS, file};
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
 ///
@@ -70,40 +53,10 @@ fn write_plots(records: &[Record], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file of a plot.
-fn file(record: &Record, number: usize) -> String {
-    format!("{}-{}.svg", record.figure, number + 1)
-}
-
-fn is_of(record: &Record, family: &str) -> bool {
-    record.figure.split_once('-').is_some_and(|(start, _)| start == family)
-}
-
 fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let path = folder.join(name);
     fs::write(&path, text).with_context(|| path.display().to_string())
-}
-
-/// How many rows have each verdict.
-fn counts(records: &[Record]) -> Vec<(Verdict, usize)> {
-    let of =
-        |verdict| records.iter().flat_map(Record::claims).filter(move |c| c.verdict == verdict);
-    VERDICTS.into_iter().map(|verdict| (verdict, of(verdict).count())).collect()
-}
-
-/// What a verdict means.
-fn meaning(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "within the range, in the paper's own configuration",
-        Verdict::ReproducedUnderReading => {
-            "within it, under a reading of what the paper leaves open; the row states the reading"
-        }
-        Verdict::MissedWithCause => "not within it, and an experiment of the same run shows why",
-        Verdict::Missed => "not within it",
-        Verdict::NotJudged => "the runs are too small: fewer sessions or seeds than the paper's",
-        Verdict::Reported => "no claim of the paper's",
-    }
 }
 
 #[cfg(test)]

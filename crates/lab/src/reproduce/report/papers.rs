@@ -1,0 +1,52 @@
+//! Verdicts counted and explained, papers, and names of plots' files.
+
+use wellspring_experiments::figures::Verdict;
+
+use crate::reproduce::record::Record;
+
+/// Verdicts in the order of a summary.
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Reproduced,
+    Verdict::ReproducedUnderReading,
+    Verdict::MissedWithCause,
+    Verdict::Missed,
+    Verdict::NotJudged,
+];
+
+/// Papers by the start of their figures' names.
+pub const PAPERS: [(&str, &str, &str); 4] = [
+    ("scdp", "SCDP", "SCDP, IEEE/ACM Transactions on Networking"),
+    ("polyraptor", "Polyraptor", "Polyraptor, SIGCOMM 2018 posters"),
+    ("lttp", "LTTP", "LTTP, IEEE JSAC 2014"),
+    ("maelstrom", "Maelstrom", "Maelstrom, NSDI 2008"),
+];
+
+/// The file of a plot.
+pub fn file(record: &Record, number: usize) -> String {
+    format!("{}-{}.svg", record.figure, number + 1)
+}
+
+pub fn is_of(record: &Record, family: &str) -> bool {
+    record.figure.split_once('-').is_some_and(|(start, _)| start == family)
+}
+
+/// How many rows have each verdict.
+pub fn counts(records: &[Record]) -> Vec<(Verdict, usize)> {
+    let of =
+        |verdict| records.iter().flat_map(Record::claims).filter(move |c| c.verdict == verdict);
+    VERDICTS.into_iter().map(|verdict| (verdict, of(verdict).count())).collect()
+}
+
+/// What a verdict means.
+pub fn meaning(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reproduced => "within the range, in the paper's own configuration",
+        Verdict::ReproducedUnderReading => {
+            "within it, under a reading of what the paper leaves open; the row states the reading"
+        }
+        Verdict::MissedWithCause => "not within it, and an experiment of the same run shows why",
+        Verdict::Missed => "not within it",
+        Verdict::NotJudged => "the runs are too small: fewer sessions or seeds than the paper's",
+        Verdict::Reported => "no claim of the paper's",
+    }
+}
