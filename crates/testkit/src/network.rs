@@ -79,6 +79,8 @@ pub enum Stop {
 pub struct Payloads {
     kept: BTreeMap<(HostId, SessionId, u32), BTreeSet<u32>>,
     finished: BTreeSet<(HostId, SessionId, u32)>,
+    /// How many more times blocks turn out to be wrong, as if a symbol had been altered.
+    pub wrong: BTreeMap<(HostId, SessionId, u32), u32>,
     /// Distinct symbols kept, by host.
     pub symbols: BTreeMap<HostId, u64>,
 }
@@ -120,6 +122,10 @@ impl Payloads {
             }
         } else {
             assert_eq!(source, source_symbols, "not all source symbols are there");
+        }
+        if let Some(times) = self.wrong.get_mut(&(host, session, sbn)).filter(|times| **times > 0) {
+            *times -= 1;
+            return WorkDone::Wrong { session, sbn, more: 1 };
         }
         assert!(self.finished.insert((host, session, sbn)), "a block was handed over twice");
         WorkDone::Finished { session, sbn }

@@ -67,12 +67,12 @@ impl PageId {
 
     /// Bytes of the object below a page that is not the last.
     fn span(&self) -> u64 {
-        self.node_len * PAGE_NODES
+        self.node_len.saturating_mul(PAGE_NODES)
     }
 
     /// The bytes below it, of an object of that size.
     pub(crate) fn range(&self, size: u64) -> Range<u64> {
-        let start = (self.index * self.span()).min(size);
+        let start = self.index.saturating_mul(self.span()).min(size);
         start..size.min(start.saturating_add(self.span()))
     }
 
@@ -379,6 +379,24 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn noise_is_refused_and_never_panics(
+            size in 1_u64..=u64::MAX / 2, log in 0_u8..=255, index: u64, block_log in 10_u32..25,
+            nodes in prop::collection::vec(any::<[u8; 32]>(), 0..40), cut in 0_usize..32, at: u64,
+        ) {
+            let mut manifest = Manifest::new(Digest([7; 32]), size, 1 << block_log);
+            let wanted = manifest.wanted(0..size.min(1 << 25), 3);
+            for page in PageId::of(log, index).into_iter().chain(wanted) {
+                let bytes = nodes.as_flattened();
+                let _ = parse_nodes(page, size, &bytes[..bytes.len().saturating_sub(cut)]);
+                prop_assert!(manifest.accept(page, nodes.clone()).is_err());
+                let mut fitting = vec![[1; 32]; page.nodes(size).min(PAGE_NODES as usize)];
+                fitting.truncate(page.nodes(size));
+                prop_assert!(manifest.accept(page, fitting).is_err());
+            }
+            prop_assert_ne!(manifest.expected_block(at).check(&[0; 100]), Check::Right);
+        }
+
         #[test]
         fn every_block_of_any_object_is_verified_under_the_digest_of_b3sum(
             len in 1_usize..300_000, log in 10_u32..16, flip in any::<prop::sample::Index>(),

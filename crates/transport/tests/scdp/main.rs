@@ -9,3 +9,4 @@ mod one_to_many;
 #[path = "../support/coexistence.rs"]
 mod support;
 mod unicast;
+mod verified;
