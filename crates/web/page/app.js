@@ -4,7 +4,7 @@
 const $ = (id) => document.getElementById(id);
 const NAMES = { scdp: "SCDP", ndp: "NDP", "tcp-newreno": "TCP NewReno", dctcp: "DCTCP", lttp: "LTTP" };
 const STORIES = {
-  incast: ["Incast", "Many servers answer one client at the same moment, through one port that holds a few packets. Watch the queue at the client's switch and what becomes of the packets that do not fit: trimmed, their headers say what to send again; dropped, TCP waits for a timer of 200 ms, again and again."],
+  incast: ["Incast", "Many servers answer one client at the same moment, through one port that holds a few packets. Watch the queue at the client's switch and what becomes of the packets that do not fit: of a trimmed one the header arrives, and the receiver asks for more at once; after whole windows of dropped ones TCP waits for a timer of 200 ms, again and again."],
   fetch: ["Fetch from three", "One client fetches an object that three servers hold; the link of one of them (dotted) is slow. SCDP takes symbols from all three, and any symbol will do: the slow one gives what it can. The others fetch a third from each, and wait for the slowest. Kill a replica and see who still finishes."],
   replicate: ["Replicate to three", "One client stores an object on three servers. SCDP multicasts each symbol once, and switches copy it. The others send three copies over the client's one link."],
   outcast: ["Outcast", "Two senders near a rack and many far ones share the one link into it. Compare the near and far columns of the results: with TCP NewReno and full queues the two near flows, whose packets come over another port of that switch, take about three times as long as the far ones."],
@@ -429,7 +429,9 @@ function drawAll(moment) {
     const view = simulator.look(number);
     run.picture.draw(view, state.picked ? state.selected : -1, moment);
     const counts = countView(view);
-    run.status.textContent = `${counts.done}/${counts.requests} done · queue ${counts.queue} · ${counts.trimmed.toLocaleString("en")} trimmed · ${counts.dropped.toLocaleString("en")} dropped`;
+    const losses = [["trimmed", counts.trimmed], ["dropped", counts.dropped]].filter(([, count]) => count > 0);
+    const told = losses.map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
+    run.status.textContent = [`${counts.done}/${counts.requests} done`, `queue ${counts.queue}`, ...told].join(" · ");
     run.counts = counts;
     drawTimeline(run.timeline, run.result, { from, to, now: state.now, most, buffer: state.settings.buffer });
     if (fillTable) rows.push([NAMES[run.protocol], counts]);
