@@ -47,7 +47,9 @@ pub fn paper(title: &str, family: &str, records: &[Record], plots: &str) -> Stri
     let mut text = format!(
         "{GENERATED}# {title}\n\nVerdicts of all papers, and what they mean, are on [one page](results.md).\n"
     );
-    for of in FIGURES.iter().filter(|figure| figure.name.starts_with(family)) {
+    let has_text =
+        |name: &str| !learnt(name).is_empty() || records.iter().any(|r| r.figure == name);
+    for of in FIGURES.iter().filter(|of| of.name.starts_with(family) && has_text(of.name)) {
         let _ = match records.iter().find(|record| record.figure == of.name) {
             Some(record) => write!(text, "\n{}", figure(record, plots)),
             None => write!(

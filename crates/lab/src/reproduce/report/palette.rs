@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use plotters::style::RGBColor;
-use wellspring_experiments::figures::plot::{Plot, Source};
+use wellspring_experiments::figures::plot::{Curve, Plot, Source};
 
 /// Text and the paper's marks.
 pub const INK: RGBColor = RGBColor(0x1F, 0x29, 0x33);
@@ -55,20 +55,23 @@ pub fn colour(plot: &Plot, place: usize) -> RGBColor {
 }
 
 fn number(plot: &Plot, place: usize) -> usize {
+    let own = |curve: &Curve| NAMED.iter().find(|(start, _)| curve.name.starts_with(start));
+    let reserved: Vec<usize> = plot.curves.iter().filter_map(own).map(|named| named.1).collect();
     let mut taken: Vec<usize> = Vec::new();
     let name = &plot.curves[place].name;
     let place = plot.curves.iter().position(|curve| curve.name == *name).unwrap_or(place);
     for (other, curve) in plot.curves.iter().enumerate().take(place + 1) {
-        let named = NAMED.iter().find(|(start, _)| curve.name.starts_with(start));
         // What is shipped is dashed in the colour of what it is shipped instead of.
-        let own = named.map(|(_, number)| *number);
+        let own = own(curve).map(|(_, number)| *number);
         let number = match (curve.source, own) {
             (Source::Paper, _) => continue,
             _ if plot.curves[..other].iter().any(|earlier| earlier.name == curve.name) => continue,
             (Source::Reference, _) => REFERENCE,
             (Source::Shipped, own) => own.unwrap_or(taken.first().copied().unwrap_or(0)),
             (_, Some(own)) if !taken.contains(&own) => own,
-            _ => (0..REFERENCE).find(|free| !taken.contains(free)).unwrap_or(other % REFERENCE),
+            _ => (0..REFERENCE)
+                .find(|free| !taken.contains(free) && !reserved.contains(free))
+                .unwrap_or(other % REFERENCE),
         };
         if other == place {
             return number;
@@ -116,6 +119,8 @@ mod tests {
         assert_ne!(colour(&both, 1), colour(&both, 2));
         let twice = plot(&["NDP, 1 replica", "NDP, 3"]);
         assert_ne!(colour(&twice, 0), colour(&twice, 1));
+        let variant = plot(&["SCDP", "SCDP, one class", "NDP"]);
+        assert_eq!(colour(&variant, 2), colour(&alone, 0));
         let flows = plot(&["LTTP", "LTTP", "LTTP", "LTTP", "LTTP", "TCP"]);
         assert_eq!(colour(&flows, 0), colour(&flows, 4), "the same name");
         assert_eq!(colour(&flows, 5), colour(&plot(&["TCP"]), 0));
