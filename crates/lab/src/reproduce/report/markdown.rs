@@ -118,7 +118,7 @@ fn figure(record: &Record, plots: &str) -> String {
     let _ = writeln!(text, "{}\n\n```sh\n{}\n```\n", learnt(&record.figure), record.command);
     let _ = writeln!(
         text,
-        "Commit {}; {}; {}; {}; {} seeds.\n",
+        "Commit {}; {}; {}; {}; seeds: {}.\n",
         record.made_of(|made| &made.commit),
         record.made_of(|made| &made.machine),
         record.made_of(|made| &made.date),
