@@ -12,10 +12,11 @@ use wellspring_console::units::{bit_rate, parse_rate};
 
 /// Run a software switch between interfaces that trims packets instead of dropping them.
 ///
-/// It learns addresses as an Ethernet switch does, and has the queues of the simulator. A packet that finds
-/// its queue full is trimmed to its headers, which overtake all data (with --drop, it is dropped). Runs until
-/// Ctrl-C and then prints each port's counters. For test networks of up to about 1 Gbit/s. It needs root and
-/// interfaces without addresses; what sends to them must have offloads off (`wellspring-lab lab plain`).
+/// It learns addresses as an Ethernet switch does, and has the queues of the simulator. When a queue is full, an
+/// arriving packet is trimmed to its headers, which are sent before all data (with --drop, it is dropped). The
+/// switch runs until Ctrl-C and then prints the counters of each port. It is for test networks of up to about 1
+/// Gbit/s. It needs root and interfaces without addresses. Interfaces that send to it must have offloads off
+/// (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 The default DSCPs are those of `--fabric trimming`: 40, 32, 24, 16 and 8 for symbols by priority, 48 for pulls,
@@ -32,16 +33,16 @@ pub struct SwitchArgs {
     /// Rate of each port.
     #[arg(long, value_name = "RATE", default_value = "1G", value_parser = parse_rate)]
     rate: wellspring_core::Rate,
-    /// Data packets in a port's queue, at most.
+    /// Maximum number of data packets in the queue of a port.
     #[arg(long, value_name = "PACKETS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     queue: u32,
     /// Drop packets instead of trimming them, with one queue a port.
     #[arg(long)]
     drop: bool,
-    /// Mark ECN-capable packets when the queue has so many packets.
+    /// ECN threshold: mark ECN-capable packets when the queue has this many packets.
     #[arg(long, value_name = "PACKETS")]
     mark_at: Option<u32>,
-    /// Bytes that trimming leaves of an IP packet; at least the IP and UDP headers and 16.
+    /// Length of a trimmed IP packet; at least the IP and UDP headers and 16 bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     keep: usize,
     /// DSCP of control packets.
@@ -53,10 +54,10 @@ pub struct SwitchArgs {
     /// DSCP of trimmed packets.
     #[arg(long, value_name = "DSCP", default_value_t = 11, value_parser = dscp())]
     dscp_trimmed: u8,
-    /// Run at normal priority, not before other programs.
+    /// Run at normal priority instead of real-time priority.
     #[arg(long)]
     no_priority: bool,
-    /// Print each port's counters as a JSON object, one a line.
+    /// Print the counters of each port as a JSON object, one per line.
     #[arg(long)]
     json: bool,
 }

@@ -24,7 +24,7 @@ const NAME: &str = "object";
 /// Bytes after which a copy by TCP takes note of what is written.
 const COPY_STEP: u64 = 8 << 20;
 
-/// Measure transfers on this machine, beside TCP, in one run.
+/// Measure transfers on this machine and compare them with TCP in the same run.
 #[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
@@ -37,16 +37,16 @@ pub struct BenchArgs {
     /// Length of the file.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     size: u64,
-    /// Loss at the receiver, 0 to 0.9; several with commas.
+    /// Loss at the receiver, 0 to 0.9; several values separated by commas.
     #[arg(long, value_name = "P", value_delimiter = ',', default_value = "0,0.01,0.05,0.1", value_parser = parse_loss)]
     loss: Vec<f64>,
-    /// Symbol sizes in bytes; several with commas.
+    /// Symbol sizes in bytes, separated by commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [DEFAULT_SYMBOL_SIZE])]
     symbol_size: Vec<u16>,
-    /// Value of `get --fabric`.
+    /// The option --fabric of `wellspring get`.
     #[arg(long, value_parser = ["trimming", "shared", "dedicated"], default_value = "shared")]
     fabric: String,
-    /// Rate of a healthy replica, in `slow-replica`; the slow one has a tenth.
+    /// For `slow-replica`: rate of a normal replica; the slow one has a tenth of it.
     #[arg(long, value_name = "RATE", default_value = "500M", value_parser = parse_rate)]
     rate: Rate,
     /// Seed of the losses.
@@ -59,9 +59,9 @@ pub struct BenchArgs {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchKind {
-    /// `get` from one server and from three, at several losses, beside a TCP copy.
+    /// `get` from one server and from three, with several loss rates, compared with a TCP copy.
     Loopback,
-    /// One of three replicas capped to a tenth of its rate, beside two healthy ones.
+    /// `get` from three replicas, one of which is limited to a tenth of the others' rate.
     SlowReplica,
 }
 

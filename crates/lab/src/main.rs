@@ -22,13 +22,13 @@ use wellspring_console::manual::ManualCommand;
 const AFTER_HELP: &str = "\
 Exit status:
     0  done
-    1  failed (disk, network, an error of the system; a request of a simulation did not complete)
+    1  failed (disk, network, system error; a request of a simulation did not complete)
     2  the command line is wrong
   130  interrupted (Ctrl-C)
 
-bench and reproduce run the command `wellspring`: the one beside this program, or WELLSPRING=PATH.";
+bench and reproduce run the command `wellspring` from the folder of this program, or from WELLSPRING=PATH.";
 
-/// Measures, simulates and reproduces: Wellspring beside the papers and beside other programs.
+/// Simulations, the papers' figures, and measurements beside other programs.
 #[derive(Parser)]
 #[command(name = "wellspring-lab", version, after_help = AFTER_HELP, propagate_version = true)]
 struct Cli {

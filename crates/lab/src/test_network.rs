@@ -25,9 +25,10 @@ enum LabCommand {
 
 /// Emulate a long lossy link between two interfaces, until Ctrl-C; then print its counters.
 ///
-/// Frames that come in by one interface leave by the other after the delay, or not at all. Losses
-/// come from a seed. Needs root; runs before other programs, so that delays are exact (to 50 us where frames follow each other closely). Offloads of
-/// what sends to these interfaces must be off (`wellspring-lab lab plain`).
+/// Frames received on one interface are sent on the other after the delay, or are lost. A seed
+/// determines the losses. Needs root, and runs with priority over other programs, so that delays are
+/// exact (to 50 us if frames follow each other closely). Interfaces that send to these must have
+/// offloads off (`wellspring-lab lab plain`).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +37,7 @@ Examples:
 struct LinkArgs {
     /// One interface.
     first: String,
-    /// The other.
+    /// The other interface.
     second: String,
     /// One-way delay, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
@@ -44,34 +45,34 @@ struct LinkArgs {
     /// Rate each way [default: as fast as the machine].
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<wellspring_core::Rate>,
-    /// What waits for the rate at most, in bytes [default: twice what the delay holds, at least
+    /// Maximum length of the queue, in bytes [default: twice the rate times the delay, at least
     /// 64 kB].
     #[arg(long, value_name = "BYTES")]
     queue: Option<u64>,
-    /// Part of all frames lost, 0 to 1.
+    /// Share of the frames that are lost, 0 to 1.
     #[arg(long, value_name = "P", default_value_t = 0.0)]
     loss: f64,
-    /// Part lost on the way back, from the second interface to the first [default: the same].
+    /// Share lost in the reverse direction, from the second interface to the first [default: the same].
     #[arg(long, value_name = "P")]
     loss_back: Option<f64>,
-    /// Lose runs of exactly so many frames, or of what comes within 100 ms if that is less.
+    /// Lose runs of exactly this many frames, or of the frames within 100 ms if these are fewer.
     #[arg(long, value_name = "FRAMES", conflicts_with = "mean_burst")]
     burst: Option<u32>,
-    /// Lose runs of random length, of this mean (two states, Gilbert and Elliott's), of 100 ms at most.
+    /// Lose runs of random length with this mean (Gilbert-Elliott model), at most 100 ms long.
     #[arg(long, value_name = "FRAMES")]
     mean_burst: Option<f64>,
     /// Seed of the losses.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Do not run before other programs.
+    /// Run without priority over other programs.
     #[arg(long)]
     no_priority: bool,
-    /// Print what it did as JSON.
+    /// Print the counters as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Switch off offloads, so that packets that leave by these interfaces are what is on the wire.
+/// Switch off offloads, so that the packets of these interfaces are as on the wire.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  ip netns exec host wellspring-lab lab plain eth0")]
 struct PlainArgs {

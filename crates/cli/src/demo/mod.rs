@@ -20,9 +20,9 @@ const SERVERS: usize = 3;
 
 /// Demonstrate fetch and replication on this machine, with loss and a killed server.
 ///
-/// Starts server processes on loopback, fetches a file from three of them with injected loss, kills
-/// one of the three half way, then puts the file to three receivers by multicast. Every copy is
-/// verified, and a table shows time, rate and symbols. Temporary files are removed.
+/// Starts server processes on loopback and fetches a file from three of them with injected loss.
+/// Half way it kills one of the three. Then it puts the file to three receivers by multicast. It
+/// verifies every copy, prints a table of time, rate and symbols, and removes its temporary files.
 #[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,7 @@ pub struct DemoArgs {
     /// Length of the random bytes.
     #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = parse_size, conflicts_with = "file")]
     size: u64,
-    /// Part of the datagrams that the receiver loses, 0 to 0.9.
+    /// Share of the datagrams that the receiver drops, 0 to 0.9.
     #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = parse_loss)]
     loss: f64,
     /// Seed of the losses and the random bytes.
@@ -66,7 +66,7 @@ pub fn run(args: &DemoArgs, quiet: bool) -> Result<(), Failed> {
     } else {
         writeln!(Stdout, "{}", table::closing(size, args.loss, &fetched, &replicated))?;
     }
-    // Said aloud should it fail; on every other way out the directory goes without a word.
+    // A failure is reported here. On errors above, the directory is removed without a report.
     let path = home.path().to_owned();
     home.close().map_err(|error| failed_at(&path, &error))
 }
@@ -80,7 +80,7 @@ struct Stage {
 impl Stage {
     fn say(&self, text: &str) {
         if !self.silent {
-            // The last words tell whether anybody listens.
+            // The final output fails if standard output is closed.
             let _ = writeln!(Stdout, "{text}");
         }
     }

@@ -23,24 +23,24 @@ use crate::exit;
 /// Symbols of a block that are compared with what the decoded block gives.
 const CHECKS: usize = 2;
 
-/// Decode an RFC 6330 object into the file it was made from.
+/// Decode an RFC 6330 object into the original file.
 ///
-/// Reads what any RFC 6330 encoder wrote (12 bytes of FEC Object Transmission Information, then
-/// packets of a 4-byte FEC Payload ID and one symbol), with packets missing, out of order or
-/// doubled. The input is read twice, so it must be a file. The output appears under its name
-/// complete, or not at all. With too few symbols the exit status is 3.
+/// Reads the output of any RFC 6330 encoder: 12 bytes of FEC Object Transmission Information, then
+/// packets of a 4-byte FEC Payload ID and one symbol. Packets may be missing, reordered or
+/// duplicated. The input is read twice, so it must be a file. The output appears under its name
+/// when it is complete. With too few symbols the exit status is 3.
 ///
-/// RFC 6330 has no checksum. The output is verified by its BLAKE3 digest if there is one: that of
-/// --digest, or else that of IN.b3, which `fec encode` writes and `b3sum` reads. With another digest
-/// the exit status is 7 and nothing is written.
+/// RFC 6330 has no checksum. The output is verified with a BLAKE3 digest: that of --digest, or else
+/// that in IN.b3, which `fec encode` writes and `b3sum` reads. If the digest differs, the exit status
+/// is 7 and no output is written.
 ///
-/// Without a digest, the output is not verified, and the summary and --json say so. Changed bytes
-/// are then found only where symbols contradict each other (status 10): up to two repair symbols of
-/// each block that decoding did not need are compared with what the block gives, repeated symbols
-/// with each other, and padding with zero.
+/// Without a digest the output is not verified, and the summary and --json report this. Changed
+/// bytes are then detected only if symbols contradict each other (status 10). For this, decoding
+/// compares up to two unused repair symbols of each block with repair symbols encoded from the
+/// decoded block, repeated symbols with each other, and padding with zeros.
 ///
-/// Repair symbols replace lost packets. They do not correct changed ones: a flipped bit, a burst of
-/// errors, or a byte inserted or deleted in the middle is detected at best.
+/// Repair symbols replace lost packets. They do not correct changed packets: a flipped bit, a burst
+/// of errors, or a byte inserted or deleted in the middle is detected at best.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -55,13 +55,13 @@ pub struct DecodeArgs {
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// The digest the file must have: 64 hexadecimal digits [default: that in IN.b3, if it exists].
+    /// The expected digest of the file: 64 hexadecimal digits [default: the one in IN.b3, if it exists].
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
     /// Memory for the index of all packets, and for decoding one source block, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8192)]
     max_memory: u64,
-    /// Print the outcome as a JSON object.
+    /// Print the result as a JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -270,7 +270,7 @@ impl Blocks<'_> {
     /// Notes that bytes of a block have changed.
     ///
     /// # Errors
-    /// There is no digest that could tell whether these bytes matter.
+    /// There is no digest that shows whether these bytes matter.
     fn contradicts(&mut self, sbn: u8, what: fmt::Arguments<'_>) -> Result<(), Failed> {
         let message = format!(
             "{}: source block {sbn}: {what}, so some bytes of the object have changed",

@@ -25,14 +25,14 @@ const COMFORTABLE_BLOCK: u64 = 1000;
 ///
 /// Writes the 12 bytes of FEC Object Transmission Information, then packets of a 4-byte FEC Payload
 /// ID and one symbol: all source symbols and R repair symbols of each block. The file appears under
-/// its name complete, or not at all. Memory is twice that of one source block, three times with
-/// sub-blocks, and up to 3 KB a source symbol of it.
+/// its name when it is complete. The memory needed is twice the size of one source block, three
+/// times with sub-blocks, and up to 3 KB per source symbol of the block.
 ///
-/// OUT.b3 gets the BLAKE3 digest of the input, as `b3sum` writes it. `fec decode` verifies the file
-/// it decodes by it, and so does `b3sum -c`. Keep both files together.
+/// Also writes the BLAKE3 digest of the input to OUT.b3, in the format of `b3sum`. `fec decode` and
+/// `b3sum -c` verify the decoded file with it. Keep both files together.
 ///
-/// Repair symbols replace symbols that are lost. They do not correct symbols whose bytes have
-/// changed: one flipped bit, or one byte inserted or deleted, and the digest does not match.
+/// Repair symbols replace lost symbols. They do not correct changed symbols: after one flipped bit,
+/// or one inserted or deleted byte, the digest does not match.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:

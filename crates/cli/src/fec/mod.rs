@@ -10,7 +10,7 @@ mod target;
 use clap::{Args, Subcommand};
 use wellspring_console::exit::Failed;
 
-/// Encode and decode files by RaptorQ (RFC 6330), without a network.
+/// Encode and decode files with RaptorQ (RFC 6330), without a network.
 #[derive(Args, Clone, Debug)]
 pub struct FecArgs {
     #[command(subcommand)]

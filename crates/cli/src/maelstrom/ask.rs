@@ -8,30 +8,30 @@ use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 
-/// Ask a local appliance for datagrams that this host lost after they had come over the link.
+/// Request datagrams from a local appliance that this host lost after they had crossed the link.
 ///
-/// The appliance, started with --cache, sends again what it still has of the datagrams from --from to
-/// --port of this host in whose payload, at --at, the bytes --bytes stand: a sequence number, as a
-/// rule. They arrive at the socket that they were for, as they did the first time; at most eight a
-/// question, and each three times at most. Programs ask the same by a datagram of JSON:
-/// {"from": "10.1.0.2:5000", "port": 5001, "at": 0, "bytes": "0000002a"}, answered by {"resent": 1}.
+/// The appliance must run with --cache. It sends cached datagrams from --from to --port of this host
+/// again, if their payload has the bytes --bytes at offset --at (usually a sequence number). They
+/// arrive at the same socket as the first time. One request returns at most eight datagrams, and
+/// each datagram is sent again at most three times. Programs send the same request as a datagram of JSON:
+/// {"from": "10.1.0.2:5000", "port": 5001, "at": 0, "bytes": "0000002a"}. The answer is {"resent": 1}.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Example:
   wellspring maelstrom ask 10.2.0.1:4712 --from 10.1.0.2:5000 --port 5001 --bytes 0000002a")]
 pub struct AskArgs {
-    /// The appliance's --cache-at.
+    /// The address given to the appliance by --cache-at.
     appliance: SocketAddr,
-    /// Who sent the datagrams.
+    /// The source address of the datagrams.
     #[arg(long, value_name = "ADDR:PORT")]
     from: SocketAddr,
-    /// The port of this host that they went to.
+    /// The destination port on this host.
     #[arg(long)]
     port: u16,
-    /// Where in the payload to look, in bytes.
+    /// The offset in the payload, in bytes.
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
     at: u32,
-    /// What stands there, in hexadecimal digits; without it the newest fit.
+    /// The bytes at that offset, in hexadecimal digits; if not given, the newest datagrams match.
     #[arg(long, value_name = "HEX", default_value = "")]
     bytes: String,
 }

@@ -16,32 +16,32 @@ use wellspring_maelstrom::{
 
 use super::code_args::CodeArgs;
 
-/// Measure the engine alone: one core, packets from memory, no network.
+/// Measure the engine alone, on one core, with packets from memory and without a network.
 ///
-/// The send side names each packet, mixes it into one bin a layer, and seals the repairs; the
-/// receive side names and remembers what arrives, verifies the repairs and brings back what is
-/// missing. Each round is packets that were never seen before, in the same memory; times are the processor's, so
-/// that other processes do not count. What is recovered is compared with what was lost.
+/// The send side names each packet, adds it to one bin per layer, and authenticates the repairs. The
+/// receive side names and stores the packets, verifies the repairs and recovers missing packets. Each
+/// round uses new packets in the same memory. Times are processor times, so other processes do not
+/// count. The recovered packets are compared with the lost ones.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   wellspring maelstrom bench
   wellspring maelstrom bench --size 1500 --rate 8,5 --interleave 1,11,19,29,41 --json")]
 pub struct BenchArgs {
-    /// Bytes of a packet; several with commas.
+    /// Bytes of a packet; several sizes separated by commas.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,200",
           value_parser = clap::value_parser!(u16).range(64..=9_000))]
     size: Vec<u16>,
-    /// Packets in memory, as in a capture ring: few lie in the cache, many do not.
+    /// Packets in memory, as in a capture ring; a small number fits in the processor's cache.
     #[arg(long, value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(16..=100_000))]
     frames: u32,
-    /// Packets that the receive side remembers [default: 1024, or what the interleaves ask for].
+    /// Packets that the receive side stores [default: 1024, or as many as the interleaves require].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(16..=1_000_000))]
     packets: Option<u32>,
     #[command(flatten)]
     code: CodeArgs,
-    /// Packets lost on the way to the receive side, 0 to 0.9.
+    /// Share of the packets lost before the receive side, 0 to 0.9.
     #[arg(long, value_name = "P", default_value_t = 0.01)]
     loss: f64,
     /// Time spent on each size, in seconds.

@@ -28,12 +28,12 @@ pub(super) struct CodeArgs {
     /// Packets in an XOR, r, and layers, c: c repairs leave for every r packets.
     #[arg(long, value_name = "R,C", default_value = "8,3", value_parser = parse_rate)]
     pub(super) rate: (u8, usize),
-    /// One interleave a layer, best without common divisors: bursts as long as the largest come
-    /// back.
+    /// One interleave per layer, preferably without common divisors; bursts up to the largest are
+    /// recovered.
     #[arg(long, value_name = "I,I,...", default_value = "1,20,40", value_parser = parse_interleaves)]
     pub(super) interleave: Interleaves,
-    /// Hold each repair back until its bin is used again: slower, and no burst shorter than the
-    /// interleave takes a repair with its last packet.
+    /// Delay each repair until its bin is used again. Recovery is slower, but no burst shorter than
+    /// the interleave loses both a repair and its last packet.
     #[arg(long)]
     pub(super) delayed: bool,
 }

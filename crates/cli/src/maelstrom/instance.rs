@@ -13,7 +13,7 @@ use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use crate::exit;
 
-/// Print what the appliances of this machine have seen and done.
+/// Print the state and the counters of the appliances of this machine.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring maelstrom status eth1 --json | jq .link")]
 pub struct StatusArgs {
@@ -22,12 +22,12 @@ pub struct StatusArgs {
     /// Folder of control sockets.
     #[arg(long, value_name = "DIR", default_value = "/run/wellspring/maelstrom")]
     run_dir: PathBuf,
-    /// Print one JSON object an appliance and line.
+    /// Print one JSON object per appliance, one per line.
     #[arg(long)]
     json: bool,
 }
 
-/// End an appliance of this machine; traffic flows on, unprotected.
+/// Stop an appliance of this machine; traffic continues, unprotected.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring maelstrom down eth1")]
 pub struct DownArgs {
@@ -41,11 +41,11 @@ pub struct DownArgs {
 /// Make a secret for a pair of appliances.
 ///
 /// Writes 64 random hexadecimal digits to a new file that only its owner may read. Both ends need
-/// the same.
+/// the same file.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring maelstrom key /etc/wellspring/maelstrom.key")]
 pub struct KeyArgs {
-    /// The file to make.
+    /// The file to create.
     file: PathBuf,
 }
 

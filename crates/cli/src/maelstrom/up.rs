@@ -22,15 +22,15 @@ use super::code_args::CodeArgs;
 /// How often the state is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// Start an appliance here: hide packet loss on the link behind --wan, with its peer.
+/// Start an appliance: repair packet loss on the link behind --wan, together with a peer.
 ///
-/// Stands on the machine that routes between the local network and the long link; another stands at
-/// the other end. The kernel goes on forwarding: this only watches, sends repairs to the peer, and
-/// hands packets that the peer's repairs bring back to the local network. It runs until Ctrl-C,
-/// SIGTERM or `wellspring maelstrom down`; if it ends, however it ends, traffic flows on
-/// unprotected. Offloads that make packets look other than they are on the wire are switched off on
-/// both interfaces while it runs. The long link's MTU must exceed the local network's by 80 bytes
-/// and 10 for each packet in an XOR (160 at 8,3; 20 more over IPv6).
+/// Run it on the machine that routes between the local network and the long link, and run its peer
+/// at the other end. The kernel still forwards all packets. The appliance observes them, sends repairs
+/// to the peer, and injects packets recovered from the peer's repairs into the local network. It runs
+/// until Ctrl-C, SIGTERM or `wellspring maelstrom down`. When it ends for any reason, traffic
+/// continues unprotected. While it runs, offloads that change packets from their form on the wire are
+/// off on both interfaces. The MTU of the long link must be larger than that of the local network, by
+/// 80 bytes and 10 for each packet in an XOR (160 for --rate 8,3; 20 more over IPv6).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +38,7 @@ Examples:
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key /etc/wellspring/maelstrom.key
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY --adaptive \\
       --remote 10.2.0.0/16 --metrics 127.0.0.1:9714
-  # two on one router that share the load, and take over from each other:
+  # two appliances on one router that share the load, with failover:
   wellspring maelstrom up --name one ... --failover-listen 127.0.0.1:4801 --failover-peer 127.0.0.1:4802
   wellspring maelstrom up --name two ... --failover-listen 127.0.0.1:4802 --failover-peer 127.0.0.1:4801")]
 pub struct UpArgs {
@@ -48,101 +48,102 @@ pub struct UpArgs {
     /// Interface of the long link.
     #[arg(long, value_name = "IF")]
     wan: String,
-    /// The other appliance: an address, or ADDR:PORT for another port than 4714 (both ends the
-    /// same).
+    /// The other appliance: an address, or ADDR:PORT for a port other than 4714 (the same at both
+    /// ends).
     #[arg(long, value_name = "ADDR", value_parser = parse_peer)]
     peer: SocketAddr,
-    /// File with the secret that both ends share; nobody else may be allowed to read it.
+    /// File with the secret that both ends share; only its owner may have read permission.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
-    /// Addresses behind the other appliance, such as 10.2.0.0/16; may be given several times.
-    /// [default: everything that is routed over --wan]
+    /// Addresses behind the other appliance, such as 10.2.0.0/16; may be given several times
+    /// [default: all addresses that are routed over --wan].
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     remote: Vec<IpNet>,
     #[command(flatten)]
     code: CodeArgs,
-    /// Choose rate and interleaves by the loss that the peer measures, and follow it.
+    /// Adapt rate and interleaves to the loss that the peer measures.
     #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed"])]
     adaptive: bool,
-    /// With --adaptive: repairs for each packet, at most.
+    /// With --adaptive: the maximum number of repairs per packet.
     #[arg(long, value_name = "PART", default_value_t = 0.5, requires = "adaptive", value_parser = parse_overhead)]
     max_overhead: f64,
     /// With --adaptive: the longest burst to protect against, in packets.
     #[arg(long, value_name = "PACKETS", default_value_t = 67, requires = "adaptive",
           value_parser = clap::value_parser!(u16).range(2..=4096))]
     max_interleave: u16,
-    /// Packets remembered to recover others with [default: 1024, or what the interleaves ask for].
+    /// Packets stored to recover others [default: 1024, or as many as the interleaves require].
     #[arg(long, value_name = "PACKETS")]
     packets: Option<usize>,
-    /// Memory of the ring that each partition watches packets through, in MiB.
+    /// Size of the capture ring of each partition, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
     ring: u16,
-    /// Milliseconds without a packet after which what the first layer has begun is sent.
+    /// Milliseconds without a packet after which incomplete repairs of the first layer are sent.
     #[arg(long, value_name = "MS", default_value_t = 5)]
     flush: u64,
-    /// Milliseconds that a recovered packet is held, unless it is TCP's: one that its repair has only
-    /// overtaken comes meanwhile, and does not arrive twice.
+    /// Milliseconds for which a recovered packet is held, unless it is TCP's. If the packet was only
+    /// overtaken by its repair, it arrives in this time and is not delivered twice.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
     hold: f64,
-    /// Start although packets of the local network can be too long to be protected.
+    /// Start even if packets of the local network can be too long to be protected.
     #[arg(long)]
     allow_unprotected: bool,
-    /// Who the hosts' connections end at: the hosts (end-to-end), or the appliances, which answer at
-    /// once and relay over connections of their own (split). Split mode needs --remote, nft and ip,
-    /// and both ends in that mode; TCP port 4714 must pass between them.
+    /// Endpoints of TCP connections: the hosts (end-to-end), or the appliances (split), which answer at
+    /// once and relay over their own connections. Split mode needs --remote, nft and ip, and the same
+    /// mode at both ends; firewalls must accept TCP port 4714 between them.
     #[arg(long, value_enum, default_value_t = Mode::EndToEnd)]
     mode: Mode,
-    /// In split mode: connections at a time; further ones pass end to end.
+    /// In split mode: the maximum number of connections; further ones are end to end.
     #[arg(long, value_name = "N", default_value_t = 4_096,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     split_connections: u32,
-    /// In split mode: MiB that the kernel may hold of each relayed connection and direction.
+    /// In split mode: kernel buffer of each relayed connection and direction, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     split_buffer: u16,
-    /// Keep datagrams that arrive for local hosts, in at most so many MiB: a host that lost one itself
-    /// asks for it here, and not its sender (see `wellspring maelstrom ask`).
+    /// Cache datagrams that arrive for local hosts, in at most this many MiB. A host that lost one can
+    /// request it here instead of from its sender (see `wellspring maelstrom ask`).
     #[arg(long, value_name = "MIB", requires = "cache_at", value_parser = clap::value_parser!(u16).range(1..))]
     cache: Option<u16>,
-    /// With --cache: the address of the local network where hosts ask.
+    /// With --cache: the local address for requests of hosts.
     #[arg(long, value_name = "ADDR:PORT", requires = "cache")]
     cache_at: Option<SocketAddr>,
     /// With --cache: milliseconds for which datagrams are kept.
     #[arg(long, value_name = "MS", default_value_t = 2_000, requires = "cache",
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     cache_age: u64,
-    /// Carry UDP packets of at most so many bytes, headers too, to the other site together, in
-    /// datagrams of the appliances (UDP port 4713): fewer packets on the long link. Needs --remote,
-    /// nft and ip, and the same at the other end.
+    /// Aggregate UDP packets of at most this many bytes, including headers, in datagrams between the
+    /// appliances (UDP port 4713), so that the long link carries fewer packets. Needs --remote, nft
+    /// and ip, and the same option at the other end.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(28..=1_000))]
     aggregate: Option<u16>,
     /// With --aggregate: microseconds that a packet waits for others.
     #[arg(long, value_name = "US", default_value_t = 500, requires = "aggregate",
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     aggregate_hold: u64,
-    /// Carry UDP to this multicast group to the other site (UDP port 4713), which gives the same
-    /// group; may be given several times.
+    /// Carry UDP packets of this multicast group to the other site (UDP port 4713), which must have the
+    /// same option; may be given several times.
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     multicast: Vec<IpAddr>,
-    /// Threads that share the load, each with its part of the addresses on both sides; the same
-    /// number at all appliances of both sites, each with a UDP port from 4714 on [default: 1, or 2
-    /// with --failover-peer].
+    /// Number of threads that share the load, each with a part of the addresses on both sides. The
+    /// number must be the same at all appliances of both sites. Each thread has a UDP port from 4714 on
+    /// [default: 1, or 2 with --failover-peer].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     partitions: Option<u8>,
-    /// Share the partitions with another appliance of this site that sees the same packets: where it
-    /// hears hellos. When it is silent, this one protects its partitions too.
+    /// Share the partitions with another appliance of this site that sees the same packets. This is
+    /// its address for hellos. When it is silent, this appliance protects its partitions too.
     #[arg(long, value_name = "ADDR:PORT", requires = "failover_listen")]
     failover_peer: Option<SocketAddr>,
-    /// With --failover-peer: where this one hears hellos.
+    /// With --failover-peer: the address at which this appliance receives hellos.
     #[arg(long, value_name = "ADDR:PORT", requires = "failover_peer")]
     failover_listen: Option<SocketAddr>,
-    /// With --failover-peer: milliseconds without a hello after which its partitions are taken.
+    /// With --failover-peer: milliseconds without a hello after which this appliance takes over its
+    /// partitions.
     #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
           value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     failover_silence: u64,
     /// The address that the other site's --peer names, if this machine only forwards to it.
     #[arg(long, value_name = "ADDR")]
     site_address: Option<IpAddr>,
-    /// Answer Prometheus at this address, under /metrics.
+    /// Serve Prometheus metrics at this address, under /metrics.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
@@ -152,7 +153,7 @@ pub struct UpArgs {
 /// Which appliance of this machine.
 #[derive(Args, Clone, Debug)]
 struct InstanceArgs {
-    /// What the appliance is called, where several run [default: the interface of the long link].
+    /// Name of the appliance [default: the interface of the long link].
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Folder of control sockets.
@@ -166,7 +167,7 @@ impl InstanceArgs {
     }
 }
 
-/// Who connections end at (§4.2).
+/// Endpoints of TCP connections (§4.2).
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
 enum Mode {
     EndToEnd,

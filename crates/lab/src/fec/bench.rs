@@ -11,17 +11,21 @@ use wellspring_console::output::{Stderr, Stdout};
 use super::isal::IsalPeer;
 use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Timed};
 
-/// Measure our codec and others side by side.
+/// Measure our codec and others in one run.
 ///
-/// Prints microseconds a source block. A decode is from K+2 symbols: the source symbols but the
-/// lost ones, and two more repair symbols than were lost; what is received already stands in its
-/// place for codecs that can use it there. "Warm" means that the code for this K was used before,
-/// "cold" that nothing was. ISA-L is measured where its library (libisal2) is installed; it and
-/// reed-solomon-simd are no fountains and get exactly as many repair symbols as were lost. Every
-/// answer is checked before it is timed: what is decoded against the block, RaptorQ's repair symbols
-/// against the other codec's, those of the others by decoding from them. What takes more than 50
-/// microseconds is timed in processor time, and the codecs take turns, so that a busy machine
-/// disturbs little. The book's tour of the command says what the fields of --json are.
+/// Prints microseconds per source block. Decoding starts from K+2 symbols: the received source
+/// symbols, and two more repair symbols than were lost. If a codec can use symbols in place, the
+/// received symbols are already there. "Warm" means that the code for this K was used before, and
+/// "cold" that it was not.
+///
+/// ISA-L is measured if its library (libisal2) is installed. ISA-L and reed-solomon-simd are not
+/// fountain codes and get exactly as many repair symbols as were lost.
+///
+/// Every result is checked before it is timed: decoded bytes against the block, RaptorQ's repair
+/// symbols against those of the other RaptorQ codec, and those of the other codes by decoding from
+/// them. Operations of more than 50 microseconds are measured in processor time, and the codecs
+/// take turns, which reduces the influence of other load. The tour of the command in the book
+/// describes the fields of --json.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,33 +33,33 @@ Examples:
   wellspring-lab fec bench --k 1000 --lost 1,1%,10% --kernel avx2
   wellspring-lab fec bench --k 10,100,1000,10000 --t 64,1500 --json > record.jsonl")]
 pub struct BenchArgs {
-    /// Source symbols a block.
+    /// Source symbols per block (K).
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "100",
           value_parser = clap::value_parser!(u32).range(1..=56_403))]
     k: Vec<u32>,
-    /// Bytes a symbol.
+    /// Bytes per symbol (T).
     #[arg(long, value_name = "T", value_delimiter = ',', default_value = "1500",
           value_parser = clap::value_parser!(u16).range(1..))]
     t: Vec<u16>,
-    /// Source symbols lost: numbers, or parts of K in %.
+    /// Number of lost source symbols, or their percentage of K.
     #[arg(long, value_name = "E", value_delimiter = ',', default_value = "0,1,2,5,10,30,50,100%")]
     lost: Vec<Share>,
-    /// Repair symbols encoded: numbers, or parts of K in %.
+    /// Number of encoded repair symbols, or their percentage of K.
     #[arg(long, value_name = "R", value_delimiter = ',', default_value = "5,50")]
     repair: Vec<Share>,
     /// Instruction set of our kernels (scalar, ssse3, avx2, gfni, avx512, neon); default: the fastest.
     #[arg(long, value_name = "ISA")]
     kernel: Option<Isa>,
-    /// The decoding path our decoder takes (dense, syndrome, inactivation); default: the one it chooses.
+    /// Decoding path of our decoder (dense, syndrome, inactivation); default: the cheapest.
     #[arg(long, value_name = "PATH", value_parser = path)]
     path: Option<DecodingPath>,
-    /// Only our own codec.
+    /// Measure only our own codec.
     #[arg(long)]
     no_peers: bool,
-    /// Time spent on each figure, in seconds.
+    /// Measuring time of each value, in seconds.
     #[arg(long, value_name = "S", default_value_t = 0.3, value_parser = seconds)]
     seconds: f64,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
@@ -271,7 +275,7 @@ fn measure_operation(
     Ok(())
 }
 
-/// A line of a record; `docs/src/cli.md` says what the fields are.
+/// A line of a record; `docs/src/cli.md` describes the fields.
 fn to_json(job: &Job, operation: Operation, codec: &dyn Peer, times: &Times) -> serde_json::Value {
     serde_json::json!({
         "codec": codec.name(),

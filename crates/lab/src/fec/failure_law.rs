@@ -13,31 +13,31 @@ use crate::report::codec_error;
 
 /// Measure how often a block cannot be decoded from K, K+1 and K+2 symbols.
 ///
-/// Each trial draws distinct encoding symbols at random from all 2^24 and asks how many of them a
-/// receiver needs, on coefficients alone. The same seed gives the same counts on every machine. The
-/// interval is Wilson's at 95 %.
+/// Each trial draws distinct encoding symbols at random from all 2^24 and determines how many of them
+/// a receiver needs, on coefficients alone. The same seed gives the same counts on every machine. The
+/// interval is Wilson's with 95 % confidence.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   wellspring-lab fec failure-law
   wellspring-lab fec failure-law --k 100 --trials 1000000 --json")]
 pub struct FailureLawArgs {
-    /// Source symbols a block.
+    /// Source symbols per block (K).
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "10,100,1000",
           value_parser = clap::value_parser!(u32).range(1..=56_403))]
     k: Vec<u32>,
-    /// Trials for each K; default: a million, and for K beyond 200 as many as take as long.
+    /// Trials for each K; default: a million up to K = 200, and above as many as take the same time.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     trials: Option<u64>,
     /// Seed of the draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }
 
-/// Most symbols beyond K that are told apart.
+/// Symbols beyond K up to which trials are counted separately.
 const OVERHEADS: usize = 3;
 
 /// Trials drawn from one stream: small enough to share out, and independent of the threads.

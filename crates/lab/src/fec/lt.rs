@@ -9,17 +9,18 @@ use wellspring_console::bar;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 
-/// Measure how many symbols LTTP's LT code needs, by each way of decoding it.
+/// Measure how many symbols LTTP's LT code needs with each decoder.
 ///
-/// Each block draws encoding symbols from a seed of its own and asks how many of them a receiver
+/// Each block draws encoding symbols from its own seed and determines how many of them a receiver
 /// needs, on degrees and indices alone. The same seed gives the same numbers on every machine.
 ///
-/// "standard" is the paper's standard decoder, in which a packet is of no use if any of its source
-/// symbols was known before it came; "rounds" looks at all packets again when one of degree one comes;
-/// "improved" is the paper's improved decoder, belief propagation with every packet; "elimination"
-/// completes as soon as the symbols determine the block, which nothing can do sooner. The overhead in bytes counts
-/// the degree and the indices that each packet carries, a byte each up to k = 256 (§V-D); beside it
-/// stands what it is with a 4-byte ID instead.
+/// "standard" is the paper's standard decoder. It cannot use a packet if one of its source symbols was
+/// known before the packet arrived. "rounds" processes all packets again when one of degree one
+/// arrives. "improved" is the paper's improved decoder, belief propagation with every packet.
+/// "elimination" completes as soon as the symbols determine the block; no decoder can complete earlier.
+///
+/// The overhead in bytes includes the degree and the indices in each packet, one byte each up to k =
+/// 256 (§V-D). A second column has the overhead with a 4-byte ID instead.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +28,7 @@ Examples:
   wellspring-lab fec lt --sweep --k 256            §V-B: c from 0.1 to 10, delta from 0.1 to 0.9
   wellspring-lab fec lt --k 1000 --c 0.03,0.1 --delta 0.5 --blocks 200 --json")]
 pub struct LtArgs {
-    /// Source symbols a block.
+    /// Source symbols per block (k).
     #[arg(long, value_name = "K", value_delimiter = ',', default_value = "64,128,256",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SOURCE_SYMBOLS)))]
     k: Vec<u32>,
@@ -40,18 +41,18 @@ pub struct LtArgs {
     /// The parameters of the paper's search (§V-B) instead of one c and one delta.
     #[arg(long, conflicts_with_all = ["c", "delta"])]
     sweep: bool,
-    /// Bytes a symbol, which degrees and indices are weighed against.
+    /// Bytes per symbol, for the relative size of degrees and indices.
     #[arg(long, value_name = "T", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=65_535))]
     symbol_size: u32,
-    /// Blocks for each line.
+    /// Blocks per line.
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(1..))]
     blocks: u64,
-    /// Seed of the first block; the others count on from it.
+    /// Seed of the first block; each further block uses the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object a line.
+    /// Print one JSON object per line.
     #[arg(long)]
     json: bool,
 }

@@ -9,7 +9,7 @@ mod peers;
 use clap::{Args, Subcommand};
 use wellspring_console::exit::Failed;
 
-/// Measure the codes themselves: RaptorQ beside other codecs, and what codes need.
+/// Measure the codes: RaptorQ beside other codecs, failure probability, and overhead of LT codes.
 #[derive(Args, Clone, Debug)]
 pub struct FecArgs {
     #[command(subcommand)]

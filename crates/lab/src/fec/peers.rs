@@ -134,7 +134,7 @@ pub(super) fn timed<T>(f: impl FnOnce() -> T) -> (Duration, T) {
     (time, result)
 }
 
-/// The processor time of this thread, where the system tells.
+/// The processor time of this thread, if the system reports it.
 #[cfg(target_os = "linux")]
 fn thread_time() -> Option<Duration> {
     use rustix::time::{ClockId, clock_gettime};
@@ -142,7 +142,7 @@ fn thread_time() -> Option<Duration> {
     Some(Duration::new(time.tv_sec.try_into().ok()?, time.tv_nsec.try_into().ok()?))
 }
 
-/// The processor time of this thread, where the system tells.
+/// The processor time of this thread, if the system reports it.
 #[cfg(not(target_os = "linux"))]
 fn thread_time() -> Option<Duration> {
     None

@@ -21,9 +21,9 @@ use record::Record;
 
 /// Run the papers' experiments and print our numbers beside theirs, with tolerance and verdict.
 ///
-/// A verdict belongs to the paper's own configuration. A row under a reading of what the paper leaves
-/// open says so, and variants of ours have no verdict. Runs smaller than the paper's (--quick, fewer
-/// sessions or seeds) are not judged. A miss is a result, not a failure: the exit status is 0 unless a
+/// A verdict is for the paper's own configuration. Rows that depend on an interpretation of the paper
+/// state this, and our own variants have no verdict. Runs smaller than the paper's (--quick, fewer
+/// sessions or seeds) have no verdict either. A miss is a result, not a failure: the exit status is 0 unless a
 /// run breaks. Where requests failed or did not finish, a row says so. Maelstrom's figures
 /// about TCP are measured on real traffic, in network namespaces of their own: they need root, iproute2,
 /// iperf3 and Python, take as long as the traffic does, and say so where they cannot be measured.

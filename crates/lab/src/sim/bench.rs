@@ -6,15 +6,15 @@ use wellspring_experiments::bench::{self, BenchRow};
 
 use crate::report::{failed, print_json, print_table, usage};
 
-/// Time fixed scenarios.
+/// Measure the speed of the simulator on fixed scenarios.
 ///
-/// Answers are checked before times count: every request completes, and repeated runs agree.
+/// Results are checked before times count: every request completes, and repeated runs agree.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring-lab sim bench ndp-perm-128 scdp-perm-250")]
 pub struct BenchArgs {
     /// Benchmarks; all but the largest if none is given.
     names: Vec<String>,
-    /// Repeats; the best counts.
+    /// Number of repetitions; the fastest counts.
     #[arg(long, default_value_t = 3)]
     repeats: u32,
     /// Print JSON.

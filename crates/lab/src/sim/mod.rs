@@ -9,7 +9,7 @@ use wellspring_console::exit::Failed;
 
 pub use runs_bar::RunsBar;
 
-/// Simulate networks packet by packet, with the very state machines that run over UDP.
+/// Simulate networks packet by packet, with the state machines that also run over UDP.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
     #[command(subcommand)]

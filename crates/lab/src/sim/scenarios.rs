@@ -16,38 +16,38 @@ use wellspring_experiments::sweep::{Output, sweep};
 use super::runs_bar::RunsBar;
 use crate::report::{failed, print_json, print_table, seed, usage};
 
-/// Run a scenario over its seeds and print one row a run.
+/// Run a scenario over its seeds and print one row per run.
 ///
-/// Combinations and seeds run in parallel. With `--output`, results are kept as CSV, and runs that
-/// are there already, with every file asked for, are not run again: an interrupted sweep goes on
-/// where it was. With `--set run.sample=100us`, queues and rates are looked at that often and
+/// Combinations and seeds run in parallel. With `--output`, results are written as CSV. A run is not
+/// repeated if its row and all requested files are there, so an interrupted sweep continues with the
+/// missing runs. With `--set run.sample=100us`, queues and rates are sampled at that interval and
 /// written there too. The exit status is 1 if a request failed or did not finish.
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  wellspring-lab sim run scdp-12a --set workload.senders=70 --seeds 1,2"
 )]
 pub struct RunArgs {
-    /// A scenario file, or the name of one that comes with Wellspring.
+    /// A scenario file, or the name of a scenario included in Wellspring.
     scenario: String,
     /// Set a key of the scenario: `workload.sessions=100`, `topology.delay=1us`.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Seeds, instead of the scenario's.
+    /// Seeds, instead of those of the scenario.
     #[arg(long, value_delimiter = ',', value_parser = seed())]
     seeds: Vec<u64>,
-    /// Threads; all cores if not given, and never more than runs.
+    /// Number of threads; all cores if not given, and at most the number of runs.
     #[arg(long, short = 'j')]
     threads: Option<usize>,
     /// A folder for runs.csv.
     #[arg(long, short)]
     output: Option<PathBuf>,
-    /// Also write every flow, compressed, into that folder.
+    /// Also write one row per flow to a compressed file in that folder.
     #[arg(long, requires = "output")]
     flows: bool,
-    /// Write the packets that one host sends and receives to a file that Wireshark opens.
+    /// Write the packets that one host sends and receives to a file for Wireshark.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// That host.
+    /// Number of that host.
     #[arg(long, value_name = "HOST", default_value_t = 0)]
     capture_host: u32,
     /// Print JSON.
@@ -55,7 +55,7 @@ pub struct RunArgs {
     json: bool,
 }
 
-/// List the scenarios that come with Wellspring.
+/// List the scenarios included in Wellspring.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring-lab sim list")]
 pub struct ListArgs {
@@ -64,11 +64,11 @@ pub struct ListArgs {
     json: bool,
 }
 
-/// Print a scenario file that comes with Wellspring.
+/// Print a scenario file included in Wellspring.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring-lab sim show scdp-5 > mine.toml")]
 pub struct ShowArgs {
-    /// Its name.
+    /// The name of the scenario.
     scenario: String,
 }
 
