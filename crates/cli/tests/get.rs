@@ -212,7 +212,7 @@ fn replicas_that_differ_are_named_and_not_mixed() {
     }
     assert!(refused.text.contains(blake3::hash(&other).to_hex().as_str()), "{}", refused.text);
     assert_eq!(listing(&out), [""; 0]);
-    // Told which bytes are wanted, it takes those and passes the other host over.
+    // With the digest given, it uses the host that has it and not the other one.
     let digest = blake3::hash(&other).to_hex();
     let got = run(&["get", &from, "-o", text(&out), "--digest", &digest]).success();
     assert_eq!(std::fs::read(out.join("object")).expect("read"), other);

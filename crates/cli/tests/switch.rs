@@ -194,7 +194,7 @@ fn a_switch_that_marks_is_heard_before_it_drops() {
 #[test]
 fn what_is_for_many_reaches_all() {
     let Some(mut star) = Star::new(4) else { return };
-    // Receivers pull, so they are told what the ports carry.
+    // Receivers pull, so they need the rate of the ports.
     star.serve(&["--allow-put", "--fabric", "dedicated", "--link-rate", "50M"]);
     let switch = star.switch("--queue 100");
     let file = star.path("file");

@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
         let mut block = vec![0; source.len()];
         let mut packets = Packets { buffer: Vec::new(), ids: Vec::new() };
 
-        // The sender sends source symbols, and goes on with repair symbols until it is told to stop;
+        // The sender sends source symbols, and continues with repair symbols until it receives a stop;
         // the line loses one packet in `number + 2`.
         let mut sent = 0;
         let decoded = loop {

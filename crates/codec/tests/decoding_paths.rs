@@ -244,7 +244,7 @@ fn every_way_of_encoding_gives_the_same_symbols() {
     }
 }
 
-/// Symbols chosen to be useless: the same equation over and over is told from new ones, and one
+/// Symbols chosen to be useless: a repeated equation is distinguished from new ones, and one
 /// good symbol more, repair or source, completes the block without starting anew.
 #[test]
 fn a_source_symbol_after_a_failed_attempt_is_taken_in() {

@@ -482,7 +482,7 @@ fn memory_is_bounded_whatever_a_sender_sends() {
             }
         }
         assert!(!decoder.is_complete(), "{method:?}");
-        // Elimination tells what is of no use, so it never runs out of room.
+        // Elimination detects redundant symbols, so it never reaches the limit.
         assert_eq!(counts[2] == 0, method == Method::Elimination, "{method:?} {counts:?}");
         assert!(decoder.kept() <= 4 * 200 + 64);
         assert!(decoder.memory() < 2 << 20, "{}", decoder.memory());

@@ -72,7 +72,7 @@ const CASES: &[Case] = &[
 pub struct BenchRow {
     /// The scenario.
     pub name: &'static str,
-    /// Processor time of the best run \[s\] (wall time where the system does not tell), building
+    /// Processor time of the best run \[s\] (wall time where the system does not report it), building
     /// the network included.
     pub seconds: f64,
     /// Events.
@@ -179,7 +179,7 @@ fn reset_peak_memory() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The process's largest resident memory so far \[MB\]; 0 where the system does not tell.
+/// The process's largest resident memory so far \[MB\]; 0 where the system does not report it.
 fn peak_memory_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -20,7 +20,7 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// UDP's header \[bytes\].
 const UDP_HEADER: u32 = 8;
 
-/// The most that samples may hold \[instants, and hosts and ports with something to tell in them\]:
+/// The most that samples may hold \[instants, and hosts and ports with values in them\]:
 /// some 24 bytes each.
 const MAX_SAMPLED: u64 = 20_000_000;
 

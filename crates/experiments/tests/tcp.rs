@@ -97,7 +97,7 @@ fn timeouts_are_told_with_what_senders_were_at() {
     assert!(outcome("lttp-6-tcp", &[("workload.senders", "4")]).timeouts.is_empty());
 }
 
-/// A switch that cuts packets drops TCP's, and does not disorder them unless told to.
+/// A switch that cuts packets drops TCP's, and does not reorder them unless configured to.
 #[test]
 fn tcp_runs_where_other_protocols_are_trimmed_and_sprayed() {
     let run = |sprayed: &str| {

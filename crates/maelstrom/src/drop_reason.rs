@@ -9,7 +9,7 @@ pub enum DropReason {
     Reflected,
     /// Of a session that ended when a newer one was heard.
     OldSession,
-    /// Heard before, or too old to tell.
+    /// Received before, or too old to decide.
     Replayed,
     /// Its tag is wrong: it was changed on the way, or its sender does not know the key.
     Forged,

@@ -1,7 +1,7 @@
 //! Failover and load sharing between the two appliances of a site (§4.6's future work), without I/O.
 //!
 //! The addresses on both sides of the link are cut into partitions, each with an engine of its own.
-//! Of two appliances that see the same packets each has partitions at home: they tell each other in
+//! Of two appliances that see the same packets each has partitions at home: they inform each other in
 //! every hello what they protect, and when one says nothing for a stated time the other protects its
 //! partitions too, until it speaks again. Nothing is agreed on: who has what follows from who was
 //! heard, so the worst that lost hellos do is that both protect a partition for a while.
@@ -60,7 +60,7 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// One appliance's part, from `now` on. `site` tells the site from the other one, which has the
+    /// One appliance's part, from `now` on. `site` distinguishes the site from the other one, which has the
     /// same key; both appliances of a site give the same.
     pub fn new(
         key: &PresharedKey,

@@ -29,7 +29,7 @@ pub enum CongestionLoss {
     /// They are brought back like others, as in the paper: hosts do not learn of congestion.
     #[default]
     Recover,
-    /// Hosts learn of congestion: those of flows that can be told by ECN are brought back with the mark
+    /// Hosts learn of congestion: packets of ECN-capable flows are recovered with the mark
     /// CE (RFC 3168), others stay lost.
     Signal,
 }

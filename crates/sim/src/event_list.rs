@@ -218,7 +218,7 @@ impl EventList {
     /// Fits bucket width and number to the load: about ten events a bucket opened (enough for their
     /// memory to be fetched together, few enough to sort), few empty buckets between, and nearly
     /// everything within the horizon. Buckets are not narrowed where empty
-    /// ones lie between: events of one instant cannot be told apart by any width.
+    /// ones lie between: no width separates events of one instant.
     fn tune(&mut self) {
         self.peak = self.peak.max(self.len());
         let opened = f64::from(self.opened.max(1));

@@ -219,7 +219,7 @@ fn what_is_too_far_ahead_is_dropped() {
 }
 
 /// Symbols of the block under way come whether the stop has come or not, for the server may overlap:
-/// only the answer tells. One that comes before the stop is said does not keep it from being said.
+/// only the answer shows it. One that comes before the stop is said does not keep it from being said.
 #[test]
 fn a_stop_is_said_and_repeated_until_it_is_answered() {
     for overlap in [true, false] {

@@ -32,7 +32,7 @@ const MAX_CLEAR: usize = 64;
 /// from an ideal cipher stays below 2^-57 (RFC 9001 §B.1 bounds 2^23 datagrams of 2^14 bytes likewise).
 const GENERATION_BITS: u32 = 28;
 
-/// Tells the channels between two addresses apart.
+/// Distinguishes the channels between two addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChannelId(pub(crate) u64);
 
@@ -111,7 +111,7 @@ pub(crate) enum Plain {
 pub(crate) enum Closed {
     /// Not sealed by this channel.
     Forged,
-    /// Opened before, or too old to tell.
+    /// Opened before, or too old to decide.
     Replayed,
 }
 
@@ -187,7 +187,7 @@ impl Channel {
         self.id
     }
 
-    /// The byte in datagrams that tells it from the few others between the same addresses.
+    /// The byte in datagrams that distinguishes it from the few others between the same addresses.
     pub(crate) fn mark(&self) -> u8 {
         self.id.0 as u8
     }

@@ -23,7 +23,7 @@ pub(crate) struct Established {
 /// A handshake that was answered: the initiator has the channel, if it is more than a replay.
 pub(crate) struct Pending {
     pub established: Established,
-    /// The initiator's ephemeral key, which tells a repeated initiation from a new one.
+    /// The initiator's ephemeral key, which distinguishes a repeated initiation from a new one.
     pub ephemeral: [u8; 32],
     pub response: Vec<u8>,
 }

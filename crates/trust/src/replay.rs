@@ -17,7 +17,7 @@ impl ReplayWindow {
         ReplayWindow { next: 0, seen: Box::new([0; WORDS]) }
     }
 
-    /// Whether a counter has not been seen and is not too old to tell.
+    /// Whether a counter has not been seen and is not too old to decide.
     pub(crate) fn is_new(&self, counter: u64) -> bool {
         if counter >= self.next {
             return true;

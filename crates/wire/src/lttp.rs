@@ -1,7 +1,7 @@
 //! LTTP on the wire: datagrams of symbols and reports, and the messages of its control channel.
 //!
 //! Both share one port number, datagrams by UDP and messages by TCP; datagrams share it with those of the
-//! other protocols, from which their kinds tell them apart. A session is named by its
+//! other protocols, from which their kinds distinguish them. A session is named by its
 //! [`Cookie`], which the server draws and sends by TCP alone: who has it has the connection. It
 //! stands in every datagram, both ways, and so does for a session's number and its proof.
 //!

@@ -1,7 +1,7 @@
 //! Relay of one connection between a host and a trunk.
 //!
 //! Each way has one buffer of a frame's size: when a host or the trunk does not take more, nothing
-//! more is read, and TCP tells whoever sends. An end goes through as an end; whatever else ends a
+//! more is read, and TCP's window stops the sender. An end goes through as an end; whatever else ends a
 //! connection resets it on both sides, and the trunk with it.
 
 use std::io;

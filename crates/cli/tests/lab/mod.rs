@@ -77,7 +77,7 @@ impl Lab {
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        // Namespaces are the machine's: the folder's random name tells this lab's from others'.
+        // Namespaces are the machine's: the folder's random name distinguishes this lab's from others'.
         let unique = folder.path().file_name().expect("a name").to_string_lossy().into_owned();
         let mut lab = Lab { tag: format!("ws{unique}"), folder, running: Vec::new(), link: None };
         for part in Self::PARTS {

@@ -12,7 +12,7 @@ fn check(decoder: &ObjectDecoder, before: usize, limit: u64) {
     let (memory, working) = (decoder.memory(), decoder.working_memory());
     assert!(memory <= limit, "{memory} of {limit} bytes");
     let held = (live() - before) as u64;
-    // A code has a few fields that no capacity tells of.
+    // A code has a few fields that no capacity includes.
     assert!(held <= memory + working + 2_048, "{held} bytes held, {memory} and {working} counted");
 }
 

@@ -73,7 +73,7 @@ impl<A: Adapter> Driver<A> {
                 }
             }
             SessionEvent::Lost(receiver, reason) => {
-                // A sender alone tells the same of itself.
+                // A single sender reports the same of itself.
                 if session.group && session.receivers.contains(&receiver.0) {
                     operation.fail(reason);
                     self.settle(now, id, &[receiver.0], actions);

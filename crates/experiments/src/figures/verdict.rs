@@ -14,7 +14,7 @@ pub enum Verdict {
     MissedWithCause,
     /// Not within it.
     Missed,
-    /// The runs are too few or too short to tell.
+    /// The runs are too few or too short for a verdict.
     NotJudged,
     /// No claim of the paper's: a value only printed there, a further reading or a variant of ours.
     Reported,

@@ -288,7 +288,7 @@ pub enum FabricKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CongestionKind {
-    /// CUBIC that tells random loss from congestion.
+    /// CUBIC that distinguishes random loss from congestion.
     #[default]
     Veno,
     /// CUBIC.

@@ -26,7 +26,7 @@ pub(crate) struct Egress {
     pub(super) port: Port,
 }
 
-// A port's first word tells whether anything waits.
+// A port's first word shows whether packets wait.
 const _: () = assert!(core::mem::offset_of!(Egress, port) == 60);
 
 impl Egress {

@@ -16,10 +16,10 @@ const MAX_ENTRIES: usize = 65_536;
 /// A cache file longer than this is not ours to read \[bytes\].
 const MAX_FILE_LEN: u64 = 32 << 20;
 /// File times move in ticks of the kernel's clock: up to 10 ms. A file that was written so shortly
-/// before its hashing began may be written again without its times telling.
+/// before its hashing began may be written again without a change of its times.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What tells one state of a file from another: device, inode, size, and the times of the last
+/// Identity of one state of a file: device, inode, size, and the times of the last
 /// change of its content and of its inode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fingerprint {
@@ -73,7 +73,7 @@ impl Fingerprint {
     }
 }
 
-/// Digests by the state of their files, in memory and, if told where, in a file that outlives the
+/// Digests by the state of their files, in memory and, if a path is given, in a file that outlives the
 /// process. What is wrong with that file costs no more than a digest computed again.
 #[derive(Debug)]
 pub struct DigestCache {

@@ -85,7 +85,7 @@ impl PartFile {
 
     /// Takes up the part file beside `path` of an object of that digest, or makes one that can be
     /// taken up: it stays if it is dropped before it has its name. Nothing in it is believed:
-    /// what [`data_ranges`](Self::data_ranges) tells is to be verified, and then
+    /// what [`data_ranges`](Self::data_ranges) returns is to be verified, and then
     /// [noted](Self::note). If another process has it, this one gets a part file of its own that does
     /// not stay. Part files of the same name that hold other bytes are removed.
     ///
@@ -136,7 +136,7 @@ impl PartFile {
             let start = match seek(&self.file, SeekFrom::Data(at)) {
                 Ok(start) => start,
                 Err(Errno::NXIO) => break, // nothing but a hole
-                // A file system that cannot tell.
+                // A file system without this information.
                 Err(Errno::INVAL | Errno::NOTSUP) => {
                     ranges.push(at..self.size);
                     break;
@@ -241,7 +241,7 @@ impl PartFile {
 
     /// Verifies the whole object, syncs it to the disk and gives it its name. Blocks the thread.
     /// Returns the state of the file that was written, by which its digest may be kept: whatever
-    /// has the name by now, this file has those bytes. `None` where file times cannot tell its
+    /// has the name by now, this file has those bytes. `None` where file times cannot show its
     /// state from a later one.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub enum Check {
     Right,
     /// It has not: some of its symbols were altered.
     Wrong,
-    /// Cannot be told yet. The block is kept, and checked again when its session is told to.
+    /// Not decidable yet. The block is kept, and checked again when its session requests it.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ pub enum Check {
 /// Called from worker threads, once for each block, blocks in any order and at the same time.
 pub trait ObjectSink: Send + Sync {
     /// Checks the object's bytes from `offset` on, one whole source block, before they count. A
-    /// sink that cannot tell, and never will, takes what comes.
+    /// sink that can never decide accepts all blocks.
     fn check(&self, _offset: u64, _block: &[u8]) -> Check {
         Check::Right
     }

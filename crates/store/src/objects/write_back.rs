@@ -59,7 +59,7 @@ impl WriteBack {
             state.syncer = Syncer::start(file).ok();
         }
         if let Some(syncer) = &state.syncer {
-            // Refused if one is waiting, or after an error, which `finish` tells.
+            // Refused if one is waiting, or after an error, which `finish` reports.
             let _ = syncer.more.try_send(());
         }
     }
@@ -67,7 +67,7 @@ impl WriteBack {
     /// Ends it, and waits for the sync under way. What was written since is for the caller to sync.
     ///
     /// # Errors
-    /// A sync failed: the system tells each failure once, so no later sync would.
+    /// A sync failed: the system reports each failure once, so no later sync would.
     pub fn finish(&self) -> io::Result<()> {
         let Some(Syncer { more, thread }) = self.lock().syncer.take() else { return Ok(()) };
         drop(more);

@@ -75,7 +75,7 @@ pub trait CongestionController {
 /// The controllers to choose from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
-    /// [`Veno`]: CUBIC that tells random loss from congestion.
+    /// [`Veno`]: CUBIC that distinguishes random loss from congestion.
     #[default]
     Veno,
     /// [`Cubic`] (RFC 9438).

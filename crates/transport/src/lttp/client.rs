@@ -187,8 +187,8 @@ impl Client {
             self.on_redundant(now);
             return Arrival::Redundant;
         }
-        // Whether the stop has come is not told by symbols of the block under way, which a server
-        // that overlaps sends before it: by those of the block behind, or an answer.
+        // Symbols of the block under way do not show that the stop has arrived, because a server
+        // that overlaps sends them before it. Symbols of the next block do, and an answer.
         self.stopping &= !ahead;
         if ahead && !config.overlap || !ahead && self.working {
             self.stats.redundant += 1;

@@ -41,7 +41,7 @@ pub enum Command {
         /// Length of a symbol \[bytes\].
         symbol_size: u16,
     },
-    /// At either: end a session early, telling the other side. Of several that a server has under one
+    /// At either: end a session early and notify the other side. Of several that a server has under one
     /// number, with the client of the lowest number.
     Cancel {
         /// The session.

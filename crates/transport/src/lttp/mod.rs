@@ -1,6 +1,6 @@
 //! LTTP (*LTTP: an LT-code based transport protocol for many-to-one communication in data
 //! centers*, 2014): a client asks servers for blocks, each server streams encoding symbols at
-//! TFRC's rate until it is told to stop.
+//! TFRC's rate until it receives a stop.
 //!
 //! # How it works
 //! - *Control channel* (§III-B): the client's [`LttpHeader::Request`], the server's

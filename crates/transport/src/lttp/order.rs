@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_next_block_goes_ahead_behind_what_blocks_took_before() {
         let mut run = Run::new(true, 4);
-        // The first block tells: 80 symbols had been sent 50 before the stop.
+        // The first block shows it: 80 symbols had been sent 50 before the stop.
         assert_eq!(of(&run.send(130), 0), 130);
         run.stop(1);
         let symbols = run.send(76 + 48);

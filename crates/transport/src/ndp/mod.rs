@@ -10,7 +10,7 @@
 //! # What is never lost
 //! Every flow ends under any loss, duplication and reordering of any packets:
 //! - Of the packets that are neither acknowledged nor NACKed in time, one is sent again at once,
-//!   without a pull; it tells the receiver how many others vanished, and each of them is pulled
+//!   without a pull; it reports how many others are missing, and the receiver pulls each of them
 //!   again. So what was lost is replaced in the window, at the receiver's pace.
 //! - Pulls are numbered cumulatively; a receiver that hears nothing although it has no pull left
 //!   to send repeats the last one.

@@ -282,7 +282,7 @@ pub enum Command {
         /// it, so that one can be won back ([`SenderBack`](Command::SenderBack)).
         win_back: bool,
     },
-    /// End a session, telling the peers.
+    /// End a session and notify the peers.
     Cancel {
         /// The session.
         session: SessionId,

@@ -111,7 +111,7 @@ pub struct Config {
     pub adapt_pace: bool,
     /// What the network does.
     pub fabric: Fabric,
-    /// On [`Fabric::Trimming`], where packets are lost of which no trimmed header tells (switches do not trim
+    /// On [`Fabric::Trimming`], where packets are lost without a trimmed header (switches do not trim
     /// those of groups): losses are also inferred from gaps in the numbers, of so many packets at first, as
     /// on [`Fabric::Shared`]. `None`, the paper's: only from timeouts.
     pub gap_threshold: Option<u32>,

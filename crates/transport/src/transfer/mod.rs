@@ -29,7 +29,7 @@ pub struct SendTransfer {
 pub enum Command {
     /// Send a transfer.
     Send(SendTransfer),
-    /// End a transfer early, telling the receiver.
+    /// End a transfer early and notify the receiver.
     Cancel {
         /// The transfer.
         session: SessionId,

@@ -192,7 +192,7 @@ fn whatever_happens_to_one_of_three_senders_a_fetch_fills_the_line_and_decodes_w
     }
 }
 
-/// A sender that is told what to send skips the numbers of a pull that was lost: what that said, nobody knows.
+/// A directed sender skips the numbers of a lost pull, because it does not know which symbols that pull named.
 #[test]
 fn what_a_lost_pull_asked_for_is_asked_for_again() {
     let faults = Faults { loss: 0.05, ..Faults::default() };

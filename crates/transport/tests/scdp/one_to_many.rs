@@ -263,7 +263,7 @@ fn receivers_that_are_a_little_slower_stay_in_the_group() {
     }
 }
 
-/// What is lost on a fabric that trims, and is not trimmed, is told by gaps: where only timeouts of 50 ms told
+/// What is lost on a fabric that trims, and is not trimmed, is detected by gaps: where only timeouts of 50 ms detected
 /// it, each block waited for its own.
 #[test]
 fn losses_of_which_no_header_tells_are_seen_in_gaps() {

@@ -189,7 +189,7 @@ fn a_sender_that_dies_is_given_up_in_time() {
             Event::Failed { reason, .. } if *who == host(0) => Some((*at, *reason)),
             _ => None,
         })
-        .expect("the receiver is told");
+        .expect("the receiver is notified");
     assert_eq!(reason, FailReason::PeersLost);
     assert!(at.since(killed) < Duration::from_millis(450), "{}", at.since(killed));
 }

@@ -6,7 +6,7 @@ use wellspring_codec::interleave::{
     Recoverer, Repair, StreamReceiver, StreamSender,
 };
 
-/// Bytes of a packet: enough to tell a wrong one, little to compute on.
+/// Bytes of a packet: enough to detect a wrong one, and cheap to compute on.
 const LEN: usize = 64;
 /// Blocks that a receiver remembers, beside packets.
 const BLOCKS: usize = 512;

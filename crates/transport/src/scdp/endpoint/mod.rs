@@ -105,7 +105,7 @@ impl Endpoint {
     }
 
     /// Of a receive session: the lowest incomplete block and the first block not asked for yet.
-    /// What a sender that takes over is told in its [`Resume`](super::Resume).
+    /// What a sender that takes over receives in its [`Resume`](super::Resume).
     pub fn progress(&self, session: SessionId) -> Option<(u32, u32)> {
         let &place = self.places.get(&session)?;
         match self.sessions.peek(place) {
@@ -191,7 +191,7 @@ impl Endpoint {
         }
     }
 
-    /// Tells the peers of a session that it is over: for `reason`, or (a receive session that
+    /// Notifies the peers of a session that it is over: for `reason`, or (a receive session that
     /// ended by itself) complete or refused.
     fn close_peers(&mut self, place: u32, reason: Option<CloseReason>) {
         let Some((id, session)) = self.sessions.peek(place) else { return };

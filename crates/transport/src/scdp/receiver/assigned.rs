@@ -1,4 +1,4 @@
-//! The symbols of a block that senders were told to send: each source symbol once, as long as nobody is given up.
+//! Symbols of a block assigned to senders: each source symbol once, as long as no sender is given up.
 
 use alloc::vec::Vec;
 

@@ -54,7 +54,7 @@ pub(super) struct Block {
     repair_seen: Vec<u32>,
     /// Symbols each sender has been asked for, by its index among the session's.
     asked: Vec<u32>,
-    /// Of several senders that are told what to send: what of this block.
+    /// Symbols of this block assigned to several senders that are directed.
     pub(super) assigned: Assigned,
     /// In a group: what its stream brings.
     pub(super) coming: Coming,

@@ -28,7 +28,7 @@ pub(super) struct BlockWindow {
     spare: Vec<Block>,
     /// No block below this one wants symbols.
     wanting_from: u32,
-    /// Senders are told which symbols to send.
+    /// Senders are directed to the symbols to send.
     directed: bool,
     /// In a group: how far its stream has come.
     pub(super) streaming: Option<Streaming>,
@@ -127,7 +127,7 @@ impl BlockWindow {
         Some((self.wanting_from, self.open(self.wanting_from).deficit()))
     }
 
-    /// Senders are told from now on which symbols to send.
+    /// From now on senders are directed to the symbols to send.
     pub(super) fn direct(&mut self) {
         self.directed = true;
     }
@@ -136,7 +136,7 @@ impl BlockWindow {
         self.directed
     }
 
-    /// What any sender is to send next where senders are told: the block, the first ESI and how many that follow
+    /// What any sender is to send next where senders are directed: the block, the first ESI and how many that follow
     /// each other, at most `most`.
     pub(super) fn next_task(&mut self, most: u32) -> Option<(u32, u32, u32)> {
         let (sbn, deficit) = self.next_wanting(Share::WHOLE, |_| true)?;
@@ -144,7 +144,7 @@ impl BlockWindow {
         Some((sbn, first, count))
     }
 
-    /// Notes that a sender was told to send these symbols, which the block counts on.
+    /// Notes that a sender was directed to send these symbols, which the block counts on.
     pub(super) fn assign(&mut self, sbn: u32, first: u32, count: u32) {
         if let Some(block) = self.block(sbn) {
             block.assigned.assign(first, count);

@@ -458,7 +458,7 @@ impl Receiver {
             }
             let in_group = self.flows[index].group;
             let silent = self.flows[index].on_deadline(cx.now, cx.config, |lost| {
-                // Of several senders another one sends what a silent one was told to.
+                // Of several senders another one sends what a silent one was directed to.
                 let elsewhere = lost.silent && blocks.is_directed();
                 if lost.counted && elsewhere {
                     blocks.give_back(lost.sbn, lost.esi);

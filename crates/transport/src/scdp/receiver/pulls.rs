@@ -67,7 +67,7 @@ impl Receiver {
         Some(self.pull(now, index, sbn, symbols))
     }
 
-    /// The next pull for that sender, of several that are told what to send.
+    /// The next pull for that sender, of several directed senders.
     fn directed_pull(&mut self, now: Time, index: usize, config: &Config) -> Option<Grant> {
         let flows = self.flows.len();
         let flow = &self.flows[index];

@@ -1,6 +1,6 @@
 //! Stragglers of a group: receivers that the others would wait for (SCDP §IV-D leaves them to policy).
 //!
-//! Credits do not tell a receiver's pace: one that is a little slower than the others holds them up as
+//! Credits do not show a receiver's pace: one that is a little slower than the others holds them up as
 //! constantly as one on a hundredth of their link does. So the stream goes on for a moment without the credits
 //! of a receiver that alone holds it up, and what it takes meanwhile is compared with what the others take.
 
@@ -12,7 +12,7 @@ use super::member::{Member, Passed, Standing};
 use super::stream::Stream;
 use crate::scdp::{ObjectInfo, StragglerPolicy};
 
-/// Pulls with credits by which a slow receiver is told from one whose host was busy.
+/// Pulls with credits that distinguish a slow receiver from one whose host was busy.
 const MIN_GRANTS: u32 = 4;
 
 /// Symbols that the others take beyond their multiple before a receiver counts as slower: windows that had

@@ -102,14 +102,14 @@ impl Stream {
         }
         let granted = pull.granted.min(most);
         if in_group && granted > member.granted {
-            // Also of what went out without its credits: it tells its pace.
+            // Also for symbols sent without its credits: they show its pace.
             member.granted = granted;
             member.grants = member.grants.saturating_add(1);
         }
         if granted <= sent || (!in_group && granted <= member.granted) {
             if in_group {
                 self.raise_floor();
-                return Ok(()); // it tells what is wanted
+                return Ok(()); // it reports what is wanted
             }
             return Err(DropReason::Stale); // already served
         }

@@ -16,7 +16,7 @@ use pace::Pace;
 use run::Run;
 use spurious::{GivenUp, LostCredit};
 
-/// How far the reordering threshold adapts \[packets\]; beyond, only time tells.
+/// How far the reordering threshold adapts \[packets\]; beyond, only timeouts detect a loss.
 const MAX_REORDERING: u32 = 256;
 
 /// Doublings of the reordering window, at most.
@@ -75,7 +75,7 @@ pub(super) struct Settled {
     pub esi: u32,
     /// Whether that block counted on it.
     pub counted: bool,
-    /// Nothing tells that the symbol was lost: its sender is slow or silent.
+    /// Nothing shows that the symbol was lost: its sender is slow or silent.
     pub silent: bool,
 }
 
