@@ -246,6 +246,12 @@ impl Protocol {
             span("protocol.stragglers.silent_for", stragglers.silent_for)?;
             span("protocol.stragglers.patience", stragglers.patience)?;
             span("protocol.stragglers.judge_over", stragglers.judge_over)?;
+            must(
+                stragglers.judge_over.0 > Duration::ZERO,
+                "protocol.stragglers.judge_over",
+                &stragglers.judge_over,
+                "above 0",
+            )?;
             span("protocol.stragglers.unheard_for", stragglers.unheard_for)?;
         }
         must(
