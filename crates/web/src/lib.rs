@@ -9,7 +9,7 @@
 
 pub mod exports;
 mod measure;
-pub mod report;
+mod report;
 pub mod scenario;
 pub mod setup;
 pub mod stage;
