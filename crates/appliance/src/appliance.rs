@@ -56,6 +56,9 @@ impl Appliance {
     pub fn new(mut config: Config, controls: Controls) -> Result<Self, SetupError> {
         let ground = check(&config)?;
         config.send.longest = ground.longest;
+        if let Some(limits) = &mut config.send.adaptive {
+            limits.rate = ground.rate;
+        }
         config.receive.longest = ground.longest;
         let mut sessions = Sessions::new()?;
         let control = controls.serve(&config.run_dir, &config.name)?;

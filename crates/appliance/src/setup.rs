@@ -304,6 +304,8 @@ pub(crate) struct Ground {
     pub plan: MtuPlan,
     /// Longest packet that is protected \[bytes\].
     pub longest: usize,
+    /// Packets in a repair, at most, that the long link's MTU allows.
+    pub rate: u8,
 }
 
 /// Checks what can be checked before anything is opened or changed.
@@ -339,17 +341,34 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     {
         return Err(SetupError::Overhead(limits.overhead));
     }
-    let rate = match &config.send.adaptive {
-        Some(limits) => limits.rate,
-        None => config.send.parameters.rate(),
-    };
     let mtu = |error| SetupError::Mtu { error, wan: wan.name.clone(), lan: lan.name.clone() };
-    let plan = MtuPlan::new(wan.mtu, config.peer.is_ipv6(), rate).map_err(mtu)?;
+    let rates = match &config.send.adaptive {
+        Some(limits) => adaptive_rates(limits.rate),
+        None => vec![config.send.parameters.rate()],
+    };
+    let (rate, plan) = plan_of(&rates, wan.mtu, lan.mtu, config.peer.is_ipv6()).map_err(mtu)?;
     if !config.allow_unprotected {
         plan.check(lan.mtu).map_err(mtu)?;
     }
     let longest = plan.longest.min(lan.mtu);
-    Ok(Ground { wan, plan, longest })
+    Ok(Ground { wan, plan, longest, rate })
+}
+
+/// Rates to try: the longer its XORs, the less an adaptive code costs, and the longer its repairs are.
+fn adaptive_rates(most: u8) -> Vec<u8> {
+    let least = most.min(8);
+    let between = [16, 12, 10].into_iter().filter(|rate| (least + 1..most).contains(rate));
+    std::iter::once(most).chain(between).chain([least]).collect()
+}
+
+/// The first of the rates whose repairs hold every packet of the local network, or the last.
+fn plan_of(rates: &[u8], wan: usize, lan: usize, ipv6: bool) -> Result<(u8, MtuPlan), MtuError> {
+    let (last, others) = rates.split_last().expect("there is a rate");
+    let fitting = others.iter().find_map(|&rate| {
+        let plan = MtuPlan::new(wan, ipv6, rate).ok()?;
+        plan.check(lan).is_ok().then_some((rate, plan))
+    });
+    fitting.map_or_else(|| MtuPlan::new(wan, ipv6, *last).map(|plan| (*last, plan)), Ok)
 }
 
 /// Refuses addresses of the local network where those of the other end are meant.

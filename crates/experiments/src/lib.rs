@@ -13,6 +13,7 @@ pub mod decode;
 pub mod driver;
 pub mod figures;
 pub mod live;
+pub mod long_link;
 pub mod observe;
 pub mod quantity;
 pub mod record;

@@ -11,16 +11,23 @@ use crate::meter::LossReport;
 const RESIDUAL: f64 = 1e-5;
 /// Loss that is reckoned with even on a link that seems to lose nothing.
 const LEAST_LOSS: f64 = 1e-5;
-/// Loss that is reckoned with on a link of which nothing is known, and the packets that this counts as: they are
-/// forgotten like others.
+/// The code of a link of which nothing is known. It serves single losses and bursts, and costs little where nothing is
+/// lost: at the low rates of a flow's beginning deadlines make shorter XORs of it.
+const FIRST: (u8, [u16; 2]) = (16, [1, 23]);
+/// Loss and burst that are reckoned with there where the limits forbid that code.
 const FIRST_LOSS: f64 = 0.01;
-const FIRST_PACKETS: u64 = 1_000;
+const FIRST_BURST: u16 = 20;
+/// After so many packets, or at the latest so long, something is known of a link.
+const KNOWN_PACKETS: u64 = 6_000;
+const KNOWN_AFTER: Duration = Duration::from_secs(3);
 /// How long losses are remembered, in time in which packets were sent.
 const MEMORY: Duration = Duration::from_secs(10);
 /// How long the newest losses count by themselves: so soon more of them are answered.
 const RECENT: Duration = Duration::from_millis(1_500);
-/// The code goes off after so long without a loss, in time in which packets were sent.
+/// The code goes off after so long without a loss, in time in which packets were sent, and so many packets; or after
+/// twelve times as long.
 const CALM: Duration = Duration::from_secs(5);
+const CALM_PACKETS: u64 = 4_000;
 /// And after so long without any packet.
 const IDLE: Duration = Duration::from_secs(60);
 /// A report speaks of no longer time than this.
@@ -48,7 +55,7 @@ pub struct Limits {
 impl Default for Limits {
     /// Half as many repairs as packets, bursts of 64 packets.
     fn default() -> Self {
-        Limits { overhead: 0.5, interleave: 67, rate: 12, layers: 4 }
+        Limits { overhead: 0.5, interleave: 67, rate: 16, layers: 4 }
     }
 }
 
@@ -167,28 +174,30 @@ pub(crate) struct Controller {
     /// When packets were last reported, and when losses were by that clock.
     last_packets: Option<Time>,
     last_loss: Option<Duration>,
+    /// Packets reported since losses were.
+    since_loss: u64,
+    /// Packets reported since nothing was known of the link, and how long that is by that clock.
+    known_packets: u64,
+    unknown_since: Duration,
     /// Reports in a row that would do with less.
     calm: u32,
 }
 
 impl Controller {
-    /// Begins as if the link had just lost one packet in a hundred. A flow whose slow start loses packets stays slow
-    /// for long, and the first losses come before any report: only a code that is on already helps it.
+    /// Begins with a code for links of which nothing is known. A flow whose slow start loses packets stays slow for
+    /// long, and the first losses come before any report: only a code that is on already helps it.
     pub(crate) fn new(limits: Limits) -> Self {
-        let first = Remembered {
-            at: Duration::ZERO,
-            packets: FIRST_PACKETS,
-            lost: (FIRST_PACKETS as f64 * FIRST_LOSS) as u64,
-            burst: 1,
-        };
         Controller {
             limits,
-            current: Some(choose(FIRST_LOSS, 1, &limits)),
-            reports: VecDeque::from([first]),
+            current: Some(first_code(&limits)),
+            reports: VecDeque::new(),
             clock: Duration::ZERO,
             last_report: None,
             last_packets: None,
-            last_loss: Some(Duration::ZERO),
+            last_loss: None,
+            since_loss: 0,
+            known_packets: 0,
+            unknown_since: Duration::ZERO,
             calm: 0,
         }
     }
@@ -210,17 +219,23 @@ impl Controller {
         } else if self.last_packets.is_none_or(|last| now.since(last) < IDLE) {
             // Before the first packet nothing is known, however long that takes.
             return false;
-        } else {
+        } else if self.current.is_none() {
+            // Links change: what comes after a long silence is protected as at the beginning.
             self.reports.clear();
             self.last_loss = None;
+            (self.known_packets, self.unknown_since) = (0, self.clock);
+        } else {
+            return false;
         }
-        let wanted = self.wanted();
+        let unknown = self.is_unknown();
+        let wanted = if unknown { Some(self.first_wanted()) } else { self.wanted() };
         if wanted == self.current {
             self.calm = 0;
             return false;
         }
         if let (Some(wanted), Some(current)) = (&wanted, &self.current)
             && is_weaker(wanted, current)
+            && *current != first_code(&self.limits)
         {
             self.calm += 1;
             if self.calm < PATIENCE {
@@ -232,10 +247,26 @@ impl Controller {
         true
     }
 
+    /// Whether too little was heard of the link to judge it.
+    fn is_unknown(&self) -> bool {
+        self.known_packets < KNOWN_PACKETS && self.clock <= self.unknown_since + KNOWN_AFTER
+    }
+
+    /// The code while nothing is known: more than the first if the losses so far call for it.
+    fn first_wanted(&self) -> Parameters {
+        let first = first_code(&self.limits);
+        match self.wanted() {
+            Some(wanted) if !is_weaker(&wanted, &first) => wanted,
+            _ => first,
+        }
+    }
+
     fn remember(&mut self, report: &LossReport) {
         let at = self.clock;
+        self.known_packets += u64::from(report.packets);
+        self.since_loss += u64::from(report.packets);
         if report.lost > 0 {
-            self.last_loss = Some(at);
+            (self.last_loss, self.since_loss) = (Some(at), 0);
         }
         self.reports.push_back(Remembered {
             at,
@@ -251,7 +282,8 @@ impl Controller {
     /// The code that the remembered losses call for.
     fn wanted(&self) -> Option<Parameters> {
         let last_loss = self.last_loss?;
-        if last_loss + CALM < self.clock {
+        let calm = |span| last_loss + span < self.clock;
+        if calm(CALM) && (self.since_loss >= CALM_PACKETS || calm(CALM * 12)) {
             return None;
         }
         let loss = self.loss(RECENT).max(self.loss(MEMORY));
@@ -284,6 +316,18 @@ impl Controller {
         });
         usual.map_or(1, |&(burst, _)| burst.max(1))
     }
+}
+
+/// The code of a link of which nothing is known.
+fn first_code(limits: &Limits) -> Parameters {
+    let (rate, interleaves) = FIRST;
+    let rate = rate.min(limits.rate.max(1));
+    let mut code = Parameters::new(rate, &interleaves).expect("a code");
+    code.delayed = true;
+    let fits = code.overhead() <= limits.overhead
+        && interleaves.len() <= limits.layers
+        && interleaves.iter().all(|&i| i <= limits.interleave);
+    if fits { code } else { choose(FIRST_LOSS, FIRST_BURST, limits) }
 }
 
 /// Whether a code does less than another.
@@ -353,13 +397,13 @@ mod tests {
     #[test]
     fn the_code_is_off_while_nothing_is_lost() {
         let mut controller = Controller::new(Limits::default());
-        let first = choose(0.01, 1, &Limits::default());
+        let first = first_code(&Limits::default());
         assert_eq!(controller.parameters(), Some(&first), "on before anything is known");
         // Off after some seconds without a loss: of packets, not of silence.
         let silent = follow(&mut controller, 0, &[report(0, 0, 0); 100]);
         assert_eq!(silent, [first.overhead(); 100]);
         let calm = follow(&mut controller, 100, &[report(1_000, 0, 0); 10]);
-        assert!(calm[4] > 0.0 && calm[7..] == [0.0; 3], "{calm:?}");
+        assert!(calm[1] > 0.0 && calm[4..] == [0.0; 6], "{calm:?}");
         // On with the first losses, and off some seconds after the last.
         let on = follow(&mut controller, 110, &[report(1_000, 10, 1); 5]);
         assert!(on[0] > 0.1, "{on:?}");
@@ -382,9 +426,41 @@ mod tests {
         // Single losses go on, and the bursts do not come back.
         follow(&mut controller, 1, &[report(1_000, 10, 1); 15]);
         assert!(reach(&controller) < Some(20) && reach(&controller).is_some());
-        // Silence is no calm: an idle link may still lose what is sent next. A long one is.
-        let silence = [report(0, 0, 0); 90];
-        let overheads = follow(&mut controller, 16, &silence);
-        assert!(overheads[30] > 0.0 && overheads[80] == 0.0, "{overheads:?}");
+        // Silence is no calm: an idle link may still lose what is sent next.
+        let overheads = follow(&mut controller, 16, &[report(0, 0, 0); 90]);
+        assert!(overheads[30] > 0.0 && overheads[80] > 0.0, "{overheads:?}");
+    }
+
+    #[test]
+    fn calm_takes_long_where_few_packets_pass() {
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(100, 5, 5); 10]);
+        let calm = follow(&mut controller, 10, &[report(100, 0, 0); 70]);
+        assert!(calm[30] > 0.0 && calm[69] == 0.0, "{calm:?}");
+    }
+
+    #[test]
+    fn a_link_that_was_idle_for_a_minute_is_protected() {
+        let mut controller = Controller::new(Limits::default());
+        let calm = follow(&mut controller, 0, &[report(5_000, 0, 0); 5]);
+        assert_eq!(calm[4], 0.0, "{calm:?}");
+        let idle = follow(&mut controller, 5, &[report(0, 0, 0); 90]);
+        assert_eq!((idle[30], idle[80]), (0.0, first_code(&Limits::default()).overhead()));
+        let calm = follow(&mut controller, 95, &[report(5_000, 0, 0); 5]);
+        assert_eq!(calm[4], 0.0, "{calm:?}");
+    }
+
+    #[test]
+    fn a_link_of_which_something_is_known_gets_its_code() {
+        let mut controller = Controller::new(Limits::default());
+        let first = first_code(&Limits::default()).overhead();
+        follow(&mut controller, 0, &[report(2_500, 25, 1); 2]);
+        assert_eq!(controller.parameters(), Some(&first_code(&Limits::default())));
+        follow(&mut controller, 2, &[report(2_500, 25, 1); 2]);
+        assert_eq!(controller.parameters(), Some(&choose(0.01, 1, &Limits::default())));
+        // Losses that the first code does not bring back are answered at once.
+        let mut controller = Controller::new(Limits::default());
+        let overheads = follow(&mut controller, 0, &[report(1_000, 120, 1); 2]);
+        assert!(overheads[0] > first, "{overheads:?}");
     }
 }

@@ -7,6 +7,7 @@ use wellspring_core::{Duration, Time};
 
 use crate::auth::SessionId;
 use crate::drop_reason::DropReason;
+use crate::queue_delay::Echo;
 
 /// After so long without what should come every second, something is wrong.
 const PATIENCE: Duration = Duration::from_millis(3_000);
@@ -108,6 +109,8 @@ pub struct Hearing {
     pub session: Option<SessionId>,
     /// Probes of that session that have arrived.
     pub probes: u32,
+    /// For the peer to measure the round trip.
+    pub(crate) echo: Echo,
 }
 
 /// Collects evidence.
@@ -250,7 +253,7 @@ mod tests {
 
     fn hear(diagnosis: &mut Diagnosis, now: Time, session: Option<SessionId>, probes: u32) {
         diagnosis.on_valid(now);
-        diagnosis.on_hearing(now, &Hearing { session, probes });
+        diagnosis.on_hearing(now, &Hearing { session, probes, ..Hearing::default() });
     }
 
     #[test]

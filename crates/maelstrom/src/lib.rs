@@ -24,6 +24,7 @@ mod auth;
 mod batch;
 mod bundle;
 mod cache;
+mod deadline;
 mod diagnosis;
 mod digest;
 mod drop_reason;
@@ -65,5 +66,7 @@ pub use wire::{HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
 
 #[cfg(test)]
 mod congestion_tests;
+#[cfg(test)]
+mod deadline_tests;
 #[cfg(test)]
 mod tests;

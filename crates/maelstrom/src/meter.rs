@@ -39,6 +39,11 @@ pub struct LossReport {
     pub congested_lost: u32,
     /// What the newest datagram waited in queues.
     pub queue_delay: Duration,
+    /// Thousandths of the time since the last report in which datagrams waited in a queue.
+    pub queued: u16,
+    /// The least round trip between the appliances of late, as the end measures that hears the report; zero if it is
+    /// not known.
+    pub round_trip: Duration,
 }
 
 impl LossReport {
@@ -62,6 +67,8 @@ impl LossReport {
             congested: self.congested.saturating_add(other.congested),
             congested_lost: self.congested_lost.saturating_add(other.congested_lost),
             queue_delay: self.queue_delay.max(other.queue_delay),
+            queued: self.queued.max(other.queued),
+            round_trip: self.round_trip.max(other.round_trip),
         }
     }
 }
@@ -82,6 +89,10 @@ const LONGEST: usize = 1_024;
 /// what they say.
 const LATELY_SHORT: f64 = 8_000.0;
 const LATELY_LONG: f64 = 600.0;
+/// Runs of packets lost at a long queue, or packets at a short one, before which none is left to the hosts: until then
+/// one or two may be the link's.
+const CERTAIN: f64 = 3.0;
+const CERTAIN_PACKETS: f64 = 1_000.0;
 
 /// How often packets were lost of late.
 #[derive(Clone, Copy, Default, Debug)]
@@ -278,7 +289,9 @@ impl Meter {
 
     /// Whether a lost packet was the drop of a long queue.
     pub(crate) fn is_congestion(&self, number: u32) -> bool {
-        self.queue_drops() && self.queue.around(number)
+        let certain =
+            self.lately_long.events >= CERTAIN || self.lately_short.packets >= CERTAIN_PACKETS;
+        certain && self.queue_drops() && self.queue.around(number)
     }
 
     /// Whether losses are far more frequent while the queue is long.
@@ -400,6 +413,8 @@ impl Meter {
             congested: congested.0,
             congested_lost: congested.1,
             queue_delay: Duration::ZERO,
+            queued: 0,
+            round_trip: Duration::ZERO,
         }
     }
 
@@ -537,6 +552,23 @@ mod tests {
         assert!(report.packets.abs_diff(50_000) < 1_000, "{report:?}");
         assert!(report.congested.abs_diff(50_000) < 1_000, "{report:?}");
         assert_eq!((report.usual_burst, report.longest_burst), (1, 1));
+    }
+
+    #[test]
+    fn few_losses_at_a_long_queue_are_brought_back() {
+        // A flow's first packets: 300 at a short queue, and 100 at a long one of which the link loses two.
+        let mut meter = Meter::new();
+        let record = |meter: &mut Meter, n: u32, lost: bool| {
+            meter.record(n, (!lost).then_some(Time::ZERO));
+            meter.record_queue(n, n >= 300);
+        };
+        (0..400).for_each(|n| record(&mut meter, n, n == 330 || n == 370));
+        (400..600).for_each(|n| record(&mut meter, n, false));
+        assert!(!meter.is_congestion(370));
+        // A queue that drops a third of what it gets tells of it.
+        (600..800).for_each(|n| record(&mut meter, n, n % 3 == 0));
+        (800..1_000).for_each(|n| record(&mut meter, n, false));
+        assert!(meter.is_congestion(750));
     }
 
     #[test]

@@ -19,6 +19,9 @@ const LASTING: Duration = Duration::from_millis(10);
 /// Shorter waits are no queue, but the jitter of machines \[units\]: 2 ms.
 const FLOOR: i32 = 2_000 / UNIT_US as i32;
 
+/// What a datagram says of the time before it, at most.
+const LONGEST_GAP: Duration = Duration::from_millis(20);
+
 /// A time stamp of a datagram: a moment of the sender's clock, modulo four seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Stamp(pub u16);
@@ -27,6 +30,33 @@ impl Stamp {
     /// The stamp of a datagram that leaves now.
     pub(crate) fn at(now: Time) -> Self {
         Stamp((now.as_picos() / 1_000_000 / UNIT_US) as u16)
+    }
+}
+
+/// What a report says of the newest datagram that its sender has heard: its stamp, and for how long it has been
+/// there. All zeros if none was heard.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Echo {
+    pub stamp: u16,
+    /// In units of stamps.
+    pub held: u16,
+}
+
+impl Echo {
+    /// Of a datagram with that stamp that came then.
+    pub(crate) fn new(stamp: Stamp, arrived: Time, now: Time) -> Self {
+        let held = now.since(arrived).as_micros() / UNIT_US;
+        // What was heard longer ago than stamps tell is as good as nothing.
+        u16::try_from(held).map_or(Echo::default(), |held| Echo { stamp: stamp.0, held })
+    }
+
+    /// The round trip that it measures.
+    pub(crate) fn round_trip(self, now: Time) -> Option<Duration> {
+        if self == Echo::default() {
+            return None;
+        }
+        let units = Stamp::at(now).0.wrapping_sub(self.stamp).wrapping_sub(self.held) as i16;
+        (units > 0).then(|| Duration::from_micros(units as u64 * UNIT_US))
     }
 }
 
@@ -73,6 +103,10 @@ struct State {
     lasting: i32,
     lasting_since: Time,
     last: i32,
+    /// When the newest came, how long there was a queue since that was asked for, and when that was.
+    came: Time,
+    queued: Duration,
+    asked: Time,
 }
 
 impl QueueDelay {
@@ -86,6 +120,9 @@ impl QueueDelay {
             lasting: 0,
             lasting_since: now,
             last: 0,
+            came: now,
+            queued: Duration::ZERO,
+            asked: now,
         });
         let later = i32::from(transit.wrapping_sub(state.anchor) as i16);
         state.least.add(now, later, i32::min);
@@ -97,6 +134,10 @@ impl QueueDelay {
             state.least.before -= base;
         }
         state.last = later - base;
+        if state.last >= FLOOR {
+            state.queued += now.since(state.came).min(LONGEST_GAP);
+        }
+        state.came = now;
         state.lasting = state.lasting.min(state.last);
         if now.has_reached(state.lasting_since + LASTING) {
             state.most.add(now, state.lasting, i32::max);
@@ -104,6 +145,16 @@ impl QueueDelay {
         }
         let peak = state.most.now.max(state.most.before);
         state.last >= FLOOR.max(peak / 2)
+    }
+
+    /// Thousandths of the time since the last call in which datagrams waited in a queue: bursts make one for a moment, a
+    /// flow that fills the link makes one that stays.
+    pub(crate) fn take_queued(&mut self, now: Time) -> u16 {
+        let Some(state) = &mut self.0 else { return 0 };
+        let span = now.since(std::mem::replace(&mut state.asked, now));
+        let queued = std::mem::take(&mut state.queued);
+        let thousandths = queued.as_micros() * 1_000 / span.as_micros().max(1);
+        thousandths.min(1_000) as u16
     }
 
     /// What the newest datagram waited.
@@ -143,6 +194,35 @@ mod tests {
             let wait = n % 100;
             assert!(full == (wait >= 45) || (40..=50).contains(&wait), "{wait} ms: {full}");
         }
+    }
+
+    #[test]
+    fn bursts_make_a_queue_for_a_moment_and_full_links_one_that_stays() {
+        let mut delay = QueueDelay::default();
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        // A tenth of the time datagrams wait, up to 5 ms.
+        let burst = |n: u64| if n < 10 { n.min(10 - n) * 1_000 } else { 0 };
+        long(&mut delay, 0, (0..1_000).map(|n| burst(n % 100)));
+        let queued = delay.take_queued(at(1_050));
+        assert!((50..100).contains(&queued), "{queued}");
+        long(&mut delay, 1_000, std::iter::repeat_n(5_000, 1_000));
+        let queued = delay.take_queued(at(2_050));
+        assert!(queued > 900, "{queued}");
+        assert_eq!(delay.take_queued(at(3_000)), 0);
+    }
+
+    #[test]
+    fn echoes_measure_the_round_trip() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        for left in [1_000, 4_100, 8_300] {
+            let echo = Echo::new(Stamp::at(at(left)), at(77_050), at(77_750));
+            let measured = echo.round_trip(at(left + 100 + 700)).expect("a round trip");
+            assert!(
+                measured >= Duration::from_millis(99) && measured <= Duration::from_millis(101)
+            );
+            assert_eq!(echo.round_trip(at(left + 600)), None, "before it can be");
+        }
+        assert_eq!(Echo::new(Stamp(5), at(0), at(10_000)).round_trip(at(10_050)), None);
     }
 
     #[test]

@@ -14,11 +14,15 @@ use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
 use crate::named::{Named, NamedPackets};
-use crate::queue_delay::QueueDelay;
+use crate::queue_delay::{Echo, QueueDelay, Stamp};
 use crate::wire::{Body, Ingredient, Sealed, WireRepair};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
 const URGENT: Duration = Duration::from_millis(20);
+
+/// How soon while the link has only begun to lose, and how long that is.
+const SOON: Duration = Duration::from_millis(100);
+const BEGINNING: Duration = Duration::from_secs(1);
 
 /// A link that has lost nothing for so long loses nothing.
 const CALM: Duration = Duration::from_secs(5);
@@ -140,6 +144,10 @@ pub struct ReceiveSide {
     recoverer: Recoverer,
     meter: Meter,
     queue: QueueDelay,
+    /// The stamp of the newest datagram, and when it came.
+    newest: Option<(Stamp, Time)>,
+    /// The least of late.
+    round_trip: Option<Duration>,
     digests: DigestReader,
     digest_meter: Meter,
     /// Packets that were missing when they were named.
@@ -163,6 +171,8 @@ pub struct ReceiveSide {
     reported_at: Time,
     /// When losses were last reported.
     last_loss: Option<Time>,
+    /// When they were first, after a time without.
+    loses_since: Option<Time>,
 }
 
 impl ReceiveSide {
@@ -181,6 +191,8 @@ impl ReceiveSide {
             recoverer: Recoverer::new(config.packets, config.repairs, config.longest)?,
             meter: Meter::new(),
             queue: QueueDelay::default(),
+            newest: None,
+            round_trip: None,
             digests: DigestReader::new(),
             digest_meter: Meter::in_order(),
             named: NamedPackets::new(config.packets),
@@ -198,6 +210,7 @@ impl ReceiveSide {
             reported: 0,
             reported_at: Time::ZERO,
             last_loss: None,
+            loses_since: None,
         })
     }
 
@@ -281,7 +294,9 @@ impl ReceiveSide {
             Ok((Body::Report(report, hearing), _)) => {
                 self.counters.reports += 1;
                 self.diagnosis.on_hearing(now, &hearing);
-                Arrival::Report(report)
+                self.measure(now, hearing.echo);
+                let round_trip = self.round_trip.unwrap_or_default();
+                Arrival::Report(LossReport { round_trip, ..report })
             }
             Ok((Body::Probe, _)) => {
                 self.probes = self.probes.wrapping_add(1);
@@ -321,15 +336,23 @@ impl ReceiveSide {
         self.hold.release(now, out, &mut self.latest);
     }
 
-    /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs.
+    /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; or the link has
+    /// only begun to lose, and its code may not be the one that is called for.
     pub fn report_is_urgent(&self, now: Time) -> bool {
-        self.digest_meter.has_losses() && now.has_reached(self.reported_at + URGENT)
+        let after = |span| now.has_reached(self.reported_at + span);
+        if self.digest_meter.has_losses() {
+            return after(URGENT);
+        }
+        let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
+        let begins = self.loses_since.is_some_and(|since| now.is_before(since + BEGINNING));
+        self.meter.has_losses() && (calm && after(URGENT) || begins && after(SOON))
     }
 
     /// Whom this end hears, for [`SendSide::report`](crate::SendSide::report).
     pub fn hearing(&self, now: Time) -> Hearing {
         let session = self.verifier.peer().filter(|_| self.diagnosis.hears(now));
-        Hearing { session, probes: self.probes }
+        let newest = self.newest.map(|(stamp, at)| Echo::new(stamp, at, now));
+        Hearing { session, probes: self.probes, echo: newest.unwrap_or_default() }
     }
 
     /// Whether [`SendSide::probe`](crate::SendSide::probe) is to be called now.
@@ -360,9 +383,12 @@ impl ReceiveSide {
         let new = recovered.saturating_sub(self.reported);
         self.reported = recovered;
         let report = self.meter.report(new.min(u64::from(u32::MAX)) as u32);
-        let queue_delay = self.queue.last();
-        let report = LossReport { queue_delay, ..report.and(&self.digest_meter.report(0)) };
+        let (queue_delay, queued) = (self.queue.last(), self.queue.take_queued(now));
+        let report = LossReport { queue_delay, queued, ..report.and(&self.digest_meter.report(0)) };
         if report.lost > 0 || report.congested_lost > 0 {
+            if self.last_loss.is_none_or(|last| now.has_reached(last + CALM)) {
+                self.loses_since = Some(now);
+            }
             self.last_loss = Some(now);
         }
         report
@@ -392,10 +418,19 @@ impl ReceiveSide {
             self.probes = 0;
             self.digest_meter.restart();
             self.queue = QueueDelay::default();
+            self.round_trip = None;
             self.landmark = None;
         }
         let long = self.queue.on_arrival(now, sealed.stamp);
+        self.newest = Some((sealed.stamp, now));
         Ok((sealed.body()?, long))
+    }
+
+    /// The least round trip holds, and longer ones count for more with every report: routes change.
+    fn measure(&mut self, now: Time, echo: Echo) {
+        let Some(measured) = echo.round_trip(now) else { return };
+        let before = self.round_trip.map_or(measured, |least| least + least / 16);
+        self.round_trip = Some(measured.min(before));
     }
 
     fn repair(&mut self, now: Time, repair: &WireRepair<'_>, long: bool) -> Result<(), DropReason> {

@@ -6,6 +6,7 @@ use wellspring_core::{Duration, Time};
 use crate::adaptive::{Controller, Limits};
 use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN};
 use crate::batch::Batch;
+use crate::deadline::Deadlines;
 use crate::diagnosis::Hearing;
 use crate::digest::Digester;
 use crate::identity::{Identity, Namer, Unprotected, Volatile};
@@ -27,6 +28,9 @@ pub struct SendConfig {
     /// After so long without a packet, what the first layer has begun is sent unfinished, so that
     /// the last packets before a silence are protected: one repair a silence for an interleave of 1.
     pub flush_after: Duration,
+    /// How long packets wait in the near layers for others that fill a repair; in far ones four times as long. If none
+    /// is given: a fifth of the round trip with limits, and for ever without, as in the paper.
+    pub repair_within: Option<Duration>,
 }
 
 /// What a send side has done.
@@ -85,6 +89,8 @@ pub struct SendSide {
     flush_after: Duration,
     flush_at: Option<Time>,
     controller: Option<Controller>,
+    /// None: bins wait until they are full, as in the paper.
+    deadlines: Option<Deadlines>,
     counters: SendCounters,
 }
 
@@ -103,6 +109,9 @@ impl SendSide {
             controller.as_ref().and_then(Controller::parameters).unwrap_or(&config.parameters);
         let interleaver = Interleaver::new(first, config.longest)?;
         let volatile = remembered(first);
+        let overhead = config.adaptive.map_or(first.overhead(), |limits| limits.overhead);
+        let timed = config.adaptive.is_some() || config.repair_within.is_some();
+        let deadlines = timed.then(|| Deadlines::new(config.repair_within, overhead));
         Ok(SendSide {
             namer: Namer::new(key),
             sealer: Sealer::new(key, session),
@@ -115,6 +124,7 @@ impl SendSide {
             flush_after: config.flush_after,
             flush_at: None,
             controller,
+            deadlines,
             counters: SendCounters::default(),
         })
     }
@@ -166,6 +176,9 @@ impl SendSide {
             return Ok(identity);
         };
         post.remember(interleaver.packets(), identity.volatile);
+        if let Some(deadlines) = &mut post.deadlines {
+            deadlines.on_packet(now, interleaver.packets());
+        }
         interleaver
             .add(identity.name, &packet[..identity.len], |repair| post.repair(&repair))
             .expect("the length was compared to the longest");
@@ -176,6 +189,9 @@ impl SendSide {
     /// Hears what the peer says about loss; with limits, goes over to another code where that is
     /// called for. The old code's unfinished repairs go to `out`.
     pub fn on_report(&mut self, now: Time, report: &LossReport, out: &mut Batch) {
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.on_path(report.round_trip, report.queued);
+        }
         let Some(controller) = &mut self.controller else { return };
         if !controller.on_report(now, report) {
             return;
@@ -198,6 +214,9 @@ impl SendSide {
             self.volatile = remembered(parameters);
         }
         self.flush_at = None;
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.restart();
+        }
         self.counters.changes += 1;
     }
 
@@ -215,7 +234,9 @@ impl SendSide {
 
     /// When [`SendSide::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Time> {
-        Time::earliest(self.flush_at.into_iter().chain(self.digester.poll_timeout()))
+        let bins = self.deadlines.as_ref().and_then(Deadlines::poll_timeout);
+        let digest = self.digester.poll_timeout();
+        Time::earliest(self.flush_at.into_iter().chain(digest).chain(bins))
     }
 
     /// It is that late: after a silence, unfinished repairs go to `out`, and names that wait.
@@ -224,10 +245,33 @@ impl SendSide {
             self.flush_at = None;
             if let Some((interleaver, mut post)) = self.split(now, out) {
                 interleaver.flush(|repair| post.repair(&repair));
+                // A burst may have taken several of them, which the layer of interleave 1 does not bring back.
+                let wide = interleaver.parameters().interleaves().iter().position(|&i| i > 1);
+                if let Some(layer) = wide {
+                    let before = interleaver.packets();
+                    post.expire(interleaver, layer, before);
+                }
             }
         }
+        self.expire(now, out);
         if self.digester.due(now) {
             self.digest(now, out);
+        }
+    }
+
+    /// Sends what has waited in bins until its deadline.
+    fn expire(&mut self, now: Time, out: &mut Batch) {
+        let Some((interleaver, mut post)) = self.split(now, out) else { return };
+        let next = interleaver.packets();
+        if !post.deadlines.as_mut().is_some_and(|deadlines| deadlines.is_due(now, next)) {
+            return;
+        }
+        for layer in 0..interleaver.parameters().interleaves().len() {
+            let before = post.deadlines.as_ref().map_or(0, |deadlines| {
+                let waits = deadlines.of_layer(interleaver.parameters(), layer);
+                waits.map_or(0, |waits| deadlines.before(now, waits))
+            });
+            post.expire(interleaver, layer, before);
         }
     }
 
@@ -256,6 +300,7 @@ impl SendSide {
             volatile: &mut self.volatile,
             strides: strides(interleaver.parameters()),
             base: self.base,
+            deadlines: self.deadlines.as_mut(),
             counters: &mut self.counters,
             out,
         };
@@ -270,6 +315,7 @@ struct Post<'a> {
     volatile: &'a mut [Volatile],
     strides: [u16; wellspring_codec::interleave::MAX_LAYERS],
     base: u64,
+    deadlines: Option<&'a mut Deadlines>,
     counters: &'a mut SendCounters,
     out: &'a mut Batch,
 }
@@ -280,7 +326,31 @@ impl Post<'_> {
         self.volatile[place(self.volatile, number)] = volatile;
     }
 
+    /// Sends a layer's bins that were begun before that packet, as far as the bound on overhead allows.
+    fn expire(&mut self, interleaver: &mut Interleaver, layer: usize, before: u64) {
+        let Some(deadlines) = self.deadlines.take() else { return };
+        // Both closures need it, one after the other.
+        let shared = core::cell::RefCell::new(deadlines);
+        interleaver.expire(
+            layer,
+            before,
+            |number| shared.borrow().went_alone(number),
+            |repair| {
+                if !shared.borrow().may_send() {
+                    return false;
+                }
+                self.repair(&repair);
+                shared.borrow_mut().on_repair(alone(&repair), false);
+                true
+            },
+        );
+        self.deadlines = Some(shared.into_inner());
+    }
+
     fn repair(&mut self, repair: &Repair<'_>) {
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.on_repair(alone(repair), true);
+        }
         let stride = self.strides[usize::from(repair.layer)];
         let head = RepairHead {
             layer: repair.layer,
@@ -302,6 +372,11 @@ impl Post<'_> {
             self.counters.repair_bytes += (bytes.len() - start) as u64;
         });
     }
+}
+
+/// The number of the packet that a repair is of, if it is one alone.
+fn alone(repair: &Repair<'_>) -> Option<u64> {
+    (repair.recipe.len() == 1).then_some(repair.first)
 }
 
 /// A memory of what routers may change that reaches as far back as a repair does.

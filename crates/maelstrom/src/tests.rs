@@ -21,6 +21,7 @@ fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
         adaptive: None,
         longest,
         flush_after: Duration::from_millis(5),
+        repair_within: None,
     };
     SendSide::new(&key(), SESSION, &config).expect("a length")
 }
@@ -261,6 +262,7 @@ fn nobody_else_can_bring_a_packet() {
         adaptive: None,
         longest: 300,
         flush_after: Duration::from_millis(1),
+        repair_within: None,
     };
     let later = SessionId { start: SESSION.start + 1, random: 0 };
     let mut newer = SendSide::new(&key(), later, &config).expect("a length");
@@ -440,6 +442,7 @@ fn the_code_follows_the_loss() {
         adaptive: Some(Limits::default()),
         longest: 300,
         flush_after: Duration::from_millis(5),
+        repair_within: None,
     };
     let mut sender = SendSide::new(&key(), SESSION, &config).expect("a length");
     let mut receiver = receiver(300);

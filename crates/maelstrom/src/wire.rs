@@ -18,7 +18,8 @@
 //!
 //! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the
 //! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
-//! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), 4 zeros. Kind 6 is
+//! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), the stamp of the
+//! newest datagram heard and for how long it has been there in the same unit (2 and 2). Kind 6 is
 //! a probe: zeros, as long as the longest repair. A
 //! digest names n packets for which no repair was made, in the order in which they left, numbered by a count of its
 //! own: stride 1, and 4 bytes of each packet's name. A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
@@ -33,7 +34,7 @@ use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
 use crate::meter::LossReport;
 use crate::partitions::Partitions;
-use crate::queue_delay::Stamp;
+use crate::queue_delay::{Echo, Stamp};
 
 /// What stands before the packets' names \[bytes\].
 pub const HEADER_LEN: usize = 36;
@@ -55,6 +56,8 @@ const NUMBER_AT: usize = 30;
 const REPORT_BODY: usize = 56;
 /// A packet's name in a digest \[bytes\].
 pub(crate) const SHORT_NAME_LEN: usize = 4;
+/// Unit of waits in reports \[us\].
+const WAIT_US: u64 = 64;
 const HELLO_BODY: usize = 16;
 /// A whole hello \[bytes\].
 pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
@@ -230,8 +233,13 @@ fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
     let word = |at: usize| u32::from_be_bytes(array(body, at));
     let session = SessionId::from_bytes(array(body, 32));
     let none = SessionId { start: 0, random: 0 };
-    let hearing =
-        Hearing { session: Some(session).filter(|&session| session != none), probes: word(48) };
+    let half = |at: usize| u16::from_be_bytes(array(body, at));
+    let echo = Echo { stamp: half(52), held: half(54) };
+    let hearing = Hearing {
+        session: Some(session).filter(|&session| session != none),
+        probes: word(48),
+        echo,
+    };
     let report = LossReport {
         packets: word(0),
         lost: word(4),
@@ -241,7 +249,9 @@ fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
         longest_burst: u16::from_be_bytes(array(body, 18)),
         congested: word(20),
         congested_lost: word(24),
-        queue_delay: Duration::from_micros(u64::from(word(28))),
+        queue_delay: Duration::from_micros(u64::from(half(28)) * WAIT_US),
+        queued: half(30),
+        round_trip: Duration::ZERO,
     };
     Ok((report, hearing))
 }
@@ -299,14 +309,19 @@ pub(crate) fn emit_report(
     }
     out.extend_from_slice(&report.usual_burst.to_be_bytes());
     out.extend_from_slice(&report.longest_burst.to_be_bytes());
-    let queue_delay = report.queue_delay.as_micros().min(u64::from(u32::MAX)) as u32;
-    for word in [report.congested, report.congested_lost, queue_delay] {
+    for word in [report.congested, report.congested_lost] {
         out.extend_from_slice(&word.to_be_bytes());
+    }
+    let wait = (report.queue_delay.as_micros() / WAIT_US).min(u64::from(u16::MAX)) as u16;
+    for half in [wait, report.queued] {
+        out.extend_from_slice(&half.to_be_bytes());
     }
     let session = hearing.session.unwrap_or(SessionId { start: 0, random: 0 });
     out.extend_from_slice(&session.to_bytes());
     out.extend_from_slice(&hearing.probes.to_be_bytes());
-    out.extend_from_slice(&[0; 4]);
+    for half in [hearing.echo.stamp, hearing.echo.held] {
+        out.extend_from_slice(&half.to_be_bytes());
+    }
     seal(sealer, start, out);
 }
 

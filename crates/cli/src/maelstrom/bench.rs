@@ -146,6 +146,7 @@ fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, 
         adaptive: None,
         longest,
         flush_after: wellspring_core::Duration::from_millis(5),
+        repair_within: None,
     };
     let mut sender = SendSide::new(&key, session(1), &config).map_err(failed)?;
     let packets = ReceiveConfig::default().packets.max(2 * parameters.reach());

@@ -80,6 +80,11 @@ pub struct UpArgs {
     /// Milliseconds without a packet after which incomplete repairs of the first layer are sent.
     #[arg(long, value_name = "MS", default_value_t = 5)]
     flush: u64,
+    /// Milliseconds that packets wait in a repair of the near layers for others that fill it; in the far layers
+    /// four times as long. What is not full by then is sent as it is [default: a fifth of the round trip with
+    /// --adaptive, and no such deadline without].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    repair_within: Option<u64>,
     /// Milliseconds for which a recovered packet is held, unless it is TCP's. If the packet was only
     /// overtaken by its repair, it arrives in this time and is not delivered twice.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
@@ -256,6 +261,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             adaptive: limits,
             longest: 0,
             flush_after: Duration::from_millis(args.flush),
+            repair_within: args.repair_within.map(Duration::from_millis),
         },
         receive: ReceiveConfig {
             packets,

@@ -200,13 +200,41 @@ impl Interleaver {
         }
     }
 
+    /// Sends all that the bins of a layer hold whose first packet is one before that number, counted as
+    /// [`Interleaver::packets`] does, full or not: they have waited long enough for the packets that would fill
+    /// them. A bin of one packet, whose number `went_alone` accepts, is emptied without: another layer's repair of it
+    /// alone has left. Stops, and tells so, when `send` refuses one; that bin stays.
+    pub fn expire(
+        &mut self,
+        layer: usize,
+        before: u64,
+        went_alone: impl Fn(u64) -> bool,
+        mut send: impl FnMut(Repair<'_>) -> bool,
+    ) -> bool {
+        let rate = self.parameters.rate();
+        let Some(bins) = self.layers.get_mut(layer) else { return true };
+        for bin in bins.iter_mut().filter(|bin| !bin.recipe.is_empty() && bin.first < before) {
+            let repeats = bin.recipe.len() == 1 && went_alone(bin.first);
+            if !repeats && !send(bin.repair(layer as u8)) {
+                return false;
+            }
+            bin.clear(rate);
+        }
+        true
+    }
+
     /// Sends all that the bins of the lowest layer hold, full or not: nothing may follow for a
     /// while that would fill them, and what was sent last is not to wait for it.
     pub fn flush(&mut self, mut send: impl FnMut(Repair<'_>)) {
-        let rate = self.parameters.rate();
-        for bin in self.layers[0].iter_mut().filter(|bin| !bin.recipe.is_empty()) {
-            send(bin.repair(0));
-            bin.clear(rate);
-        }
+        let before = self.packets;
+        self.expire(
+            0,
+            before,
+            |_| false,
+            |repair| {
+                send(repair);
+                true
+            },
+        );
     }
 }

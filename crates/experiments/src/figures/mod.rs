@@ -23,7 +23,7 @@ pub use verdict::{Check, Verdict};
 
 use anyhow::{Result, bail};
 
-use self::maelstrom::{appliance, delivery, throughput};
+use self::maelstrom::{appliance, delivery, simulated, throughput};
 
 /// A figure that can be reproduced.
 #[derive(Clone, Copy)]
@@ -96,6 +96,14 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "maelstrom-16", title: "latency, (1,11,19)", run: maelstrom::figure_16 },
     Figure { name: "maelstrom-17", title: "latency, (1,19,41)", run: maelstrom::figure_17 },
     Figure { name: "maelstrom-bursts", title: "TCP and bursts", run: throughput::bursts },
+    Figure {
+        name: "maelstrom-clean",
+        title: "an adaptive pair, nothing lost",
+        run: simulated::clean,
+    },
+    Figure { name: "maelstrom-losing", title: "an adaptive pair by loss", run: simulated::losing },
+    Figure { name: "maelstrom-changing", title: "loss that changes", run: simulated::changing },
+    Figure { name: "maelstrom-thin", title: "messages and fetches", run: simulated::thin },
     Figure { name: "maelstrom-4.6", title: "capacity", run: appliance::section_4_6 },
     Figure { name: "maelstrom-4.7", title: "memory", run: appliance::section_4_7 },
 ];

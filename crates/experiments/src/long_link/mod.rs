@@ -1,0 +1,185 @@
+//! Long link with a pair of Maelstrom's appliances, simulated: hosts' TCP on both sides, real packets and repairs.
+//!
+//! The appliances are `wellspring-maelstrom`'s state machines on real bytes; links and hosts are models ([`Link`],
+//! [`Sender`]). So 20 seeds of a table take minutes, and need no namespaces.
+
+mod control;
+mod flows;
+mod link;
+mod site;
+mod tcp;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use wellspring_core::{Duration, Seed, Time};
+use wellspring_maelstrom::{ReceiveCounters, SendCounters};
+
+pub use control::Algorithm;
+pub use flows::{Outcome, Work};
+pub use link::{Link, Loss};
+pub use site::Protection;
+pub use tcp::{Ack, Receiver, Sender};
+
+use flows::Flows;
+use site::{Site, Sites};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Rate of the link \[bit/s\].
+    pub bits_per_second: u64,
+    /// One way.
+    pub delay: Duration,
+    /// The longest wait in the link's queue.
+    pub queue: Duration,
+    /// What is lost both ways, from each time on.
+    pub losses: Vec<(Duration, Loss)>,
+    /// The appliances; none without them.
+    pub protection: Option<Protection>,
+    /// What hosts do.
+    pub work: Vec<Work>,
+    /// How long it lasts.
+    pub length: Duration,
+    /// Of all that is random.
+    pub seed: u64,
+}
+
+impl Setting {
+    /// 100 Mbit/s, 50 ms one way, a queue that takes a round trip to empty, for 20 seconds.
+    pub fn new(loss: Loss, protection: Option<Protection>, work: Vec<Work>, seed: u64) -> Self {
+        Setting {
+            bits_per_second: 100_000_000,
+            delay: Duration::from_millis(50),
+            queue: Duration::from_millis(100),
+            losses: vec![(Duration::ZERO, loss)],
+            protection,
+            work,
+            length: Duration::from_secs(20),
+            seed,
+        }
+    }
+}
+
+/// What happens at a time.
+#[derive(Debug)]
+enum Event {
+    /// A packet comes out of the link at that site.
+    Packet(usize, Vec<u8>),
+    /// A datagram between the appliances does.
+    Datagram(usize, Vec<u8>),
+    /// An appliance's timer.
+    Appliance(usize),
+    /// An appliance reports.
+    Report(usize),
+    /// Something of a flow.
+    Flow(usize, flows::Timer),
+}
+
+#[derive(Debug)]
+struct Entry(Time, u64, Event);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.1 == other.1
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0.as_picos(), self.1).cmp(&(other.0.as_picos(), other.1))
+    }
+}
+
+/// Events in the order of time, and of their making.
+#[derive(Debug, Default)]
+struct Agenda {
+    heap: BinaryHeap<Reverse<Entry>>,
+    made: u64,
+}
+
+impl Agenda {
+    fn add(&mut self, at: Time, event: Event) {
+        self.made += 1;
+        self.heap.push(Reverse(Entry(at, self.made, event)));
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct Results {
+    /// Of each piece of work.
+    pub outcomes: Vec<Outcome>,
+    /// Packets that the queue from site 0 to site 1 dropped.
+    pub drops: u64,
+    /// Bytes of site 0's appliance, and what it has sent.
+    pub sent: SendCounters,
+    /// What site 1's appliance has seen.
+    pub received: ReceiveCounters,
+    /// Repairs for each packet of site 0, by the half second: of the code in use.
+    pub overheads: Vec<f64>,
+}
+
+/// Runs a setting.
+///
+/// # Panics
+/// If the setting's protection is no code.
+pub fn run(setting: &Setting) -> Results {
+    let seed = Seed(setting.seed);
+    let link = |name| {
+        let Setting { bits_per_second, delay, queue, .. } = *setting;
+        Link::new(bits_per_second, delay, queue, &setting.losses, (seed, name))
+    };
+    let mut agenda = Agenda::default();
+    let mut sites = Sites {
+        links: [link("there"), link("back")],
+        appliances: [0, 1].map(|n| setting.protection.as_ref().map(|p| Site::new(p, n))),
+    };
+    let mut flows = Flows::new(&setting.work, setting.length, &mut agenda);
+    if setting.protection.is_some() {
+        (0..2).for_each(|site| agenda.add(Time::ZERO, Event::Report(site)));
+    }
+    let mut overheads = Vec::new();
+    while let Some(Reverse(Entry(now, _, event))) = agenda.heap.pop() {
+        if now.has_reached(Time::ZERO + setting.length) {
+            break;
+        }
+        match event {
+            Event::Flow(flow, timer) => flows.on_timer(now, flow, timer, &mut sites, &mut agenda),
+            Event::Packet(site, bytes) => {
+                for packet in sites.on_packet(now, site, bytes, &mut agenda) {
+                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                }
+            }
+            Event::Datagram(site, bytes) => {
+                for packet in sites.on_datagram(now, site, &bytes, &mut agenda) {
+                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                }
+            }
+            Event::Appliance(site) => {
+                for packet in sites.on_timer(now, site, &mut agenda) {
+                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                }
+            }
+            Event::Report(site) => {
+                if site == 0 {
+                    overheads.push(sites.overhead());
+                }
+                sites.report(now, site, &mut agenda);
+            }
+        }
+    }
+    let [sent, _] = [0, 1].map(|site| sites.sent(site));
+    Results {
+        outcomes: flows.outcomes(),
+        drops: sites.links[0].drops,
+        sent,
+        received: sites.received(1),
+        overheads,
+    }
+}

@@ -1,0 +1,468 @@
+//! TCP as today's hosts have it: selective acknowledgements, RACK-TLP (RFC 8985), and undone reductions.
+//!
+//! Of RFC 8985: loss detection by time (§6.2) with a reordering window that follows duplicates (§6.2 step 4), and the
+//! tail loss probe (§7). A reduction is undone when all that was sent again was reported as duplicate
+//! (RFC 3708), or when the original turns out to have arrived (Eifel, RFC 3522). Retransmission timer:
+//! RFC 6298, with the least timeout of 200 ms that systems have. Everything counts packets.
+
+use std::collections::VecDeque;
+
+use wellspring_core::{Duration, Time};
+use wellspring_transport::congestion::Delivery;
+
+use super::control::{Algorithm, Control};
+
+/// Blocks of an acknowledgement, at most: three, beside time stamps.
+const BLOCKS: usize = 3;
+const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// Duplicates after which a loss is certain while no reordering was seen (§6.2.1).
+const DUPLICATES: u64 = 3;
+/// Recoveries for which a wider reordering window holds (§6.2.1).
+const WIDE_FOR: u32 = 16;
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// All before that packet is here.
+    pub next: u64,
+    /// What is here beyond it, the newest first: first packet, and the one behind the last.
+    pub blocks: [(u64, u64); BLOCKS],
+    /// The packet that came was here already.
+    pub duplicate: bool,
+    /// When the packet left that made this acknowledgement advance.
+    pub echo: Time,
+}
+
+/// Where the data of a transfer arrives.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    next: u64,
+    /// Ranges beyond, the one that grew last first.
+    ranges: Vec<(u64, u64)>,
+    /// In-order packets that are not acknowledged.
+    waiting: u32,
+}
+
+impl Receiver {
+    /// All packets before this one are here.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether an acknowledgement waits for a second packet.
+    pub fn waits(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Takes in a packet that left then. Whether it is to be acknowledged at once: in order, every second one is.
+    pub fn on_packet(&mut self, number: u64, sent: Time) -> Option<Ack> {
+        let known = |&(start, end): &(u64, u64)| (start..end).contains(&number);
+        if number < self.next || self.ranges.iter().any(known) {
+            return Some(self.ack(true, sent));
+        }
+        let (mut start, mut end) = (number, number + 1);
+        self.ranges.retain(|&(a, b)| {
+            let touches = b == start || a == end;
+            if touches {
+                (start, end) = (start.min(a), end.max(b));
+            }
+            !touches
+        });
+        if start == self.next {
+            self.next = end;
+            self.waiting += 1;
+            let hurry = end - start > 1 || !self.ranges.is_empty() || self.waiting >= 2;
+            return hurry.then(|| self.ack(false, sent));
+        }
+        self.ranges.insert(0, (start, end));
+        Some(self.ack(false, sent))
+    }
+
+    /// An acknowledgement now.
+    pub fn ack(&mut self, duplicate: bool, echo: Time) -> Ack {
+        self.waiting = 0;
+        let blocks = std::array::from_fn(|n| self.ranges.get(n).copied().unwrap_or((0, 0)));
+        Ack { next: self.next, blocks, duplicate, echo }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    InFlight,
+    Lost,
+    Sacked,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    state: State,
+    sent: Time,
+    again: bool,
+    /// Packets delivered when it left, and when the last of them was.
+    delivered: u64,
+    delivered_at: Time,
+}
+
+/// What a recovery may have to take back.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    control: Control,
+    /// Sent again and not reported as duplicates.
+    repeats: i64,
+    first_repeat: Option<Time>,
+}
+
+/// Where the data of a transfer leaves.
+#[derive(Debug)]
+pub struct Sender {
+    control: Control,
+    /// Packets that the application has written.
+    pub written: u64,
+    first: u64,
+    segments: VecDeque<Segment>,
+    in_flight: u64,
+    lost: u64,
+    sacked: u64,
+    delivered: u64,
+    delivered_at: Time,
+    /// The newest time of sending of what arrived, and its round trip.
+    newest: Option<(Time, Duration)>,
+    /// One more than the highest packet that is known to be there.
+    highest_there: u64,
+    reordering: bool,
+    /// Quarters of the least round trip in the reordering window, recoveries left, and the last
+    /// packet of the round in which it was widened.
+    steps: u32,
+    wide_left: u32,
+    widened_until: u64,
+    least_rtt: Duration,
+    smoothed: Option<(Duration, Duration)>,
+    back_off: u32,
+    recovers_until: Option<u64>,
+    /// That recovery is one after a timeout: the window grows in it.
+    timed_out: bool,
+    hurry: bool,
+    undo: Option<Undo>,
+    timer_from: Time,
+    probed: bool,
+    reorder_at: Option<Time>,
+    pace_at: Time,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+}
+
+impl Sender {
+    /// A sender to whom nothing was written.
+    pub fn new(algorithm: Algorithm, now: Time) -> Self {
+        Sender {
+            control: algorithm.start(),
+            written: 0,
+            first: 0,
+            segments: VecDeque::new(),
+            in_flight: 0,
+            lost: 0,
+            sacked: 0,
+            delivered: 0,
+            delivered_at: now,
+            newest: None,
+            highest_there: 0,
+            reordering: false,
+            steps: 1,
+            wide_left: 0,
+            widened_until: 0,
+            least_rtt: Duration::from_secs(100),
+            smoothed: None,
+            back_off: 0,
+            recovers_until: None,
+            timed_out: false,
+            hurry: false,
+            undo: None,
+            timer_from: now,
+            probed: false,
+            reorder_at: None,
+            pace_at: now,
+            timeouts: 0,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.segments.len() as u64
+    }
+
+    /// The next packet to send now, if one may be sent.
+    pub fn poll(&mut self, now: Time) -> Option<u64> {
+        // The first packet of a recovery is sent again whatever is in flight (RFC 6675 §5, step 4.3).
+        let hurry = std::mem::take(&mut self.hurry) && self.lost > 0;
+        let full = self.in_flight >= u64::from(self.control.window());
+        if !hurry && (full || now.is_before(self.pace_at)) {
+            return None;
+        }
+        let place = if self.lost > 0 {
+            self.segments.iter().position(|segment| segment.state == State::Lost)
+        } else {
+            (self.end() < self.written).then_some(self.segments.len())
+        }?;
+        if let Some(rate) = self.control.pacing_rate() {
+            // What was not sent in time is not made up for.
+            let gap = Duration::from_nanos((1e9 / rate) as u64);
+            self.pace_at = self.pace_at.later_of(now) + gap;
+        }
+        self.transmit(now, place);
+        Some(self.first + place as u64)
+    }
+
+    fn transmit(&mut self, now: Time, place: usize) {
+        if self.in_flight == 0 {
+            self.timer_from = now;
+            self.delivered_at = self.delivered_at.later_of(now);
+        }
+        let again = place < self.segments.len();
+        let segment = Segment {
+            state: State::InFlight,
+            sent: now,
+            again,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+        };
+        if !again {
+            self.segments.push_back(segment);
+            self.in_flight += 1;
+            return;
+        }
+        match self.segments[place].state {
+            State::Lost => {
+                self.lost -= 1;
+                self.in_flight += 1;
+            }
+            State::InFlight => {}
+            State::Sacked => return,
+        }
+        self.segments[place] = segment;
+        if let Some(undo) = &mut self.undo {
+            undo.repeats += 1;
+            undo.first_repeat.get_or_insert(now);
+        }
+    }
+
+    /// When [`Sender::on_timer`] has something to do, or [`Sender::poll`] may have.
+    pub fn deadline(&self, now: Time) -> Option<Time> {
+        let paced = Some(self.pace_at)
+            .filter(|at| at.is_after(now) && self.in_flight < u64::from(self.control.window()));
+        let timer = (self.in_flight + self.lost > 0).then(|| self.timer_from + self.timeout());
+        Time::earliest(paced.into_iter().chain(timer).chain(self.reorder_at))
+    }
+
+    /// The time to the tail loss probe, or to the retransmission timeout.
+    fn timeout(&self) -> Duration {
+        let Some((smoothed, variation)) = self.smoothed else { return FIRST_TIMEOUT };
+        let probes = !self.probed && self.recovers_until.is_none() && self.lost == 0;
+        if probes {
+            return smoothed * 2;
+        }
+        let timeout = smoothed + (variation * 4).max(LEAST_TIMEOUT);
+        (timeout * (1 << self.back_off.min(8))).min(LONGEST_TIMEOUT)
+    }
+
+    /// It is that late. The packet to send as a tail loss probe, if one is due.
+    pub fn on_timer(&mut self, now: Time) -> Option<u64> {
+        if self.reorder_at.is_some_and(|at| now.has_reached(at)) {
+            self.detect(now);
+        }
+        if self.in_flight + self.lost == 0 || now.is_before(self.timer_from + self.timeout()) {
+            return None;
+        }
+        let probes = self.smoothed.is_some()
+            && !self.probed
+            && self.recovers_until.is_none()
+            && self.lost == 0;
+        self.timer_from = now;
+        if probes {
+            self.probed = true;
+            let last = self.segments.iter().rposition(|s| s.state == State::InFlight)?;
+            self.transmit(now, last);
+            return Some(self.first + last as u64);
+        }
+        self.timeouts += 1;
+        self.back_off += 1;
+        if self.recovers_until.is_none() {
+            self.begin_undo();
+        }
+        self.control.on_timeout(now);
+        self.timed_out = true;
+        self.recovers_until = Some(self.end());
+        for segment in &mut self.segments {
+            if segment.state == State::InFlight {
+                segment.state = State::Lost;
+                self.lost += 1;
+                self.in_flight -= 1;
+            }
+        }
+        self.reorder_at = None;
+        None
+    }
+
+    fn begin_undo(&mut self) {
+        self.undo = Some(Undo { control: self.control, repeats: 0, first_repeat: None });
+    }
+
+    /// An acknowledgement comes.
+    pub fn on_ack(&mut self, now: Time, ack: &Ack) {
+        let advances = ack.next > self.first;
+        let in_flight = self.in_flight;
+        while self.first < ack.next
+            && let Some(segment) = self.segments.pop_front()
+        {
+            let number = self.first;
+            self.first += 1;
+            match segment.state {
+                State::Sacked => self.sacked -= 1,
+                _ => self.deliver(now, number, segment, in_flight),
+            }
+        }
+        for &(start, end) in &ack.blocks {
+            for number in start.max(self.first)..end.min(self.end()) {
+                let segment = self.segments[(number - self.first) as usize];
+                if segment.state != State::Sacked {
+                    self.deliver(now, number, segment, in_flight);
+                    self.segments[(number - self.first) as usize].state = State::Sacked;
+                    self.sacked += 1;
+                }
+            }
+        }
+        if ack.duplicate {
+            self.on_duplicate();
+        }
+        if advances {
+            (self.timer_from, self.back_off, self.probed) = (now, 0, false);
+        }
+        self.undo_if_spurious(advances, ack.echo);
+        if self.recovers_until.is_some_and(|until| self.first >= until) {
+            (self.recovers_until, self.timed_out) = (None, false);
+            self.wide_left = self.wide_left.saturating_sub(1);
+            if self.wide_left == 0 {
+                self.steps = 1;
+            }
+        }
+        self.detect(now);
+    }
+
+    fn deliver(&mut self, now: Time, number: u64, segment: Segment, in_flight: u64) {
+        match segment.state {
+            State::Lost => self.lost -= 1,
+            _ => self.in_flight -= 1,
+        }
+        let rtt = now.since(segment.sent);
+        if !segment.again {
+            self.measure(rtt);
+            self.reordering |= number < self.highest_there;
+        }
+        self.highest_there = self.highest_there.max(number + 1);
+        // What came sooner than any round trip is an answer to the first copy.
+        if !segment.again || rtt >= self.least_rtt {
+            let later = self.newest.is_none_or(|(sent, _)| !segment.sent.is_before(sent));
+            if later {
+                self.newest = Some((segment.sent, rtt));
+            }
+        }
+        self.delivered += 1;
+        let span = now.since(segment.delivered_at).as_secs_f64().max(rtt.as_secs_f64());
+        self.delivered_at = now;
+        let delivery = Delivery {
+            now,
+            // Of what was sent again nobody knows which copy came (Karn).
+            rtt: if segment.again {
+                self.smoothed.map_or(rtt, |(smoothed, _)| smoothed)
+            } else {
+                rtt
+            },
+            delivered: self.delivered,
+            delivered_before: segment.delivered,
+            rate: if span > 0.0 { (self.delivered - segment.delivered) as f64 / span } else { 0.0 },
+            in_flight: self.in_flight as u32,
+            window_limited: in_flight + 3 >= u64::from(self.control.window()),
+        };
+        self.control.on_delivered(&delivery, self.recovers_until.is_some() && !self.timed_out);
+    }
+
+    fn measure(&mut self, rtt: Duration) {
+        self.least_rtt = self.least_rtt.min(rtt);
+        let (smoothed, variation) = self.smoothed.unwrap_or((rtt, rtt / 2));
+        let off = rtt.saturating_sub(smoothed).max(smoothed.saturating_sub(rtt));
+        self.smoothed = Some(((smoothed * 7 + rtt) / 8, (variation * 3 + off) / 4));
+    }
+
+    /// What was sent again had arrived: the reordering window is too narrow.
+    fn on_duplicate(&mut self) {
+        self.reordering = true;
+        if let Some(undo) = &mut self.undo {
+            undo.repeats -= 1;
+        }
+        if self.first >= self.widened_until {
+            self.steps += 1;
+            self.wide_left = WIDE_FOR;
+            self.widened_until = self.end();
+        }
+    }
+
+    fn undo_if_spurious(&mut self, advances: bool, echo: Time) {
+        let Some(undo) = self.undo else { return };
+        let all_arrived = undo.first_repeat.is_some() && undo.repeats <= 0;
+        // Before anything was sent again, only the original can have come.
+        let original = advances && undo.first_repeat.is_none_or(|at| echo.is_before(at));
+        if all_arrived || original {
+            self.control = undo.control;
+            self.undo = None;
+            (self.recovers_until, self.timed_out) = (None, false);
+            for segment in &mut self.segments {
+                if segment.state == State::Lost {
+                    segment.state = State::InFlight;
+                    self.lost -= 1;
+                    self.in_flight += 1;
+                }
+            }
+        }
+    }
+
+    /// Marks what is lost by now, and says when more may be.
+    fn detect(&mut self, now: Time) {
+        self.reorder_at = None;
+        let Some((newest, rtt)) = self.newest else { return };
+        let certain =
+            !self.reordering && (self.recovers_until.is_some() || self.sacked >= DUPLICATES);
+        let window = match certain {
+            true => Duration::ZERO,
+            false => {
+                let smoothed = self.smoothed.map_or(rtt, |(smoothed, _)| smoothed);
+                (self.least_rtt / 4 * u64::from(self.steps)).min(smoothed)
+            }
+        };
+        let mut found = false;
+        for segment in &mut self.segments {
+            let is_older = segment.sent.is_before(newest);
+            if !is_older && !segment.again {
+                // What was sent for the first time was sent in order.
+                break;
+            }
+            if !is_older || segment.state != State::InFlight {
+                continue;
+            }
+            let due = segment.sent + rtt + window;
+            if now.has_reached(due) {
+                segment.state = State::Lost;
+                self.lost += 1;
+                self.in_flight -= 1;
+                found = true;
+            } else {
+                self.reorder_at = Time::earliest(self.reorder_at.into_iter().chain([due]));
+            }
+        }
+        if found && self.recovers_until.is_none() {
+            self.begin_undo();
+            self.control.on_lost(now);
+            self.recovers_until = Some(self.end());
+            self.hurry = true;
+        }
+    }
+}
