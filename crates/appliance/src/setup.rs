@@ -415,6 +415,18 @@ mod tests {
     use std::io::Write;
 
     #[test]
+    fn an_adaptive_code_fits_the_long_link() {
+        let rate =
+            |wan: usize| plan_of(&adaptive_rates(16), wan, 1_500, false).map(|found| found.0);
+        assert_eq!([1_740, 1_739, 1_700, 1_699, 1_660].map(rate), [16, 12, 12, 10, 8].map(Ok));
+        // The last one's plan says what would help.
+        let (last, plan) = plan_of(&adaptive_rates(16), 1_500, 1_500, false).expect("a plan");
+        assert_eq!((last, plan.longest), (8, 1_340));
+        assert!(plan.check(1_500).is_err());
+        assert_eq!(adaptive_rates(4), [4, 4]);
+    }
+
+    #[test]
     fn a_key_is_read_only_if_nobody_else_can() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         let path = file.path().to_owned();
