@@ -1,9 +1,12 @@
-//! What hosts do over a simulated long link: bulk transfers, fetches, messages, paced streams.
+//! Traffic of hosts over a simulated long link: bulk transfers, fetches, messages, paced streams.
 
 use wellspring_core::{Duration, Time};
 
+use super::agenda::{Agenda, Event, Timer};
+use super::control::Algorithm;
+use super::packet::PROTECTED_AT;
 use super::site::{LONGEST, Sites};
-use super::{Ack, Agenda, Algorithm, Event, Receiver, Sender};
+use super::tcp::{Ack, Receiver, Sender};
 
 /// Data in a full packet, after headers of IPv4 and TCP with time stamps \[bytes\].
 const PAYLOAD: u64 = 1_448;
@@ -64,15 +67,6 @@ impl Outcome {
     }
 }
 
-/// What a flow has set a timer for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Timer {
-    Sender,
-    Acknowledgement,
-    Write,
-    Request(u64),
-}
-
 /// What a packet is.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
@@ -102,14 +96,6 @@ struct Flow {
 pub(super) struct Flows {
     flows: Vec<Flow>,
     meanings: Vec<(usize, Meaning)>,
-}
-
-/// Where a packet says whether it is protected.
-const PROTECTED_AT: usize = 28;
-
-/// Whether the appliances look at a packet.
-pub(super) fn is_protected(packet: &[u8]) -> bool {
-    packet[PROTECTED_AT] == 1
 }
 
 impl Flows {

@@ -3,14 +3,15 @@
 //! The appliances are `wellspring-maelstrom`'s state machines on real bytes; links and hosts are models ([`Link`],
 //! [`Sender`]). So 20 seeds of a table take minutes, and need no namespaces.
 
+mod agenda;
 mod control;
 mod flows;
 mod link;
+mod packet;
 mod site;
 mod tcp;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use wellspring_core::{Duration, Seed, Time};
 use wellspring_maelstrom::{ReceiveCounters, SendCounters};
@@ -21,6 +22,7 @@ pub use link::{Link, Loss};
 pub use site::Protection;
 pub use tcp::{Ack, Receiver, Sender};
 
+use agenda::{Agenda, Entry, Event};
 use flows::Flows;
 use site::{Site, Sites};
 
@@ -58,55 +60,6 @@ impl Setting {
             length: Duration::from_secs(20),
             seed,
         }
-    }
-}
-
-/// What happens at a time.
-#[derive(Debug)]
-enum Event {
-    /// A packet comes out of the link at that site.
-    Packet(usize, Vec<u8>),
-    /// A datagram between the appliances does.
-    Datagram(usize, Vec<u8>),
-    /// An appliance's timer.
-    Appliance(usize),
-    /// An appliance reports.
-    Report(usize),
-    /// Something of a flow.
-    Flow(usize, flows::Timer),
-}
-
-#[derive(Debug)]
-struct Entry(Time, u64, Event);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.1 == other.1
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.0.as_picos(), self.1).cmp(&(other.0.as_picos(), other.1))
-    }
-}
-
-/// Events in the order of time, and of their making.
-#[derive(Debug, Default)]
-struct Agenda {
-    heap: BinaryHeap<Reverse<Entry>>,
-    made: u64,
-}
-
-impl Agenda {
-    fn add(&mut self, at: Time, event: Event) {
-        self.made += 1;
-        self.heap.push(Reverse(Entry(at, self.made, event)));
     }
 }
 

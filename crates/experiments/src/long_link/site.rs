@@ -7,7 +7,8 @@ use wellspring_maelstrom::{
     ReceiveSide, SendConfig, SendCounters, SendSide, SessionId, restore,
 };
 
-use super::{Agenda, Event, Link};
+use super::agenda::{Agenda, Event};
+use super::link::Link;
 
 /// Longest packet \[bytes\].
 pub(super) const LONGEST: usize = 1_500;
@@ -134,7 +135,7 @@ impl Sites {
     ) -> Vec<Vec<u8>> {
         let mut packets = Vec::new();
         if let Some(appliance) = &mut self.appliances[site]
-            && super::flows::is_protected(&bytes)
+            && super::packet::is_protected(&bytes)
         {
             let seen = appliance.receive.observe(now, &mut bytes, &mut appliance.recovered);
             packets = appliance.recovered();
