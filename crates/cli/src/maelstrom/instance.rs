@@ -124,7 +124,9 @@ fn trouble(status: &Value) -> String {
 
 fn rows(status: &Value) -> Vec<Vec<String>> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-    let text = |path: &str| status.pointer(path).map(Value::to_string).unwrap_or_default();
+    // While the code is off there is no rate and no interleave.
+    let known = |path: &str| status.pointer(path).filter(|value| !value.is_null());
+    let text = |path: &str| known(path).map_or_else(|| "none".to_owned(), Value::to_string);
     let lost = part(number("/link/lost"), number("/link/packets"));
     let peer = status["peer_alive"].as_bool().unwrap_or(false);
     let failover = match status.pointer("/failover/alive").and_then(Value::as_bool) {
@@ -162,4 +164,18 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("unseen", number("/unseen").to_string()),
     ];
     rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_is_off_is_not_null() {
+        let off = serde_json::json!({ "code_on": false, "rate": null, "interleaves": null });
+        let rows = rows(&off);
+        let of = |what: &str| rows.iter().find(|row| row[0] == what).map(|row| row[1].as_str());
+        assert_eq!(of("code"), Some("off: nothing is lost"));
+        assert_eq!([of("rate"), of("interleaves")], [Some("none"); 2]);
+    }
 }
