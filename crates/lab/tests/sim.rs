@@ -174,7 +174,7 @@ fn a_figure_keeps_its_runs_whatever_it_looks_at() {
     let output = run(&[&arguments[..], &[text(&folder)]].concat());
     assert_eq!(status(&output), Some(0), "{}", words(&output.stderr));
     let table = std::fs::read_to_string(folder.join("runs.csv")).expect("kept");
-    assert_eq!(table.lines().count(), 5, "two seeds of two cases: {table}");
+    assert_eq!(table.lines().count(), 7, "two seeds of three cases: {table}");
 }
 
 #[test]

@@ -201,14 +201,14 @@ mod tests {
     fn a_trimmed_frame_is_whole_to_ip_and_cut_to_udp() {
         let marking = Marking::default();
         for v6 in [false, true] {
-            let whole = datagram(v6, 10 << 2 | 1, 1_000);
+            let whole = datagram(v6, 8 << 2 | 1, 1_000);
             let cut = read(&whole, &marking, 64).cut.expect("may be trimmed");
             let mut frame = whole.clone();
             trim(&mut frame, cut, &marking);
             assert_eq!(frame.len(), cut);
             let packet = packet(&frame).expect("IP");
             assert_eq!(packet.len, cut - ETHERNET);
-            assert_eq!(packet.traffic_class, 11 << 2 | 1);
+            assert_eq!(packet.traffic_class, marking.trimmed << 2 | 1);
             let udp = ETHERNET + packet.udp_end.expect("UDP") - UDP_HEADER;
             assert_eq!(frame[udp..], whole[udp..cut]);
             if !v6 {
