@@ -9,10 +9,14 @@ use wellspring_core::{Duration, Rate, Time};
 /// Symbols that came, whole or trimmed, after which the pace is judged.
 const EPOCH: u32 = 128;
 
-/// The pace is too high if one in so many was trimmed.
-const TOO_MANY: u32 = 32;
+/// The pace is too high if one in so many was trimmed. Hosts that wake late send and ask in bursts, and short queues
+/// trim 5 % of those at the right pace.
+const TOO_MANY: u32 = 16;
 
-/// The pace rises by one part in so many after an epoch without trimmed symbols: twice as high after 23 epochs.
+/// The pace rises if fewer than one in so many was trimmed.
+const FEW: u32 = 32;
+
+/// The pace rises by one part in so many an epoch: twice as high after 23 epochs.
 const RISE: u64 = 32;
 
 /// The pace never falls below one part in so many of the link's rate.
@@ -76,7 +80,7 @@ impl Pace {
     fn judge(&mut self, span: Duration) {
         let part = self.trimmed * 1_024 / EPOCH;
         self.indifferent = self.indifferent.saturating_sub(1);
-        if self.trimmed == 0 || self.indifferent > 0 {
+        if self.trimmed * FEW < EPOCH || self.indifferent > 0 {
             self.rate = (self.rate + self.rate / RISE + 1).min(self.link);
         }
         if self.trimmed * TOO_MANY < EPOCH || self.indifferent > 0 {
@@ -93,8 +97,10 @@ impl Pace {
         }
         let micros = span.as_micros().max(1);
         let carried = self.bytes.saturating_mul(8_000_000) / micros;
+        // Of pulls at this pace this part was carried. The bytes of an epoch show less where a host was late.
+        let answered = self.rate / 1_024 * u64::from(1_024_u32.saturating_sub(part));
         self.reduced_for = part;
-        self.rate = self.rate.min(carried).max(self.link / LEAST).max(1);
+        self.rate = self.rate.min(carried.max(answered)).max(self.link / LEAST).max(1);
     }
 }
 
@@ -122,7 +128,7 @@ mod tests {
         let mut pace = Pace::new(Rate::from_mbps(2_000));
         let (rate, trimmed) = after(&mut pace, 1_000_000_000, 100);
         assert!((950_000_000..1_070_000_000).contains(&rate), "{rate}");
-        assert!(trimmed < 0.05, "{trimmed}");
+        assert!(trimmed < 0.07, "{trimmed}");
     }
 
     #[test]
