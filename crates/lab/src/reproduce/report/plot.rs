@@ -1,7 +1,7 @@
 //! Plots as SVG, drawn by `plotters`.
 //!
 //! Colours are those of the light theme; a style sheet that selects elements by these colours gives
-//! the dark theme's ([`style`]).
+//! the dark theme's (`style.rs`).
 
 use std::fmt::Write as _;
 use std::ops::Range;
