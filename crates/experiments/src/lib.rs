@@ -13,6 +13,7 @@ pub mod decode;
 pub mod driver;
 pub mod figures;
 pub mod live;
+#[cfg(feature = "long-link")]
 pub mod long_link;
 pub mod observe;
 pub mod quantity;

@@ -23,7 +23,9 @@ pub use verdict::{Check, Verdict};
 
 use anyhow::{Result, bail};
 
-use self::maelstrom::{appliance, delivery, simulated, throughput};
+#[cfg(feature = "long-link")]
+use self::maelstrom::simulated;
+use self::maelstrom::{appliance, delivery, throughput};
 
 /// A figure that can be reproduced.
 #[derive(Clone, Copy)]
@@ -96,13 +98,17 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "maelstrom-16", title: "latency, (1,11,19)", run: maelstrom::figure_16 },
     Figure { name: "maelstrom-17", title: "latency, (1,19,41)", run: maelstrom::figure_17 },
     Figure { name: "maelstrom-bursts", title: "TCP and bursts", run: throughput::bursts },
+    #[cfg(feature = "long-link")]
     Figure {
         name: "maelstrom-clean",
         title: "an adaptive pair, nothing lost",
         run: simulated::clean,
     },
+    #[cfg(feature = "long-link")]
     Figure { name: "maelstrom-losing", title: "an adaptive pair by loss", run: simulated::losing },
+    #[cfg(feature = "long-link")]
     Figure { name: "maelstrom-changing", title: "loss that changes", run: simulated::changing },
+    #[cfg(feature = "long-link")]
     Figure { name: "maelstrom-thin", title: "messages and fetches", run: simulated::thin },
     Figure { name: "maelstrom-4.6", title: "capacity", run: appliance::section_4_6 },
     Figure { name: "maelstrom-4.7", title: "memory", run: appliance::section_4_7 },
