@@ -105,9 +105,10 @@ neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on othe
 report: ## Draw the figures from the records in results/, without simulating: target/report, and the book's pages
 	$(CARGO) run --quiet -p wellspring-lab -- reproduce --all --redraw --records results --report target/report --book docs/src
 
-nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
+nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
-	PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host
+	@$(SETUP) browser
+	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
 	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
 	@$(MAKE) --no-print-directory report
