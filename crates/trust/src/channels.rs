@@ -24,8 +24,8 @@ const MAX_SEEN: usize = 16_384;
 const GREETING_SPAN: Duration = Duration::from_secs(5);
 /// Cookies that one handshake takes.
 const MAX_RETRIES: u8 = 3;
-/// Requests without any answer after which a channel counts as forgotten by its other end.
-const MAX_UNANSWERED: u32 = 2;
+/// Requests that wait for one handshake, at most: more than a client has under way.
+const MAX_WAITING: usize = 32;
 
 /// What a datagram turned out to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +41,8 @@ pub enum Opened {
     Refused(Refusal),
     /// A server was asked for its key, and has one that is not trusted (there).
     UnknownServer(PublicKey),
+    /// A handshake that was begun here is done: what [waited](Channels::next_waiting) for it is to be sent.
+    Established,
     /// Not sealed: of a host that has no keys.
     Clear,
     /// Nothing for others to see: a part of a handshake, or dropped and counted.
@@ -158,7 +160,8 @@ impl Channels {
     }
 
     /// Writes into `out` what is to be sent so that a request reaches the server at `to`: the request sealed, or a
-    /// handshake that carries it. To be called again, as the request is repeated, until it is answered.
+    /// handshake that carries it. To be called again, as the request is repeated, until it is answered. Nothing is
+    /// written of a request that [waits](Self::next_waiting) for a handshake that carries another.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -171,15 +174,15 @@ impl Channels {
     ) -> Result<(), NoWay> {
         out.clear();
         let entry = self.entry(to);
-        if entry.is_established() && entry.unanswered < MAX_UNANSWERED {
-            entry.unanswered += 1;
-            out.extend_from_slice(request);
-            out.resize(request.len() + MAX_OVERHEAD, 0);
-            return self.seal(to, None, out, request.len(), 0).map(|_| ()).ok_or(NoWay::TooLong);
+        if entry.is_established() && !entry.is_forgotten(now) {
+            entry.asked(now);
+            return self.seal_request(to, request, out).ok_or(NoWay::TooLong);
         }
-        let recent = |greeted: &&Greeted| (greeted.began + GREETING_SPAN).is_after(now);
-        if let Some(greeted) = entry.greeted.as_ref().filter(recent) {
-            greeted.write(out);
+        let recent = |greeted: &&mut Greeted| (greeted.began + GREETING_SPAN).is_after(now);
+        if let Some(greeted) = entry.greeted.as_mut().filter(recent) {
+            if !greeted.has_put_off(request, MAX_WAITING) {
+                greeted.write(out);
+            }
             return Ok(());
         }
         let id = self.draw();
@@ -188,6 +191,19 @@ impl Channels {
         self.remember_own(out);
         self.entry(to).greeted = Some(greeted);
         Ok(())
+    }
+
+    /// Writes into `out` the next request that waited for a handshake with `to`, sealed; false if there is none.
+    pub fn next_waiting(&mut self, to: SocketAddr, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let waiting = self.entries.get_mut(&to).and_then(|entry| entry.waiting.pop_front());
+        waiting.is_some_and(|request| self.seal_request(to, &request, out).is_some())
+    }
+
+    fn seal_request(&mut self, to: SocketAddr, request: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        out.extend_from_slice(request);
+        out.resize(request.len() + MAX_OVERHEAD, 0);
+        self.seal(to, None, out, request.len(), 0).map(|_| ())
     }
 
     fn greet(&self, now: Time, to: SocketAddr, id: u64, request: &[u8]) -> Result<Greeted, NoWay> {
@@ -204,7 +220,8 @@ impl Channels {
                 Stage::Initiated(Box::new(initiator.ok_or(NoWay::TooLong)?), Arc::clone(identity))
             }
         };
-        Ok(Greeted { id, began: now, retries: 0, stage, request: request.to_vec() })
+        let (request, waiting) = (request.to_vec(), VecDeque::new());
+        Ok(Greeted { id, began: now, retries: 0, stage, request, waiting })
     }
 
     fn open_sealed(
@@ -410,9 +427,9 @@ impl Channels {
         let established = Established { channel, identity: Arc::clone(identity) };
         self.counters.handshakes += 1;
         let entry = self.entry(from);
-        entry.greeted = None;
+        entry.waiting = entry.greeted.take().map(|greeted| greeted.waiting).unwrap_or_default();
         entry.establish(established);
-        Opened::Nothing
+        Opened::Established
     }
 
     fn on_refusal(&mut self, from: SocketAddr, datagram: &[u8]) -> Opened {
@@ -473,6 +490,17 @@ impl Channels {
 }
 
 impl Greeted {
+    /// Puts a request off until the handshake is done, unless it is the one that the handshake carries, or waits
+    /// already, or `limit` do.
+    fn has_put_off(&mut self, request: &[u8], limit: usize) -> bool {
+        let known = self.request == request || self.waiting.iter().any(|known| known == request);
+        let puts_off = !known && self.waiting.len() < limit;
+        if puts_off {
+            self.waiting.push_back(request.to_vec());
+        }
+        puts_off
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         match &self.stage {
             Stage::Asking => {

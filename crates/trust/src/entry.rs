@@ -11,6 +11,10 @@ use crate::keyring::Identity;
 
 /// Answered handshakes of one address that wait for their first datagram.
 const MAX_PENDING: usize = 4;
+/// Requests without any answer, and the time since the first of them, after which a channel counts as forgotten by its
+/// other end. Several requests may be under way at one time, so their number alone says nothing.
+const MAX_UNANSWERED: u32 = 2;
+const FORGOTTEN: Duration = Duration::from_millis(300);
 /// How long an address stays with the key that was last heard from it.
 const HELD: Duration = Duration::from_secs(30);
 
@@ -34,7 +38,10 @@ pub(crate) struct Greeted {
     pub began: Time,
     pub retries: u8,
     pub stage: Stage,
+    /// The request that it carries.
     pub request: Vec<u8>,
+    /// Requests to be sent when it is done.
+    pub waiting: VecDeque<Vec<u8>>,
 }
 
 pub(crate) enum Stage {
@@ -61,8 +68,11 @@ pub(crate) struct Entry {
     pub pending: VecDeque<Pending>,
     pub greeted: Option<Greeted>,
     heard: Option<Time>,
-    /// Requests sent since something authentic was heard.
-    pub unanswered: u32,
+    /// Requests sent since something authentic was heard, and when the first of them was.
+    unanswered: u32,
+    asked: Option<Time>,
+    /// Requests that waited for a handshake that is done, to be sent.
+    pub waiting: VecDeque<Vec<u8>>,
     /// When it was last used, by the table's count.
     pub used: u64,
 }
@@ -111,7 +121,7 @@ impl Entry {
         match outcome {
             Ok((plain, id)) => {
                 self.heard = Some(now);
-                self.unanswered = 0;
+                (self.unanswered, self.asked) = (0, None);
                 Found::Plain(plain, id)
             }
             Err(Closed::Replayed) => Found::Replayed,
@@ -122,7 +132,19 @@ impl Entry {
     /// From now on datagrams leave by this channel; those of the one before are still taken.
     pub(crate) fn establish(&mut self, established: Established) {
         self.previous = self.current.replace(established);
-        self.unanswered = 0;
+        (self.unanswered, self.asked) = (0, None);
+    }
+
+    /// A request is sent by a channel.
+    pub(crate) fn asked(&mut self, now: Time) {
+        self.unanswered += 1;
+        self.asked.get_or_insert(now);
+    }
+
+    /// Whether requests went unanswered for so long that the other end seems to have lost its channels.
+    pub(crate) fn is_forgotten(&self, now: Time) -> bool {
+        let long_ago = self.asked.is_some_and(|asked| !(asked + FORGOTTEN).is_after(now));
+        self.unanswered >= MAX_UNANSWERED && long_ago
     }
 
     /// Notes an answered handshake; of too many the oldest gives way.

@@ -87,7 +87,7 @@ fn meet(a: &mut Channels, b: &mut Channels, time: Time) -> Vec<u8> {
     let heard = hear(b, time, client(), &initiation);
     assert!(matches!(heard.opened, Opened::Datagram { .. }), "{:?}", heard.opened);
     assert_eq!(heard.plain, REQUEST);
-    assert_eq!(hear(a, time, server(), &heard.answer).opened, Opened::Nothing);
+    assert_eq!(hear(a, time, server(), &heard.answer).opened, Opened::Established);
     initiation
 }
 
@@ -280,15 +280,44 @@ fn a_server_that_has_forgotten_is_greeted_anew() {
     let mut first = server_of(2);
     meet(&mut a_host, &mut first, now(0));
     let mut second = server_of(3);
-    for attempt in 0..2 {
-        let sealed = request(&mut a_host, now(100 + attempt));
-        assert_eq!(
-            hear(&mut second, now(100 + attempt), client(), &sealed).opened,
-            Opened::Nothing
-        );
+    for at in [100, 200, 399] {
+        let sealed = request(&mut a_host, now(at));
+        assert_eq!(hear(&mut second, now(at), client(), &sealed).opened, Opened::Nothing);
     }
-    assert_eq!(second.counters().forged, 2);
-    meet(&mut a_host, &mut second, now(200));
+    assert_eq!(second.counters().forged, 3);
+    meet(&mut a_host, &mut second, now(400));
+}
+
+#[test]
+fn many_requests_at_one_time_need_no_handshake() {
+    let (mut a, mut b) = pinned();
+    meet(&mut a, &mut b, now(0));
+    for _ in 0..20 {
+        let sealed = request(&mut a, now(1));
+        assert_eq!(hear(&mut b, now(1), client(), &sealed).plain, REQUEST);
+    }
+    assert_eq!(b.counters().handshakes, 1);
+}
+
+#[test]
+fn requests_wait_for_the_handshake_that_carries_another() {
+    let (mut a, mut b) = pinned();
+    let initiation = request(&mut a, now(0));
+    let (mut out, mut requests) = (Vec::new(), Vec::new());
+    for byte in 0..3 {
+        requests.push([byte; 256]);
+        a.request(now(1), server(), &requests[usize::from(byte)], &mut out).expect("a way");
+        assert!(out.is_empty(), "it waits");
+    }
+    a.request(now(100), server(), &requests[0], &mut out).expect("a way");
+    assert_eq!(out, initiation, "who asks again has the handshake repeated");
+    let heard = hear(&mut b, now(0), client(), &initiation);
+    assert_eq!(hear(&mut a, now(1), server(), &heard.answer).opened, Opened::Established);
+    for request in requests {
+        assert!(a.next_waiting(server(), &mut out));
+        assert_eq!(hear(&mut b, now(1), client(), &out).plain, request);
+    }
+    assert!(!a.next_waiting(server(), &mut out));
 }
 
 #[test]

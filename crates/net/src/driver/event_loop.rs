@@ -280,7 +280,7 @@ impl EventLoop {
                 self.report_trouble(from, KeyTrouble::UnknownServer(key));
             }
             Opened::Clear => self.explain_keys(now, origin, datagram),
-            Opened::Nothing => {}
+            Opened::Established | Opened::Nothing => {}
         }
         self.plain = plain;
     }

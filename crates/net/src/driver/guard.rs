@@ -101,6 +101,11 @@ impl Guard {
         })
     }
 
+    /// Makes [`outgoing`](Self::outgoing) the next request that waited for a handshake; false if there is none.
+    pub(super) fn next_waiting(&mut self, to: SocketAddr) -> bool {
+        self.channels.next_waiting(canonical(to), &mut self.outgoing)
+    }
+
     /// Who has sent a datagram.
     pub(super) fn peer(&self, from: SocketAddr, via: ChannelId) -> Option<PeerChannel> {
         let identity = self.channels.identity(canonical(from), via)?;

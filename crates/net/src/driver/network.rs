@@ -182,7 +182,8 @@ impl Network {
             _ if !self.socket.reaches(&message.to) => false,
             Some(guard) if message.via.is_none() => {
                 guard.request(now, message.to, &message.bytes)?;
-                self.push_outgoing(target)
+                // Nothing is to be sent of a request that waits for a handshake.
+                guard.outgoing().is_empty() || self.push_outgoing(target)
             }
             _ => self.push_datagram(&message.bytes, target, message.via, dscp),
         };
@@ -210,9 +211,15 @@ impl Network {
     ) -> Opened {
         let Some(guard) = &mut self.guard else { return Opened::Nothing };
         let opened = guard.open(now, from, datagram, plain);
-        if !guard.outgoing().is_empty() {
-            let local = self.answers_from(local);
-            self.push_outgoing(Target { to: from, local });
+        let answers = !guard.outgoing().is_empty();
+        let target = Target { to: from, local: self.answers_from(local) };
+        if answers {
+            self.push_outgoing(target);
+        }
+        if opened == Opened::Established {
+            while self.guard.as_mut().is_some_and(|guard| guard.next_waiting(from)) {
+                self.push_outgoing(target);
+            }
         }
         opened
     }
