@@ -8,7 +8,8 @@
 //!
 //! The header in clear is what a trimming switch keeps (24 bytes of an SCDP symbol: session, SBN, ESI, packet number,
 //! epoch); other datagrams have none, and the kind "sealed" and zeros in place of the header tag. The tag at the end
-//! covers everything, the header tag the header. The counter counts all datagrams of a direction, so no nonce
+//! covers everything: header and header tag as associated data, channel and counter as the nonce. The header tag covers
+//! the header. The counter counts all datagrams of a direction, so no nonce
 //! is used twice, whatever protocols do with their numbers, and none is opened twice.
 
 use std::fmt;
@@ -22,6 +23,9 @@ use crate::replay::ReplayWindow;
 
 /// What sealing adds to a datagram \[bytes\].
 pub const MAX_OVERHEAD: usize = HEADER_TAG_LEN + COUNTER_LEN + TAG_LEN;
+/// Bytes before a datagram in plain that is to be sealed where it is \[bytes\]: sealing moves the header there, and the
+/// payload not at all.
+pub const HEADROOM: usize = HEADER_TAG_LEN + COUNTER_LEN;
 const HEADER_TAG_LEN: usize = 8;
 /// The channel's byte and the counter.
 const COUNTER_LEN: usize = 8;
@@ -197,28 +201,30 @@ impl Channel {
         self.sends.suite
     }
 
-    /// Seals the datagram in the first `len` bytes of `room`, of which `clear` stay in clear; returns its new length,
-    /// [`MAX_OVERHEAD`] more. `None` if there is no room for it, or nothing to seal.
+    /// Seals the datagram of `len` bytes that begins [`HEADROOM`] bytes into `room`; `clear` of them stay in clear. The
+    /// sealed one begins where `room` does; returns its length, [`MAX_OVERHEAD`] more. `None` if there is no room for
+    /// it, or nothing to seal.
     pub fn seal(&mut self, room: &mut [u8], len: usize, clear: usize) -> Option<usize> {
         let end = len + MAX_OVERHEAD;
         if end > room.len() || clear >= len || clear > MAX_CLEAR {
             return None;
         }
-        let body = clear + HEADER_TAG_LEN + COUNTER_LEN;
-        room.copy_within(clear..len, body);
+        room.copy_within(HEADROOM..HEADROOM + clear, 0);
         let head = match clear {
             0 => [SEALED, 0, 0, 0, 0, 0, 0, 0],
             _ => self.sends.header_tag(&room[..clear]),
         };
         let mut counter = self.counter.to_be_bytes();
         counter[0] = self.mark();
-        room[clear..clear + HEADER_TAG_LEN].copy_from_slice(&head);
-        room[clear + HEADER_TAG_LEN..body].copy_from_slice(&counter);
         let key = self.sends.key(self.counter)?;
-        let (associated, rest) = room.split_at_mut(body);
+        let (associated, rest) = room.split_at_mut(clear + HEADER_TAG_LEN);
+        associated[clear..].copy_from_slice(&head);
+        let (counter_place, rest) = rest.split_at_mut(COUNTER_LEN);
+        counter_place.copy_from_slice(&counter);
         let (in_out, tag_place) = rest.split_at_mut(len - clear);
-        let tag =
-            key.seal_in_place_separate_tag(nonce(&counter), Aad::from(associated), in_out).ok()?;
+        let tag = key
+            .seal_in_place_separate_tag(nonce(&counter), Aad::from(&*associated), in_out)
+            .ok()?;
         tag_place[..TAG_LEN].copy_from_slice(tag.as_ref());
         self.sends.used(self.counter);
         self.counter += 1;
@@ -251,7 +257,7 @@ impl Channel {
         if !self.window.is_new(number) {
             return Err(Closed::Replayed);
         }
-        let (associated, rest) = datagram.split_at(body);
+        let (associated, rest) = (&datagram[..clear + HEADER_TAG_LEN], &datagram[body..]);
         let text_len = rest.len().checked_sub(TAG_LEN).ok_or(Closed::Forged)?;
         let (text, tag) = rest.split_at(text_len);
         let key = self.receives.key(number).ok_or(Closed::Forged)?;
@@ -310,9 +316,20 @@ mod tests {
     const SUITES: [Suite; 2] = [Suite::Aes128Gcm, Suite::ChaCha20Poly1305];
     const SHAPE: Shape = Shape { clear: 24, len: 124 };
 
+    const HEADER: [u8; 24] = {
+        let mut header = [0; 24];
+        let mut at = 0;
+        while at < 24 {
+            header[at] = at as u8;
+            at += 1;
+        }
+        header
+    };
+
+    /// A symbol in plain, where it is to be sealed.
     fn symbol(fill: u8) -> Vec<u8> {
         let mut room = vec![fill; SHAPE.len + MAX_OVERHEAD];
-        room[..24].copy_from_slice(&std::array::from_fn::<u8, 24, _>(|i| i as u8));
+        room[HEADROOM..HEADROOM + 24].copy_from_slice(&HEADER);
         room
     }
 
@@ -323,11 +340,11 @@ mod tests {
             let mut room = symbol(7);
             let len = a.seal(&mut room, SHAPE.len, 24).expect("room");
             assert_eq!(len, SHAPE.len + MAX_OVERHEAD);
-            assert_eq!(room[..24], symbol(7)[..24], "the header is in clear");
+            assert_eq!(room[..24], HEADER, "the header is in clear");
             assert!(room[40..].windows(8).all(|w| w != [7; 8]), "the payload is not");
             let mut plain = [0; 200];
             assert_eq!(b.open(&room, SHAPE, &mut plain), Ok(Plain::Whole(SHAPE.len)));
-            assert_eq!(plain[..SHAPE.len], symbol(7)[..SHAPE.len]);
+            assert_eq!(plain[..SHAPE.len], symbol(7)[HEADROOM..][..SHAPE.len]);
             assert_eq!(b.open(&room, SHAPE, &mut plain), Err(Closed::Replayed));
             assert_eq!(a.open(&room, SHAPE, &mut plain), Err(Closed::Forged), "its own, reflected");
         }

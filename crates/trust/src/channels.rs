@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 
-use crate::channel::{ChannelId, MAX_OVERHEAD, Plain, Shape, Suite};
+use crate::channel::{ChannelId, HEADROOM, MAX_OVERHEAD, Plain, Shape, Suite};
 use crate::counters::TrustCounters;
 use crate::entry::{Entry, Established, Found, Greeted, Pending, Stage};
 use crate::gate::{Gate, Verdict};
@@ -136,8 +136,9 @@ impl Channels {
         }
     }
 
-    /// Seals the datagram in the first `len` bytes of `room` for `to`, by that channel if one is named; returns its
-    /// new length. `None` if there is no channel, and then it is not to be sent.
+    /// Seals the datagram of `len` bytes that begins [`HEADROOM`] bytes into `room` for `to`, by that channel if one is
+    /// named. The sealed one begins where `room` does; returns its length. `None` if there is no channel, and
+    /// then it is not to be sent.
     pub fn seal(
         &mut self,
         to: SocketAddr,
@@ -201,6 +202,7 @@ impl Channels {
     }
 
     fn seal_request(&mut self, to: SocketAddr, request: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        out.resize(HEADROOM, 0);
         out.extend_from_slice(request);
         out.resize(request.len() + MAX_OVERHEAD, 0);
         self.seal(to, None, out, request.len(), 0).map(|_| ())

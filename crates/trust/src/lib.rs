@@ -24,7 +24,7 @@ mod layout;
 mod replay;
 mod rights;
 
-pub use channel::{Channel, ChannelId, MAX_OVERHEAD, Shape, Suite};
+pub use channel::{Channel, ChannelId, HEADROOM, MAX_OVERHEAD, Shape, Suite};
 pub use channels::{Channels, NoWay, Opened, without_keys};
 pub use counters::TrustCounters;
 pub use files::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wellspring_core::Time;
 use wellspring_trust::{
-    ChannelId, Channels, Keyring, NoWay, Opened, PublicKey, Refusal, Shape, TrustCounters,
+    ChannelId, Channels, HEADROOM, Keyring, NoWay, Opened, PublicKey, Refusal, Shape, TrustCounters,
 };
 use wellspring_wire::{ndp, scdp};
 
@@ -63,7 +63,8 @@ impl Guard {
         &self.outgoing
     }
 
-    /// Seals the datagram in the first `len` bytes of `room`; `None` if no channel leads there.
+    /// Seals the datagram of `len` bytes that begins [`HEADROOM`] bytes into `room`, to where `room` begins; `None` if no
+    /// channel leads there.
     pub(super) fn seal(
         &mut self,
         to: SocketAddr,
@@ -71,8 +72,9 @@ impl Guard {
         room: &mut [u8],
         len: usize,
     ) -> Option<usize> {
-        mark(&mut room[..len], true);
-        let clear = shape_of(&room[..len]).map_or(0, |shape| shape.clear);
+        let datagram = &mut room[HEADROOM..HEADROOM + len];
+        mark(datagram, true);
+        let clear = shape_of(datagram).map_or(0, |shape| shape.clear);
         self.channels.seal(canonical(to), via, room, len, clear)
     }
 

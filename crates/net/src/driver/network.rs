@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::{Duration, Rate, Time};
-use wellspring_trust::{ChannelId, Opened};
+use wellspring_trust::{ChannelId, HEADROOM, Opened};
 
 use super::DscpMap;
 use super::event::KeyTrouble;
@@ -92,7 +92,13 @@ impl Network {
         if !self.outbox.has_room() && (self.blocked || !self.flush()) {
             return None;
         }
-        self.outbox.room()
+        self.plain_room()
+    }
+
+    /// Room for a datagram in plain: where it is sealed, if it is.
+    fn plain_room(&mut self) -> Option<&mut [u8]> {
+        let headroom = if self.guard.is_some() { HEADROOM } else { 0 };
+        Some(&mut self.outbox.room()?[headroom..])
     }
 
     /// Sends the first `len` bytes of the [`room`](Self::room).
@@ -113,7 +119,7 @@ impl Network {
         }
     }
 
-    /// Sends the first `len` bytes of the outbox's buffer, sealed; returns the new length, or `None` if no channel leads there.
+    /// Sends the first `len` bytes of the room, sealed; returns the new length, or `None` if no channel leads there.
     fn push_sealed(
         &mut self,
         len: usize,
@@ -126,18 +132,18 @@ impl Network {
         Some(sealed)
     }
 
-    /// Sends the first `len` bytes of the outbox's buffer to each target, sealed for it; where there is no room any more it is
+    /// Sends the first `len` bytes of the room to each target, sealed for it; where there is no room any more it is
     /// lost. Returns the length that each got.
     fn push_sealed_to_each(&mut self, len: usize, marks: Marks, targets: &[Target]) -> usize {
         let (Some(guard), Some(room)) = (&mut self.guard, self.outbox.room()) else { return 0 };
-        guard.keep(&room[..len]);
+        guard.keep(&room[HEADROOM..HEADROOM + len]);
         let mut each = 0;
         for target in targets {
             if !self.outbox.has_room() && !self.flush() {
                 return each;
             }
             let (Some(guard), Some(room)) = (&self.guard, self.outbox.room()) else { return each };
-            room[..len].copy_from_slice(guard.kept());
+            room[HEADROOM..HEADROOM + len].copy_from_slice(guard.kept());
             each = self.push_sealed(len, None, marks, *target).unwrap_or(each);
         }
         each
@@ -161,7 +167,10 @@ impl Network {
 
     /// Sends a datagram as it is, whatever keys there are: a part of a handshake, or an answer to who has no keys.
     pub(super) fn push_in_clear(&mut self, bytes: &[u8], target: Target, dscp: u8) -> bool {
-        let Some(room) = self.room() else { return false };
+        if self.room().is_none() {
+            return false;
+        }
+        let Some(room) = self.outbox.room() else { return false };
         room[..bytes.len()].copy_from_slice(bytes);
         self.outbox.push(bytes.len(), Marks { dscp, ecn: 0 }, &[target]);
         true
