@@ -119,7 +119,7 @@ impl Network {
         }
     }
 
-    /// Sends the first `len` bytes of the room, sealed; returns the new length, or `None` if no channel leads there.
+    /// Sends the first `len` bytes of the buffer, sealed; returns the new length, or `None` if no channel leads there.
     fn push_sealed(
         &mut self,
         len: usize,
@@ -132,7 +132,7 @@ impl Network {
         Some(sealed)
     }
 
-    /// Sends the first `len` bytes of the room to each target, sealed for it; where there is no room any more it is
+    /// Sends the first `len` bytes of the buffer to each target, sealed for it; where there is no room any more it is
     /// lost. Returns the length that each got.
     fn push_sealed_to_each(&mut self, len: usize, marks: Marks, targets: &[Target]) -> usize {
         let (Some(guard), Some(room)) = (&mut self.guard, self.outbox.room()) else { return 0 };
