@@ -144,7 +144,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         .overwrite(args.force)
         .group(args.group)
         .quorum(args.quorum)
-        .cut(args.cut.to_cut()?)
+        .cut(args.cut.for_scdp()?)
         .updates(display.updates());
     let put = client.put(&args.file, &args.hosts, &options);
     let put = interrupt.guard(put).await;

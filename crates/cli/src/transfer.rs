@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
-use wellspring_console::units::{
-    bit_rate, bytes, parse_loss, parse_rate, parse_seconds, parse_size, seconds,
-};
+use wellspring_console::units::{parse_loss, parse_rate, parse_seconds, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
-use wellspring_net::store::{Digest, ObjectName};
-use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOLS_PER_BLOCK, Host};
+use wellspring_net::store::ObjectName;
+use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, Host};
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::Fabric;
 
@@ -37,20 +34,25 @@ pub struct CutArgs {
 }
 
 impl CutArgs {
+    /// How an object is cut, whatever the protocol.
+    pub fn to_cut(&self) -> Cut {
+        let cut = Cut::default().symbol_size(self.symbol_size);
+        cut.symbols_per_block(self.block_symbols).initial_window(self.initial_window)
+    }
+
     /// How SCDP cuts an object.
     ///
     /// # Errors
     /// Blocks longer than SCDP's.
-    pub fn to_cut(&self) -> Result<Cut, Failed> {
-        let symbols_per_block = self.block_symbols.unwrap_or(DEFAULT_SYMBOLS_PER_BLOCK);
-        if symbols_per_block > MAX_SYMBOLS_PER_BLOCK {
-            let limit = MAX_SYMBOLS_PER_BLOCK;
-            let text =
-                format!("--block-symbols {symbols_per_block}: SCDP's blocks have up to {limit}");
-            return Err(Failed::usage(text));
+    pub fn for_scdp(&self) -> Result<Cut, Failed> {
+        match self.block_symbols {
+            Some(symbols) if symbols > MAX_SYMBOLS_PER_BLOCK => {
+                let limit = MAX_SYMBOLS_PER_BLOCK;
+                let text = format!("--block-symbols {symbols}: SCDP's blocks have up to {limit}");
+                Err(Failed::usage(text))
+            }
+            _ => Ok(self.to_cut()),
         }
-        let cut = Cut::default().symbol_size(self.symbol_size).initial_window(self.initial_window);
-        Ok(cut.symbols_per_block(symbols_per_block))
     }
 }
 
@@ -201,67 +203,6 @@ impl FromStr for Location {
         Ok(Location { hosts, name })
     }
 }
-
-/// Figures of a fetch that every protocol has.
-pub struct Fetched<'a> {
-    /// The object's name.
-    pub name: &'a str,
-    /// Where it went; `-` is standard output.
-    pub output: &'a str,
-    /// \[bytes\].
-    pub size: u64,
-    pub digest: Digest,
-    pub elapsed: Duration,
-    pub preparing: Duration,
-    pub finishing: Duration,
-    /// \[bit/s\].
-    pub goodput: f64,
-}
-
-impl Fetched<'_> {
-    /// A line for people.
-    pub fn line(&self) -> String {
-        let to = if self.output == "-" { String::new() } else { format!(" -> {}", self.output) };
-        let (time, rate) = (seconds(self.elapsed), bit_rate(self.goodput));
-        let (name, digest) = (self.name, &self.digest);
-        format!("{name}{to}: {} in {time}, {rate}, digest {digest}\n", bytes(self.size))
-    }
-
-    /// The account for programs, with what the protocol adds. Times in seconds.
-    pub fn account(&self, of_protocol: Value) -> Value {
-        let mut account = json!({
-            "object": self.name,
-            "output": self.output,
-            "bytes": self.size,
-            "digest": self.digest.to_string(),
-            "seconds": self.elapsed.as_secs_f64(),
-            "seconds_preparing": self.preparing.as_secs_f64(),
-            "seconds_finishing": self.finishing.as_secs_f64(),
-            "goodput_bits_per_second": self.goodput,
-        });
-        if let (Some(account), Value::Object(more)) = (account.as_object_mut(), of_protocol) {
-            account.extend(more);
-        }
-        account
-    }
-}
-
-/// The [`Fetched`] of a report, which has these fields whatever its protocol.
-macro_rules! fetched {
-    ($name:expr, $output:expr, $report:expr) => {
-        $crate::transfer::Fetched {
-            name: $name,
-            output: $output,
-            size: $report.size,
-            digest: $report.digest,
-            elapsed: $report.elapsed,
-            preparing: $report.preparing,
-            finishing: $report.finishing,
-            goodput: $report.goodput(),
-        }
-    };
-}
-pub(crate) use fetched;
 
 #[cfg(test)]
 mod tests {

@@ -99,11 +99,14 @@ fn what_a_killed_server_had_not_sent_comes_from_the_others() {
     let ended = fetch.end().success();
     assert!(std::fs::read(out.join("object")).expect("read") == bytes);
     assert!(ended.has_step("lost"), "{:?}", ended.steps);
-    assert_eq!(ended.summary["lost"][0]["host"], a.address.to_string());
+    let replica = &ended.summary["replicas"][0];
+    assert_eq!(
+        (&replica["state"], &replica["host"]),
+        (&"lost".into(), &a.address.to_string().into())
+    );
     let part = |part: &serde_json::Value| part["length"].as_u64().expect("a number");
     let parts = ended.summary["shares"].as_array().expect("a list").iter().map(part).sum::<u64>();
-    let before = ended.summary["lost"][0]["bytes"].as_u64().expect("a number");
-    assert_eq!(parts + before, 20_000_000);
+    assert_eq!(parts, 20_000_000);
 }
 
 #[test]

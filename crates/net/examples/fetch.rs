@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("{} bytes, {:.0} Mbit/s", report.size, report.goodput() / 1e6);
     for replica in &report.replicas {
-        println!("{}: {} symbols", replica.host, replica.stats.useful);
+        println!("{}: {} symbols", replica.host, replica.stats.unwrap_or_default().useful);
     }
     assert_eq!(std::fs::metadata(&path)?.len(), report.size);
     Ok(())

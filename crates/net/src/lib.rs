@@ -12,7 +12,6 @@ mod client;
 mod config_error;
 pub mod driver;
 mod key_files;
-mod lttp;
 mod manifest;
 pub mod protocols;
 mod random;
@@ -29,17 +28,14 @@ pub use {
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
-    Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_SYMBOL_SIZE,
-    DEFAULT_SYMBOLS_PER_BLOCK, FetchError, FetchOptions, FetchReport, HostError, NdpReport,
-    PutError, PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
-    Target, Update, Updates,
+    Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_LTTP_BLOCK_SYMBOLS,
+    DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, FetchError,
+    FetchOptions, FetchProtocol, FetchReport, HostError, LttpReport, Method, PartReport,
+    ProtocolReport, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport,
+    ReplicaState, ScdpReport, Target, Update, Updates,
 };
 pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};
-pub use lttp::{
-    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, LostServer, LttpOptions, LttpReport,
-    Method, PartReport,
-};
 pub use server::{
     BindError, LONGEST_WAIT, LttpLimits, Server, ServerConfig, ServerCounters, ServerEvent,
 };

@@ -10,9 +10,10 @@ use std::time::Duration;
 use wellspring_core::SessionId;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, LttpOptions, PutError,
-    PutOptions, PutReport, Server, ServerConfig, Target,
+    Client, ClientConfig, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
+    PutError, PutOptions, PutReport, Server, ServerConfig, Target,
 };
+use wellspring_transport::scdp::ReceiveStats;
 use wellspring_trust::{
     ClusterKey, Folders, Keyring, Peer, PrivateKey, PublicKey, Rights, TrustCounters,
 };
@@ -277,10 +278,14 @@ fn forged_packets_are_dropped_and_counted_and_the_transfer_is_unharmed() {
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         place.assert_fetched();
         assert_eq!(report.replicas[0].losses, 0, "{name}");
-        assert_eq!(report.stats.failed_decodes, 0, "{name}");
+        assert_eq!(stats(&report).failed_decodes, 0, "{name}");
         let counters = if *to_server { place.at_server() } else { place.at_client() };
         assert!(counters.forged + counters.clear > 0, "{name}: {counters:?}");
     }
+}
+
+fn stats(report: &FetchReport) -> &ReceiveStats {
+    &report.scdp().expect("by SCDP").stats
 }
 
 #[test]
@@ -322,10 +327,10 @@ fn what_a_switch_trims_is_taken_by_its_header_and_a_changed_header_is_not() {
         let counters = place.at_client();
         if changed {
             assert!(counters.forged > 0 && counters.trimmed == 0, "{counters:?}");
-            assert_eq!(report.stats.senders[0].trimmed, 0);
+            assert_eq!(stats(&report).senders[0].trimmed, 0);
         } else {
             assert!(counters.trimmed > 0 && counters.forged == 0, "{counters:?}");
-            assert!(report.stats.senders[0].trimmed > 0);
+            assert!(stats(&report).senders[0].trimmed > 0);
         }
     }
 }
@@ -485,17 +490,18 @@ fn ndp_runs_under_keys_and_what_does_not_is_refused() {
     let hosts = [host(place.server.local_addr())];
     let options = FetchOptions::new("models/x".parse().expect("a name"));
     let target = || Target::File { path: place.output(), existing: Existing::Replace };
-    let ndp = place.client.fetch_ndp(&hosts, &options, target());
+    let options = options.protocol(FetchProtocol::Ndp);
+    let ndp = place.client.fetch(&hosts, &options, target());
     place.runtime.block_on(ndp).expect("fetched");
     place.assert_fetched();
-    let options = LttpOptions::new("models/x".parse().expect("a name"));
-    let lttp = place.client.fetch_lttp(&hosts, &options, target());
+    let options = options.protocol(FetchProtocol::Lttp { method: Method::Improved });
+    let lttp = place.client.fetch(&hosts, &options, target());
     assert!(matches!(place.runtime.block_on(lttp), Err(FetchError::LttpUnderKeys)));
     let group = "239.255.47.11:4712".parse().expect("a group");
     let put = place.put("y", |options| options.group = Some(group));
     assert!(matches!(put, Err(PutError::GroupUnderKeys)));
     // A client without keys gets no further by LTTP's own channel.
     let clear = place.runtime.block_on(async { client_with(None) });
-    let lttp = clear.fetch_lttp(&hosts, &options, target());
+    let lttp = clear.fetch(&hosts, &options, target());
     assert!(place.runtime.block_on(lttp).is_err());
 }

@@ -2,13 +2,15 @@
 
 mod lttp_support;
 
-use lttp_support::{Served, client, fetch, listing, options, random_bytes};
+use lttp_support::{Served, blocks_of, by_lttp, client, fetch, listing, options, random_bytes};
 use wellspring_core::Rate;
 use wellspring_net::store::{Digest, StoreError};
-use wellspring_net::{FetchError, LttpOptions, LttpReport, Method};
+use wellspring_net::{
+    FetchError, FetchOptions, FetchProtocol, FetchReport, LttpReport, Method, ReplicaState,
+};
 
 /// Fetches `bytes` from so many servers and compares.
-async fn goes_round(bytes: &[u8], servers: usize, options: &LttpOptions, loss: f64) -> LttpReport {
+async fn goes_round(bytes: &[u8], servers: usize, options: &FetchOptions, loss: f64) -> LttpReport {
     let mut served = Vec::new();
     for _ in 0..servers {
         served.push(Served::new(bytes).await);
@@ -22,7 +24,11 @@ async fn goes_round(bytes: &[u8], servers: usize, options: &LttpOptions, loss: f
     assert_eq!(listing(folder.path()), ["copy"]);
     assert_eq!(report.size, bytes.len() as u64);
     assert_eq!(report.digest, Digest(*blake3::hash(bytes).as_bytes()));
-    report
+    of_lttp(&report)
+}
+
+fn of_lttp(report: &FetchReport) -> LttpReport {
+    report.lttp().expect("by LTTP").clone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +62,7 @@ async fn objects_of_no_byte_of_one_and_of_fewer_symbols_than_servers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn loss_is_made_good() {
     let bytes = random_bytes(600_000, 4);
-    let options = options().block_symbols(128);
+    let options = options().cut(blocks_of(128));
     let report = goes_round(&bytes, 3, &options, 0.1).await;
     assert!(report.used() > report.needed());
 }
@@ -65,7 +71,8 @@ async fn loss_is_made_good() {
 async fn every_decoder_gives_the_same_bytes() {
     let bytes = random_bytes(200_000, 5);
     for method in Method::ALL {
-        let options = options().method(method).block_symbols(64).symbol_size(Some(512));
+        let protocol = FetchProtocol::Lttp { method };
+        let options = options().protocol(protocol).cut(blocks_of(64).symbol_size(Some(512)));
         goes_round(&bytes, 2, &options, 0.01).await;
     }
 }
@@ -74,7 +81,7 @@ async fn every_decoder_gives_the_same_bytes() {
 async fn with_or_without_overlap_the_bytes_are_the_same() {
     let bytes = random_bytes(400_000, 12);
     let folder = tempfile::tempdir().expect("temporary directory");
-    let options = options().block_symbols(32);
+    let options = options().cut(blocks_of(32));
     for (server, receiver) in [(true, true), (true, false), (false, true), (false, false)] {
         let served = Served::with(&bytes, |config| config.driver.lttp.overlap = server).await;
         let client = client(|config| {
@@ -103,7 +110,7 @@ async fn a_rate_limit_and_datagrams_out_of_order_change_nothing() {
     });
     let report = fetch(&client, &[&served], &options(), &path).await.expect("fetched");
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
-    assert!(report.parts[0].stats.duplicates > 0);
+    assert!(of_lttp(&report).parts[0].stats.as_ref().expect("whole").duplicates > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +125,7 @@ async fn what_exists_is_kept_and_what_is_not_there_is_said() {
     assert!(matches!(kept, Err(FetchError::Store(StoreError::Exists(_)))), "{kept:?}");
     assert_eq!(std::fs::read(&path).expect("read"), b"mine");
 
-    let missing = LttpOptions::new("nothing".parse().expect("a name"));
+    let missing = by_lttp("nothing");
     let missed = fetch(&client, &[&served], &missing, &folder.path().join("other")).await;
     match missed {
         Err(FetchError::NoReplica(hosts)) => {
@@ -128,7 +135,7 @@ async fn what_exists_is_kept_and_what_is_not_there_is_said() {
     }
 
     std::os::unix::fs::symlink("/etc/passwd", served.folder.path().join("link")).expect("link");
-    let link = LttpOptions::new("link".parse().expect("a name"));
+    let link = by_lttp("link");
     let followed = fetch(&client, &[&served], &link, &folder.path().join("other")).await;
     assert!(matches!(followed, Err(FetchError::NoReplica(_))), "{followed:?}");
     assert_eq!(listing(folder.path()), ["copy"]);
@@ -146,7 +153,9 @@ async fn servers_with_other_bytes_are_refused_or_passed_over() {
     let digest = Some(Digest(*blake3::hash(&bytes).as_bytes()));
     let options = options().digest(digest);
     let report = fetch(&client, &[&wrong, &right], &options, &path).await.expect("fetched");
-    assert_eq!((report.parts.len(), report.unused.len()), (1, 1));
+    assert_eq!(of_lttp(&report).parts.len(), 1);
+    assert!(matches!(&report.replicas[0].state, ReplicaState::Unused(_)), "{report:?}");
+    assert_eq!(report.replicas[1].state, ReplicaState::Served);
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
 }
 

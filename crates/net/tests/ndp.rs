@@ -7,7 +7,8 @@ use std::time::Duration;
 use wellspring_core::{DropReason, Seed, SessionId, Time};
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchError, FetchOptions, Host, NdpReport, Server, ServerConfig, Target,
+    Client, ClientConfig, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Server,
+    ServerConfig, Target,
 };
 use wellspring_wire::ndp::{DATA_HEADER_LEN, Data, NdpHeader, emit_header};
 
@@ -42,11 +43,11 @@ fn client(change: impl FnOnce(&mut ClientConfig)) -> Client {
     Client::new(config).expect("a client")
 }
 
-async fn fetch(client: &Client, host: Host, path: &Path) -> Result<NdpReport, FetchError> {
-    let options = FetchOptions::new("object".parse().expect("a name"));
+async fn fetch(client: &Client, host: Host, path: &Path) -> Result<FetchReport, FetchError> {
+    let options = FetchOptions::new("object".parse().expect("a name")).protocol(FetchProtocol::Ndp);
     let target = Target::File { path: path.to_owned(), existing: Existing::Keep };
     let hosts = [host];
-    let fetching = client.fetch_ndp(&hosts, &options, target);
+    let fetching = client.fetch(&hosts, &options, target);
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 
@@ -60,8 +61,8 @@ async fn objects_of_any_length_arrive_whole() {
         let path = folder.path().join(len.to_string());
         let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
         assert!(std::fs::read(&path).expect("read") == bytes, "{len}");
-        assert_eq!(report.stats.packets, (len as u64).div_ceil(1_408));
-        assert_eq!(report.stats.bytes, len as u64);
+        let stats = report.ndp().expect("by NDP");
+        assert_eq!((stats.packets, stats.bytes), ((len as u64).div_ceil(1_408), len as u64));
     }
 }
 
@@ -78,7 +79,8 @@ async fn what_is_lost_or_trimmed_comes_again() {
         let path = folder.path().join(name);
         let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
         assert!(std::fs::read(&path).expect("read") == bytes, "{name}");
-        assert_eq!(report.stats.trimmed > 0, trim > 0.0, "{name}: {:?}", report.stats);
+        let stats = report.ndp().expect("by NDP");
+        assert_eq!(stats.trimmed > 0, trim > 0.0, "{name}: {stats:?}");
         let injected = client.statistics().expect("running").injected;
         assert_eq!((injected.lost > 0, injected.trimmed > 0), (loss > 0.0, trim > 0.0), "{name}");
     }

@@ -125,7 +125,7 @@ fn a_fetch_that_was_stopped_half_way_fetches_what_is_missing() {
             let missing = LEN as u64 - report.resumed;
             // Symbols that were asked for beyond the missing ones: a hundredth of the object.
             let most = (missing + LEN as u64 / 100).div_ceil(BLOCK) * 96;
-            assert!(report.useful() <= most, "{report:#?}");
+            assert!(report.scdp().expect("by SCDP").useful() <= most, "{report:#?}");
             assert!(parts(servers[0].home.path()).is_empty());
         });
     }
@@ -182,7 +182,7 @@ fn a_part_file_that_is_whole_needs_no_transfer() {
         let part = home.join(format!(".out.wellspring-{}.kept.part", &digest[..32]));
         fs::write(&part, &bytes).expect("write");
         let report = fetch(&hosts, &out).await;
-        assert_eq!((report.resumed, report.asked()), (1_000_000, 0));
+        assert_eq!((report.resumed, report.scdp().expect("by SCDP").asked()), (1_000_000, 0));
         assert!(fs::read(&out).expect("read") == bytes);
         assert!(parts(home).is_empty());
     });

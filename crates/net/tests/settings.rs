@@ -45,7 +45,7 @@ async fn cuts_are_refused_before_anybody_is_asked() {
     for (cut, setting) in [
         (Cut::default().symbol_size(Some(0)), "symbol_size"),
         (Cut::default().symbol_size(Some(u16::MAX)), "symbol_size"),
-        (Cut::default().symbols_per_block(0), "symbols_per_block"),
+        (Cut::default().symbols_per_block(Some(0)), "symbols_per_block"),
     ] {
         let options = FetchOptions::new(name()).cut(cut);
         let target = Target::File { path: "never-made".into(), existing: Existing::Keep };

@@ -94,7 +94,7 @@ fn one_of_three_replicas_that_alters_a_hundredth_of_its_symbols_is_named_and_exc
             assert_eq!(replicas[honest].state, ReplicaState::Served);
             assert_eq!(replicas[honest].altered, 0);
         }
-        let over = report.overhead_needed();
+        let over = report.scdp().expect("by SCDP").overhead_needed();
         assert!(over <= 0.02, "{over}: {report:#?}");
     });
 }
@@ -220,7 +220,7 @@ fn objects_of_any_size_are_verified() {
             let out = home.path().join("out");
             let report = fetch(&[host(server.local_addr())], &out).await.expect("fetched");
             assert!(std::fs::read(&out).expect("read") == bytes, "{len} bytes");
-            assert_eq!(report.blocks, len.div_ceil(131_072) as u32);
+            assert_eq!(report.scdp().expect("by SCDP").blocks, len.div_ceil(131_072) as u32);
         }
     });
 }

@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use wellspring_console::output::table;
 use wellspring_console::units::{bytes, percent};
 use wellspring_core::DropReason;
-use wellspring_net::{LttpReport, Method};
-
-use crate::transfer::Fetched;
+use wellspring_net::driver::Statistics;
+use wellspring_net::{LttpReport, Method, PartReport};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DecoderArg {
@@ -32,68 +31,57 @@ impl DecoderArg {
     }
 }
 
-/// The account for programs. Times in seconds, rates in bit/s, overheads as parts.
-pub fn account(fetched: &Fetched<'_>, report: &LttpReport) -> Value {
-    let share = |share: &wellspring_net::PartReport| {
+/// What LTTP adds to the account for programs. Times in seconds, overheads as parts.
+pub fn account(report: &LttpReport, statistics: Option<&Statistics>) -> Value {
+    let share = |share: &PartReport| {
+        let stats = share.stats.as_ref();
         json!({
             "host": share.host,
             "address": share.address.to_string(),
             "offset": share.offset,
             "length": share.len,
-            "symbols_needed": share.stats.source,
-            "symbols_used": share.stats.symbols,
-            "symbols_redundant": share.stats.redundant,
-            "symbols_twice": share.stats.duplicates,
-            "reports": share.stats.reports,
+            "symbols_needed": stats.map(|s| s.source),
+            "symbols_used": stats.map(|s| s.symbols),
+            "symbols_redundant": stats.map(|s| s.redundant),
+            "symbols_twice": stats.map(|s| s.duplicates),
+            "reports": stats.map(|s| s.reports),
         })
     };
-    let unused =
-        |host: &wellspring_net::HostError| json!({"host": host.host, "reason": host.reason});
-    let lost = |lost: &wellspring_net::LostServer| json!({"host": lost.host.host, "reason": lost.host.reason, "bytes": lost.bytes});
-    let received = &report.socket.received;
-    fetched.account(json!({
-        "transfer_bits_per_second": report.transfer_rate(),
-        "symbol_size": report.symbol_size,
+    let received = statistics.map(|statistics| &statistics.received);
+    let unknown = |reason| received.and_then(|r| r.dropped.get(&reason).copied()).unwrap_or(0);
+    json!({
         "block_symbols": report.block_symbols,
         "decoder": report.method.name(),
         "symbols_needed": report.needed(),
         "symbols_used": report.used(),
         "symbols_redundant": report.redundant(),
         "overhead": report.overhead(),
-        "datagrams_received": received.datagrams,
-        "datagrams_malformed": received.malformed,
-        "datagrams_unknown_cookie":
-            received.dropped.get(&DropReason::UnknownSession).copied().unwrap_or(0),
-        "datagrams_wrong_address": received.strangers,
+        "datagrams_received": received.map(|r| r.datagrams),
+        "datagrams_malformed": received.map(|r| r.malformed),
+        "datagrams_unknown_cookie": unknown(DropReason::UnknownSession),
+        "datagrams_wrong_address": received.map(|r| r.strangers),
         "shares": report.parts.iter().map(share).collect::<Vec<_>>(),
-        "lost": report.lost.iter().map(lost).collect::<Vec<_>>(),
-        "unused": report.unused.iter().map(unused).collect::<Vec<_>>(),
-    }))
+    })
 }
 
-pub fn summary(fetched: &Fetched<'_>, report: &LttpReport) -> String {
-    let mut text = fetched.line();
-    if report.size == 0 {
-        return text;
-    }
-    text.push_str(&format!(
+/// What LTTP adds to the summary for people.
+pub fn summary(report: &LttpReport) -> String {
+    let mut text = format!(
         "{} symbols needed, {} used ({} over), {} redundant\n",
         report.needed(),
         report.used(),
         percent(report.overhead()),
         report.redundant(),
-    ));
+    );
     if report.parts.len() > 1 {
         let head = ["server", "share", "used", "redundant", "reports"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for share in &report.parts {
-            rows.push(vec![
-                share.host.clone(),
-                bytes(share.len),
-                share.stats.symbols.to_string(),
-                share.stats.redundant.to_string(),
-                share.stats.reports.to_string(),
-            ]);
+            let counters = share.stats.as_ref().map(|s| [s.symbols, s.redundant, s.reports]);
+            let counters =
+                counters.map_or([const { String::new() }; 3], |c| c.map(|n| n.to_string()));
+            let (host, len) = (share.host.clone(), bytes(share.len));
+            rows.push([host, len].into_iter().chain(counters).collect());
         }
         text.push_str(&table(&rows));
     }

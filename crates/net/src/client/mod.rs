@@ -3,15 +3,13 @@
 mod error;
 mod fetch;
 mod host_error;
-mod ndp;
 pub(crate) mod pages;
 mod put;
-pub(crate) mod replicas;
+mod replicas;
 mod report;
 pub(crate) mod requester;
 mod resume;
-pub(crate) mod sink;
-pub(crate) mod stages;
+mod sink;
 mod stream;
 mod update;
 
@@ -32,19 +30,25 @@ use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
 pub use error::{FetchError, PutError};
 pub use host_error::HostError;
-pub use ndp::NdpReport;
 use put::provider::Providers;
 pub use report::{
-    FetchReport, PutReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
+    FetchReport, LttpReport, PartReport, ProtocolReport, PutReport, ReceiverReport, ReceiverState,
+    ReplicaReport, ReplicaState, ScdpReport,
 };
 use requester::{Requester, Table};
 pub use update::{Update, Updates};
+pub use wellspring_codec::lt::Method;
 
-/// Symbol size unless told otherwise \[bytes\]: with all headers it fits an Ethernet frame by IPv6
+/// SCDP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6
 /// as well as by IPv4, and is a multiple of a cache line's half.
 pub const DEFAULT_SYMBOL_SIZE: u16 = 1_376;
-/// Source symbols a block unless told otherwise (SCDP §V).
+/// Source symbols of SCDP's blocks unless set (SCDP §V).
 pub const DEFAULT_SYMBOLS_PER_BLOCK: u32 = 100;
+/// LTTP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6 as
+/// well as by IPv4, and is a multiple of a cache line.
+pub const DEFAULT_LTTP_SYMBOL_SIZE: u16 = 1_408;
+/// Source symbols of LTTP's blocks unless set.
+pub const DEFAULT_LTTP_BLOCK_SYMBOLS: u32 = 1_024;
 /// Where a path seems to carry less than this, datagrams are fragmented \[bytes\].
 const LEAST_SYMBOL_SIZE: u16 = 400;
 /// Initial window of a sender \[packets\] (SCDP §V).
@@ -85,30 +89,28 @@ impl Default for ClientConfig {
     }
 }
 
-/// How an object is cut.
+/// How an object is cut. NDP has no blocks: its packets have the payload of the driver's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Cut {
-    /// Symbol size \[bytes\]; `None`: [`DEFAULT_SYMBOL_SIZE`], or less where a path to one of the
-    /// hosts would fragment its datagrams.
+    /// Symbol size \[bytes\]; `None`: [`DEFAULT_SYMBOL_SIZE`] (by LTTP
+    /// [`DEFAULT_LTTP_SYMBOL_SIZE`]), or less where a path to one of the hosts would fragment its
+    /// datagrams.
     pub symbol_size: Option<u16>,
-    /// Source symbols a block.
-    pub symbols_per_block: u32,
-    /// Symbols a sender pushes unasked \[packets\].
+    /// Source symbols a block; `None`: [`DEFAULT_SYMBOLS_PER_BLOCK`] (by LTTP
+    /// [`DEFAULT_LTTP_BLOCK_SYMBOLS`]).
+    pub symbols_per_block: Option<u32>,
+    /// Symbols that a sender by SCDP pushes unasked \[packets\].
     pub initial_window: u8,
 }
 
 setters! {
-    Cut { symbol_size: Option<u16>, symbols_per_block: u32, initial_window: u8 }
+    Cut { symbol_size: Option<u16>, symbols_per_block: Option<u32>, initial_window: u8 }
 }
 
 impl Default for Cut {
     fn default() -> Self {
-        Cut {
-            symbol_size: None,
-            symbols_per_block: DEFAULT_SYMBOLS_PER_BLOCK,
-            initial_window: DEFAULT_INITIAL_WINDOW,
-        }
+        Cut { symbol_size: None, symbols_per_block: None, initial_window: DEFAULT_INITIAL_WINDOW }
     }
 }
 
@@ -118,27 +120,41 @@ impl Cut {
         if let Some(symbol_size) = self.symbol_size {
             check("symbol_size", &symbol_size, 1..=MAX_SYMBOL_SIZE)?;
         }
-        check("symbols_per_block", &self.symbols_per_block, 1..=u32::MAX)
+        match self.symbols_per_block {
+            Some(symbols) => check("symbols_per_block", &symbols, 1..=u32::MAX),
+            None => Ok(()),
+        }
     }
 
-    /// The cut as it is announced, to fit the paths to these hosts with what sealing adds.
+    /// The symbol size: as set, or what the paths to these hosts carry beside so many bytes of
+    /// headers, `most` at most.
+    fn symbol_size_towards(
+        &self,
+        hosts: impl IntoIterator<Item = SocketAddr>,
+        headers: usize,
+        most: u16,
+    ) -> u16 {
+        let fits = |host| {
+            let payload = largest_payload_towards(host).ok()?;
+            u16::try_from(payload.saturating_sub(headers)).ok()
+        };
+        self.symbol_size.unwrap_or_else(|| {
+            let paths = hosts.into_iter().filter_map(fits);
+            paths.fold(most, u16::min).max(LEAST_SYMBOL_SIZE)
+        })
+    }
+
+    /// SCDP's cut as it is announced, to fit the paths to these hosts with what sealing adds.
     pub(crate) fn geometry(
         &self,
         hosts: impl IntoIterator<Item = SocketAddr>,
         sealing_overhead: u16,
     ) -> Geometry {
         let headers = HEADER_WITH_OPTIONS_LEN + usize::from(sealing_overhead);
-        let fits = |host| {
-            let payload = largest_payload_towards(host).ok()?;
-            u16::try_from(payload.saturating_sub(headers)).ok()
-        };
-        let symbol_size = self.symbol_size.unwrap_or_else(|| {
-            let paths = hosts.into_iter().filter_map(fits);
-            paths.fold(DEFAULT_SYMBOL_SIZE - sealing_overhead, u16::min).max(LEAST_SYMBOL_SIZE)
-        });
+        let most = DEFAULT_SYMBOL_SIZE - sealing_overhead;
         Geometry {
-            symbol_size,
-            symbols_per_block: self.symbols_per_block,
+            symbol_size: self.symbol_size_towards(hosts, headers, most),
+            symbols_per_block: self.symbols_per_block.unwrap_or(DEFAULT_SYMBOLS_PER_BLOCK),
             initial_window: self.initial_window,
         }
     }
@@ -159,12 +175,31 @@ pub enum Target {
     Writer(Box<dyn io::Write + Send>),
 }
 
+/// The protocol of a fetch.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum FetchProtocol {
+    /// RaptorQ symbols, at the receiver's pace, from all hosts at once.
+    #[default]
+    Scdp,
+    /// LT codes at TFRC's rate (RFC 5348), a contiguous part from each host.
+    Lttp {
+        /// How blocks are decoded.
+        method: Method,
+    },
+    /// SCDP's baseline: packets without a code, at the receiver's pace, from the first host that has
+    /// the object.
+    Ndp,
+}
+
 /// What is fetched, and how.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FetchOptions {
     /// The object.
     pub name: ObjectName,
+    /// The protocol.
+    pub protocol: FetchProtocol,
     /// Its digest, if known beforehand: holders of other bytes are passed over. Without it, all
     /// holders must agree.
     pub digest: Option<Digest>,
@@ -180,6 +215,7 @@ pub struct FetchOptions {
 setters! {
     FetchOptions {
         name: ObjectName,
+        protocol: FetchProtocol,
         digest: Option<Digest>,
         cut: Cut,
         resume: bool,
@@ -188,10 +224,11 @@ setters! {
 }
 
 impl FetchOptions {
-    /// That object, whatever its digest, cut as is usual.
+    /// That object by SCDP, whatever its digest.
     pub fn new(name: ObjectName) -> Self {
         FetchOptions {
             name,
+            protocol: FetchProtocol::default(),
             digest: None,
             cut: Cut::default(),
             resume: true,
@@ -260,15 +297,14 @@ impl PutOptions {
 /// # }
 /// ```
 pub struct Client {
-    pub(crate) driver: Driver,
-    pub(crate) requester: Requester,
+    driver: Driver,
+    requester: Requester,
     providers: Arc<Providers>,
-    pub(crate) config: ClientConfig,
+    config: ClientConfig,
 }
 
 impl Client {
-    /// Opens the socket. A system without IPv6 is done with: the address `[::]` then means
-    /// `0.0.0.0`.
+    /// Opens the socket. On a system without IPv6 the address `[::]` means `0.0.0.0`.
     ///
     /// # Errors
     /// [`StartError`].

@@ -6,12 +6,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
-use wellspring_transport::scdp::ObjectInfo;
+use wellspring_transport::scdp::{ObjectInfo, SenderStats};
 use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
 
 use super::host_error::NO_ANSWER;
 use super::requester::{Answer, AskError, Requester};
-use super::{FetchError, FetchOptions, HostError, Update, Updates, timeout_ms};
+use super::{
+    Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState, Update,
+    Updates, timeout_ms,
+};
 use crate::address::Host;
 use crate::manifest::PageId;
 use crate::store::{Digest, ObjectName};
@@ -56,9 +59,11 @@ pub(crate) struct Replica {
     pub returns: u32,
     /// Its symbols that turned out to be altered.
     pub altered: u64,
+    /// Its symbols, once they have been counted.
+    pub stats: Option<SenderStats>,
     /// For asking it to send, once.
     pub cookie: Cookie,
-    /// Which life of the host answered last.
+    /// Which instance of the server answered last.
     pub instance: Option<u32>,
 }
 
@@ -83,6 +88,20 @@ impl Replica {
         };
         HostError { host: self.host.clone(), reason }
     }
+
+    /// Its entry in the report of a fetch that has succeeded.
+    pub(crate) fn report(self) -> ReplicaReport {
+        let state = match self.standing {
+            Standing::Live => ReplicaState::Served,
+            Standing::Asked => ReplicaState::Unused(NO_ANSWER.to_owned()),
+            Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
+            Standing::Lost(reason) => ReplicaState::Lost(reason),
+            Standing::Unused(reason) => ReplicaState::Unused(reason),
+            Standing::Excluded(reason) => ReplicaState::Excluded(reason),
+        };
+        let Replica { host, address, losses, returns, altered, stats, .. } = self;
+        ReplicaReport { host, address, state, losses, returns, altered, stats }
+    }
 }
 
 /// What was found.
@@ -90,7 +109,7 @@ pub(crate) struct Found {
     pub replicas: Vec<Replica>,
     pub size: u64,
     pub digest: Digest,
-    /// How the hosts were told that it is to be cut.
+    /// How the hosts were told that it is to be cut, if it is sent by SCDP.
     pub geometry: Geometry,
 }
 
@@ -110,7 +129,7 @@ type InfoAnswer = (usize, Result<Held, AskError>);
 /// What becomes of a host that answers later than others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Late {
-    /// It can join the transfer under way: others do not wait for it for long.
+    /// It can join the transfer under way, or is not needed: others do not wait for it for long.
     Joins,
     /// It would be left out: all wait for it.
     IsLeftOut,
@@ -135,9 +154,12 @@ pub(crate) async fn find(
     }
     let began = Instant::now();
     let mut replicas = resolve(hosts, timeout).await;
-    let mut geometry = options
-        .cut
-        .geometry(replicas.iter().filter_map(|r| r.address), requester.sealing_overhead());
+    let cut = match options.protocol {
+        FetchProtocol::Scdp => options.cut,
+        _ => Cut::default(),
+    };
+    let mut geometry =
+        cut.geometry(replicas.iter().filter_map(|r| r.address), requester.sealing_overhead());
     if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
         geometry.initial_window = geometry.initial_window.div_ceil(2);
     }
@@ -208,6 +230,7 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             losses: 0,
             returns: 0,
             altered: 0,
+            stats: None,
             cookie: Cookie::NONE,
             instance: None,
         };

@@ -1,9 +1,11 @@
-//! The account of a transfer.
+//! The reports of transfers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use wellspring_codec::lt::Method;
 use wellspring_transport::scdp::{ReceiveStats, SendStats, SenderStats};
+use wellspring_transport::{lttp, ndp};
 
 use super::HostError;
 use crate::store::Digest;
@@ -36,11 +38,11 @@ pub struct ReplicaReport {
     pub returns: u32,
     /// Its symbols that turned out to be altered, by it or on their way \[symbols\].
     pub altered: u64,
-    /// Its symbols.
-    pub stats: SenderStats,
+    /// Its symbols by SCDP; `None` by other protocols, and if it had no share.
+    pub stats: Option<SenderStats>,
 }
 
-/// The account of a fetch.
+/// The report of a fetch, by whatever protocol.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FetchReport {
     /// The object's length \[bytes\].
@@ -53,16 +55,26 @@ pub struct FetchReport {
     pub preparing: Duration,
     /// Of that, after the last symbol: verifying, syncing, renaming.
     pub finishing: Duration,
-    /// How an object was cut: symbol size \[bytes\] and number of blocks.
+    /// Symbol size; by NDP the payload of a packet \[bytes\].
     pub symbol_size: u16,
-    /// Number of source blocks.
-    pub blocks: u32,
     /// Bytes that an earlier fetch had left \[bytes\].
     pub resumed: u64,
-    /// The protocol's account; all zero for an object of no bytes.
-    pub stats: ReceiveStats,
     /// One entry a host named.
     pub replicas: Vec<ReplicaReport>,
+    /// What the protocol adds.
+    pub protocol: ProtocolReport,
+}
+
+/// What a protocol adds to the report of a fetch. Counters are zero for an object of no bytes.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum ProtocolReport {
+    /// By SCDP.
+    Scdp(ScdpReport),
+    /// By LTTP.
+    Lttp(LttpReport),
+    /// By NDP.
+    Ndp(ndp::ReceiveStats),
 }
 
 impl FetchReport {
@@ -71,6 +83,48 @@ impl FetchReport {
         rate(self.size - self.resumed.min(self.size), self.elapsed)
     }
 
+    /// Application bits that arrived over the time between the first request for symbols and the last
+    /// symbol \[bit/s\].
+    pub fn transfer_rate(&self) -> f64 {
+        let moving = self.elapsed.saturating_sub(self.preparing + self.finishing);
+        rate(self.size - self.resumed.min(self.size), moving)
+    }
+
+    /// What SCDP adds, if the fetch was by SCDP.
+    pub fn scdp(&self) -> Option<&ScdpReport> {
+        match &self.protocol {
+            ProtocolReport::Scdp(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// What LTTP adds, if the fetch was by LTTP.
+    pub fn lttp(&self) -> Option<&LttpReport> {
+        match &self.protocol {
+            ProtocolReport::Lttp(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// What NDP adds, if the fetch was by NDP.
+    pub fn ndp(&self) -> Option<&ndp::ReceiveStats> {
+        match &self.protocol {
+            ProtocolReport::Ndp(stats) => Some(stats),
+            _ => None,
+        }
+    }
+}
+
+/// What SCDP adds to the report of a fetch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScdpReport {
+    /// Source blocks of the object.
+    pub blocks: u32,
+    /// The protocol's counters.
+    pub stats: ReceiveStats,
+}
+
+impl ScdpReport {
     /// Symbols that arrived for some block \[symbols\].
     pub fn useful(&self) -> u64 {
         self.stats.senders.iter().map(|s| s.useful).sum()
@@ -93,11 +147,65 @@ impl FetchReport {
     }
 }
 
+/// What LTTP adds to the report of a fetch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LttpReport {
+    /// Source symbols of a full block.
+    pub block_symbols: u32,
+    /// How blocks were decoded.
+    pub method: Method,
+    /// The parts in the object's order: a share from each server, and what servers that were lost
+    /// left to others.
+    pub parts: Vec<PartReport>,
+}
+
+/// A contiguous part of an object, as it came from one server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartReport {
+    /// The server, as the caller named it.
+    pub host: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Where the part begins \[bytes\].
+    pub offset: u64,
+    /// How long the part is \[bytes\].
+    pub len: u64,
+    /// The protocol's counters. `None` if the server was lost when it had sent so much.
+    pub stats: Option<lttp::ReceiveStats>,
+}
+
+impl LttpReport {
+    /// Source symbols of the blocks of all parts that were not broken off.
+    pub fn needed(&self) -> u64 {
+        self.sum(|stats| stats.source)
+    }
+
+    /// Distinct symbols that went into these blocks.
+    pub fn used(&self) -> u64 {
+        self.sum(|stats| stats.symbols)
+    }
+
+    /// Symbols that came for blocks which were complete.
+    pub fn redundant(&self) -> u64 {
+        self.sum(|stats| stats.redundant)
+    }
+
+    /// Symbols beyond the object's own that went into its blocks, as a part of these: what the
+    /// decoder needs.
+    pub fn overhead(&self) -> f64 {
+        beyond(self.used(), self.needed())
+    }
+
+    fn sum(&self, counter: impl Fn(&lttp::ReceiveStats) -> u64) -> u64 {
+        self.parts.iter().filter_map(|part| part.stats.as_ref()).map(counter).sum()
+    }
+}
+
 fn beyond(got: u64, needed: u64) -> f64 {
     if needed == 0 { 0.0 } else { (got as f64 - needed as f64) / needed as f64 }
 }
 
-pub(super) fn rate(bytes: u64, time: Duration) -> f64 {
+fn rate(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
@@ -128,7 +236,7 @@ pub struct ReceiverReport {
     pub blocks: (u32, u32),
 }
 
-/// The account of a put.
+/// The report of a put.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PutReport {
     /// The object's length \[bytes\].

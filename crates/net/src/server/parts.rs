@@ -17,10 +17,9 @@ use super::handler::{Handler, Held};
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
-use crate::lttp::connection::{Over, begun, carry};
-use crate::lttp::control::{ControlError, Reader, Writer, split};
-use crate::lttp::is_possible;
-use crate::protocols::lttp::{LttpHandle, Part};
+use crate::protocols::lttp::connection::{Over, begun, carry};
+use crate::protocols::lttp::control::{ControlError, Reader, Writer, split};
+use crate::protocols::lttp::{LttpHandle, Part, is_possible};
 use crate::store::{FileSource, ObjectSource};
 
 /// How often a client that waits for a digest is told how far it is.

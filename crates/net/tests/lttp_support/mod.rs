@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use wellspring_core::Seed;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchError, Host, LttpOptions, LttpReport, Server, ServerConfig,
-    ServerEvent, Target,
+    Client, ClientConfig, Cut, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
+    Server, ServerConfig, ServerEvent, Target,
 };
 
 /// What no transfer here should take: a guard, not a measure.
@@ -74,8 +74,19 @@ impl Served {
     }
 }
 
-pub fn options() -> LttpOptions {
-    LttpOptions::new("object".parse().expect("a name"))
+/// Any object, by LTTP and its improved decoder.
+pub fn by_lttp(name: &str) -> FetchOptions {
+    let protocol = FetchProtocol::Lttp { method: Method::Improved };
+    FetchOptions::new(name.parse().expect("a name")).protocol(protocol)
+}
+
+pub fn options() -> FetchOptions {
+    by_lttp("object")
+}
+
+/// Blocks of so many symbols.
+pub fn blocks_of(symbols: u32) -> Cut {
+    Cut::default().symbols_per_block(Some(symbols))
 }
 
 pub fn client(change: impl FnOnce(&mut ClientConfig)) -> Client {
@@ -91,11 +102,11 @@ pub fn to_file(path: &Path) -> Target {
 pub async fn fetch(
     client: &Client,
     servers: &[&Served],
-    options: &LttpOptions,
+    options: &FetchOptions,
     path: &Path,
-) -> Result<LttpReport, FetchError> {
+) -> Result<FetchReport, FetchError> {
     let hosts: Vec<Host> = servers.iter().map(|served| served.host()).collect();
-    let fetching = client.fetch_lttp(&hosts, options, to_file(path));
+    let fetching = client.fetch(&hosts, options, to_file(path));
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 

@@ -1,59 +1,49 @@
-//! Fetching an object from all its holders at once.
+//! A fetch by SCDP: from all holders of an object at once.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
 
-use super::pages::{Pages, Question};
-use super::replicas::{Found, Late, Order, Replica, Standing, resume_point};
-use super::report::{FetchReport, ReplicaReport, ReplicaState};
-use super::requester::AskError;
-use super::resume::Left;
-use super::sink::{Bytes, Sink};
-use super::stages::{Stages, Times};
-use super::{Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
-use crate::address::{Host, canonical};
+use super::{Arrived, Guard, events, open_sink, ticks};
+use crate::address::canonical;
+use crate::client::pages::{Pages, Question};
+use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
+use crate::client::report::{ProtocolReport, ScdpReport};
+use crate::client::requester::AskError;
+use crate::client::resume::Left;
+use crate::client::sink::{Bytes, Sink};
+use crate::client::{
+    Client, FetchError, FetchOptions, HostError, Target, Update, Updates, peer_timeout,
+};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{Manifest, PageId, Verified, object_of};
 use crate::protocols::{DriverHandle, ReceiveObject};
 use crate::store::{Digest, PartFile, ScratchFile};
 
-/// How often progress is told.
-const TICK: Duration = Duration::from_millis(100);
-
 impl Client {
-    /// Fetches an object from all hosts that hold it, at once. It arrives whole as long as one of
-    /// them lives; hosts that die, restart, stall or answer late are won back while it arrives.
-    /// Dropping the future ends the transfer (once the client is dropped too) and leaves a part file
-    /// only if a later fetch is to [take it up](FetchOptions::resume).
-    ///
-    /// # Errors
-    /// [`FetchError`]; a file named as target is then not there.
-    pub async fn fetch(
+    /// Has all replicas send at once, each its share of the symbols.
+    pub(super) async fn fetch_by_scdp(
         &self,
-        hosts: &[Host],
         options: &FetchOptions,
+        found: Found,
         target: Target,
-    ) -> Result<FetchReport, FetchError> {
-        let (stages, found) = Stages::find(self, hosts, options, Late::Joins).await?;
+    ) -> Result<Arrived, FetchError> {
         let symbol_size = found.geometry.symbol_size;
         let taking_part = found.replicas.iter().filter(|r| r.takes_part());
         let hosts = taking_part.map(|r| r.host.clone()).collect();
         let bytes = Bytes::Verified { resume: options.resume };
-        let sink = stages.open(target, bytes, symbol_size, hosts).await?;
-        let (size, digest) = (found.size, found.digest);
+        let sink = open_sink(options, &found, target, bytes, (symbol_size, hosts)).await?;
         let (mut blocks, mut resumed) = (0, 0);
-        let (stats, replicas, sink) = if size == 0 {
+        let (stats, mut replicas, sink) = if found.size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
+            let size = found.size;
             let prepared = Prepared::new(self, options, found, sink).await;
             blocks = prepared.object.source_blocks;
             resumed = prepared.resumed();
@@ -63,19 +53,13 @@ impl Client {
                 Run::begin(self, prepared, options.updates.clone())?.follow().await?
             }
         };
-        let Times { elapsed, preparing, finishing } = stages.finish(sink).await?;
-        Ok(FetchReport {
-            size,
-            digest,
-            elapsed,
-            preparing,
-            finishing,
-            symbol_size,
-            blocks,
-            resumed,
-            replicas: reports(replicas, &stats),
-            stats,
-        })
+        // The protocol lists those with a share, in the order of their shares.
+        let with_share = replicas.iter_mut().filter(|replica| replica.has_share);
+        for (replica, sender) in with_share.zip(&stats.senders) {
+            replica.stats = Some(*sender);
+        }
+        let report = ProtocolReport::Scdp(ScdpReport { blocks, stats });
+        Ok(Arrived { sink, symbol_size, resumed, replicas, report })
     }
 }
 
@@ -104,19 +88,6 @@ struct Run {
     pages: Pages,
     updates: Updates,
     _guard: Guard,
-}
-
-/// Ends the session if the transfer is dropped.
-struct Guard {
-    handle: DriverHandle,
-    session: SessionId,
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // A session that is over, or a driver that has stopped, is what was asked for.
-        let _ = self.handle.cancel(self.session);
-    }
 }
 
 /// A transfer before its session.
@@ -186,7 +157,7 @@ impl Run {
         let at = ResumeAt { epoch: 1, floor: missing, horizon: missing };
         let resume = (!complete.is_empty()).then_some(at);
         let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
-        let (told, events) = mpsc::unbounded_channel();
+        let (report, events) = events();
         let progress = handle.receive_object(
             ReceiveObject {
                 session,
@@ -198,12 +169,14 @@ impl Run {
                 sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
                 complete,
             },
-            Box::new(move |event| {
-                // Nobody listens only when the fetch was dropped.
-                let _ = told.send(event);
-            }),
+            report,
         )?;
-        handle.wait_for_return(session, super::peer_timeout(client.config.timeout))?;
+        let cancel = handle.clone();
+        let guard = Guard(Box::new(move || {
+            // A session that is over, or a driver that has stopped, is what was asked for.
+            let _ = cancel.cancel(session);
+        }));
+        handle.wait_for_return(session, peer_timeout(client.config.timeout))?;
         if let Some(at) = resume {
             for &index in &shares {
                 let replica = &mut replicas[index];
@@ -214,7 +187,7 @@ impl Run {
             }
         }
         let mut run = Run {
-            _guard: Guard { handle: handle.clone(), session },
+            _guard: guard,
             handle,
             order,
             object,
@@ -332,8 +305,7 @@ impl Run {
 
     /// Follows the session to its end.
     async fn follow(mut self) -> Result<(ReceiveStats, Vec<Replica>, Sink), FetchError> {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = ticks();
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
@@ -516,33 +488,4 @@ impl Place {
         };
         resume_point(object, contiguous, furthest, open_blocks)
     }
-}
-
-/// The replicas' account; the protocol lists those with a share, in the order of their shares.
-fn reports(replicas: Vec<Replica>, stats: &ReceiveStats) -> Vec<ReplicaReport> {
-    let mut senders = stats.senders.iter();
-    replicas
-        .into_iter()
-        .map(|replica| {
-            let stats =
-                replica.has_share.then(|| senders.next().copied()).flatten().unwrap_or_default();
-            let state = match replica.standing {
-                Standing::Live => ReplicaState::Served,
-                Standing::Asked => ReplicaState::Unused("no answer".to_owned()),
-                Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
-                Standing::Lost(reason) => ReplicaState::Lost(reason),
-                Standing::Unused(reason) => ReplicaState::Unused(reason),
-                Standing::Excluded(reason) => ReplicaState::Excluded(reason),
-            };
-            ReplicaReport {
-                host: replica.host,
-                address: replica.address,
-                state,
-                losses: replica.losses,
-                returns: replica.returns,
-                altered: replica.altered,
-                stats,
-            }
-        })
-        .collect()
 }

@@ -8,37 +8,39 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
 use wellspring_transport::lttp::ReceiveStats;
 use wellspring_wire::lttp::Geometry;
 
-use super::part::{Broken, Common, Holder, receive};
-use super::report::{LostServer, PartReport};
+use super::super::ticks;
+use super::part::{Broken, Common, receive};
 use super::spans::{Span, divide};
+use crate::client::replicas::{Replica, Standing};
+use crate::client::report::PartReport;
 use crate::client::sink::Sink;
-use crate::client::{FetchError, HostError, Update};
+use crate::client::{FetchError, Update};
 use crate::driver::SessionProgress;
 
-/// How often progress is told.
-const TICK: Duration = Duration::from_millis(100);
+/// A server that has the object.
+#[derive(Clone)]
+pub(super) struct Server {
+    /// Its place among the replicas.
+    pub index: usize,
+    /// As the caller named it.
+    pub host: String,
+    pub address: SocketAddr,
+}
 
 /// How a part ended.
 struct Ended {
-    holder: Holder,
+    server: Server,
     part: Span,
     /// How much of it is written, from its beginning on \[bytes\].
     written: u64,
-    outcome: Result<ReceiveStats, Broken>,
-}
-
-/// What a fetch came to.
-pub(super) struct Account {
-    pub parts: Vec<PartReport>,
-    pub lost: Vec<LostServer>,
+    result: Result<ReceiveStats, Broken>,
 }
 
 /// A fetch under way.
@@ -46,25 +48,33 @@ pub(super) struct Transfer {
     common: Arc<Common>,
     tasks: JoinSet<Ended>,
     /// Servers without a part.
-    free: VecDeque<Holder>,
+    free: VecDeque<Server>,
     /// Parts without a server.
     waiting: VecDeque<Span>,
     /// Of parts that are over, and of those under way.
     progress: Vec<SessionProgress>,
-    account: Account,
+    replicas: Vec<Replica>,
+    /// Parts that have come.
+    parts: Vec<PartReport>,
 }
 
 impl Transfer {
     /// Asks the first servers for a share each; where there are more servers than symbols, the
     /// others are kept in reserve.
-    pub(super) fn begin(common: Common, holders: Vec<Holder>, shares: Vec<Span>) -> Transfer {
+    pub(super) fn begin(
+        common: Common,
+        replicas: Vec<Replica>,
+        servers: Vec<Server>,
+        shares: Vec<Span>,
+    ) -> Transfer {
         let mut transfer = Transfer {
             common: Arc::new(common),
             tasks: JoinSet::new(),
-            free: holders.into(),
+            free: servers.into(),
             waiting: shares.into(),
             progress: Vec::new(),
-            account: Account { parts: Vec::new(), lost: Vec::new() },
+            replicas,
+            parts: Vec::new(),
         };
         transfer.hand_out();
         transfer
@@ -74,9 +84,11 @@ impl Transfer {
     ///
     /// # Errors
     /// [`FetchError::NoReplicaLeft`] if all servers are lost, or why the bytes cannot be kept.
-    pub(super) async fn follow(mut self, sink: &mut Sink) -> Result<Account, FetchError> {
-        let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub(super) async fn follow(
+        mut self,
+        sink: &mut Sink,
+    ) -> Result<(Vec<Replica>, Vec<PartReport>), FetchError> {
+        let mut ticks = ticks();
         loop {
             tokio::select! {
                 ended = self.tasks.join_next() => match ended {
@@ -91,27 +103,30 @@ impl Transfer {
             }
         }
         self.tell_progress();
-        self.account.parts.sort_by_key(|part| part.offset);
-        Ok(self.account)
+        self.parts.sort_by_key(|part| part.offset);
+        Ok((self.replicas, self.parts))
     }
 
     fn take_in(&mut self, ended: Ended) -> Result<(), FetchError> {
-        let Ended { holder, part, written, outcome } = ended;
-        match outcome {
+        let Ended { server, part, written, result } = ended;
+        let Server { index, host, address } = server.clone();
+        let offset = part.offset;
+        match result {
             Ok(stats) => {
-                let Holder { host, address } = holder.clone();
-                let Span { offset, len } = part;
-                self.account.parts.push(PartReport { host, address, offset, len, stats });
-                self.free.push_back(holder);
+                let (len, stats) = (part.len, Some(stats));
+                self.parts.push(PartReport { host, address, offset, len, stats });
+                self.free.push_back(server);
             }
             Err(Broken::Write(error)) => return Err(FetchError::Write(error)),
             Err(Broken::Server(reason)) => {
-                let host = holder.host;
-                self.common
-                    .updates
-                    .tell(Update::Lost { host: host.clone(), reason: reason.clone() });
-                let host = HostError { host, reason };
-                self.account.lost.push(LostServer { host, bytes: written });
+                let replica = &mut self.replicas[index];
+                replica.standing = Standing::Lost(reason.clone());
+                replica.losses += 1;
+                self.common.updates.tell(Update::Lost { host: host.clone(), reason });
+                if written > 0 {
+                    let (len, stats) = (written, None);
+                    self.parts.push(PartReport { host, address, offset, len, stats });
+                }
                 self.share_out(part.behind(written));
             }
         }
@@ -135,13 +150,14 @@ impl Transfer {
     fn hand_out(&mut self) {
         while !self.free.is_empty()
             && let Some(part) = self.waiting.pop_front()
-            && let Some(holder) = self.free.pop_front()
+            && let Some(server) = self.free.pop_front()
         {
             let (common, progress) = (Arc::clone(&self.common), SessionProgress::new(part.len));
             self.progress.push(progress.clone());
             self.tasks.spawn(async move {
-                let outcome = receive(&common, &holder, part, &progress).await;
-                Ended { holder, part, written: progress.bytes_done(), outcome }
+                let Server { host, address, .. } = &server;
+                let result = receive(&common, (host, *address), part, &progress).await;
+                Ended { server, part, written: progress.bytes_done(), result }
             });
         }
     }
@@ -151,14 +167,15 @@ impl Transfer {
         self.progress.iter().map(SessionProgress::bytes_done).sum()
     }
 
-    fn none_left(&mut self) -> FetchError {
-        let hosts = self.account.lost.drain(..).map(|lost| lost.host).collect();
+    fn none_left(&self) -> FetchError {
+        let hosts = self.replicas.iter().map(Replica::complaint).collect();
         let (done, size) = (self.written(), self.common.size);
         FetchError::NoReplicaLeft { hosts, done, size }
     }
 
     fn tell_progress(&self) {
         let (done, total) = (self.written(), self.common.size);
-        self.common.updates.tell(Update::Moving { done, total, symbols: 0 });
+        let symbols = self.progress.iter().map(SessionProgress::symbols).sum();
+        self.common.updates.tell(Update::Moving { done, total, symbols });
     }
 }

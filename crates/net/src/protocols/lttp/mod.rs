@@ -1,8 +1,14 @@
 //! LTTP on the driver.
 //!
-//! Datagrams carry symbols, reports and hellos; the control channel is a TCP connection, between
-//! which and the endpoint [`LttpHandle`] stands. Symbols go to the address from which a session's
-//! cookie comes by UDP, if that is the host at the other end of its TCP connection.
+//! - Datagrams carry symbols, reports and hellos. The control channel is a TCP connection a session, on
+//!   the port of the server's datagrams; [`LttpHandle`] stands between it and the endpoint.
+//! - A session is named by a cookie that its server sends by TCP. Symbols go to the address from
+//!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection: so
+//!   nobody has a server flood a third party.
+//! - The end of the TCP connection is the end of the session.
+
+pub(crate) mod connection;
+pub(crate) mod control;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -10,13 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tokio::sync::{mpsc, oneshot};
-use wellspring_codec::lt::{LtError, Method};
+use wellspring_codec::lt::{LtError, MAX_SOURCE_SYMBOLS, Method};
 use wellspring_core::{Frame, HostId, SessionId, Time};
 use wellspring_transport::lttp::{
     self, Command, Event, FailReason, LttpHeader, Parameters, ReceiveStats, SendStats,
 };
 use wellspring_transport::tfrc::{self, Stamp};
-use wellspring_wire::lttp::{Cookie, Datagram, KINDS, SYMBOL_HEADER_LEN, emit_header, parse};
+use wellspring_wire::lttp::{
+    self as wire, Cookie, Datagram, KINDS, SYMBOL_HEADER_LEN, emit_header, parse,
+};
 
 use crate::address::canonical;
 use crate::driver::coding::{Coding, LtCoding};
@@ -33,8 +41,17 @@ const SOLITON: (f64, f64) = (0.2, 0.7);
 /// many, the standard decoder up to 75 times (see the book's page on LT codes) but keeps only
 /// those it can use.
 const ROOM_FACTOR: u32 = 8;
+/// Longest block \[bytes\].
+const MAX_BLOCK_LEN: u64 = 8 << 20;
 /// What waits for a connection, at most: who does not take it is gone.
 const MAX_WAITING: usize = 64;
+
+/// Whether both ends can work with blocks of that geometry: bounded memory, a code that exists.
+pub(crate) fn is_possible(geometry: &wire::Geometry) -> bool {
+    let wire::Geometry { symbol_size, block_symbols } = *geometry;
+    let block = u64::from(symbol_size) * u64::from(block_symbols);
+    block_symbols <= MAX_SOURCE_SYMBOLS && block <= MAX_BLOCK_LEN
+}
 
 /// Adds LTTP to a driver.
 pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> LttpHandle {

@@ -10,13 +10,13 @@ use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::{Parameters, ReceiveStats};
 use wellspring_wire::lttp::{Geometry, Message};
 
-use super::connection::{Over, carry};
-use super::control::{ControlError, split};
 use super::spans::Span;
 use crate::address::canonical;
 use crate::client::{Update, Updates};
 use crate::driver::protocol::Side;
 use crate::driver::{Failure, SessionProgress};
+use crate::protocols::lttp::connection::{Over, carry};
+use crate::protocols::lttp::control::{ControlError, split};
 use crate::protocols::lttp::{LttpHandle, Part};
 use crate::store::{Digest, ObjectName, ObjectSink};
 use crate::store_messages;
@@ -32,14 +32,6 @@ pub(super) struct Common {
     pub timeout: Duration,
     pub sink: Arc<dyn ObjectSink>,
     pub updates: Updates,
-}
-
-/// A server, and where it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Holder {
-    /// As the caller named it.
-    pub host: String,
-    pub address: SocketAddr,
 }
 
 /// What goes wrong with a part.
@@ -69,7 +61,7 @@ impl From<ControlError> for Broken {
 /// [`Broken`].
 pub(super) async fn receive(
     common: &Common,
-    holder: &Holder,
+    (host, address): (&str, SocketAddr),
     span: Span,
     progress: &SessionProgress,
 ) -> Result<ReceiveStats, Broken> {
@@ -77,7 +69,7 @@ pub(super) async fn receive(
     let Common { timeout, geometry, digest: Digest(digest), .. } = *common;
     let Geometry { symbol_size, block_symbols } = geometry;
     let parameters = Parameters { transfer_len: len, symbol_size, block_symbols };
-    let connecting = tokio::time::timeout(timeout, TcpStream::connect(holder.address)).await;
+    let connecting = tokio::time::timeout(timeout, TcpStream::connect(address)).await;
     let stream = connecting.map_err(|_| ControlError::Silent(timeout))?;
     let (mut reader, mut writer) = split(stream.map_err(ControlError::from)?)?;
     let name = store_messages::name(&common.name);
@@ -86,11 +78,7 @@ pub(super) async fn receive(
         match reader.next_within(timeout).await? {
             Message::Granted { cookie, seed } => break (cookie, seed),
             Message::Pending { done, total } => {
-                common.updates.tell(Update::Hashing {
-                    host: Some(holder.host.clone()),
-                    done,
-                    total,
-                });
+                common.updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
             }
             _ => return Err(ControlError::OutOfPlace.into()),
         }
@@ -100,7 +88,7 @@ pub(super) async fn receive(
     let decoding = (common.method, progress.clone());
     let mut session = common
         .handle
-        .expect(cookie, canonical(holder.address), &part, side, decoding)
+        .expect(cookie, canonical(address), &part, side, decoding)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
     match carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout).await {
         Over::Received(stats) => Ok(stats),
