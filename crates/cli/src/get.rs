@@ -96,7 +96,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let is_stream = matches!(target, Target::Writer(_));
     let to_stdout = is_stream && shown == "-";
-    let display = Display::new(quiet || args.report.json, args.report.json_progress, true);
+    let display = Display::new(quiet || args.report.json, args.report.json_progress);
     let (protocol, cut) = match args.protocol {
         ProtocolArg::Scdp => (FetchProtocol::Scdp, args.cut.for_scdp()?),
         ProtocolArg::Lttp => {

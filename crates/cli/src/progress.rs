@@ -1,14 +1,14 @@
 //! Progress of a transfer: a bar for people, JSON lines for programs.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use wellspring_console::output::Stderr;
-use wellspring_console::units::{bit_rate, bytes, counted, percent};
+use wellspring_console::units::{bit_rate, bytes, counted};
 use wellspring_net::{Update, Updates};
 
 /// What is shown of a transfer.
@@ -22,16 +22,14 @@ struct Inner {
     /// Remarks are printed (not with `--quiet`).
     remarks: bool,
     json: bool,
-    /// Whether the overhead so far has a meaning.
-    overhead: bool,
-    symbol_size: AtomicU16,
+    /// How far each place is with its digest \[bytes\].
+    hashing: Mutex<BTreeMap<String, u64>>,
     rate: Mutex<Option<(Instant, u64, f64)>>,
 }
 
 impl Display {
-    /// With `overhead` the symbols are all of one copy of the object: what comes beyond its own is
-    /// shown.
-    pub fn new(quiet: bool, json_progress: bool, overhead: bool) -> Self {
+    /// A bar, JSON lines, or nothing.
+    pub fn new(quiet: bool, json_progress: bool) -> Self {
         let shown = !quiet && !json_progress && std::io::stderr().is_terminal();
         let target =
             if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -45,8 +43,7 @@ impl Display {
                 bar,
                 remarks: !quiet && !json_progress,
                 json: json_progress,
-                overhead,
-                symbol_size: AtomicU16::new(1),
+                hashing: Mutex::default(),
                 rate: Mutex::default(),
             }),
         }
@@ -75,19 +72,14 @@ impl Inner {
         }
         match update {
             Update::Hashing { host, done, total } => {
-                let place = host.as_deref().unwrap_or("here");
-                self.bar.set_length((*total).max(1));
-                self.bar.set_position(*done);
-                self.bar.set_prefix(format!("{} of {}", bytes(*done), bytes(*total)));
-                self.bar.set_message(format!("computing the digest ({place})"));
+                self.show_hashing(host.as_deref().unwrap_or("here"), *done, *total);
             }
-            Update::Started { size, symbol_size, hosts, .. } => {
-                self.symbol_size.store((*symbol_size).max(1), Ordering::Relaxed);
+            Update::Started { size, hosts, .. } => {
                 self.bar.set_length((*size).max(1));
                 self.bar.set_position(0);
                 self.bar.set_message(counted(hosts.len() as u64, "host"));
             }
-            Update::Moving { done, total, symbols } => self.show_moving(*done, *total, *symbols),
+            Update::Moving { done, total, .. } => self.show_moving(*done, *total),
             Update::Verifying => self.bar.set_message("verifying and syncing"),
             Update::Lost { host, reason } => self.remark(&format!("{host}: {reason}")),
             Update::Altered { host, symbols } => {
@@ -107,18 +99,30 @@ impl Inner {
         }
     }
 
-    fn show_moving(&self, done: u64, total: u64, symbols: u64) {
+    /// Shows the place that is furthest behind: the transfer waits for it.
+    fn show_hashing(&self, place: &str, done: u64, total: u64) {
+        let mut places = self.hashing.lock().unwrap_or_else(PoisonError::into_inner);
+        places.insert(place.to_owned(), done);
+        let (place, done) = places.iter().min_by_key(|(_, done)| **done).expect("one was inserted");
+        self.show_done(*done, total);
+        self.bar.set_message(format!("computing the digest ({place})"));
+    }
+
+    fn show_moving(&self, done: u64, total: u64) {
+        self.show_done(done, total);
+        let rate = self.rate_at(done);
+        let mut message = bit_rate(rate);
+        if rate > 0.0 && done < total {
+            let left = Duration::from_secs_f64(((total - done) as f64 * 8.0 / rate).min(1e7));
+            message.push_str(&format!("  {:#} left", HumanDuration(left)));
+        }
+        self.bar.set_message(message);
+    }
+
+    fn show_done(&self, done: u64, total: u64) {
         self.bar.set_length(total.max(1));
         self.bar.set_position(done);
         self.bar.set_prefix(format!("{} of {}", bytes(done), bytes(total)));
-        let rate = self.rate_at(done);
-        let mut message = format!("{}  {symbols} symbols", bit_rate(rate));
-        let needed = done.div_ceil(u64::from(self.symbol_size.load(Ordering::Relaxed)));
-        if self.overhead && done * 20 > total && symbols > needed {
-            let overhead = (symbols - needed) as f64 / needed as f64;
-            message.push_str(&format!("  overhead {}", percent(overhead)));
-        }
-        self.bar.set_message(message);
     }
 
     /// The rate of the last moments \[bit/s\]: an average that forgets within about a second.

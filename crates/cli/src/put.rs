@@ -139,7 +139,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let config =
         ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let display = Display::new(quiet || args.report.json, args.report.json_progress, false);
+    let display = Display::new(quiet || args.report.json, args.report.json_progress);
     let options = PutOptions::new(name.clone())
         .overwrite(args.force)
         .group(args.group)
