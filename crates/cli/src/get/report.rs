@@ -77,12 +77,13 @@ impl Fetched<'_> {
 
 /// A host that took part to the end, as far as anybody knows: one that died in the last seconds of
 /// a transfer was only silent.
-fn served(silent: wellspring_core::Duration) -> String {
+fn served(useful: u64, silent: wellspring_core::Duration) -> String {
+    let state = if useful == 0 { "sent nothing useful" } else { "served" };
     let seconds = silent.as_secs_f64();
     if seconds < SILENT {
-        return "served".to_owned();
+        return state.to_owned();
     }
-    format!("served, silent for the last {seconds:.1} s")
+    format!("{state}, silent for the last {seconds:.1} s")
 }
 
 fn scdp_summary(report: &FetchReport, scdp: &ScdpReport) -> String {
@@ -109,7 +110,7 @@ fn scdp_summary(report: &FetchReport, scdp: &ScdpReport) -> String {
                 ReplicaState::Served if replica.losses > 0 => {
                     format!("served (lost {}x, back {}x)", replica.losses, replica.returns)
                 }
-                ReplicaState::Served => served(stats.silent),
+                ReplicaState::Served => served(stats.useful, stats.silent),
                 ReplicaState::Lost(reason) => format!("lost: {reason}"),
                 ReplicaState::Unused(reason) => format!("unused: {reason}"),
                 ReplicaState::Excluded(reason) => format!("excluded: {reason}"),
@@ -185,8 +186,9 @@ mod tests {
 
     #[test]
     fn a_host_that_fell_silent_at_the_end_is_said_to_be_silent() {
-        let after = |millis| served(wellspring_core::Duration::from_millis(millis));
-        assert_eq!(after(3), "served");
-        assert_eq!(after(1_900), "served, silent for the last 1.9 s");
+        let after = |useful, millis| served(useful, wellspring_core::Duration::from_millis(millis));
+        assert_eq!(after(9, 3), "served");
+        assert_eq!(after(9, 1_900), "served, silent for the last 1.9 s");
+        assert_eq!(after(0, 2_200), "sent nothing useful, silent for the last 2.2 s");
     }
 }
