@@ -253,6 +253,7 @@ impl Host {
                     role: Role::OneToMany {
                         group: GroupId(1),
                         members: (0..members % 4).map(peer).collect(),
+                        held: (members >= 4).then_some(1..u32::from(members)).into_iter().collect(),
                     },
                     initial_window: window,
                     class: Some(window),

@@ -77,6 +77,10 @@ pub struct PutArgs {
     /// Replace objects of that name, where hosts run with --allow-overwrite.
     #[arg(short, long)]
     force: bool,
+    /// Send everything, also what an earlier put has brought to the hosts, and leave nothing there if this one
+    /// is interrupted.
+    #[arg(long)]
+    no_resume: bool,
     /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -142,6 +146,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let display = Display::new(quiet || args.report.json, args.report.json_progress);
     let options = PutOptions::new(name.clone())
         .overwrite(args.force)
+        .resume(!args.no_resume)
         .group(args.group)
         .quorum(args.quorum)
         .cut(args.cut.for_scdp()?)
@@ -210,6 +215,10 @@ fn summary(name: &str, report: &PutReport) -> String {
     let mut rows = vec![["receiver", "after", "state"].map(str::to_owned).to_vec()];
     for receiver in &report.receivers {
         let way = if receiver.detached { " (by unicast in the end)" } else { "" };
+        let way = match receiver.resumed {
+            0 => way.to_owned(),
+            resumed => format!("{way}, {} were there", bytes(resumed)),
+        };
         let (after, state) = match &receiver.state {
             ReceiverState::Complete(after) => (seconds(*after), format!("complete{way}")),
             ReceiverState::Failed(reason) => ("-".to_owned(), format!("failed: {reason}")),
@@ -239,6 +248,7 @@ fn put_json(name: &str, report: &PutReport) -> Value {
             "seconds": after,
             "reason": reason,
             "detached": r.detached,
+            "bytes_resumed": r.resumed,
             "blocks_done": r.blocks.0,
             "blocks": r.blocks.1,
         })
@@ -289,6 +299,7 @@ mod tests {
             address: None,
             state: state.clone(),
             detached: false,
+            resumed: 0,
             blocks: (0, 1),
         };
         let all = states.iter().all(|state| matches!(state, ReceiverState::Complete(_)));

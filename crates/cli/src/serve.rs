@@ -65,6 +65,12 @@ pub struct ServeArgs {
     /// Space that must stay free on the disk.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     keep_free: u64,
+    /// Time that what arrived of an object is kept for a put to go on with, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 168)]
+    part_age: u64,
+    /// Size of all that is kept so, at most; the oldest goes first. 0 keeps nothing.
+    #[arg(long, value_name = "SIZE", default_value = "500G", value_parser = parse_size)]
+    part_bytes: u64,
     /// Send no faster than this, over all transfers [default: no limit].
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<Rate>,
@@ -120,6 +126,8 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
         total_len: args.max_reserved,
         keep_free: args.keep_free,
     };
+    config.parts.age = std::time::Duration::from_secs(args.part_age.saturating_mul(3_600));
+    config.parts.bytes = args.part_bytes;
     config.events = Arc::new(move |event| match json {
         true => print_line(&to_json(&event).to_string()),
         false if quiet => {}
@@ -178,9 +186,13 @@ fn to_text(event: &ServerEvent) -> String {
         ServerEvent::SendFailed { name, client, reason } => {
             format!("{name}: not sent to {client}: {reason}")
         }
-        ServerEvent::Receiving { name, client, size, multicast } => {
+        ServerEvent::Receiving { name, client, size, multicast, resumed } => {
             let way = if *multicast { " by multicast" } else { "" };
-            format!("{name}: receiving {}{way} from {client}", bytes(*size))
+            let had = match resumed {
+                0 => String::new(),
+                resumed => format!(", of which {} were left here", bytes(*resumed)),
+            };
+            format!("{name}: receiving {}{way} from {client}{had}", bytes(*size))
         }
         ServerEvent::Received { name, client, size, stats: None } if *size > 0 => {
             format!("{name}: {client} offered {} that are here already", bytes(*size))
@@ -233,9 +245,9 @@ fn to_json(event: &ServerEvent) -> Value {
         ServerEvent::SendFailed { name, client, reason } => json!({
             "event": "send_failed", "object": name, "client": client.to_string(), "reason": reason,
         }),
-        ServerEvent::Receiving { name, client, size, multicast } => json!({
+        ServerEvent::Receiving { name, client, size, multicast, resumed } => json!({
             "event": "receiving", "object": name, "client": client.to_string(),
-            "size": size, "multicast": multicast,
+            "size": size, "multicast": multicast, "bytes_resumed": resumed,
         }),
         ServerEvent::Received { name, client, size, stats } => json!({
             "event": "received", "object": name, "client": client.to_string(), "size": size,

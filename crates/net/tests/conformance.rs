@@ -100,7 +100,9 @@ impl World for Loopback {
         let mut sending = Vec::new();
         for (index, driver) in (0..).zip(&from) {
             let recipients = match case.mode {
-                Mode::OneToMany => Recipients::Many { group: None, members: members.clone() },
+                Mode::OneToMany => {
+                    Recipients::Many { group: None, members: members.clone(), held: Vec::new() }
+                }
                 _ => common::to_one(members[0], index, from.len() as u8),
             };
             sending.push(common::send(driver, SESSION, &object, recipients));
@@ -183,7 +185,7 @@ impl World for Simulated {
             }
             Mode::OneToMany => {
                 let (group, members) = (GroupId(1), members.clone());
-                vec![(HostId(0), send(Role::OneToMany { group, members }))]
+                vec![(HostId(0), send(Role::OneToMany { group, members, held: Vec::new() }))]
             }
         };
         let group = (case.mode == Mode::OneToMany).then_some(members);

@@ -125,6 +125,7 @@ fn offer(session: u32, name: &str, size: u64) -> Offer<'_> {
         group: None,
         geometry: GEOMETRY,
         overwrite: false,
+        resume: false,
         timeout_ms: 0,
     }
 }

@@ -214,7 +214,8 @@ fn one_to_many(group: Option<SocketAddr>, loss: f64) {
             expect(driver, 4, &object, Mode::OneToMany, &[from.local_addr()])
         })
         .collect();
-    let mut sending = send(&from, 4, &object, Recipients::Many { group, members });
+    let mut sending =
+        send(&from, 4, &object, Recipients::Many { group, members, held: Vec::new() });
     for (watch, sink) in &mut receiving {
         let stats = watch.received();
         sink.assert_is(&object);

@@ -27,6 +27,9 @@ mod layout;
 
 use core::fmt;
 use core::net::SocketAddr;
+use core::ops::Range;
+
+use alloc::vec::Vec;
 use wellspring_core::SessionId;
 
 pub use layout::{MessageKind, Parsed, emit_reply, emit_request, kind_of, parse};
@@ -43,6 +46,8 @@ pub const REPLY_MAX_LEN: usize = 256;
 pub const MAX_NODES: usize = 32;
 /// Length of a reply with nodes of a manifest, at most, and of a request for them, at least \[bytes\].
 pub const MANIFEST_LEN: usize = 16 + 32 * MAX_NODES;
+/// Runs of blocks in one reply, at most: it is no longer than one with nodes of a manifest.
+pub const MAX_RUNS: usize = 4 * MAX_NODES;
 /// Longest object name \[bytes of UTF-8\].
 pub const MAX_NAME_LEN: usize = 1_000;
 /// Longest explanation in a refusal \[bytes of UTF-8\].
@@ -81,6 +86,43 @@ pub struct Cookie(pub [u8; 16]);
 impl Cookie {
     /// No cookie yet: earns a [`Reply::Challenge`] where one is needed.
     pub const NONE: Cookie = Cookie([0; 16]);
+}
+
+/// Runs of blocks as they are written: eight bytes each, the first block and the one behind the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Runs<'a>(&'a [u8]);
+
+impl<'a> Runs<'a> {
+    /// Runs that [`Runs::write`] has written, or that have come.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let (runs, rest) = bytes.as_chunks::<8>();
+        if !rest.is_empty() || runs.len() > MAX_RUNS {
+            return None;
+        }
+        let runs = Runs(bytes);
+        let mut least = 0;
+        for run in runs.iter() {
+            if run.start < least || run.is_empty() {
+                return None;
+            }
+            least = run.end;
+        }
+        Some(runs)
+    }
+
+    /// Writes runs, as many as fit one reply.
+    pub fn write(runs: impl IntoIterator<Item = Range<u32>>) -> Vec<u8> {
+        let written = |run: Range<u32>| [run.start.to_be_bytes(), run.end.to_be_bytes()];
+        runs.into_iter().take(MAX_RUNS).flat_map(written).flatten().collect()
+    }
+
+    /// The runs, ascending.
+    pub fn iter(self) -> impl Iterator<Item = Range<u32>> + 'a {
+        let read = |[a, b, c, d, e, f, g, h]: &[u8; 8]| {
+            u32::from_be_bytes([*a, *b, *c, *d])..u32::from_be_bytes([*e, *f, *g, *h])
+        };
+        self.0.as_chunks().0.iter().map(read)
+    }
 }
 
 /// How an object is cut into symbols and blocks; both sizes are 1 or more.
@@ -159,6 +201,8 @@ pub struct Offer<'a> {
     pub geometry: Geometry,
     /// Replace an object of that name.
     pub overwrite: bool,
+    /// Take up what an earlier offer of the same bytes has left, and leave what arrives for a later one.
+    pub resume: bool,
     /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
     /// 0 leaves that to the server.
     pub timeout_ms: u32,
@@ -191,6 +235,13 @@ pub enum Request<'a> {
         log: u8,
         /// Number of the page: of [`MAX_NODES`] nodes each.
         index: u64,
+    },
+    /// Which blocks of an object that was offered were there before?
+    Held {
+        /// The session of the offer.
+        session: SessionId,
+        /// Runs of blocks that end above this one.
+        from: u32,
     },
     /// How far is an object that was offered?
     Status {
@@ -328,6 +379,11 @@ pub enum Reply<'a> {
     Manifest {
         /// Chaining values of BLAKE3, one behind the other: 1 to [`MAX_NODES`].
         nodes: &'a [u8],
+    },
+    /// To [`Request::Held`].
+    Held {
+        /// Runs of blocks in ascending order, at most [`MAX_RUNS`]; empty when there are none from there on.
+        runs: Runs<'a>,
     },
     /// To [`Request::Status`].
     Status {

@@ -118,7 +118,7 @@ impl Adapter for Scdp {
         let group = GroupId(leg.session.0 & 0x7fff_ffff);
         let members: Vec<_> = to.iter().map(|host| HostId(*host)).collect();
         actions.create_group(group, HostId(leg.from), members.clone());
-        let role = scdp::Role::OneToMany { group, members };
+        let role = scdp::Role::OneToMany { group, members, held: Vec::new() };
         actions.command(HostId(leg.from), self.send(leg, role, self.protocol.window));
         true
     }

@@ -8,7 +8,7 @@ mod put;
 mod replicas;
 mod report;
 pub(crate) mod requester;
-mod resume;
+pub(crate) mod resume;
 mod sink;
 mod stream;
 mod update;
@@ -245,6 +245,9 @@ pub struct PutOptions {
     pub name: ObjectName,
     /// Replace objects of that name (servers must allow it).
     pub overwrite: bool,
+    /// Send hosts only what they lack of the object, where an earlier put has left them a part, and let them
+    /// keep what arrives if this one fails.
+    pub resume: bool,
     /// The multicast group and port to send by; without one each host is sent to on its own.
     pub group: Option<SocketAddr>,
     /// Succeed once so many hosts have the object verified and in place; `None`: all.
@@ -259,6 +262,7 @@ setters! {
     PutOptions {
         name: ObjectName,
         overwrite: bool,
+        resume: bool,
         group: Option<SocketAddr>,
         quorum: Option<usize>,
         cut: Cut,
@@ -272,6 +276,7 @@ impl PutOptions {
         PutOptions {
             name,
             overwrite: false,
+            resume: true,
             group: None,
             quorum: None,
             cut: Cut::default(),

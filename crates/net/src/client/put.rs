@@ -7,6 +7,7 @@ mod watch;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,15 +15,16 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
-use wellspring_transport::scdp::{ObjectInfo, SendStats, Share, StragglerAction};
+use wellspring_transport::scdp::{ObjectInfo, Resume, SendStats, Share, StragglerAction};
 
-use self::offers::{Offered, Offering, offer_all, receivers};
+use self::offers::{Asked, Offered, Offering, Taken, in_both, offer_all, receivers};
 use self::watch::{Seen, Watchers};
 use super::report::{PutReport, ReceiverReport, ReceiverState};
+use super::requester::AskError;
 use super::{Client, PutError, PutOptions, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
-use crate::manifest::object_of;
+use crate::manifest::{RESUMED_EPOCH, first_missing, object_of};
 use crate::protocols::{DriverHandle, Recipients, SendObject};
 use crate::store::{Digest, FileSource, Fingerprint, HashProgress, hash_file};
 
@@ -37,8 +39,8 @@ impl Client {
     /// Puts a file to all hosts: by multicast if a group is given, otherwise to each on its own.
     /// Returns when every host has the object verified and in place (or is given up); with a
     /// quorum, [`Update::Quorum`] tells when that is met, and the rest is gone on with as long as
-    /// it gets on. Dropping the future ends the transfer; receivers that were not done keep
-    /// nothing of it.
+    /// it gets on. Dropping the future ends the transfer; receivers that were not done keep what they
+    /// have for a later put, [if they may](PutOptions::resume).
     ///
     /// # Errors
     /// [`PutError`]; in [`PutError::Incomplete`] some hosts have the object.
@@ -66,24 +68,24 @@ impl Client {
             group: options.group,
             geometry: options.cut.geometry(paths, self.requester.sealing_overhead()),
             overwrite: options.overwrite,
+            resume: options.resume,
             timeout: self.config.timeout,
         };
-        let offered = offer_all(self, receivers, &offer, needed, updates).await?;
+        let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
+        let object = (file.try_clone()?, size, digest);
+        // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
+        let _providing = self.providers.provide(object, addresses, self.driver.handle());
+        let (offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
         updates.tell(Update::Started {
             size,
             symbol_size: offer.geometry.symbol_size,
             digest,
             hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
         });
-        let receivers = offered.iter().filter_map(|o| o.address);
-        let object = (file.try_clone()?, size, digest);
-        // Receivers verify each block by the manifest, which they ask for here.
-        let _providing = self.providers.provide(object, receivers, self.driver.handle());
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
-        let mut run = Run::begin(self, &offer, offered, needed, began, updates.clone());
-        if size > 0 {
-            run.send(options, &source)?;
-        }
+        let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
+        run.updates = updates.clone();
+        run.send()?;
         run.follow().await
     }
 
@@ -143,9 +145,17 @@ fn check(hosts: &[Host], options: &PutOptions) -> Result<usize, PutError> {
     }
 }
 
+/// Bytes of these blocks \[bytes\].
+fn bytes_of(object: &ObjectInfo, blocks: &[Range<u32>]) -> u64 {
+    let first = |sbn| object.byte_range_of_block(sbn).0;
+    blocks.iter().map(|run| first(run.end).min(object.transfer_len) - first(run.start)).sum()
+}
+
 /// A session that sends, and what the protocol told at its end.
 struct Sending {
     session: SessionId,
+    /// Source symbols of the blocks that are missing.
+    needed: u64,
     progress: SessionProgress,
     stats: Option<SendStats>,
 }
@@ -153,9 +163,9 @@ struct Sending {
 impl Sending {
     /// The account of a session that was cut short. Which of its symbols were source symbols is not
     /// known: those come first.
-    fn cut_short(&self, object: &ObjectInfo) -> SendStats {
+    fn cut_short(&self) -> SendStats {
         let sent = self.progress.symbols();
-        let source_symbols = sent.min(object.total_symbols());
+        let source_symbols = sent.min(self.needed);
         SendStats { source_symbols, repair_symbols: sent - source_symbols, pulls: 0 }
     }
 }
@@ -179,6 +189,9 @@ struct Run {
     size: u64,
     digest: Digest,
     object: ObjectInfo,
+    group: Option<SocketAddr>,
+    initial_window: u8,
+    source: Arc<FileSource>,
     needed: usize,
     quorum_after: Option<Duration>,
     receivers: Vec<Receiver>,
@@ -186,6 +199,8 @@ struct Run {
     told: mpsc::UnboundedSender<(SessionId, SessionEvent)>,
     events: mpsc::UnboundedReceiver<(SessionId, SessionEvent)>,
     watchers: Watchers,
+    /// Hosts that are still verifying what they have.
+    asked: Asked,
     updates: Updates,
 }
 
@@ -203,21 +218,20 @@ impl Run {
         client: &Client,
         offer: &Offering,
         offered: Vec<Offered>,
-        needed: usize,
-        began: Instant,
-        updates: Updates,
+        asked: Asked,
+        (needed, began): (usize, Instant),
+        source: Arc<FileSource>,
     ) -> Run {
         let (told, events) = mpsc::unbounded_channel();
         let (size, digest, cut) = (offer.size, offer.digest, offer.geometry);
         let mut watchers = Watchers::new(client.requester.clone(), client.config.timeout);
         let mut receivers = Vec::with_capacity(offered.len());
         for (index, offered) in offered.into_iter().enumerate() {
-            let state = match (&offered.refused, offered.accepted) {
-                (Some(reason), _) => ReceiverState::Failed(reason.clone()),
-                (None, true) => ReceiverState::Unfinished,
-                (None, false) => ReceiverState::Failed("no answer".to_owned()),
+            let state = match &offered.refused {
+                Some(reason) => ReceiverState::Failed(reason.clone()),
+                None => ReceiverState::Unfinished,
             };
-            if let (ReceiverState::Unfinished, Some(address)) = (&state, offered.address) {
+            if let (true, Some(address)) = (offered.accepted, offered.address) {
                 watchers.watch(index, address, offered.session);
             }
             receivers.push(Receiver {
@@ -236,6 +250,9 @@ impl Run {
             size,
             digest,
             object: object_of(size, &cut, digest.tag()),
+            group: offer.group,
+            initial_window: cut.initial_window,
+            source,
             needed,
             quorum_after: None,
             receivers,
@@ -243,52 +260,88 @@ impl Run {
             told,
             events,
             watchers,
-            updates,
+            asked,
+            updates: Updates::default(),
         }
     }
 
     /// Opens the sessions: one for the group, or one for each receiver.
-    fn send(&mut self, options: &PutOptions, source: &Arc<FileSource>) -> Result<(), PutError> {
-        let wanting: Vec<(SessionId, SocketAddr)> = self
-            .receivers
-            .iter()
-            .filter(|r| r.state == ReceiverState::Unfinished && !r.offered.complete)
-            .filter_map(|r| Some((r.offered.session, r.offered.address?)))
-            .collect();
-        let sessions: Vec<(SessionId, Recipients)> = match options.group {
-            Some(_) if wanting.is_empty() => Vec::new(),
-            Some(group) => {
-                let members = wanting.iter().map(|w| w.1).collect();
-                vec![(wanting[0].0, Recipients::Many { group: Some(group), members })]
-            }
-            None => wanting
-                .into_iter()
-                .map(|(session, receiver)| {
-                    (session, Recipients::One { receiver, share: Share::WHOLE })
-                })
-                .collect(),
+    fn send(&mut self) -> Result<(), PutError> {
+        let lacks = |r: &Receiver| r.offered.accepted && !r.offered.complete;
+        let wanting: Vec<usize> =
+            (0..self.receivers.len()).filter(|&i| lacks(&self.receivers[i])).collect();
+        let Some(group) = self.group else {
+            return wanting.into_iter().try_for_each(|index| self.send_to(index));
         };
-        for (session, to) in sessions {
-            let told = self.told.clone();
-            let request = SendObject {
-                session,
-                object: self.object,
-                digest: self.digest.0,
-                source: Arc::clone(source) as Arc<dyn crate::store::ObjectSource>,
-                to,
-                initial_window: options.cut.initial_window,
-                resume: None,
-            };
-            let progress = self.handle.send_object(
-                request,
-                Box::new(move |event| {
-                    // Nobody listens only when the put was dropped.
-                    let _ = told.send((session, event));
-                }),
-            )?;
-            self.sendings.push(Sending { session, progress, stats: None });
-        }
+        let of = |index: &usize| &self.receivers[*index].offered;
+        let Some(session) = wanting.first().map(|index| of(index).session) else { return Ok(()) };
+        let members = wanting.iter().filter_map(|index| of(index).address).collect();
+        let held = wanting.iter().map(|index| of(index).held.clone());
+        let held = held.reduce(|all, held| in_both(&all, &held)).unwrap_or_default();
+        let needed = self.symbols_beside(&held);
+        let to = Recipients::Many { group: Some(group), members, held };
+        self.open(session, to, needed, None)
+    }
+
+    /// Opens the session for a receiver that is sent to alone.
+    fn send_to(&mut self, index: usize) -> Result<(), PutError> {
+        let offered = &self.receivers[index].offered;
+        let Some(receiver) = offered.address else { return Ok(()) };
+        let (session, needed) = (offered.session, self.symbols_beside(&offered.held));
+        let floor = first_missing(&offered.held);
+        let resume = Resume { epoch: RESUMED_EPOCH, floor, horizon: floor };
+        let resume = Some(resume).filter(|_| floor > 0);
+        self.open(session, Recipients::One { receiver, share: Share::WHOLE }, needed, resume)
+    }
+
+    /// Source symbols of the blocks that are not among these.
+    fn symbols_beside(&self, held: &[Range<u32>]) -> u64 {
+        let first = |sbn| self.object.first_symbol_of_block(sbn);
+        let held: u64 = held.iter().map(|run| first(run.end) - first(run.start)).sum();
+        self.object.total_symbols() - held
+    }
+
+    fn open(
+        &mut self,
+        session: SessionId,
+        to: Recipients,
+        needed: u64,
+        resume: Option<Resume>,
+    ) -> Result<(), PutError> {
+        let told = self.told.clone();
+        let request = SendObject {
+            session,
+            object: self.object,
+            digest: self.digest.0,
+            source: Arc::clone(&self.source) as Arc<dyn crate::store::ObjectSource>,
+            to,
+            initial_window: self.initial_window,
+            resume,
+        };
+        let progress = self.handle.send_object(
+            request,
+            Box::new(move |event| {
+                // Nobody listens only when the put was dropped.
+                let _ = told.send((session, event));
+            }),
+        )?;
+        self.sendings.push(Sending { session, needed, progress, stats: None });
         Ok(())
+    }
+
+    /// A host has verified what it has, while others were sent to.
+    fn on_late(&mut self, index: usize, told: Result<Taken, AskError>) -> Result<(), PutError> {
+        let offered = &mut self.receivers[index].offered;
+        offered.hear(told);
+        if let Some(reason) = offered.refused.clone() {
+            self.fail(index, reason);
+            return Ok(());
+        }
+        let (session, complete) = (offered.session, offered.complete);
+        if let Some(address) = offered.address {
+            self.watchers.watch(index, address, session);
+        }
+        if complete { Ok(()) } else { self.send_to(index) }
     }
 
     async fn follow(mut self) -> Result<PutReport, PutError> {
@@ -298,6 +351,7 @@ impl Run {
             tokio::select! {
                 Some((session, event)) = self.events.recv() => self.on_event(session, event),
                 Some((index, seen)) = self.watchers.next() => self.on_seen(index, seen),
+                Some(Ok((index, told))) = self.asked.join_next() => self.on_late(index, told)?,
                 _ = ticks.tick() => {
                     self.tell_progress();
                     if self.quorum_after.is_some() && self.rest_is_stuck() {
@@ -380,7 +434,7 @@ impl Run {
 
     fn on_failure(&mut self, session: SessionId, failure: &Failure) {
         if let Some(sending) = self.sendings.iter_mut().find(|s| s.session == session) {
-            sending.stats = Some(sending.cut_short(&self.object));
+            sending.stats = Some(sending.cut_short());
         }
         // Receivers that are gone tell so themselves, or by silence; what failed here ends all.
         if matches!(failure, Failure::PeersLost | Failure::Closed(_)) {
@@ -443,7 +497,7 @@ impl Run {
     fn report(&mut self) -> PutReport {
         let mut stats = SendStats::default();
         for sending in &self.sendings {
-            let of = sending.stats.unwrap_or_else(|| sending.cut_short(&self.object));
+            let of = sending.stats.unwrap_or_else(|| sending.cut_short());
             stats.source_symbols += of.source_symbols;
             stats.repair_symbols += of.repair_symbols;
             stats.pulls += of.pulls;
@@ -454,7 +508,7 @@ impl Run {
             elapsed: self.began.elapsed(),
             quorum_after: self.quorum_after,
             needed: self.needed,
-            symbols_needed: self.sendings.len() as u64 * self.object.total_symbols(),
+            symbols_needed: self.sendings.iter().map(|s| s.needed).sum(),
             stats,
             receivers: self
                 .receivers
@@ -464,6 +518,7 @@ impl Run {
                     address: r.offered.address,
                     state: r.state,
                     detached: r.detached,
+                    resumed: bytes_of(&self.object, &r.offered.held),
                     blocks: r.blocks,
                 })
                 .collect(),

@@ -232,6 +232,8 @@ pub struct ReceiverReport {
     pub state: ReceiverState,
     /// It held up its group and went on by unicast.
     pub detached: bool,
+    /// What an earlier put had left it of the object, and was not sent to it alone \[bytes\].
+    pub resumed: u64,
     /// Blocks in place, of how many.
     pub blocks: (u32, u32),
 }
@@ -249,8 +251,8 @@ pub struct PutReport {
     pub quorum_after: Option<Duration>,
     /// How many had to.
     pub needed: usize,
-    /// Source symbols of the object, for each copy that had to be sent: one for a group, or one for
-    /// each receiver without a group. None where every receiver had the object.
+    /// Source symbols of the blocks that had to be sent: for a group those that any of its members lacked,
+    /// without a group those that each lacked. None where every receiver had the object.
     pub symbols_needed: u64,
     /// What went out, over all sessions; a multicast symbol counts once.
     pub stats: SendStats,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ pub(crate) enum Answer {
     Accepted,
     /// Nodes of a manifest, one behind the other.
     Manifest(Vec<u8>),
+    /// Runs of blocks that were there before.
+    Held(Vec<Range<u32>>),
     Status {
         state: PutState,
         blocks_done: u32,
@@ -131,6 +134,7 @@ impl Table {
             Reply::Pending { done, total } => Heard::Pending { done, total },
             Reply::Accepted => Heard::Final(Ok(Answer::Accepted)),
             Reply::Manifest { nodes } => Heard::Final(Ok(Answer::Manifest(nodes.to_vec()))),
+            Reply::Held { runs } => Heard::Final(Ok(Answer::Held(runs.iter().collect()))),
             Reply::Refused { code, text } => {
                 Heard::Final(Err(AskError::Refused { code, text: text.to_owned() }))
             }

@@ -1,8 +1,9 @@
-//! Blocks that an earlier fetch has left in the part file, verified again.
+//! Blocks that an earlier transfer has left in the part file, verified again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -10,6 +11,7 @@ use wellspring_transport::scdp::ObjectInfo;
 
 use super::pages::{Pages, Question, SharedManifest, lock};
 use super::replicas::Order;
+use super::requester::AskError;
 use super::{Update, Updates};
 use crate::manifest::{PAGE_NODES, PageId};
 use crate::store::{Check, PartFile};
@@ -19,19 +21,55 @@ const LONGEST_NODE: u64 = 32 << 20;
 /// Pages that may fail to come before what is not verified yet is fetched again.
 const MAX_FAILURES: usize = 8;
 
-/// The part file of a fetch, and what is known of its object.
-pub(super) struct Left<'a> {
-    pub(super) part: &'a Arc<PartFile>,
-    pub(super) object: &'a ObjectInfo,
+/// A page, and the answer to the question for it.
+pub(crate) type Answered = (PageId, Result<Vec<u8>, AskError>);
+
+/// Who has the object, and is asked for pages of its manifest.
+pub(crate) trait Holders: Send + Sync {
+    /// Whether that holder can be asked.
+    fn is_live(&self, share: usize) -> bool;
+
+    /// Asks.
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+    /// So many bytes of the part file are looked at \[bytes\].
+    fn looked_at(&self, done: u64);
+}
+
+/// The replicas of a fetch.
+pub(super) struct Replicas<'a> {
     pub(super) order: &'a Order,
     /// The address of each share's replica that has the object.
-    pub(super) replicas: &'a BTreeMap<usize, SocketAddr>,
+    pub(super) addresses: &'a BTreeMap<usize, SocketAddr>,
     pub(super) updates: &'a Updates,
+}
+
+impl Holders for Replicas<'_> {
+    fn is_live(&self, share: usize) -> bool {
+        self.addresses.contains_key(&share)
+    }
+
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+        let Question { share, page, cookie } = question;
+        let (order, address) = (self.order.clone(), self.addresses[&share]);
+        Box::pin(async move { (page, order.page(address, page, &cookie).await) })
+    }
+
+    fn looked_at(&self, done: u64) {
+        self.updates.tell(Update::Hashing { host: None, done, total: self.order.size });
+    }
+}
+
+/// The part file of a transfer, and what is known of its object.
+pub(crate) struct Left<'a> {
+    pub(crate) part: &'a Arc<PartFile>,
+    pub(crate) object: &'a ObjectInfo,
+    pub(crate) holders: &'a dyn Holders,
 }
 
 impl Left<'_> {
     /// The blocks that are there and right, ascending. They are noted in the part file.
-    pub(super) async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
+    pub(crate) async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
         let part = Arc::clone(self.part);
         let ranges = tokio::task::spawn_blocking(move || part.data_ranges()).await;
         let ranges = ranges.ok().and_then(Result::ok).unwrap_or_default();
@@ -74,7 +112,7 @@ impl Left<'_> {
                 let (part, manifest) = (Arc::clone(self.part), Arc::clone(&pages.manifest));
                 let (run, size) = (run.to_vec(), self.object.transfer_len);
                 let done = run.first().copied().unwrap_or(0);
-                self.updates.tell(Update::Hashing { host: None, done, total: size });
+                self.holders.looked_at(done);
                 let checked = tokio::task::spawn_blocking(move || {
                     check(&part, &manifest, &run, len, size).unwrap_or_default()
                 });
@@ -94,10 +132,8 @@ impl Left<'_> {
                 nodes.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
             };
             let wanted = wanted.into_iter().collect();
-            for question in pages.ask(wanted, |share| self.replicas.contains_key(&share)) {
-                let Question { share, page, cookie } = question;
-                let (order, address) = (self.order.clone(), self.replicas[&share]);
-                asked.spawn(async move { (page, order.page(address, page, &cookie).await) });
+            for question in pages.ask(wanted, |share| self.holders.is_live(share)) {
+                asked.spawn(self.holders.ask(question));
             }
             let Some(answered) = asked.join_next().await else { return };
             match answered {

@@ -44,6 +44,14 @@ pub(crate) fn object_of(size: u64, geometry: &Geometry, tag: u64) -> ObjectInfo 
     ObjectInfo::in_blocks_of(len, size, geometry.symbol_size, tag)
 }
 
+/// Numbering epoch of a sender that begins with the first block that is missing.
+pub(crate) const RESUMED_EPOCH: u8 = 1;
+
+/// The first block that is missing, where these ascending runs of blocks are there.
+pub(crate) fn first_missing(held: &[Range<u32>]) -> u32 {
+    held.first().filter(|run| run.start == 0).map_or(0, |run| run.end)
+}
+
 /// A page's place in the tree of an object: the length of its nodes \[bytes\], a power of two, and
 /// its number among the pages of such nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -45,6 +45,8 @@ pub enum Recipients {
         group: Option<SocketAddr>,
         /// The members' own addresses, from which their pulls come.
         members: Vec<SocketAddr>,
+        /// Blocks that all members have, ascending: nothing of them is sent unasked.
+        held: Vec<Range<u32>>,
     },
 }
 
@@ -93,7 +95,7 @@ impl SendObject {
         let SendObject { session, object, digest, source, to, initial_window, resume } = self;
         let (peers, group, to) = match to {
             Recipients::One { receiver, share } => (vec![receiver], None, To::One(share)),
-            Recipients::Many { members, group } => (members, group, To::Many),
+            Recipients::Many { members, group, held } => (members, group, To::Many { held }),
         };
         let side = Side::Sending { source, group, members: Vec::new() };
         let start = Start::Send { object, to, initial_window, resume };
@@ -176,7 +178,7 @@ pub(crate) enum Start {
 /// To whom the peers of a session are sent.
 pub(crate) enum To {
     One(Share),
-    Many,
+    Many { held: Vec<Range<u32>> },
 }
 
 /// What an application asks of SCDP alone.
@@ -295,7 +297,10 @@ impl Protocol for Scdp {
                 let role = match (to, peers) {
                     (To::One(share), &[receiver]) => Role::Unicast { receiver, share },
                     // The group's number means nothing: its session says where its symbols go.
-                    _ => Role::OneToMany { group: GroupId(0), members: peers.to_vec() },
+                    (To::Many { held }, peers) => {
+                        Role::OneToMany { group: GroupId(0), members: peers.to_vec(), held }
+                    }
+                    (To::One(_), _) => return None,
                 };
                 let class = None;
                 Command::Send(SendSession { session, object, role, initial_window, class, resume })

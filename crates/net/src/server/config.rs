@@ -10,7 +10,7 @@ use crate::config_error::{ConfigError, check};
 use crate::driver::DriverConfig;
 use crate::setters::setters;
 use crate::socket::Interface;
-use crate::store::{DigestCache, Limits};
+use crate::store::{DigestCache, Limits, PartLimits};
 
 /// Longest silence of a client that a session waits for. A client says how long it waits for the
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
@@ -35,6 +35,8 @@ pub struct ServerConfig {
     pub allow_odd_names: bool,
     /// Bounds on what is taken.
     pub limits: Limits,
+    /// Bounds on what is left of objects that did not arrive as a whole: see [`PartLimits`].
+    pub parts: PartLimits,
     /// Objects, and by LTTP parts of objects, sent at one time, at most.
     pub max_sends: usize,
     /// Of these to one address, by all protocols together (of IPv6, to one network of 64 bits).
@@ -66,6 +68,7 @@ setters! {
         allow_hidden: bool,
         allow_odd_names: bool,
         limits: Limits,
+        parts: PartLimits,
         max_sends: usize,
         max_sends_an_address: usize,
         lttp: LttpLimits,
@@ -100,6 +103,7 @@ impl ServerConfig {
             allow_hidden: false,
             allow_odd_names: false,
             limits: Limits::default(),
+            parts: PartLimits::default(),
             max_sends: 256,
             lttp: LttpLimits::default(),
             max_sends_an_address: 64,

@@ -71,7 +71,7 @@ impl<'a> Purpose<'a> {
                 mac.update(&offer.session.0.to_be_bytes());
                 mac.update(&offer.digest);
                 mac.update(&offer.size.to_be_bytes());
-                mac.update(&[u8::from(offer.overwrite)]);
+                mac.update(&[u8::from(offer.overwrite), u8::from(offer.resume)]);
                 match offer.group {
                     None => mac.update(&[0]),
                     Some(group) => feed_address(group, mac.update(&[1])),

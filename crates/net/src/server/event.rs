@@ -86,6 +86,8 @@ pub enum ServerEvent {
         size: u64,
         /// Whether it comes by multicast.
         multicast: bool,
+        /// Bytes of it that an earlier offer had left, and that are verified \[bytes\].
+        resumed: u64,
     },
     /// An object is verified, synced and in place.
     Received {

@@ -1,5 +1,6 @@
 //! The state of a server that requests share, and what they have in common.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError}
 
 /// Requests at work at one time; each may wait for a disk.
 const MAX_AT_WORK: usize = 64;
+/// Part files verified at one time: each takes all processors.
+const MAX_CHECKS: usize = 2;
 /// Longest block that is served or taken \[bytes\]: a block is held in memory as a whole, and so is
 /// its encoder or decoder.
 const MAX_BLOCK_LEN: u64 = 16 << 20;
@@ -56,6 +59,10 @@ pub(super) struct Handler {
     /// Tells this life of the server from others.
     pub(super) instance: u32,
     pub(super) at_work: Arc<Semaphore>,
+    /// Part files that are being verified.
+    pub(super) checks: Semaphore,
+    /// An object did not arrive, and may have left a part file.
+    pub(super) has_left_parts: AtomicBool,
     limit: EventLimit,
 }
 
@@ -86,6 +93,8 @@ impl Handler {
             jar: CookieJar::new(),
             instance: crate::random::number() as u32,
             at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
+            checks: Semaphore::new(MAX_CHECKS),
+            has_left_parts: AtomicBool::new(false),
             limit: EventLimit::new(),
         }
     }

@@ -15,18 +15,22 @@ mod event_limit;
 mod handler;
 mod manifests;
 mod parts;
+mod put_check;
 mod put_pages;
 mod put_requests;
 mod puts;
 mod requests;
 mod send_requests;
 mod sends;
+mod taking;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -45,6 +49,11 @@ use parts::Parts;
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
 const MAX_WAITING: usize = 1_024;
+
+/// Pause between two looks at part files that nobody works on, if there are new ones.
+const TRIM_EVERY: Duration = Duration::from_secs(60);
+/// Of these pauses, in how many old ones are looked for: an hour.
+const TICKS_OF_AGE: u64 = 60;
 
 /// Ports tried when the system is to choose one that is free for TCP and for UDP.
 const PORT_ATTEMPTS: usize = 16;
@@ -83,7 +92,8 @@ impl std::error::Error for BindError {
     }
 }
 
-/// A running server. Dropping it ends its transfers and removes their part files.
+/// A running server. Dropping it ends its transfers; what arrived of objects that a later put may take up stays
+/// in part files, within [limits](ServerConfig::parts).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -105,7 +115,7 @@ pub struct Server {
 
 impl Server {
     /// Opens the directory and the socket and starts to answer. A server that takes objects first
-    /// removes the part files that dead processes have left in the directory. Must be called within a tokio
+    /// removes the part files that dead processes have left in the directory and that cannot be taken up. Must be called within a tokio
     /// runtime whose time and blocking threads are enabled.
     ///
     /// # Errors
@@ -149,11 +159,12 @@ impl Server {
             }
         });
         let idle = tokio::spawn(end_idle_puts(Arc::clone(&kept)));
+        let parts = tokio::spawn(trim_parts(Arc::clone(&kept)));
         Ok(Server {
             local_addr: driver.local_addr(),
             handler: kept,
             driver: Some(driver),
-            tasks: vec![requests, connections, events, idle],
+            tasks: vec![requests, connections, events, idle, parts],
         })
     }
 
@@ -176,7 +187,7 @@ impl Server {
         self.handler.counters()
     }
 
-    /// Ends all transfers, tells their peers, and removes part files.
+    /// Ends all transfers and tells their peers.
     pub async fn shut_down(mut self) {
         if let Some(driver) = self.driver.take() {
             // Waits for threads: not on an async one. That it was cut short would not matter.
@@ -200,6 +211,29 @@ async fn end_idle_puts(handler: Arc<Handler>) {
     loop {
         ticks.tick().await;
         handler.end_idle_puts(std::time::Instant::now());
+    }
+}
+
+/// Removes part files that nobody works on, beyond the limits: from the start on, soon after an object did
+/// not arrive, and as they grow old.
+async fn trim_parts(handler: Arc<Handler>) {
+    if !handler.config.allow_put {
+        return;
+    }
+    let mut ticks = tokio::time::interval(TRIM_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for tick in 0_u64.. {
+        ticks.tick().await;
+        let has_more = handler.has_left_parts.swap(false, Ordering::AcqRel);
+        if has_more || tick.is_multiple_of(TICKS_OF_AGE) {
+            let handler = Arc::clone(&handler);
+            let trim = move || handler.store.trim_parts(&handler.config.parts, 0);
+            if let Ok(Ok(cleaned)) = tokio::task::spawn_blocking(trim).await
+                && cleaned.removed > 0
+            {
+                tracing::info!(?cleaned, "part files beyond the limits are removed");
+            }
+        }
     }
 }
 

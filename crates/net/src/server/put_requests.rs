@@ -1,7 +1,9 @@
 //! Offers of objects, and their sessions.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use wellspring_core::SessionId;
@@ -15,12 +17,13 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::put_pages::Taken;
-use super::puts::Stage;
+use super::puts::{Rival, Stage};
+use super::taking::Taking;
 use crate::client::pages::Pages;
 use crate::driver::SessionEvent;
-use crate::manifest::{Manifest, Verified};
+use crate::manifest::{RESUMED_EPOCH, Verified, first_missing};
 use crate::protocols::ReceiveObject;
-use crate::store::{Digest, Existing, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
+use crate::store::{Digest, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
 use crate::store_messages;
 
 /// Whether an object that is offered is in its place.
@@ -64,7 +67,8 @@ impl Handler {
             puts.admit(client, offer, &self.config).inspect_err(|_| self.jar.give_back(cookie))?;
         }
         let outcome = self.open_put(client, offer);
-        if !matches!(outcome, Ok(Outcome::Accepted)) {
+        let is_taken = matches!(outcome, Ok(Outcome::Accepted));
+        if !is_taken && !lock(&self.puts).is_checking(offer.session) {
             // Not remembered: the reason may pass, and the client may offer again.
             lock(&self.puts).forget(offer.session);
             self.jar.give_back(cookie);
@@ -91,60 +95,106 @@ impl Handler {
             0 => None,
             size => Some(self.object_info(size, digest.tag(), &offer.geometry)?),
         };
-        let existing = if offer.overwrite { Existing::Replace } else { Existing::Keep };
-        let part = self.store.create(&name, offer.size, digest, existing)?.of_verified();
-        let part = Arc::new(part);
-        self.tell(ServerEvent::Receiving {
-            name: name.to_string(),
-            client,
-            size: offer.size,
-            multicast: offer.group.is_some(),
-        });
+        let taking = Taking::new(client, name, offer);
+        if offer.resume && self.waits_for_rival(&taking) {
+            return Ok(Outcome::Pending { done: 0, total: offer.size });
+        }
+        let part = Arc::new(self.part_for(&taking, offer.resume)?);
         match object {
-            None => self.finish_put(offer.session, part.commit(), None),
-            Some(object) => self.begin_put((client, name), offer, object, part)?,
+            None => {
+                self.tell(taking.event(0));
+                self.finish_put(offer.session, part.commit(), None);
+            }
+            Some(object) if part.has_old_bytes() => {
+                self.check_left(taking, object, part);
+                return Ok(Outcome::Pending { done: 0, total: offer.size });
+            }
+            Some(object) => {
+                let pages = taking.pages(&object);
+                self.begin_put(&taking, object, part, pages, Vec::new())?;
+            }
         }
         Ok(Outcome::Accepted)
     }
 
-    fn begin_put(
+    /// Whether the client that offers an object was sending it a moment ago, so that its part file is in use. A
+    /// session in which nothing arrives is ended: its client was killed, and has come again.
+    fn waits_for_rival(&self, taking: &Taking) -> bool {
+        let rival = lock(&self.puts).rival(taking, Instant::now());
+        if let Some(Rival::Silent(session)) = rival {
+            let reason = "the same client has offered the same bytes again".to_owned();
+            self.give_up_put(session, RefusalCode::Failed, reason);
+        }
+        !matches!(rival, None | Some(Rival::Lives))
+    }
+
+    /// Makes the part file, or takes up the one that is left. If there is no room, part files go that
+    /// nobody works on.
+    fn part_for(&self, taking: &Taking, resume: bool) -> Result<PartFile, StoreError> {
+        let Taking { name, size, digest, existing, .. } = taking;
+        let make = || match resume {
+            true => self.store.resume(name, *size, *digest, *existing),
+            false => self.store.create(name, *size, *digest, *existing).map(PartFile::of_verified),
+        };
+        match make() {
+            Err(StoreError::NoSpace { needed, free }) => {
+                let trimmed = self.store.trim_parts(&self.config.parts, needed - free);
+                let removed = trimmed.is_ok_and(|cleaned| cleaned.removed > 0);
+                if removed { make() } else { Err(StoreError::NoSpace { needed, free }) }
+            }
+            made => made,
+        }
+    }
+
+    /// Opens the session of an object of which some blocks are there.
+    pub(super) fn begin_put(
         self: &Arc<Self>,
-        (client, name): (SocketAddr, ObjectName),
-        offer: &Offer<'_>,
+        taking: &Taking,
         object: ObjectInfo,
         part: Arc<PartFile>,
+        pages: Pages,
+        held: Vec<Range<u32>>,
     ) -> Result<(), Refusal> {
-        if let Some(group) = offer.group {
+        let Taking { session, client, group, size, digest, .. } = *taking;
+        if let Some(group) = group {
             self.handle
                 .join_group(group, self.config.interface.as_ref())
                 .map_err(|error| Refusal::new(RefusalCode::Unsupported, error.to_string()))?;
         }
-        let (digest, size) = (Digest(offer.digest), offer.size);
-        let pages = Pages::new(Manifest::new(digest, size, object.block_len), size, 1);
         let sink = Arc::clone(&part) as Arc<dyn ObjectSink>;
         let mut puts = lock(&self.puts);
         let request = ReceiveObject {
-            session: offer.session,
+            session,
             object,
-            digest: offer.digest,
-            mode: if offer.group.is_some() { Mode::OneToMany } else { Mode::Unicast },
+            digest: digest.0,
+            mode: if group.is_some() { Mode::OneToMany } else { Mode::Unicast },
             senders: vec![client],
-            initial_window: offer.geometry.initial_window,
+            initial_window: taking.initial_window,
             sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
-            complete: Vec::new(),
+            complete: held.clone(),
         };
-        let events = self.session_events(offer.session, 0);
+        let events = self.session_events(session, 0);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
-            self.leave(offer.group);
+            self.leave(group);
             Refusal::failed(error)
         })?;
-        self.wait_for_client(offer.session, offer.timeout_ms);
-        let (session, part_of) = (offer.session, Arc::downgrade(&part));
-        let taken = Taken { session, client, name, digest, size, part: part_of };
+        self.wait_for_client(session, taking.timeout_ms);
+        if group.is_none() && first_missing(&held) > 0 {
+            // The client begins with the first block that is missing.
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.sender_back(session, client, RESUMED_EPOCH);
+        }
+        let resumed = held.iter().cloned().flatten();
+        self.tell(taking.event(resumed.map(|sbn| object.byte_range_of_block(sbn).1).sum()));
+        let taken = Taken {
+            session,
+            putter: taking.putter(&self.requester),
+            size,
+            part: Arc::downgrade(&part),
+        };
         tokio::spawn(taken.follow(Arc::clone(self), pages));
-        if let Some(put) = puts.get_mut(offer.session) {
-            put.blocks = object.source_blocks;
-            put.stage = Stage::Receiving(part, progress);
+        if let Some(put) = puts.get_mut(session) {
+            put.begin(object.source_blocks, held, (part, progress));
         }
         Ok(())
     }
@@ -213,6 +263,9 @@ impl Handler {
                     let handler = Arc::clone(self);
                     tokio::task::spawn_blocking(move || {
                         let committed = part.commit();
+                        if matches!(committed, Err(StoreError::Exists(_))) {
+                            part.discard();
+                        }
                         // Its space is free again before the client hears of the success.
                         drop(part);
                         handler.finish_put(session, committed, Some(stats));
@@ -235,6 +288,7 @@ impl Handler {
                     given_up.unwrap_or_else(|| (RefusalCode::Failed, failure.to_string()));
                 puts.end(session, Stage::Failed(code));
                 drop(puts);
+                self.has_left_parts.store(true, Ordering::Release);
                 self.leave(group);
                 self.tell(ServerEvent::ReceiveFailed { name, client, reason });
             }
@@ -243,7 +297,7 @@ impl Handler {
     }
 
     /// The end of an object that is in place, or was refused its place.
-    fn finish_put(
+    pub(super) fn finish_put(
         &self,
         session: SessionId,
         committed: Result<Option<Fingerprint>, StoreError>,

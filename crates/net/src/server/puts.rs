@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
@@ -10,6 +12,7 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Refusal};
+use super::taking::Taking;
 use super::{LONGEST_WAIT, ServerConfig};
 use crate::driver::SessionProgress;
 use crate::store::{Digest, PartFile};
@@ -19,6 +22,12 @@ const MAX_REMEMBERED: usize = 1_024;
 
 /// What an object must get on by in its patience to keep its space \[bytes\].
 const LEAST_PROGRESS: u64 = 32 << 10;
+
+/// Silence after which a client that offers the same bytes again is given what its earlier session has.
+const TAKE_OVER: Duration = Duration::from_secs(1);
+
+/// Runs of blocks that were there before, of which a client is told: a session takes up 64 KiB for them.
+const MAX_HELD_RUNS: usize = 8_192;
 
 /// Sessions that receive, and what became of the last ones.
 pub(super) struct Puts {
@@ -36,6 +45,8 @@ pub(super) struct Put {
     pub size: u64,
     pub digest: Digest,
     pub blocks: u32,
+    /// Blocks that were there before, the first of them.
+    held: Vec<Range<u32>>,
     pub group: Option<SocketAddr>,
     pub stage: Stage,
     symbol_size: u16,
@@ -47,8 +58,21 @@ pub(super) struct Put {
     patience: Duration,
     /// Symbols received when they were last enough, and when that was.
     got_on: Option<(u64, Instant)>,
+    /// Symbols received when another offer of the same bytes was first compared with it, and when that was.
+    compared: Option<(u64, Instant)>,
     /// Until it is over.
     place: Option<Place>,
+}
+
+/// A session in which a client receives what it offers again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rival {
+    /// Symbols arrive.
+    Lives,
+    /// A moment will show.
+    InDoubt,
+    /// Its client is gone, or has nothing to send.
+    Silent(SessionId),
 }
 
 impl Put {
@@ -66,10 +90,26 @@ impl Put {
     }
 }
 
+impl Put {
+    /// The session has begun.
+    pub(super) fn begin(
+        &mut self,
+        blocks: u32,
+        mut held: Vec<Range<u32>>,
+        (part, progress): (Arc<PartFile>, SessionProgress),
+    ) {
+        held.truncate(MAX_HELD_RUNS);
+        (self.blocks, self.held) = (blocks, held);
+        self.stage = Stage::Receiving(part, progress);
+    }
+}
+
 /// How far a session is.
 pub(super) enum Stage {
     /// The part file is being made.
     Opening,
+    /// What an earlier offer has left is being verified: so many bytes are.
+    Checking(Arc<AtomicU64>),
     Receiving(Arc<PartFile>, SessionProgress),
     /// All bytes are there and being verified.
     Verifying,
@@ -111,7 +151,7 @@ impl Puts {
             return unknown;
         };
         let (state, blocks_done) = match &put.stage {
-            Stage::Opening => (PutState::Receiving, 0),
+            Stage::Opening | Stage::Checking(_) => (PutState::Receiving, 0),
             Stage::Receiving(_, progress) => {
                 let done = u32::try_from(progress.blocks_done()).unwrap_or(u32::MAX);
                 (PutState::Receiving, done)
@@ -121,6 +161,45 @@ impl Puts {
             Stage::Failed(code) => (PutState::Failed(*code), 0),
         };
         Reply::Status { state, blocks_done, blocks_total: put.blocks }
+    }
+
+    /// Another session in which that client's host sends the same bytes to the same name.
+    pub(super) fn rival(&mut self, taking: &Taking, now: Instant) -> Option<Rival> {
+        let name = taking.name.as_str();
+        let (session, put) = self.all.iter_mut().find(|(session, put)| {
+            let is_same = put.name == name && put.digest == taking.digest;
+            let is_open = !matches!(put.stage, Stage::Opening | Stage::Complete | Stage::Failed(_));
+            **session != taking.session
+                && is_same
+                && is_open
+                && put.client.ip() == taking.client.ip()
+        })?;
+        let Stage::Receiving(_, progress) = &put.stage else { return Some(Rival::InDoubt) };
+        let symbols = progress.symbols();
+        let (before, since) = *put.compared.get_or_insert((symbols, now));
+        let waited = now.duration_since(since);
+        if symbols != before {
+            put.compared = None;
+            return Some(if waited < TAKE_OVER { Rival::Lives } else { Rival::InDoubt });
+        }
+        Some(if waited < TAKE_OVER { Rival::InDoubt } else { Rival::Silent(*session) })
+    }
+
+    /// Whether what an earlier offer has left is being verified for that one.
+    pub(super) fn is_checking(&self, session: SessionId) -> bool {
+        self.all.get(&session).is_some_and(|put| matches!(put.stage, Stage::Checking(_)))
+    }
+
+    /// The blocks of a client's object that were there before, in runs that end above block `from`.
+    pub(super) fn held(
+        &self,
+        session: SessionId,
+        client: SocketAddr,
+        from: u32,
+    ) -> impl Iterator<Item = Range<u32>> {
+        let put = self.all.get(&session).filter(|put| put.client == client);
+        let held = put.map_or(&[][..], |put| &put.held);
+        held[held.partition_point(|run| run.end <= from)..].iter().cloned()
     }
 
     /// The answer to an offer that was taken before, or that cannot be.
@@ -135,6 +214,10 @@ impl Puts {
             }
             return match &put.stage {
                 Stage::Opening => Ok(Some(Outcome::Nothing)),
+                Stage::Checking(done) => {
+                    let done = done.load(Ordering::Relaxed);
+                    Ok(Some(Outcome::Pending { done, total: put.size }))
+                }
                 Stage::Failed(code) => Err(Refusal::new(*code, code.to_string())),
                 Stage::Receiving(..) | Stage::Verifying | Stage::Complete => {
                     Ok(Some(Outcome::Accepted))
@@ -163,6 +246,7 @@ impl Puts {
             size: offer.size,
             digest: Digest(offer.digest),
             blocks: 0,
+            held: Vec::new(),
             group: offer.group,
             stage: Stage::Opening,
             symbol_size: offer.geometry.symbol_size,
@@ -170,6 +254,7 @@ impl Puts {
             too_slow: false,
             given_up: None,
             got_on: None,
+            compared: None,
             place: Some(place),
         };
         self.all.insert(offer.session, put);

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use wellspring_wire::control::{Geometry, Parsed, RefusalCode, Reply, Request, emit_reply, parse};
+use wellspring_wire::control::{
+    Geometry, Parsed, RefusalCode, Reply, Request, Runs, emit_reply, parse,
+};
 
 use super::ServerEvent;
 use super::answer::{Outcome, Refusal, SessionReport, Shown};
@@ -46,7 +48,12 @@ impl Handler {
             Request::Manifest { name, digest, log, index } => {
                 self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
             }
-            // Needs no cookie: the answer is no longer than the question, and nothing follows.
+            // These need no cookie: the answer is no longer than the question, and nothing follows.
+            Request::Held { session, from } => {
+                let runs = Runs::write(lock(&self.puts).held(*session, client, *from));
+                let runs = Runs::new(&runs).expect("runs of blocks ascend");
+                return self.reply(message, nonce, &Reply::Held { runs });
+            }
             Request::Status { session } => {
                 let reply = lock(&self.puts).status(*session, client);
                 return self.reply(message, nonce, &reply);
@@ -75,7 +82,7 @@ impl Handler {
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
                     Request::StartNdp(start) => start.name.to_string(),
-                    Request::Status { .. } => String::new(),
+                    Request::Status { .. } | Request::Held { .. } => String::new(),
                 };
                 let Refusal { code, text } = refusal;
                 let refused = ServerEvent::Refused { name, client, reason: text.clone() };
@@ -96,7 +103,7 @@ impl Handler {
             Request::StartNdp(start) => (&start.name, false),
             Request::Offer(offer) => (&offer.name, true),
             // Answered only to who has made the offer.
-            Request::Status { .. } => return Ok(()),
+            Request::Status { .. } | Request::Held { .. } => return Ok(()),
         };
         let Some(PeerChannel { identity, .. }) = &message.peer else {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));

@@ -1,11 +1,16 @@
 //! A directory whose files are the objects of a host.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use rustix::fs::{Mode, OFlags, openat};
 
 use super::beneath;
+use super::stale::{self, Cleaned, PartLimits};
 use super::{Digest, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError};
 use crate::existing::Existing;
 
@@ -56,7 +61,37 @@ impl Store {
     ) -> Result<PartFile, StoreError> {
         let parent = beneath::open_parent(&self.root, name)?;
         beneath::check_target(&parent, name, existing == Existing::Replace)?;
-        let reservation = self.reservations.reserve(size, &parent)?;
+        let reservation = self.reservations.reserve(size, 0, &parent)?;
         PartFile::create(parent, name.file_name(), size, digest, existing, Some(reservation))
+    }
+
+    /// As [`create`](Self::create), and takes up what an earlier part file of the same object has; the new one
+    /// can be taken up as well. See [`PartFile::resumed_beside`]: part files with other bytes stay.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn resume(
+        &self,
+        name: &ObjectName,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<PartFile, StoreError> {
+        let parent = beneath::open_parent(&self.root, name)?;
+        beneath::check_target(&parent, name, existing == Existing::Replace)?;
+        let there = PartFile::left_in(&parent, name.file_name(), digest);
+        let reservation = self.reservations.reserve(size, there, &parent)?;
+        PartFile::create(parent, name.file_name(), size, digest, existing, Some(reservation))?
+            .take_up()
+    }
+
+    /// Removes part files that could be taken up and that nobody works on: what the limits do not
+    /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn trim_parts(&self, limits: &PartLimits, wanted: u64) -> io::Result<Cleaned> {
+        let root = openat(&self.root, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(stale::trim(&root, limits, SystemTime::now(), wanted))
     }
 }

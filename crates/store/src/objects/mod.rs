@@ -25,7 +25,7 @@ pub use part_file::PartFile;
 pub use payload::{Check, ObjectSink, ObjectSource};
 pub use reserve::{Limits, Reservation, Reservations};
 pub use scratch::ScratchFile;
-pub use stale::{Cleaned, clean, remove_stale_parts};
+pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts};
 pub use write_back::WriteBack;
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub struct PartFile {
     write_back: WriteBack,
     in_place: AtomicBool,
     /// It stays for another process to take up if it does not get its name.
-    is_kept: bool,
+    is_kept: AtomicBool,
     /// Another process has written to it: where nothing was written by this one may be anything.
     has_old_bytes: bool,
     _reservation: Option<Reservation>,
@@ -97,14 +97,20 @@ impl PartFile {
         digest: Digest,
         existing: Existing,
     ) -> Result<Self, StoreError> {
-        let mut part = PartFile::beside(path, size, digest, existing)?.of_verified();
-        let mut tag = [0; 16];
-        tag.copy_from_slice(&digest.0[..16]);
-        let kept = kept_part_name(&part.target, tag);
+        let part = PartFile::beside(path, size, digest, existing)?;
+        let kept = kept_name(&part.target, digest);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let useless = Stale::Useless { file_name: Some(&part.target), kept: &kept };
         // What cannot be looked at stays; whether it can be written to has shown.
         let _ = stale::sweep(folder.unwrap_or(Path::new(".")), false, useless);
+        part.take_up()
+    }
+
+    /// Takes up the part file of the same object in the same directory, or makes this one such that it can
+    /// be taken up: see [`resumed_beside`](Self::resumed_beside). Nothing is removed.
+    pub(super) fn take_up(self) -> Result<Self, StoreError> {
+        let mut part = self.of_verified();
+        let kept = kept_name(&part.target, part.digest);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let flags = flags | OFlags::NONBLOCK;
         let Ok(fd) = openat(&part.parent, &kept, flags, Mode::from_raw_mode(0o600)) else {
@@ -119,10 +125,28 @@ impl PartFile {
         }
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o600))?;
         unlinkat(&part.parent, &part.part_name, AtFlags::empty())?;
-        (part.file, part.part_name, part.is_kept) = (File::from(fd), kept, true);
-        part.file.set_len(size)?;
+        (part.file, part.part_name) = (File::from(fd), kept);
+        *part.is_kept.get_mut() = true;
+        part.file.set_len(part.size)?;
         part.has_old_bytes = stat.st_blocks > 0;
         Ok(part)
+    }
+
+    /// What the part file takes on the disk that could be taken up \[bytes\].
+    pub(super) fn left_in(parent: &OwnedFd, target: &str, digest: Digest) -> u64 {
+        let kept = kept_name(target, digest);
+        let stat = rustix::fs::statat(parent, kept, AtFlags::SYMLINK_NOFOLLOW);
+        stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+    }
+
+    /// Whether an earlier life of it may have left bytes of the object.
+    pub fn has_old_bytes(&self) -> bool {
+        self.has_old_bytes
+    }
+
+    /// Has the file removed when it is dropped, though it could be taken up: nobody will.
+    pub fn discard(&self) {
+        self.is_kept.store(false, Ordering::Release);
     }
 
     /// Where the file may have bytes of the object, ascending: where its file system has data.
@@ -204,7 +228,7 @@ impl PartFile {
                         prefix: Prefix::new(),
                         write_back: WriteBack::default(),
                         in_place: AtomicBool::new(false),
-                        is_kept: false,
+                        is_kept: AtomicBool::new(false),
                         has_old_bytes: false,
                         _reservation: reservation,
                     };
@@ -312,12 +336,19 @@ impl ObjectSink for PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         // One without a byte is of no use to anybody.
-        let stays = self.is_kept && self.prefix.furthest() > 0;
+        let stays = *self.is_kept.get_mut() && self.prefix.furthest() > 0;
         if !*self.in_place.get_mut() && !stays {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
             let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
         }
     }
+}
+
+/// The name of the part file that can be taken up.
+fn kept_name(target: &str, digest: Digest) -> String {
+    let mut tag = [0; 16];
+    tag.copy_from_slice(&digest.0[..16]);
+    kept_part_name(target, tag)
 }
 
 /// A number that nobody can guess.

@@ -50,24 +50,32 @@ impl Reservations {
         Arc::new(Reservations { limits, taken: Mutex::default() })
     }
 
-    /// Reserves space for an object of `size` bytes on the disk of `directory`.
+    /// Reserves space for an object of `size` bytes on the disk of `directory`, which has `there` of
+    /// them already.
     ///
     /// # Errors
     /// The limit that forbids it.
     pub fn reserve(
         self: &Arc<Self>,
         size: u64,
+        there: u64,
         directory: &OwnedFd,
     ) -> Result<Reservation, StoreError> {
         let disk = rustix::fs::fstatvfs(directory)?;
-        self.reserve_of(size, disk.f_bavail.saturating_mul(disk.f_frsize))
+        self.reserve_of(size, there, disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    fn reserve_of(self: &Arc<Self>, size: u64, on_disk: u64) -> Result<Reservation, StoreError> {
+    fn reserve_of(
+        self: &Arc<Self>,
+        size: u64,
+        there: u64,
+        on_disk: u64,
+    ) -> Result<Reservation, StoreError> {
         let limits = &self.limits;
         if size > limits.object_len {
             return Err(StoreError::TooLarge { got: size, limit: limits.object_len });
         }
+        let size = size.saturating_sub(there);
         let mut taken = self.lock();
         if taken.objects >= limits.objects {
             return Err(StoreError::Busy { limit: limits.objects });
@@ -105,20 +113,25 @@ mod tests {
     fn limits_hold_at_their_edges_and_room_comes_back() {
         let limits = Limits { object_len: 100, objects: 2, total_len: 150, keep_free: 10 };
         let room = Reservations::new(limits);
-        let too_large = room.reserve_of(101, 1_000).expect_err("too large");
+        let too_large = room.reserve_of(101, 0, 1_000).expect_err("too large");
         assert!(matches!(too_large, StoreError::TooLarge { got: 101, limit: 100 }));
-        let no_disk = room.reserve_of(91, 100).expect_err("disk");
+        let no_disk = room.reserve_of(91, 0, 100).expect_err("disk");
         assert!(matches!(no_disk, StoreError::NoSpace { needed: 91, free: 90 }));
-        let first = room.reserve_of(100, 1_000).expect("fits");
-        let no_room = room.reserve_of(51, 1_000).expect_err("total");
+        let first = room.reserve_of(100, 0, 1_000).expect("fits");
+        let no_room = room.reserve_of(51, 0, 1_000).expect_err("total");
         assert!(matches!(no_room, StoreError::NoSpace { needed: 51, free: 50 }));
-        let promised = room.reserve_of(50, 150).expect_err("promised already");
+        let promised = room.reserve_of(50, 0, 150).expect_err("promised already");
         assert!(matches!(promised, StoreError::NoSpace { needed: 50, free: 40 }));
-        let second = room.reserve_of(50, 1_000).expect("fits");
-        assert!(matches!(room.reserve_of(0, 1_000), Err(StoreError::Busy { limit: 2 })));
+        let second = room.reserve_of(50, 0, 1_000).expect("fits");
+        assert!(matches!(room.reserve_of(0, 0, 1_000), Err(StoreError::Busy { limit: 2 })));
         drop(first);
-        let third = room.reserve_of(100, 1_000).expect("fits again");
+        let third = room.reserve_of(100, 0, 1_000).expect("fits again");
         drop((second, third));
+        let taken_up = room.reserve_of(100, 60, 50).expect("forty are missing");
+        assert_eq!(room.lock().bytes, 40);
+        let over = room.reserve_of(101, 60, 1_000).expect_err("however much is there");
+        assert!(matches!(over, StoreError::TooLarge { got: 101, limit: 100 }));
+        drop(taken_up);
         assert_eq!(room.lock().bytes, 0);
     }
 }

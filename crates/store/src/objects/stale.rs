@@ -3,11 +3,12 @@
 //! Whoever writes a part file holds a lock on it (`flock`), which ends with the process, however
 //! that ends. A part file without a lock belongs to nobody.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat,
@@ -19,6 +20,8 @@ use super::name::{is_kept_part, is_part_file};
 const MAX_DEPTH: usize = 32;
 /// Entries looked at in all: a server must not take for ever to start.
 const MAX_ENTRIES: usize = 1_000_000;
+/// Part files whose ages are compared in one go, at most; another go sees the others.
+const MAX_LEFT: usize = 65_536;
 
 /// Makes a part file known as somebody's; false if it was taken for stale before that.
 pub(super) fn claim(file: &OwnedFd) -> bool {
@@ -85,57 +88,191 @@ pub struct Cleaned {
     pub bytes: u64,
 }
 
+/// Bounds on part files that could be taken up and that nobody works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PartLimits {
+    /// Time since one was last written to.
+    pub age: Duration,
+    /// What all take on the disk \[bytes\].
+    pub bytes: u64,
+    /// How many there are.
+    pub files: usize,
+}
+
+impl Default for PartLimits {
+    /// A week; half a TB; 1,024 files.
+    fn default() -> Self {
+        PartLimits { age: Duration::from_secs(7 * 86_400), bytes: 500_000_000_000, files: 1_024 }
+    }
+}
+
+/// A part file that nobody works on.
+struct Left {
+    changed: SystemTime,
+    bytes: u64,
+}
+
+/// Removes part files that could be taken up and that nobody works on, in a directory and all below it: those
+/// beyond the limits, and the oldest until `wanted` bytes are free that were not.
+pub(super) fn trim(root: &OwnedFd, limits: &PartLimits, now: SystemTime, wanted: u64) -> Cleaned {
+    let mut found = Vec::new();
+    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
+        if is_kept_part(name, None)
+            && found.len() < MAX_LEFT
+            && let Some((_lock, meta)) = lock_stale(directory, name)
+        {
+            let changed = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            found.push(Left { changed, bytes: meta.blocks() * 512 });
+        }
+    });
+    let Some(cutoff) = cutoff(&mut found, limits, now, wanted) else { return Cleaned::default() };
+    let mut cleaned = Cleaned::default();
+    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
+        let changed = |meta: &Metadata| meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        if is_kept_part(name, None)
+            && let Some((_lock, meta)) = lock_stale(directory, name)
+            && changed(&meta) <= cutoff
+        {
+            cleaned.remove(directory, name, &meta);
+        }
+    });
+    cleaned
+}
+
+/// The last change of the newest part file that has to go.
+fn cutoff(
+    found: &mut [Left],
+    limits: &PartLimits,
+    now: SystemTime,
+    wanted: u64,
+) -> Option<SystemTime> {
+    found.sort_unstable_by_key(|left| left.changed);
+    let mut rest: u64 = found.iter().map(|left| left.bytes).sum();
+    let mut freed = 0;
+    let mut cutoff = None;
+    for (index, left) in found.iter().enumerate() {
+        let is_old = now.duration_since(left.changed).is_ok_and(|age| age > limits.age);
+        let too_many = found.len() - index > limits.files;
+        if !is_old && !too_many && rest <= limits.bytes && freed >= wanted {
+            break;
+        }
+        cutoff = Some(left.changed);
+        rest -= left.bytes;
+        freed += left.bytes;
+    }
+    cutoff
+}
+
 pub(super) fn sweep(directory: &Path, deep: bool, stale: Stale<'_>) -> io::Result<Cleaned> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(directory, flags, Mode::empty())?;
-    let mut sweep = Sweep { stale, entries: 0, cleaned: Cleaned::default() };
-    sweep.visit(&root, if deep { MAX_DEPTH } else { 0 });
-    Ok(sweep.cleaned)
+    let mut cleaned = Cleaned::default();
+    visit(&root, if deep { MAX_DEPTH } else { 0 }, &mut 0, &mut |directory, name| {
+        if stale.is_one(name)
+            && let Some((_lock, meta)) = lock_stale(directory, name)
+        {
+            cleaned.remove(directory, name, &meta);
+        }
+    });
+    Ok(cleaned)
 }
 
-struct Sweep<'a> {
-    stale: Stale<'a>,
-    entries: usize,
-    cleaned: Cleaned,
-}
-
-impl Sweep<'_> {
-    fn visit(&mut self, directory: &OwnedFd, depth: usize) {
-        let Ok(entries) = Dir::read_from(directory) else { return };
-        for entry in entries {
-            let Ok(entry) = entry else { return };
-            self.entries += 1;
-            if self.entries > MAX_ENTRIES {
-                return;
-            }
-            let Ok(name) = entry.file_name().to_str() else { continue };
-            if matches!(name, "." | "..") {
-                continue;
-            }
-            if is_part_file(name) {
-                if self.stale.is_one(name)
-                    && let Some(bytes) = remove_if_stale(directory, name)
-                {
-                    self.cleaned.removed += 1;
-                    self.cleaned.bytes += bytes;
-                }
-            } else if depth > 0 && matches!(entry.file_type(), FileType::Directory) {
-                let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
-                if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
-                    self.visit(&inner, depth - 1);
-                }
+/// Looks at each part file in a directory and `depth` levels below.
+fn visit(
+    directory: &OwnedFd,
+    depth: usize,
+    entries: &mut usize,
+    look: &mut dyn FnMut(&OwnedFd, &str),
+) {
+    let Ok(listed) = Dir::read_from(directory) else { return };
+    for entry in listed {
+        let Ok(entry) = entry else { return };
+        *entries += 1;
+        if *entries > MAX_ENTRIES {
+            return;
+        }
+        let Ok(name) = entry.file_name().to_str() else { continue };
+        if matches!(name, "." | "..") {
+            continue;
+        }
+        if is_part_file(name) {
+            look(directory, name);
+        } else if depth > 0 && matches!(entry.file_type(), FileType::Directory) {
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
+            if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
+                visit(&inner, depth - 1, entries, look);
             }
         }
     }
 }
 
-/// What it took on the disk, if it was removed \[bytes\].
-fn remove_if_stale(directory: &OwnedFd, name: &str) -> Option<u64> {
+/// Opens and locks a part file, if nobody works on it.
+fn lock_stale(directory: &OwnedFd, name: &str) -> Option<(File, Metadata)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let Ok(fd) = openat(directory.as_fd(), name, flags, Mode::empty()) else { return None };
+    let fd = openat(directory.as_fd(), name, flags, Mode::empty()).ok()?;
     let file = File::from(fd);
-    let meta = file.metadata().ok().filter(|meta| meta.is_file())?;
-    let removed = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        && unlinkat(directory, name, AtFlags::empty()).is_ok();
-    removed.then_some(meta.blocks() * 512)
+    let meta = file.metadata().ok().filter(Metadata::is_file)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    Some((file, meta))
+}
+
+impl Cleaned {
+    /// Removes a part file that is locked.
+    fn remove(&mut self, directory: &OwnedFd, name: &str, meta: &Metadata) {
+        if unlinkat(directory, name, AtFlags::empty()).is_ok() {
+            self.removed += 1;
+            self.bytes += meta.blocks() * 512;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_oldest_part_files_go_first_and_no_more_than_must() {
+        let limits = PartLimits { age: Duration::from_secs(100), bytes: 1_000, files: 4 };
+        let ends = |times: &[(u64, u64)], wanted| {
+            let mut found: Vec<Left> =
+                times.iter().map(|(t, bytes)| Left { changed: at(*t), bytes: *bytes }).collect();
+            cutoff(&mut found, &limits, at(1_000), wanted)
+        };
+        assert_eq!(ends(&[], 1_000), None);
+        assert_eq!(ends(&[(950, 400), (990, 600)], 0), None);
+        assert_eq!(ends(&[(990, 600), (899, 1)], 0), Some(at(899)), "too old");
+        assert_eq!(ends(&[(990, 600), (950, 401)], 0), Some(at(950)), "too much");
+        assert_eq!(ends(&[(990, 600), (950, 1), (960, 2), (970, 9)], 3), Some(at(960)), "wanted");
+        let many: Vec<_> = (0..6).map(|i| (950 + i, 1)).collect();
+        assert_eq!(ends(&many, 0), Some(at(951)), "too many");
+        // Whatever its clock says.
+        assert_eq!(ends(&[(2_000, 600)], 0), None);
+    }
+
+    #[test]
+    fn a_part_file_in_use_stays_and_so_do_other_files() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        std::fs::create_dir(home.path().join("deep")).expect("directory");
+        let kept = |number: u128| format!(".x.wellspring-{number:032x}.kept.part");
+        let paths = [
+            home.path().join(kept(1)),
+            home.path().join("deep").join(kept(2)),
+            home.path().join("deep").join("x"),
+            home.path().join(".x.wellspring-0000000000000001.part"),
+        ];
+        for path in &paths {
+            std::fs::write(path, [1; 5_000]).expect("written");
+        }
+        let used = OwnedFd::from(File::open(&paths[0]).expect("open"));
+        assert!(claim(&used));
+        let root = OwnedFd::from(File::open(home.path()).expect("open"));
+        let limits = PartLimits { bytes: 0, ..PartLimits::default() };
+        let cleaned = trim(&root, &limits, SystemTime::now(), 0);
+        assert_eq!(cleaned.removed, 1);
+        assert_eq!(paths.map(|path| path.exists()), [true, false, true, true]);
+    }
 }

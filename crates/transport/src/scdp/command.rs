@@ -205,6 +205,8 @@ pub enum Role {
         group: GroupId,
         /// Its members that must pull, at most 255.
         members: Vec<HostId>,
+        /// Blocks that all members have, ascending: nothing of them is sent unasked.
+        held: Vec<Range<u32>>,
     },
 }
 

@@ -13,7 +13,7 @@ const GROUP: GroupId = GroupId(1);
 fn replicate(lab: &mut Lab, receivers: u32, symbols: u64) {
     let members: Vec<_> = (1..=receivers).map(host).collect();
     lab.set_group(GROUP, members.clone());
-    let role = Role::OneToMany { group: GROUP, members };
+    let role = Role::OneToMany { group: GROUP, members, held: Vec::new() };
     send(lab, 0, SESSION, role, symbols, 12);
 }
 
@@ -368,7 +368,7 @@ fn who_does_not_hear_the_group_is_served_by_unicast_within_a_second() {
         });
         let members: Vec<_> = (1..=3).map(host).collect();
         lab.set_group(GROUP, hearing.iter().map(|&r| host(r)).collect());
-        let role = Role::OneToMany { group: GROUP, members };
+        let role = Role::OneToMany { group: GROUP, members, held: Vec::new() };
         send(&mut lab, 0, SESSION, role, 6_000, 12);
         lab.run(Duration::from_secs(30));
         for receiver in 1..=3 {

@@ -42,7 +42,8 @@ fn a_member_whose_block_is_wrong_asks_its_group_for_more() {
     spoil(&mut lab, 2, 20, 4, 2);
     let members: Vec<_> = (1..=3).map(host).collect();
     lab.set_group(GroupId(1), members.clone());
-    send(&mut lab, 0, SESSION, Role::OneToMany { group: GroupId(1), members }, 2_000, 12);
+    let role = Role::OneToMany { group: GroupId(1), members, held: Vec::new() };
+    send(&mut lab, 0, SESSION, role, 2_000, 12);
     lab.run(Duration::from_secs(1));
     (1..=3).for_each(|receiver| drop(received(&lab, receiver)));
     assert!(lab.payloads.wrong.values().all(|times| *times == 0));
@@ -110,5 +111,67 @@ proptest! {
         let blocks = stats.decoded_blocks + stats.decode_free_blocks;
         prop_assert_eq!(blocks, object(symbols).source_blocks - there);
         assert_all_over(&mut lab, senders + 1);
+    }
+}
+
+/// The blocks that are in both, both ascending.
+fn in_both(a: &[std::ops::Range<u32>], b: &[std::ops::Range<u32>]) -> Vec<std::ops::Range<u32>> {
+    let both =
+        |a: &std::ops::Range<u32>, b: &std::ops::Range<u32>| a.start.max(b.start)..a.end.min(b.end);
+    let ranges = a.iter().flat_map(|a| b.iter().map(move |b| both(a, b)));
+    ranges.filter(|range| !range.is_empty()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Members of a group that have different blocks: each gets what it lacks, and the group is sent
+    /// what any of them lacks.
+    #[test]
+    fn a_group_is_sent_what_any_member_lacks(
+        seed: u64, loss in prop_oneof![Just(0.0), 0.0..0.05_f64],
+        lens in prop::collection::vec(prop::collection::vec((1_u32..9, 1_u32..9), 0..4), 3),
+    ) {
+        let mut all = Vec::new();
+        let mut last = 0;
+        for lens in &lens {
+            let (mut complete, mut at) = (Vec::new(), 0);
+            for (missing, there) in lens {
+                complete.push(at + missing..at + missing + there);
+                at += missing + there;
+            }
+            last = last.max(at);
+            all.push(complete);
+        }
+        let symbols = u64::from(last) * 100 + 350;
+        let link = HostConfig { faults: Faults { loss, ..Faults::default() }, ..HostConfig::new() };
+        let mut lab = lab(seed, 4, SHARED, link, |_| {});
+        let members: Vec<_> = (1..=3).map(host).collect();
+        lab.set_group(GroupId(1), members.clone());
+        for (member, complete) in members.iter().zip(&all) {
+            let command = ReceiveSession {
+                session: SESSION,
+                object: object(symbols),
+                mode: Mode::OneToMany,
+                senders: vec![host(0)],
+                initial_window: 12,
+                complete: complete.clone(),
+            };
+            lab.command(*member, Command::Receive(command));
+        }
+        let held = in_both(&in_both(&all[0], &all[1]), &all[2]);
+        let symbols_of = |sbn| u64::from(object(symbols).symbols_in_block(sbn));
+        let not_needed: u64 = held.iter().cloned().flatten().map(symbols_of).sum();
+        send(&mut lab, 0, SESSION, Role::OneToMany { group: GroupId(1), members, held }, symbols, 12);
+        lab.run(Duration::from_secs(60));
+        for (receiver, complete) in (1..).zip(&all) {
+            let (_, stats) = received(&lab, receiver);
+            let had: u64 = complete.iter().cloned().flatten().map(symbols_of).sum();
+            prop_assert_eq!(stats.needed, symbols - had);
+        }
+        if loss == 0.0 {
+            prop_assert!(lab.sent[&host(0)] <= symbols - not_needed + 30);
+        }
+        assert_all_over(&mut lab, 4);
     }
 }

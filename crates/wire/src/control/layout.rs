@@ -2,7 +2,7 @@
 
 use super::{
     Cookie, Geometry, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_TEXT_LEN, Name, Offer, PutState,
-    REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Start, StartNdp,
+    REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Runs, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -18,6 +18,7 @@ const HEADER_LEN: usize = 16;
 const CHECK_AT: usize = 4;
 const FLAG_RESUME: u8 = 1;
 const FLAG_OVERWRITE: u8 = 1;
+const FLAG_RESUME_PUT: u8 = 2;
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// What a datagram is, by its first byte alone.
@@ -73,6 +74,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Status { .. } => 3,
         Request::StartNdp(_) => 4,
         Request::Manifest { .. } => 5,
+        Request::Held { .. } => 6,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -96,6 +98,10 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
             put_name(*name, out);
         }
         Request::Status { session } => out.extend_from_slice(&session.0.to_be_bytes()),
+        Request::Held { session, from } => {
+            out.extend_from_slice(&session.0.to_be_bytes());
+            out.extend_from_slice(&from.to_be_bytes());
+        }
     }
     end(out);
     let least = least_len(request);
@@ -108,7 +114,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
 /// Shortest datagram with that request \[bytes\].
 fn least_len(request: &Request<'_>) -> usize {
     match request {
-        Request::Manifest { .. } => MANIFEST_LEN,
+        Request::Manifest { .. } | Request::Held { .. } => MANIFEST_LEN,
         _ => REQUEST_MIN_LEN,
     }
 }
@@ -124,6 +130,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
         Reply::Refused { .. } => 4,
         Reply::Status { .. } => 5,
         Reply::Manifest { .. } => 6,
+        Reply::Held { .. } => 7,
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
@@ -144,6 +151,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
             put_text(text, out);
         }
         Reply::Manifest { nodes } => out.extend_from_slice(nodes),
+        Reply::Held { runs } => out.extend_from_slice(runs.0),
         Reply::Status { state, blocks_done, blocks_total } => {
             let (state, code) = match state {
                 PutState::Unknown => (0, 0),
@@ -162,7 +170,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
 
 /// Longest reply of that operation \[bytes\].
 fn longest_reply(operation: u8) -> usize {
-    if operation == 6 { MANIFEST_LEN } else { REPLY_MAX_LEN }
+    if matches!(operation, 6 | 7) { MANIFEST_LEN } else { REPLY_MAX_LEN }
 }
 
 fn begin(kind: u8, operation: u8, nonce: u64, out: &mut Vec<u8>) {
@@ -233,7 +241,9 @@ fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&offer.digest);
     put_geometry(&offer.geometry, out);
     out.extend_from_slice(&offer.size.to_be_bytes());
-    out.extend_from_slice(&[offer.mode as u8, if offer.overwrite { FLAG_OVERWRITE } else { 0 }]);
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    let flags = flag(offer.overwrite, FLAG_OVERWRITE) | flag(offer.resume, FLAG_RESUME_PUT);
+    out.extend_from_slice(&[offer.mode as u8, flags]);
     let (family, address, port) = match offer.group {
         None => (0, [0; 16], 0),
         Some(group) => match group.ip() {
@@ -310,6 +320,7 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
         2 => parse_offer(body).map(Request::Offer),
         3 => Ok(Request::Status { session: SessionId(body.u32()?) }),
         4 => parse_start_ndp(body).map(Request::StartNdp),
+        6 => Ok(Request::Held { session: SessionId(body.u32()?), from: body.u32()? }),
         5 => {
             let (digest, log, index) = (body.array()?, body.u8()?, body.u64()?);
             Ok(Request::Manifest { name: name(body)?, digest, log, index })
@@ -356,11 +367,11 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
         1 => Mode::OneToMany,
         _ => return Err(ParseError::BadField("mode")),
     };
-    let overwrite = match body.u8()? {
-        0 => false,
-        FLAG_OVERWRITE => true,
-        _ => return Err(ParseError::BadField("flags")),
-    };
+    let flags = body.u8()?;
+    if flags & !(FLAG_OVERWRITE | FLAG_RESUME_PUT) != 0 {
+        return Err(ParseError::BadField("flags"));
+    }
+    let (overwrite, resume) = (flags & FLAG_OVERWRITE != 0, flags & FLAG_RESUME_PUT != 0);
     let family = body.u8()?;
     let address: [u8; 16] = body.array()?;
     let port = body.u16()?;
@@ -379,7 +390,7 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
     let group = group.map(|ip| SocketAddr::new(ip, port));
     let timeout_ms = body.u32()?;
     let name = name(body)?;
-    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms })
+    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite, resume, timeout_ms })
 }
 
 fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, ParseError> {
@@ -413,6 +424,10 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
                 return Err(ParseError::BadField("nodes"));
             }
             Ok(Reply::Manifest { nodes })
+        }
+        7 => {
+            let runs = Runs::new(body.rest()).ok_or(ParseError::BadField("runs"))?;
+            Ok(Reply::Held { runs })
         }
         _ => Err(ParseError::BadField("operation")),
     }

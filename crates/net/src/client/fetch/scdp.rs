@@ -16,13 +16,13 @@ use crate::client::pages::{Pages, Question};
 use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
 use crate::client::report::{ProtocolReport, ScdpReport};
 use crate::client::requester::AskError;
-use crate::client::resume::Left;
+use crate::client::resume::{Left, Replicas};
 use crate::client::sink::{Bytes, Sink};
 use crate::client::{
     Client, FetchError, FetchOptions, HostError, Target, Update, Updates, peer_timeout,
 };
 use crate::driver::{Failure, SessionEvent, SessionProgress};
-use crate::manifest::{Manifest, PageId, Verified, object_of};
+use crate::manifest::{Manifest, PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
 use crate::protocols::{DriverHandle, ReceiveObject};
 use crate::store::{Digest, PartFile, ScratchFile};
 
@@ -130,9 +130,9 @@ impl Prepared {
         let live = live.collect();
         let complete = match &sink {
             Sink::File(part) => {
-                let (object, order) = (&object, &order);
                 let updates = &options.updates;
-                Left { part, object, order, replicas: &live, updates }.blocks(&mut pages).await
+                let holders = Replicas { order: &order, addresses: &live, updates };
+                Left { part, object: &object, holders: &holders }.blocks(&mut pages).await
             }
             Sink::Stream { .. } => Vec::new(),
         };
@@ -153,8 +153,8 @@ impl Run {
         let (handle, session) = (client.driver.handle(), order.session);
         let many = shares.len() > 1;
         // Senders begin with the first block that is missing, and no one has sent of it before.
-        let missing = complete.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
-        let at = ResumeAt { epoch: 1, floor: missing, horizon: missing };
+        let missing = first_missing(&complete);
+        let at = ResumeAt { epoch: RESUMED_EPOCH, floor: missing, horizon: missing };
         let resume = (!complete.is_empty()).then_some(at);
         let senders = shares.iter().filter_map(|&i| replicas[i].address).collect();
         let (report, events) = events();

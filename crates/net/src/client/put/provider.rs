@@ -56,14 +56,14 @@ impl Providers {
     pub(super) fn provide(
         self: &Arc<Self>,
         (file, size, digest): (File, u64, Digest),
-        receivers: impl Iterator<Item = SocketAddr>,
+        receivers: impl IntoIterator<Item = SocketAddr>,
         handle: DriverHandle,
     ) -> Providing {
         let provider = Arc::new(Provider {
             digest,
             size,
             file,
-            receivers: receivers.map(canonical).collect(),
+            receivers: receivers.into_iter().map(canonical).collect(),
             manifests: Manifests::default(),
             is_hashing: AtomicBool::new(false),
             at_work: Arc::new(Semaphore::new(AT_WORK)),

@@ -1,6 +1,7 @@
 //! Admission of sessions: those that the application asks for, and those that symbols announce.
 
 use alloc::boxed::Box;
+use core::ops::Range;
 use wellspring_core::{DropReason, Frame, SessionId, Time};
 use wellspring_wire::scdp::{CloseReason, Mode, ScdpHeader, Symbol};
 
@@ -27,7 +28,8 @@ impl Endpoint {
                     limit: 255,
                 });
             }
-            _ => {}
+            Role::OneToMany { held, .. } => check_ranges(held, &command.object)?,
+            Role::Unicast { .. } => {}
         }
         if command.resume.is_some_and(|r| r.epoch == 0 || r.floor >= command.object.source_blocks) {
             return Err(CommandError::Invalid("a resumed session has an epoch and blocks to send"));
@@ -54,16 +56,7 @@ impl Endpoint {
         if command.mode == Mode::OneToMany && command.senders.len() > 1 {
             return Err(CommandError::Invalid("a group has one sender"));
         }
-        let mut blocks = 0..command.object.source_blocks;
-        for range in &command.complete {
-            if range.start < blocks.start || range.is_empty() || range.end > blocks.end {
-                return Err(CommandError::Invalid("complete blocks ascend and are the object's"));
-            }
-            blocks.start = range.end;
-        }
-        if command.complete.first().is_some_and(|range| range.len() == blocks.end as usize) {
-            return Err(CommandError::Invalid("all blocks are complete"));
-        }
+        check_ranges(&command.complete, &command.object)?;
         let receiver = Receiver::announced(now, command, &self.config);
         self.received.retain(|&id| id != command.session);
         let place = self.insert(command.session, Session::Receiving(Box::new(receiver)));
@@ -132,4 +125,19 @@ impl Endpoint {
         self.events.push_back(Event::Accepted { session, sender: frame.source, object });
         Ok(place)
     }
+}
+
+/// Checks ranges of blocks that are there from the beginning.
+fn check_ranges(ranges: &[Range<u32>], object: &ObjectInfo) -> Result<(), CommandError> {
+    let mut blocks = 0..object.source_blocks;
+    for range in ranges {
+        if range.start < blocks.start || range.is_empty() || range.end > blocks.end {
+            return Err(CommandError::Invalid("complete blocks ascend and are the object's"));
+        }
+        blocks.start = range.end;
+    }
+    if ranges.first().is_some_and(|range| range.len() == blocks.end as usize) {
+        return Err(CommandError::Invalid("all blocks are complete"));
+    }
+    Ok(())
 }

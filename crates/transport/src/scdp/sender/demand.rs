@@ -5,6 +5,8 @@
 //! be sent in place of what another member's credit was for.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::symbols::{MAX_BLOCKS_AHEAD, SymbolStream};
 use crate::scdp::ObjectInfo;
@@ -19,6 +21,8 @@ pub(super) struct Demand {
     object: ObjectInfo,
     /// Blocks below may have been served by an earlier sender: of them nothing is sent unasked.
     fresh_from: u32,
+    /// Blocks that all receivers have, ascending: of them nothing is sent unasked.
+    held: Vec<Range<u32>>,
     floor: u32,
     /// Symbols of block `floor + i` wanted in all; beyond its end, what every block starts with.
     wanted: VecDeque<u32>,
@@ -27,9 +31,10 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    pub(super) fn new(object: ObjectInfo, symbols: &SymbolStream) -> Self {
+    pub(super) fn new(object: ObjectInfo, symbols: &SymbolStream, held: Vec<Range<u32>>) -> Self {
         let (fresh_from, floor) = (symbols.horizon(), symbols.floor());
-        let mut demand = Demand { object, fresh_from, floor, wanted: VecDeque::new(), next: floor };
+        let wanted = VecDeque::new();
+        let mut demand = Demand { object, fresh_from, held, floor, wanted, next: floor };
         demand.advance(symbols);
         demand
     }
@@ -92,7 +97,10 @@ impl Demand {
     }
 
     fn unasked(&self, sbn: u32) -> u32 {
-        if sbn < self.fresh_from { 0 } else { self.object.symbols_in_block(sbn) }
+        let from = self.held.partition_point(|range| range.end <= sbn);
+        let is_held = self.held.get(from).is_some_and(|range| range.contains(&sbn));
+        let is_served = sbn < self.fresh_from || is_held;
+        if is_served { 0 } else { self.object.symbols_in_block(sbn) }
     }
 }
 
@@ -116,7 +124,7 @@ mod tests {
     fn every_block_gets_its_source_symbols_and_what_is_asked_for_once() {
         let object = ObjectInfo::new(5 * 10, 10, 3, 0);
         let mut symbols = SymbolStream::new(Share::WHOLE, None);
-        let mut demand = Demand::new(object, &symbols);
+        let mut demand = Demand::new(object, &symbols, Vec::new());
         assert_eq!(drain(&mut demand, &mut symbols), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]);
         demand.ask(1, 3, &symbols);
         demand.ask(0, 4, &symbols);
@@ -135,11 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_all_receivers_have_are_sent_of_only_when_asked() {
+        let object = ObjectInfo::new(6 * 10, 10, 6, 0);
+        let mut symbols = SymbolStream::new(Share::WHOLE, None);
+        let mut demand = Demand::new(object, &symbols, [0..2, 3..5].into());
+        assert_eq!(drain(&mut demand, &mut symbols), [(2, 0), (5, 0)]);
+        demand.ask(3, 1, &symbols);
+        assert_eq!(
+            drain(&mut demand, &mut symbols),
+            [(3, 0)],
+            "one that does not have it after all"
+        );
+    }
+
+    #[test]
     fn blocks_served_before_are_sent_of_only_when_asked() {
         let object = ObjectInfo::new(9 * 10, 10, 3, 0);
         let resume = Resume { epoch: 1, floor: 1, horizon: 2 };
         let mut symbols = SymbolStream::new(Share::WHOLE, Some(resume));
-        let mut demand = Demand::new(object, &symbols);
+        let mut demand = Demand::new(object, &symbols, Vec::new());
         let fresh: Vec<_> = drain(&mut demand, &mut symbols);
         assert_eq!(fresh, [(2, 0), (2, 1), (2, 2)]);
         demand.ask(1, 1, &symbols);

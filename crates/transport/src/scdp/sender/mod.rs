@@ -100,12 +100,12 @@ pub(super) struct Sender {
 
 impl Sender {
     pub(super) fn new(now: Time, command: &SendSession, config: &Config) -> Self {
-        let (destination, members, share): (_, &[HostId], _) = match &command.role {
+        let (destination, members, share, held): (_, &[HostId], _, &[_]) = match &command.role {
             Role::Unicast { receiver, share } => {
-                (Destination::Host(*receiver), core::slice::from_ref(receiver), *share)
+                (Destination::Host(*receiver), core::slice::from_ref(receiver), *share, &[])
             }
-            Role::OneToMany { group, members } => {
-                (Destination::Group(*group), members, Share::WHOLE)
+            Role::OneToMany { group, members, held } => {
+                (Destination::Group(*group), members, Share::WHOLE, held)
             }
         };
         let plan = StreamPlan {
@@ -116,6 +116,7 @@ impl Sender {
             initial_window: share.initial_window(&command.object, command.initial_window),
             window: window(&command.object, config),
             object: command.object,
+            held: held.to_vec(),
         };
         let mut sender = Sender {
             session: command.session,
@@ -348,6 +349,7 @@ impl Sender {
             initial_window: u32::from(self.initial_window),
             window: self.window,
             object: self.object,
+            held: Vec::new(),
         };
         self.streams.push(Stream::new(now, plan, &[host]));
         self.last_activity = now;

@@ -1,6 +1,7 @@
 //! One numbered stream of symbols: to one host, or to a multicast group.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 use wellspring_core::{Destination, DropReason, HostId, Time};
 use wellspring_wire::scdp::{MAX_ESI, Mode, Pull};
 
@@ -23,6 +24,8 @@ pub(super) struct StreamPlan {
     /// Credits a receiver may have outstanding \[packets\]; what a pull asks for beyond is ignored.
     pub(super) window: u32,
     pub(super) object: ObjectInfo,
+    /// Of a group: blocks that all its members have.
+    pub(super) held: Vec<Range<u32>>,
 }
 
 /// A stream of symbols.
@@ -48,8 +51,9 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
-        let StreamPlan { destination, mode, epoch, symbols, initial_window, window, object } = plan;
-        let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols));
+        let StreamPlan { destination, mode, epoch, symbols, initial_window, window, object, held } =
+            plan;
+        let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols, held));
         Stream {
             destination,
             mode,

@@ -1,4 +1,4 @@
-use super::super::MAX_NAME_LEN;
+use super::super::{MAX_NAME_LEN, MAX_RUNS};
 use super::*;
 use proptest::prelude::*;
 use std::string::String;
@@ -42,8 +42,8 @@ fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> 
 fn check_reply(nonce: u64, reply: Reply<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     emit_reply(nonce, &reply, &mut bytes);
-    let longest =
-        if matches!(reply, Reply::Manifest { .. }) { MANIFEST_LEN } else { REPLY_MAX_LEN };
+    let is_long = matches!(reply, Reply::Manifest { .. } | Reply::Held { .. });
+    let longest = if is_long { MANIFEST_LEN } else { REPLY_MAX_LEN };
     assert!(bytes.len() <= longest);
     assert_eq!(kind_of(&bytes), Some(MessageKind::Reply));
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce, reply }));
@@ -56,18 +56,22 @@ proptest! {
         nonce: u64, cookie: [u8; 16], name in a_name(), digest: [u8; 32], session: u32,
         geometry in a_geometry(), share in (0..254_u8, 1..=255_u8), size: u64,
         resume in prop::option::of((any::<u8>(), any::<u32>(), any::<u32>())),
-        group in a_group(), overwrite: bool, timeout_ms: u32,
+        group in a_group(), overwrite: bool, resume_put: bool, timeout_ms: u32,
     ) {
         let name = Name::new(&name).expect("drawn to fit");
         let session = SessionId(session);
         check_request(nonce, cookie, Request::Info { name, geometry });
         check_request(nonce, cookie, Request::Status { session });
+        let held = check_request(nonce, cookie, Request::Held { session, from: timeout_ms });
+        prop_assert!(held.len() >= MANIFEST_LEN, "no shorter than its answer");
         let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
         let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
         let start = Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms };
         check_request(nonce, cookie, Request::Start(start));
         let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
-        let offer = Offer { session, name, size, digest, mode, group, geometry, overwrite, timeout_ms };
+        let offer = Offer {
+            session, name, size, digest, mode, group, geometry, overwrite, resume: resume_put, timeout_ms,
+        };
         check_request(nonce, cookie, Request::Offer(offer));
         let payload = geometry.symbol_size;
         let (log, index) = (share.0, size);
@@ -88,6 +92,13 @@ proptest! {
         check_reply(nonce, Reply::Accepted);
         let nodes = digest.repeat(1 + size as usize % MAX_NODES);
         check_reply(nonce, Reply::Manifest { nodes: &nodes });
+        let start = |number: u32| 3 * number + done.0 % 1_000;
+        let runs = (0..done.1 % 150).map(|number| start(number)..start(number) + 1 + number % 3);
+        let expected: Vec<_> = runs.clone().take(MAX_RUNS).collect();
+        let written = Runs::write(runs);
+        let runs = Runs::new(&written).expect("ascending");
+        prop_assert_eq!(runs.iter().collect::<Vec<_>>(), expected);
+        check_reply(nonce, Reply::Held { runs });
         check_reply(nonce, Reply::Refused { code, text: &text });
         for state in [
             PutState::Unknown, PutState::Receiving, PutState::Complete, PutState::Failed(code),
@@ -158,6 +169,7 @@ fn the_longest_name_fits_every_request() {
             group,
             geometry,
             overwrite: true,
+            resume: true,
             timeout_ms: u32::MAX,
         }),
     );
@@ -199,6 +211,18 @@ fn a_request_for_a_page_is_no_shorter_than_its_answer() {
 }
 
 #[test]
+fn runs_of_blocks_ascend_and_have_blocks() {
+    let bad: [&[(u32, u32)]; 4] = [&[(3, 3)], &[(4, 3)], &[(5, 7), (6, 9)], &[(5, 7), (0, 2)]];
+    for runs in bad {
+        let written = Runs::write(runs.iter().map(|(start, end)| *start..*end));
+        assert_eq!(Runs::new(&written), None, "{runs:?}");
+    }
+    assert_eq!(Runs::new(&[0; 7]), None);
+    let many = Runs::write((0..200).map(|number| 2 * number..2 * number + 1));
+    assert_eq!(Runs::new(&many).expect("cut to fit").iter().count(), MAX_RUNS);
+}
+
+#[test]
 fn a_group_that_is_not_multicast_is_refused() {
     let name = Name::new("x").expect("a name");
     let geometry = Geometry { symbol_size: 1, symbols_per_block: 1, initial_window: 1 };
@@ -211,6 +235,7 @@ fn a_group_that_is_not_multicast_is_refused() {
         group: "10.0.0.1:5".parse().ok(),
         geometry,
         overwrite: false,
+        resume: false,
         timeout_ms: 0,
     };
     let mut bytes = Vec::new();
