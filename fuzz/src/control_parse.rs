@@ -2,24 +2,28 @@
 //! it understands comes back the same after being emitted.
 
 use wellspring_wire::control::{
-    MANIFEST_LEN, MAX_LEN, MessageKind, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, Reply, emit_reply,
-    emit_request, kind_of, parse,
+    MANIFEST_LEN, MAX_LEN, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, Reply, VERSION, emit_reply,
+    emit_request, parse, request_of_other_version,
 };
 
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
-/// Puts in what chance would hardly find: a possible length, a right check, a request's padding.
+/// The kind of a request.
+const REQUEST: u8 = 8;
+
+/// Puts in what chance would hardly find: the version, a possible length, a right check, a request's padding.
 fn mend(message: &mut Vec<u8>) {
     if message.len() < 16 {
         return;
     }
     message.truncate(MAX_LEN);
+    message[0] = (VERSION << 4) | (message[0] & 0x0f);
     let len = message.len() as u16;
     message[2..4].copy_from_slice(&len.to_be_bytes());
     message[4..8].fill(0);
     let check = CHECK.checksum(message);
     message[4..8].copy_from_slice(&check.to_be_bytes());
-    if kind_of(message) == Some(MessageKind::Request) && message.len() < REQUEST_MIN_LEN {
+    if message[0] & 0x0f == REQUEST && message.len() < REQUEST_MIN_LEN {
         message.resize(if message[1] == 5 { MANIFEST_LEN } else { REQUEST_MIN_LEN }, 0);
     }
 }
@@ -31,7 +35,9 @@ pub fn run(input: &[u8]) {
     if mended % 2 == 1 {
         mend(&mut message);
     }
+    let other_version = request_of_other_version(&message);
     let Ok(parsed) = parse(&message) else { return };
+    assert_eq!(other_version, None);
     let mut again = Vec::new();
     match &parsed {
         Parsed::Request { nonce, cookie, request } => {

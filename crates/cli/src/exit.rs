@@ -6,7 +6,7 @@ use std::io;
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
-use wellspring_net::{BindError, FetchError, HostError, PutError};
+use wellspring_net::{BindError, FetchError, HostError, HostTrouble, PutError};
 
 pub const TOO_FEW_SYMBOLS: u8 = 3;
 pub const NO_HOST: u8 = 4;
@@ -62,40 +62,51 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
     }
 }
 
-fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
-    let mut hints = Vec::new();
-    if hosts.iter().any(HostError::is_silent) {
-        hints.push(silence_hint(server));
-    }
-    if hosts.iter().any(|host| !host.is_silent()) {
-        hints.push(format!(
-            "Check the spelling of hosts and object: an object's name is its path below the \
-             directory that `{server}` serves there."
-        ));
+/// The hints for the kinds of trouble that hosts are in, each once; `not_found` is the one for hosts without the
+/// object, `other` the one for reasons that need no hint of their own.
+fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> String {
+    let mut hints: Vec<String> = Vec::new();
+    for host in hosts {
+        let hint = match host.trouble {
+            HostTrouble::Silent => format!(
+                "A host that does not answer: is its name right, does `{server}` of this version run there at this \
+                 port, and does a firewall let UDP through?"
+            ),
+            HostTrouble::PortClosed => format!(
+                "Start `{server}` there, or name the port that it prints when it starts: HOST:PORT."
+            ),
+            HostTrouble::Unresolved => {
+                "Check the spelling of the host: NAME, NAME:PORT or [IPV6]:PORT.".to_owned()
+            }
+            HostTrouble::Keys => {
+                "Both hosts must trust each other's key: `wellspring key --help` says how, and \
+                                  `wellspring key show` shows whom this host trusts."
+                    .to_owned()
+            }
+            HostTrouble::NotFound => not_found.to_owned(),
+            _ => other.to_owned(),
+        };
+        if !hint.is_empty() && !hints.contains(&hint) {
+            hints.push(hint);
+        }
     }
     hints.join("\n")
+}
+
+fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
+    let not_found = format!(
+        "Check the spelling of the object: its name is its path below the directory that `{server}` serves there."
+    );
+    hints(hosts, server, &not_found, "")
 }
 
 fn not_accepted_hint(hosts: &[HostError]) -> String {
     let server = "wellspring serve --allow-put";
-    let mut hints = Vec::new();
-    if hosts.iter().any(HostError::is_silent) {
-        hints.push(silence_hint(server));
-    }
-    if hosts.iter().any(|host| !host.is_silent()) {
-        hints.push(format!(
-            "Hosts take objects when they run `{server}`; an object of that name is replaced only \
-             with --force here and --allow-overwrite there."
-        ));
-    }
-    hints.join("\n")
-}
-
-fn silence_hint(server: &str) -> String {
-    format!(
-        "A host that does not answer: is its name right, does `{server}` run there at this port, \
-         and does a firewall let UDP through?"
-    )
+    let refused = format!(
+        "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here and \
+         --allow-overwrite there."
+    );
+    hints(hosts, server, &refused, &refused)
 }
 
 pub fn of_put(error: &PutError) -> Failed {
@@ -153,20 +164,45 @@ pub fn of_bind(error: &BindError) -> Failed {
 mod tests {
     use super::*;
 
-    fn hint(reasons: &[&str]) -> String {
-        let host = |reason: &&str| HostError { host: "a".into(), reason: (*reason).into() };
-        let error = FetchError::NoReplica(reasons.iter().map(host).collect());
-        of_fetch(&error, "wellspring serve", "x").hint.expect("a hint")
+    const TROUBLES: [HostTrouble; 5] = [
+        HostTrouble::Silent,
+        HostTrouble::PortClosed,
+        HostTrouble::Unresolved,
+        HostTrouble::NotFound,
+        HostTrouble::Keys,
+    ];
+
+    fn hint(troubles: &[HostTrouble]) -> String {
+        let host = |trouble: &HostTrouble| HostError {
+            host: "a".into(),
+            reason: "told".into(),
+            trouble: *trouble,
+        };
+        let error = FetchError::NoReplica(troubles.iter().map(host).collect());
+        of_fetch(&error, "wellspring serve", "x").hint.unwrap_or_default()
     }
 
     #[test]
-    fn firewalls_are_suspected_only_where_a_host_is_silent() {
-        let (silent, answered) = ("no answer within 10.0 s", "refused: no object named x");
-        assert!(hint(&[silent]).contains("firewall"));
-        assert!(!hint(&[silent]).contains("path below"));
-        assert!(!hint(&[answered]).contains("firewall"));
-        assert!(hint(&[answered]).contains("path below"));
-        let both = hint(&[silent, answered]);
-        assert!(both.contains("firewall") && both.contains("path below"), "{both}");
+    fn each_trouble_of_a_host_has_a_hint_of_its_own() {
+        let words =
+            ["firewall", "HOST:PORT", "spelling of the host", "spelling of the object", "key show"];
+        for (trouble, word) in TROUBLES.iter().zip(words) {
+            let hint = hint(&[*trouble]);
+            let found: Vec<_> = words.iter().filter(|word| hint.contains(**word)).collect();
+            assert_eq!(found, [&word], "{trouble:?}: {hint}");
+        }
+        assert_eq!(hint(&[HostTrouble::Other]), "", "the reason says it all");
+        let all = hint(&[&TROUBLES[..], &TROUBLES[..]].concat());
+        assert_eq!(all.lines().count(), 5, "each once: {all}");
+        let put = of_put(&PutError::NotAccepted {
+            needed: 1,
+            hosts: vec![HostError {
+                host: "a".into(),
+                reason: "told".into(),
+                trouble: HostTrouble::PortClosed,
+            }],
+        });
+        let put = put.hint.expect("a hint");
+        assert!(put.contains("HOST:PORT") && !put.contains("--allow-overwrite"), "{put}");
     }
 }

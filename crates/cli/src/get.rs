@@ -124,10 +124,10 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let report = fetched?.map_err(|error| exit::of_fetch(&error, "wellspring serve", &shown))?;
     let fetched = Fetched { name: name.as_str(), output: &shown, report: &report };
     if args.report.json {
-        let mut account = fetched.account(statistics.as_ref());
-        account["cpu_seconds"] = cpu_seconds(None).into();
-        account["peak_memory_bytes"] = peak_memory().into();
-        let line = account.to_string();
+        let mut object = fetched.to_json(statistics.as_ref());
+        object["cpu_seconds"] = cpu_seconds(None).into();
+        object["peak_memory_bytes"] = peak_memory().into();
+        let line = object.to_string();
         if to_stdout {
             writeln!(Stderr, "{line}");
         } else {

@@ -163,10 +163,10 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     };
     if let Some(report) = report {
         if args.report.json {
-            let mut account = put_json(name.as_str(), report);
-            account["cpu_seconds"] = cpu_seconds(None).into();
-            account["peak_memory_bytes"] = peak_memory().into();
-            writeln!(Stdout, "{account}")?;
+            let mut object = put_json(name.as_str(), report);
+            object["cpu_seconds"] = cpu_seconds(None).into();
+            object["peak_memory_bytes"] = peak_memory().into();
+            writeln!(Stdout, "{object}")?;
         } else if !quiet {
             write!(Stderr, "{}", summary(name.as_str(), report));
         }
@@ -233,7 +233,7 @@ fn summary(name: &str, report: &PutReport) -> String {
     text
 }
 
-/// The put's account for programs, times in seconds, rates in bit/s, overheads as parts.
+/// The report of a put for programs: times in seconds, rates in bit/s, overheads as parts.
 fn put_json(name: &str, report: &PutReport) -> Value {
     let receiver = |r: &ReceiverReport| {
         let (state, after, reason) = match &r.state {

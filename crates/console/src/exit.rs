@@ -61,10 +61,10 @@ impl Failed {
         }
     }
 
-    /// Adds what the user can do about it.
+    /// Adds what the user can do about it, if that is not empty.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hint = Some(hint.into()).filter(|hint| !hint.is_empty());
         self
     }
 

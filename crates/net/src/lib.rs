@@ -30,9 +30,9 @@ pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
     Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_LTTP_BLOCK_SYMBOLS,
     DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, FetchError,
-    FetchOptions, FetchProtocol, FetchReport, HostError, LttpReport, Method, PartReport,
-    ProtocolReport, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState, ReplicaReport,
-    ReplicaState, ScdpReport, Target, Update, Updates,
+    FetchOptions, FetchProtocol, FetchReport, HostError, HostTrouble, LttpReport, Method,
+    PartReport, ProtocolReport, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
+    ReplicaReport, ReplicaState, ScdpReport, Target, Update, Updates,
 };
 pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};

@@ -1,24 +1,19 @@
 //! Hosts that are not there, and hosts that go away and come back.
 
+mod served;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use served::runtime;
 use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target, Update,
     Updates,
 };
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
 
 /// A client that would wait for an hour.
 fn client() -> Client {

@@ -13,6 +13,7 @@ use wellspring_core::{Seed, SessionId};
 use wellspring_net::driver::{ControlMessage, Failure, HandleError, OutgoingControl, SessionEvent};
 use wellspring_net::protocols::Driver;
 use wellspring_net::store::{ObjectSink, ObjectSource};
+use wellspring_trust::{REFUSAL, REFUSAL_LEN};
 use wellspring_wire::scdp::{
     Close, CloseReason, Mode, Options, Pull, ScdpHeader, Symbol, emit, parse,
 };
@@ -63,10 +64,6 @@ fn nasty(random: &mut wellspring_core::RandomStream, session: u32) -> Vec<u8> {
     bytes.truncate(if random.chance(0.5) { bytes.len() } else { len + random.below(30) as usize });
     bytes
 }
-
-/// A refused handshake, as `crates/trust` sends it: first byte and length.
-const REFUSAL: u8 = 0x1f;
-const REFUSAL_LEN: usize = 16;
 
 #[test]
 fn strangers_do_not_disturb_a_transfer_and_get_no_more_than_they_sent() {

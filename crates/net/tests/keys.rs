@@ -1,5 +1,7 @@
 //! Transfers under keys, and attackers who have none: on the path, in the clear, with other keys.
 
+mod served;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use served::runtime;
 use wellspring_core::SessionId;
 use wellspring_net::store::Existing;
 use wellspring_net::{
@@ -21,14 +24,6 @@ use wellspring_wire::scdp::{Close, CloseReason, Pull, ScdpHeader, Symbol, emit};
 
 const LEN: usize = 3_000_000;
 const LOOPBACK: &str = "127.0.0.1:0";
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
 
 fn object() -> Vec<u8> {
     let mut stream = wellspring_core::Seed(11).stream("object");

@@ -1,13 +1,14 @@
 //! LTTP over loopback: whole objects from one and many servers, and through loss.
 
-mod lttp_support;
+mod served;
 
-use lttp_support::{Served, blocks_of, by_lttp, client, fetch, listing, options, random_bytes};
+use served::{Served, blocks_of, by_lttp, client, fetch, listing, options};
 use wellspring_core::Rate;
 use wellspring_net::store::{Digest, StoreError};
 use wellspring_net::{
     FetchError, FetchOptions, FetchProtocol, FetchReport, LttpReport, Method, ReplicaState,
 };
+use wellspring_testkit::random_bytes;
 
 /// Fetches `bytes` from so many servers and compares.
 async fn goes_round(bytes: &[u8], servers: usize, options: &FetchOptions, loss: f64) -> LttpReport {

@@ -1,12 +1,16 @@
 //! LTTP's server against who does not play by the rules: raw sockets instead of a client.
 
+mod served;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use served::runtime;
 use wellspring_core::DropReason;
 use wellspring_net::driver::Statistics;
 use wellspring_net::{Server, ServerConfig};
+use wellspring_testkit::wait::wait_until;
 use wellspring_wire::control::{Name, RefusalCode};
 use wellspring_wire::lttp::{
     Cookie, Datagram, Geometry, MESSAGE_HEADER_LEN, Message, emit, emit_message, message_kind,
@@ -31,11 +35,7 @@ fn serve() -> Served {
 fn serve_with(change: impl FnOnce(&mut ServerConfig)) -> Served {
     let folder = tempfile::tempdir().expect("temporary directory");
     std::fs::write(folder.path().join("object"), [7; 5_000]).expect("write");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("threads");
+    let runtime = runtime();
     let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let mut config = ServerConfig::new(bind, folder.path().to_owned());
     change(&mut config);
@@ -132,11 +132,8 @@ fn dropped(statistics: &Statistics) -> u64 {
 
 /// Waits until the server has counted what `count` looks at.
 fn wait_for(served: &Served, count: impl Fn(&Statistics) -> u64, least: u64) {
-    let until = std::time::Instant::now() + GUARD;
-    while count(&statistics(served)) < least {
-        assert!(std::time::Instant::now() < until, "{:?}", statistics(served));
-        std::thread::yield_now();
-    }
+    let counted = || statistics(served);
+    wait_until(|| format!("{:?}", counted()), || count(&counted()) >= least);
 }
 
 #[test]
@@ -176,12 +173,13 @@ fn the_end_of_the_connection_ends_the_session() {
     let _ = socket.recv(&mut [0; 2_000]).expect("a symbol");
     drop(connection);
     // The cookie is good until the server has noticed.
-    let until = std::time::Instant::now() + GUARD;
-    while unknown_sessions(&statistics(&served)) == 0 {
-        send(&socket, &served, cookie, &Datagram::Hello);
-        assert!(std::time::Instant::now() < until, "the session goes on");
-        std::thread::yield_now();
-    }
+    wait_until(
+        || "the session goes on",
+        || {
+            send(&socket, &served, cookie, &Datagram::Hello);
+            unknown_sessions(&statistics(&served)) > 0
+        },
+    );
 }
 
 #[test]
@@ -274,13 +272,7 @@ fn who_is_granted_a_part_and_never_says_hello_gives_its_place_back() {
     });
     let mut silent = Connection::open(&served);
     silent.granted();
-    let until = std::time::Instant::now() + GUARD;
-    loop {
-        if Connection::open(&served).request(0, 5_000, 5).is_ok() {
-            break;
-        }
-        assert!(std::time::Instant::now() < until, "its place is lost");
-    }
+    wait_until(|| "its place is lost", || Connection::open(&served).request(0, 5_000, 5).is_ok());
     assert!(silent.is_closed());
 }
 

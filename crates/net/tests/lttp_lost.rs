@@ -1,21 +1,21 @@
 //! LTTP when servers are lost on the way: what they had not sent comes from the others.
 
-mod lttp_support;
+mod served;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use lttp_support::{
-    GUARD, Served, blocks_of, client, fetch, listing, options, random_bytes, to_file,
-};
+use served::{GUARD, Served, blocks_of, client, fetch, listing, options, to_file};
 use tokio::sync::watch;
 use wellspring_core::Rate;
 use wellspring_net::{
     FetchError, FetchOptions, FetchReport, Host, PartReport, ReplicaState, ServerConfig,
     ServerEvent, Update, Updates,
 };
+use wellspring_testkit::random_bytes;
+use wellspring_testkit::wait::wait_until;
 use wellspring_wire::control::{self, Parsed, Reply, emit_reply, parse};
 use wellspring_wire::lttp::{
     Cookie, MESSAGE_HEADER_LEN, Message, emit_message, message_kind, parse_message,
@@ -155,9 +155,7 @@ async fn servers_that_all_die_are_named_and_nothing_is_left() {
     }
     drop(client);
     // A block that was being written holds the part file for a moment more.
-    while !listing(folder.path()).is_empty() {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| "the part file goes", || listing(folder.path()).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,53 +1,22 @@
 //! NDP over loopback: whole objects, through loss and trims, and in spite of nonsense.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+mod served;
+
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-use wellspring_core::{DropReason, Seed, SessionId, Time};
-use wellspring_net::store::Existing;
-use wellspring_net::{
-    Client, ClientConfig, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Server,
-    ServerConfig, Target,
-};
+use served::{GUARD, Served, client, listing, to_file};
+use wellspring_core::{DropReason, SessionId, Time};
+use wellspring_net::{Client, FetchError, FetchOptions, FetchProtocol, FetchReport, Host};
+use wellspring_testkit::random_bytes;
+use wellspring_testkit::wait::wait_until;
 use wellspring_wire::ndp::{DATA_HEADER_LEN, Data, NdpHeader, emit_header};
-
-/// What no transfer here should take: a guard, not a measure.
-const GUARD: Duration = Duration::from_secs(60);
-
-fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
-}
-
-/// A server of `object`, and its folder.
-async fn serve(
-    bytes: &[u8],
-    change: impl FnOnce(&mut ServerConfig),
-) -> (Server, tempfile::TempDir) {
-    let folder = tempfile::tempdir().expect("temporary directory");
-    std::fs::write(folder.path().join("object"), bytes).expect("write");
-    let bind = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let mut config = ServerConfig::new(bind, folder.path().to_owned());
-    change(&mut config);
-    (Server::bind(config).await.expect("a server"), folder)
-}
-
-fn client(change: impl FnOnce(&mut ClientConfig)) -> Client {
-    let mut config = ClientConfig::default();
-    change(&mut config);
-    Client::new(config).expect("a client")
-}
 
 async fn fetch(client: &Client, host: Host, path: &Path) -> Result<FetchReport, FetchError> {
     let options = FetchOptions::new("object".parse().expect("a name")).protocol(FetchProtocol::Ndp);
-    let target = Target::File { path: path.to_owned(), existing: Existing::Keep };
     let hosts = [host];
-    let fetching = client.fetch(&hosts, &options, target);
+    let fetching = client.fetch(&hosts, &options, to_file(path));
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
 
@@ -57,9 +26,9 @@ async fn objects_of_any_length_arrive_whole() {
     let client = client(|_| {});
     for len in [0, 1, 1_408, 1_409, 140_800, 3_000_001] {
         let bytes = random_bytes(len, 1);
-        let (server, _served) = serve(&bytes, |_| {}).await;
+        let served = Served::new(&bytes).await;
         let path = folder.path().join(len.to_string());
-        let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
+        let report = fetch(&client, served.host(), &path).await.expect("fetched");
         assert!(std::fs::read(&path).expect("read") == bytes, "{len}");
         let stats = report.ndp().expect("by NDP");
         assert_eq!((stats.packets, stats.bytes), ((len as u64).div_ceil(1_408), len as u64));
@@ -71,13 +40,13 @@ async fn what_is_lost_or_trimmed_comes_again() {
     let bytes = random_bytes(1_000_000, 2);
     let folder = tempfile::tempdir().expect("temporary directory");
     for (name, loss, trim) in [("lost", 0.02, 0.0), ("trimmed", 0.0, 0.2), ("both", 0.01, 0.1)] {
-        let (server, _served) = serve(&bytes, |config| config.driver.faults.loss = loss).await;
+        let served = Served::with(&bytes, |config| config.driver.faults.loss = loss).await;
         let client = client(|config| {
             config.driver.faults.loss = loss;
             config.driver.faults.trim = trim;
         });
         let path = folder.path().join(name);
-        let report = fetch(&client, server.local_addr().into(), &path).await.expect("fetched");
+        let report = fetch(&client, served.host(), &path).await.expect("fetched");
         assert!(std::fs::read(&path).expect("read") == bytes, "{name}");
         let stats = report.ndp().expect("by NDP");
         assert_eq!(stats.trimmed > 0, trim > 0.0, "{name}: {stats:?}");
@@ -90,17 +59,17 @@ async fn what_is_lost_or_trimmed_comes_again() {
 async fn a_server_that_goes_away_is_an_error_and_leaves_nothing() {
     let bytes = random_bytes(20_000_000, 3);
     let slow = Some(wellspring_core::Rate::from_mbps(8));
-    let (server, _served) = serve(&bytes, |config| config.driver.send_rate = slow).await;
+    let served = Served::with(&bytes, |config| config.driver.send_rate = slow).await;
     let folder = tempfile::tempdir().expect("temporary directory");
     let client = client(|config| config.timeout = Duration::from_millis(500));
-    let host: Host = server.local_addr().into();
+    let host = served.host();
     let path = folder.path().join("copy");
     let fetching = fetch(&client, host, &path);
     let goes = async {
         while client.statistics().expect("running").received.symbols_kept == 0 {
             tokio::task::yield_now().await;
         }
-        server.shut_down().await;
+        served.server.shut_down().await;
     };
     let (fetched, ()) = tokio::join!(fetching, goes);
     assert!(
@@ -109,9 +78,7 @@ async fn a_server_that_goes_away_is_an_error_and_leaves_nothing() {
     );
     drop(client);
     // A block that was being written holds the part file for a moment more.
-    while std::fs::read_dir(folder.path()).expect("folder").next().is_some() {
-        tokio::task::yield_now().await;
-    }
+    wait_until(|| "the part file goes", || listing(folder.path()).is_empty());
 }
 
 fn datagram(session: u32, header: &NdpHeader, payload: &[u8]) -> Vec<u8> {
@@ -125,7 +92,7 @@ fn datagram(session: u32, header: &NdpHeader, payload: &[u8]) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn datagrams_of_strangers_are_counted_and_open_nothing() {
     let bytes = random_bytes(100_000, 4);
-    let (server, _served) = serve(&bytes, |_| {}).await;
+    let served = Served::new(&bytes).await;
     let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let (sent, rtt) = (Time::from_picos(u64::MAX), wellspring_core::Duration::from_secs(400));
     let (total, window) = (u32::MAX, u16::MAX);
@@ -140,16 +107,12 @@ async fn datagrams_of_strangers_are_counted_and_open_nothing() {
         datagram(1, &NdpHeader::Done, &[]),
         datagram(1, &NdpHeader::Close, &[]),
     ];
-    let to = server.local_addr();
+    let to = served.server.local_addr();
     for bytes in hostile.iter().chain([&vec![0x16; 36], &vec![0x16], &vec![0x16; 2_000]]) {
         stranger.send_to(bytes, to).expect("sent");
     }
-    let statistics = || server.statistics().expect("running");
-    let until = std::time::Instant::now() + GUARD;
-    while statistics().received.datagrams < 10 {
-        assert!(std::time::Instant::now() < until, "{:?}", statistics());
-        tokio::task::yield_now().await;
-    }
+    let statistics = || served.server.statistics().expect("running");
+    wait_until(|| format!("{:?}", statistics()), || statistics().received.datagrams >= 10);
     let counted = statistics();
     assert_eq!((counted.received.strangers, counted.received.malformed), (7, 3));
     assert_eq!((counted.sessions, counted.sent.datagrams), (0, 0), "nothing opened, nothing said");

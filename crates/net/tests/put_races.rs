@@ -1,8 +1,11 @@
 //! Writers of one name: whatever is said to be complete is there, and what is there can be had.
 
+mod served;
+
 use std::path::Path;
 use std::sync::Arc;
 
+use served::runtime;
 use tokio::task::JoinSet;
 use wellspring_core::Seed;
 use wellspring_net::store::{Digest, Existing};
@@ -12,14 +15,6 @@ use wellspring_net::{
 
 const WRITERS: usize = 6;
 const NAME: &str = "x";
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
 
 async fn serve(directory: &Path) -> (Server, Host) {
     let bind = "127.0.0.1:0".parse().expect("address");

@@ -1,40 +1,27 @@
 //! Fetches that end half way, and take up what they had.
 
+mod served;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use served::runtime;
 use tokio::sync::oneshot;
-use wellspring_core::{Rate, Seed};
+use wellspring_core::Rate;
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, FetchReport, Host, Server, ServerConfig, Target, Update,
     Updates,
 };
+use wellspring_testkit::random_bytes;
 
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
 const LEN: usize = 30_000_000;
 const BLOCK: u64 = 128 << 10;
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
-
-fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
-}
 
 struct Replica {
     home: tempfile::TempDir,

@@ -15,6 +15,7 @@ use wellspring_net::driver::{Failure, Faults};
 use wellspring_net::protocols::{Driver, Recipients, SendObject};
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{ObjectSink, ObjectSource};
+use wellspring_testkit::wait::wait_until;
 use wellspring_wire::scdp::Mode;
 
 #[test]
@@ -70,10 +71,19 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         let senders: Vec<_> = from.iter().flatten().map(Driver::local_addr).collect();
         let (half, sink) = HalfWay::new(object.0.len());
         let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, sink);
+        let (begin, source) = Gated::new(&object);
         let mut sending: Vec<_> = (0..)
             .zip(from.iter().flatten())
-            .map(|(index, driver)| send(driver, 7, &object, to_one(to.local_addr(), index, 3)))
+            .map(|(index, driver)| {
+                let (source, to) = (Arc::clone(&source), to_one(to.local_addr(), index, 3));
+                send_from(driver, 7, &object, source, to)
+            })
             .collect();
+        // A sender that is asked for symbols has been heard of. None can bring more than a quarter before all are.
+        let pulled =
+            |driver: &Driver| driver.handle().statistics().expect("running").received.datagrams > 0;
+        wait_until(|| "a sender is not asked", || from.iter().flatten().all(pulled));
+        drop(begin);
         half.wait();
         if die {
             drop(from[1].take());
@@ -86,8 +96,9 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         for sender in &mut sending {
             sender.sent();
         }
-        // Shares follow the pace: on a busy machine one sender may have brought all before another was heard. But
-        // only what was lost is decoded, whoever brings it.
+        let useful: Vec<_> = stats.senders.iter().map(|s| s.useful).collect();
+        assert!(useful.iter().all(|n| *n > 0), "{useful:?}");
+        // Only what was lost is decoded, whoever brings it.
         let lost: u64 = stats.senders.iter().map(|s| s.lost).sum();
         assert!(u64::from(stats.decoded_blocks) <= lost + 5, "{stats:?}");
         // The others may be done before the receiver knows that one has died.
@@ -138,6 +149,30 @@ fn a_receiver_whose_only_sender_stops_is_told_and_fails() {
     assert!(matches!(failure, Failure::Closed(_) | Failure::PeersLost), "{failure}");
     let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
     assert_eq!(lost, 1, "{:?}", receiving.seen);
+}
+
+/// An object of which the first quarter can be read at once, and the rest when the test says so.
+struct Gated {
+    object: Arc<Bytes>,
+    hold: Mutex<Receiver<Infallible>>,
+}
+
+impl Gated {
+    /// The gate, which opens when it is dropped, and the source behind it.
+    fn new(object: &Arc<Bytes>) -> (Sender<Infallible>, Arc<dyn ObjectSource>) {
+        let (begin, hold) = channel();
+        (begin, Arc::new(Gated { object: Arc::clone(object), hold: Mutex::new(hold) }))
+    }
+}
+
+impl ObjectSource for Gated {
+    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
+        if offset >= self.object.0.len() as u64 / 4 {
+            // Ends with an error when the other end is dropped.
+            let _ = self.hold.lock().expect("no panic").recv();
+        }
+        self.object.read_block(offset, block)
+    }
 }
 
 /// The test's end of a [`HalfWaySink`].

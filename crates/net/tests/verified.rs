@@ -1,6 +1,7 @@
 //! Bytes that are wrong: replicas that lie, damage on the way, manifests that do not fit.
 
 mod relay;
+mod served;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,33 +9,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use relay::{Relay, is_symbol};
-use wellspring_core::Seed;
+use served::runtime;
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, PutError, PutOptions,
     PutReport, ReplicaState, Server, ServerConfig, Target,
 };
+use wellspring_testkit::random_bytes;
 use wellspring_wire::control::{MAX_NODES, Parsed, Reply, emit_reply, parse};
 
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
-
-fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
-}
 
 async fn serve(bytes: &[u8]) -> (tempfile::TempDir, Server) {
     let home = tempfile::tempdir().expect("temporary directory");

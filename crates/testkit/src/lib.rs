@@ -9,6 +9,7 @@
 mod checked;
 mod dumbbell;
 mod network;
+mod objects;
 pub mod wait;
 
 /// The Rust examples of README and of the book are compiled and run with the doctests.
@@ -23,3 +24,4 @@ mod documents {
 pub use checked::Checked;
 pub use dumbbell::{Bottleneck, Dumbbell, Pair};
 pub use network::{Faults, HostConfig, Network, Payloads, Stop};
+pub use objects::random_bytes;

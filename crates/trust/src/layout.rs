@@ -24,12 +24,12 @@ pub(crate) const RESPONSE: u8 = 0x1d;
 /// A datagram all of which is sealed.
 pub(crate) const SEALED: u8 = 0x1e;
 /// A handshake is refused.
-pub(crate) const REFUSAL: u8 = 0x1f;
+pub const REFUSAL: u8 = 0x1f;
 
 /// Length of a hello and of its answer \[bytes\]: what a forged address earns is what was spent.
 pub(crate) const HELLO_LEN: usize = 64;
 /// Length of a refusal \[bytes\].
-pub(crate) const REFUSAL_LEN: usize = 16;
+pub const REFUSAL_LEN: usize = 16;
 /// Where the cookie stands in an initiation and a retry.
 pub(crate) const COOKIE_AT: usize = 16;
 /// Length of a cookie \[bytes\].

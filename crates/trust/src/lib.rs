@@ -34,4 +34,5 @@ pub use files::{
 pub use handshake::{Initiator, Refusal, Responder};
 pub use key::{BadKey, ClusterKey, Fingerprint, PrivateKey, PublicKey};
 pub use keyring::{Identity, Keyring, Peer};
+pub use layout::{REFUSAL, REFUSAL_LEN};
 pub use rights::{Folders, Rights};

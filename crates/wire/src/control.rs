@@ -14,7 +14,8 @@
 //! |  body (requests: cookie (16) first), then zeros as padding    |
 //! ```
 //!
-//! `length` counts header and body; `check` covers them with its own field taken as zero.
+//! `length` counts header and body; `check` covers them with its own field taken as zero. The header
+//! and refusals are the same in all versions: a request of another version is refused in that version.
 //!
 //! # No amplification
 //! A request is padded to at least [`REQUEST_MIN_LEN`] bytes and a reply never exceeds
@@ -32,7 +33,9 @@ use core::ops::Range;
 use alloc::vec::Vec;
 use wellspring_core::SessionId;
 
-pub use layout::{MessageKind, Parsed, emit_reply, emit_request, kind_of, parse};
+pub use layout::{
+    Parsed, VERSION, emit_reply, emit_request, parse, request_of_other_version, set_version,
+};
 
 use crate::scdp::Mode;
 

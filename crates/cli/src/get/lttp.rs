@@ -31,8 +31,8 @@ impl DecoderArg {
     }
 }
 
-/// What LTTP adds to the account for programs. Times in seconds, overheads as parts.
-pub fn account(report: &LttpReport, statistics: Option<&Statistics>) -> Value {
+/// What LTTP adds to the object for programs. Times in seconds, overheads as parts.
+pub fn to_json(report: &LttpReport, statistics: Option<&Statistics>) -> Value {
     let share = |share: &PartReport| {
         let stats = share.stats.as_ref();
         json!({

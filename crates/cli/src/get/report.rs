@@ -44,10 +44,10 @@ impl Fetched<'_> {
     }
 
     /// For programs. Times in seconds, rates in bit/s, overheads as parts.
-    pub fn account(&self, statistics: Option<&Statistics>) -> Value {
+    pub fn to_json(&self, statistics: Option<&Statistics>) -> Value {
         let report = self.report;
         let sees_trims = |s: &Statistics| s.receive_path == ReceivePath::SocketAndTap;
-        let mut account = json!({
+        let mut object = json!({
             "object": self.name,
             "output": self.output,
             "bytes": report.size,
@@ -63,15 +63,15 @@ impl Fetched<'_> {
             "replicas": report.replicas.iter().map(|r| replica(r, report)).collect::<Vec<_>>(),
         });
         let added = match &report.protocol {
-            ProtocolReport::Scdp(report) => scdp_account(report),
-            ProtocolReport::Lttp(report) => lttp::account(report, statistics),
-            ProtocolReport::Ndp(stats) => ndp_account(stats),
+            ProtocolReport::Scdp(report) => scdp_json(report),
+            ProtocolReport::Lttp(report) => lttp::to_json(report, statistics),
+            ProtocolReport::Ndp(stats) => ndp_json(stats),
             _ => Value::Null,
         };
-        if let (Some(account), Value::Object(added)) = (account.as_object_mut(), added) {
-            account.extend(added);
+        if let (Some(object), Value::Object(added)) = (object.as_object_mut(), added) {
+            object.extend(added);
         }
-        account
+        object
     }
 }
 
@@ -136,28 +136,28 @@ fn replica(replica: &ReplicaReport, report: &FetchReport) -> Value {
         ReplicaState::Unused(reason) => ("unused", Some(reason)),
         ReplicaState::Excluded(reason) => ("excluded", Some(reason)),
     };
-    let mut account = json!({
+    let mut object = json!({
         "host": replica.host,
         "address": replica.address.map(|a| a.to_string()),
         "state": state,
         "reason": reason,
         "losses": replica.losses,
     });
-    let Some(scdp) = report.scdp() else { return account };
+    let Some(scdp) = report.scdp() else { return object };
     let stats = replica.stats.unwrap_or_default();
-    account["returns"] = replica.returns.into();
-    account["altered"] = replica.altered.into();
-    account["seconds_silent"] = stats.silent.as_secs_f64().into();
-    account["share"] = part(stats.useful, scdp.useful()).into();
-    account["symbols_asked"] = stats.granted.into();
-    account["symbols_useful"] = stats.useful.into();
-    account["symbols_redundant"] = stats.redundant.into();
-    account["symbols_lost"] = stats.lost.into();
-    account["symbols_trimmed"] = stats.trimmed.into();
-    account
+    object["returns"] = replica.returns.into();
+    object["altered"] = replica.altered.into();
+    object["seconds_silent"] = stats.silent.as_secs_f64().into();
+    object["share"] = part(stats.useful, scdp.useful()).into();
+    object["symbols_asked"] = stats.granted.into();
+    object["symbols_useful"] = stats.useful.into();
+    object["symbols_redundant"] = stats.redundant.into();
+    object["symbols_lost"] = stats.lost.into();
+    object["symbols_trimmed"] = stats.trimmed.into();
+    object
 }
 
-fn scdp_account(report: &ScdpReport) -> Value {
+fn scdp_json(report: &ScdpReport) -> Value {
     json!({
         "blocks": report.blocks,
         "blocks_decoded": report.stats.decoded_blocks,
@@ -171,7 +171,7 @@ fn scdp_account(report: &ScdpReport) -> Value {
     })
 }
 
-fn ndp_account(stats: &ndp::ReceiveStats) -> Value {
+fn ndp_json(stats: &ndp::ReceiveStats) -> Value {
     json!({
         "packets": stats.packets,
         "packets_trimmed": stats.trimmed,

@@ -1,4 +1,4 @@
-//! The complaint about one host.
+//! What is wrong with one host.
 
 use std::fmt;
 
@@ -9,18 +9,31 @@ pub struct HostError {
     pub host: String,
     /// What is wrong.
     pub reason: String,
+    /// What kind of trouble that is.
+    pub trouble: HostTrouble,
 }
 
-/// How the reason of a host that did not answer begins.
+/// A kind of trouble with a host: what can be done about it differs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub enum HostTrouble {
+    /// It did not answer: it, its server or the network between may be down.
+    Silent,
+    /// It is there, and nobody listens at that port.
+    PortClosed,
+    /// Its name has no address.
+    Unresolved,
+    /// It has no object of that name.
+    NotFound,
+    /// Keys, or rights of keys, are in the way.
+    Keys,
+    /// Anything else: the reason says it all.
+    #[default]
+    Other,
+}
+
+/// The reason of a host that did not answer.
 pub(crate) const NO_ANSWER: &str = "no answer";
-
-impl HostError {
-    /// Whether the host did not answer: it, its server or the network between may be down. Else it
-    /// said what is wrong, or has no address.
-    pub fn is_silent(&self) -> bool {
-        self.reason.starts_with(NO_ANSWER)
-    }
-}
 
 impl fmt::Display for HostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -29,7 +29,7 @@ use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
 pub use error::{FetchError, PutError};
-pub use host_error::HostError;
+pub use host_error::{HostError, HostTrouble};
 use put::provider::Providers;
 pub use report::{
     FetchReport, LttpReport, PartReport, ProtocolReport, PutReport, ReceiverReport, ReceiverState,

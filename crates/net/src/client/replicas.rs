@@ -9,7 +9,7 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, SenderStats};
 use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
 
-use super::host_error::NO_ANSWER;
+use super::host_error::{HostTrouble, NO_ANSWER};
 use super::requester::{Answer, AskError, Requester};
 use super::{
     Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState, Update,
@@ -49,6 +49,8 @@ pub(crate) struct Replica {
     pub host: String,
     pub address: Option<SocketAddr>,
     pub standing: Standing,
+    /// What kind of trouble made it unused.
+    pub trouble: HostTrouble,
     /// It was given a share of the symbols, and so has an entry in the protocol's account.
     pub has_share: bool,
     /// Numbering epoch of its session.
@@ -78,15 +80,16 @@ impl Replica {
     }
 
     pub(crate) fn complaint(&self) -> HostError {
-        let reason = match &self.standing {
-            Standing::Asked => NO_ANSWER.to_owned(),
-            Standing::Closed => AskError::PortClosed.to_string(),
-            Standing::Live => "was serving".to_owned(),
-            Standing::Lost(reason) | Standing::Unused(reason) | Standing::Excluded(reason) => {
-                reason.clone()
+        let (reason, trouble) = match &self.standing {
+            Standing::Asked => (NO_ANSWER.to_owned(), HostTrouble::Silent),
+            Standing::Closed => (AskError::PortClosed.to_string(), HostTrouble::PortClosed),
+            Standing::Live => ("was serving".to_owned(), HostTrouble::Other),
+            Standing::Lost(reason) | Standing::Excluded(reason) => {
+                (reason.clone(), HostTrouble::Other)
             }
+            Standing::Unused(reason) => (reason.clone(), self.trouble),
         };
-        HostError { host: self.host.clone(), reason }
+        HostError { host: self.host.clone(), reason, trouble }
     }
 
     /// Its entry in the report of a fetch that has succeeded.
@@ -115,7 +118,7 @@ pub(crate) struct Found {
 
 /// What a host holds.
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldObject {
     size: u64,
     digest: Digest,
     /// For asking it to send, once.
@@ -124,7 +127,7 @@ struct Held {
 }
 
 /// An answer to "what do you hold?", or why there is none.
-type InfoAnswer = (usize, Result<Held, AskError>);
+type InfoAnswer = (usize, Result<HeldObject, AskError>);
 
 /// What becomes of a host that answers later than others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,7 +188,7 @@ pub(crate) async fn find(
         return Err(FetchError::Differ { name: options.name.to_string(), replicas });
     }
     for replica in replicas.iter().filter(|r| !r.takes_part()) {
-        let HostError { host, reason } = replica.complaint();
+        let HostError { host, reason, .. } = replica.complaint();
         updates.tell(Update::Lost { host, reason });
     }
     Ok(Found { replicas, size, digest, geometry })
@@ -216,6 +219,7 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             Ok(address) => (Some(address), Standing::Asked),
             Err(reason) => (None, Standing::Unused(reason)),
         };
+        let trouble = if address.is_none() { HostTrouble::Unresolved } else { HostTrouble::Other };
         if let Some(same) = replicas.iter().find(|r| address.is_some() && r.address == address) {
             standing = Standing::Unused(format!("is the same as {}", same.host));
         }
@@ -224,6 +228,7 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             host,
             address,
             standing,
+            trouble,
             has_share: false,
             epoch: 0,
             joining: false,
@@ -275,7 +280,10 @@ async fn collect(
             Err(AskError::NoAnswer(_)) if !held.is_empty() => {}
             // May listen again.
             Err(AskError::PortClosed) => replicas[index].standing = Standing::Closed,
-            Err(error) => replicas[index].standing = Standing::Unused(error.to_string()),
+            Err(error) => {
+                replicas[index].trouble = error.trouble();
+                replicas[index].standing = Standing::Unused(error.to_string());
+            }
         }
     }
     held.sort_unstable();
@@ -289,14 +297,14 @@ async fn info(
     patience: Duration,
     host: &str,
     updates: &Updates,
-) -> Result<Held, AskError> {
+) -> Result<HeldObject, AskError> {
     let pending = |done, total| {
         updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
     };
     let request = Request::Info { name: store_messages::name(name), geometry };
     match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
         Answer::Info { size, digest, cookie, instance } => {
-            Ok(Held { size, digest, cookie, instance })
+            Ok(HeldObject { size, digest, cookie, instance })
         }
         _ => Err(AskError::Nonsense),
     }

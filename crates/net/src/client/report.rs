@@ -7,7 +7,7 @@ use wellspring_codec::lt::Method;
 use wellspring_transport::scdp::{ReceiveStats, SendStats, SenderStats};
 use wellspring_transport::{lttp, ndp};
 
-use super::HostError;
+use super::{HostError, HostTrouble};
 use crate::store::Digest;
 
 /// What became of a replica in a fetch.
@@ -287,7 +287,10 @@ impl PutReport {
         };
         self.receivers
             .iter()
-            .filter_map(|r| Some(HostError { host: r.host.clone(), reason: reason(&r.state)? }))
+            .filter_map(|r| {
+                let (host, trouble) = (r.host.clone(), HostTrouble::Other);
+                Some(HostError { host, reason: reason(&r.state)?, trouble })
+            })
             .collect()
     }
 

@@ -13,7 +13,7 @@ use wellspring_wire::control::{
     Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
 };
 
-use super::host_error::NO_ANSWER;
+use super::host_error::{HostTrouble, NO_ANSWER};
 use crate::address::canonical;
 use crate::driver::{ControlMessage, KeyTrouble, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -66,6 +66,21 @@ pub(crate) enum AskError {
     Keys(KeyTrouble),
     /// Our driver has stopped.
     Stopped,
+}
+
+impl AskError {
+    /// What kind of trouble with the host it is.
+    pub(crate) fn trouble(&self) -> HostTrouble {
+        match self {
+            AskError::NoAnswer(_) => HostTrouble::Silent,
+            AskError::PortClosed => HostTrouble::PortClosed,
+            AskError::Refused { code: RefusalCode::NotFound | RefusalCode::BadName, .. } => {
+                HostTrouble::NotFound
+            }
+            AskError::Keys(_) => HostTrouble::Keys,
+            AskError::Refused { .. } | AskError::Nonsense | AskError::Stopped => HostTrouble::Other,
+        }
+    }
 }
 
 impl fmt::Display for AskError {

@@ -41,7 +41,7 @@ pub(super) struct Finish {
 
 /// What became of a block.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum BlockResult {
     /// It was handed over. Altered symbols of it that were found.
     HandedOver(Vec<Altered>),
     /// Its symbols do not determine it.
@@ -63,7 +63,7 @@ pub(super) struct Shape {
 
 /// What became of a job.
 pub(super) enum Done {
-    Finished { block: ReceivedBlock, answered: bool, outcome: io::Result<Outcome> },
+    Finished { block: ReceivedBlock, answered: bool, outcome: io::Result<BlockResult> },
     Loaded { buffer: Vec<u8>, outcome: io::Result<()> },
     Prepared { encoder: io::Result<Box<BlockEncoder>> },
 }
@@ -157,12 +157,12 @@ impl Worker {
         }
     }
 
-    fn finish(&mut self, finish: &mut Finish) -> io::Result<Outcome> {
+    fn finish(&mut self, finish: &mut Finish) -> io::Result<BlockResult> {
         let (block, sink) = (&mut finish.block, &finish.sink);
         if finish.decode && !block.decoded {
             let outcome = self.codecs.decode(block, &finish.missing)?;
             if outcome != Decoded::Complete {
-                return Ok(Outcome::NeedMore);
+                return Ok(BlockResult::NeedMore);
             }
         }
         block.decoded = true;
@@ -170,19 +170,19 @@ impl Worker {
         let mut altered = Vec::new();
         match sink.check(offset, &block.data) {
             Check::Right => {}
-            Check::Unknown => return Ok(Outcome::Unchecked),
+            Check::Unknown => return Ok(BlockResult::Unchecked),
             Check::Wrong => {
                 block.decoded = false;
                 let is_right = |bytes: &[u8]| sink.check(offset, bytes) == Check::Right;
                 let (missing, suspects) = (&finish.missing, &finish.suspects);
                 match search(&mut self.codecs, block, missing, suspects, &is_right)? {
                     Verdict::Found(found) => altered = found,
-                    verdict => return Ok(Outcome::Wrong(verdict)),
+                    verdict => return Ok(BlockResult::Wrong(verdict)),
                 }
             }
         }
         sink.write_block(offset, &block.data)?;
-        Ok(Outcome::HandedOver(altered))
+        Ok(BlockResult::HandedOver(altered))
     }
 }
 

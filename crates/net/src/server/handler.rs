@@ -34,8 +34,8 @@ const MAX_BLOCK_LEN: u64 = 16 << 20;
 /// What a client may have pushed unasked \[bytes\].
 const MAX_PUSHED_LEN: u64 = 1 << 20;
 
-/// An object as a client knows it.
-pub(super) struct Held {
+/// An object that is opened to be sent.
+pub(super) struct OpenObject {
     pub name: ObjectName,
     pub source: FileSource,
     pub size: u64,
@@ -148,11 +148,11 @@ impl Handler {
     }
 
     /// Opens an object that must have that digest; or how much of it is hashed, of how much.
-    pub(super) fn held(
+    pub(super) fn object_to_send(
         &self,
         name: &str,
         wanted: [u8; 32],
-    ) -> Result<Result<Held, (u64, u64)>, Refusal> {
+    ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
@@ -170,7 +170,7 @@ impl Handler {
             return Err(Refusal::new(RefusalCode::Changed, text));
         }
         let source = FileSource::new(file, fingerprint, digest);
-        Ok(Ok(Held { name, source, size, digest }))
+        Ok(Ok(OpenObject { name, source, size, digest }))
     }
 
     /// The object as the client wants it cut, if that is possible here.

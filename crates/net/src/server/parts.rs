@@ -13,7 +13,7 @@ use wellspring_wire::lttp::{Cookie, Message};
 
 use super::address_limit::Places;
 use super::answer::Refusal;
-use super::handler::{Handler, Held};
+use super::handler::{Handler, OpenObject};
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
@@ -153,8 +153,8 @@ impl Parts {
             return Err(ControlError::OutOfPlace.into());
         };
         let name = name.to_string();
-        let held = self.held(writer, &name, digest).await?;
-        if offset + len > held.size || !is_possible(&geometry) {
+        let object = self.object_to_send(writer, &name, digest).await?;
+        if offset + len > object.size || !is_possible(&geometry) {
             let text = "no such part, or blocks too long";
             return Err(Ended::refused(RefusalCode::Unsupported, text));
         }
@@ -171,7 +171,7 @@ impl Parts {
         };
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
-        let over = self.send(reader, writer, client.ip(), &part, Arc::new(held.source)).await?;
+        let over = self.send(reader, writer, client.ip(), &part, Arc::new(object.source)).await?;
         drop((permit, place));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
@@ -189,12 +189,18 @@ impl Parts {
     }
 
     /// Opens an object that must have that digest, however long it takes to know.
-    async fn held(&self, writer: &mut Writer, name: &str, digest: [u8; 32]) -> Result<Held, Ended> {
+    async fn object_to_send(
+        &self,
+        writer: &mut Writer,
+        name: &str,
+        digest: [u8; 32],
+    ) -> Result<OpenObject, Ended> {
         loop {
             let (handler, wanted) = (Arc::clone(&self.handler), name.to_owned());
-            let held = tokio::task::spawn_blocking(move || handler.held(&wanted, digest)).await;
-            match held.map_err(Ended::failed)?? {
-                Ok(held) => return Ok(held),
+            let object =
+                tokio::task::spawn_blocking(move || handler.object_to_send(&wanted, digest)).await;
+            match object.map_err(Ended::failed)?? {
+                Ok(object) => return Ok(object),
                 Err((done, total)) => {
                     writer.say(&Message::Pending { done, total }, self.timeout()).await?;
                     tokio::time::sleep(PENDING_PAUSE).await;

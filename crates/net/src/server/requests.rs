@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use wellspring_wire::control::{
-    Geometry, Parsed, RefusalCode, Reply, Request, Runs, emit_reply, parse,
+    Geometry, Parsed, RefusalCode, Reply, Request, Runs, VERSION, emit_reply, parse,
+    request_of_other_version, set_version,
 };
 
 use super::ServerEvent;
@@ -24,7 +25,7 @@ impl Handler {
         match parse(&message.bytes) {
             Ok(Parsed::Request { .. }) => {}
             Ok(Parsed::Reply { .. }) => return self.requester.take_in(&message),
-            Err(_) => return,
+            Err(_) => return self.refuse_other_version(&message),
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
         let handler = Arc::clone(self);
@@ -118,9 +119,29 @@ impl Handler {
         Err(Refusal::new(RefusalCode::NotAllowed, text))
     }
 
+    /// Refuses a request of another version, in that version.
+    fn refuse_other_version(&self, message: &ControlMessage) {
+        let Some((version, nonce)) = request_of_other_version(&message.bytes) else { return };
+        let text = format!(
+            "this server speaks version {VERSION}, your host version {version}: install the same version on both"
+        );
+        let (name, client) = (String::new(), canonical(message.from));
+        let refused = ServerEvent::Refused { name, client, reason: text.clone() };
+        let code = RefusalCode::Unsupported;
+        self.tell_limited(refused, Some(code));
+        let mut bytes = Vec::new();
+        emit_reply(nonce, &Reply::Refused { code, text: &text }, &mut bytes);
+        set_version(&mut bytes, version);
+        self.send_reply(message, bytes);
+    }
+
     fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
         let mut bytes = Vec::new();
         emit_reply(nonce, reply, &mut bytes);
+        self.send_reply(to, bytes);
+    }
+
+    fn send_reply(&self, to: &ControlMessage, bytes: Vec<u8>) {
         // From the address that was asked, or the client would not know whose answer it is.
         let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
         let via = to.peer.as_ref().map(|peer| peer.channel);

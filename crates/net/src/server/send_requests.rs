@@ -11,7 +11,7 @@ use wellspring_wire::control::{RefusalCode, Start, StartNdp};
 use super::ServerEvent;
 use super::answer::{Outcome, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
-use super::handler::{Handler, Held, lock};
+use super::handler::{Handler, OpenObject, lock};
 use super::sends::{Kind, Wanted};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::{Recipients, SendObject};
@@ -78,18 +78,18 @@ impl Handler {
         client: SocketAddr,
         wanted: &Wanted<'_>,
     ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
-        let held = match self.held(wanted.name, wanted.digest)? {
-            Ok(held) => held,
+        let object = match self.object_to_send(wanted.name, wanted.digest)? {
+            Ok(object) => object,
             Err((done, total)) => return Ok(Err(Outcome::Pending { done, total })),
         };
-        let name = held.name.to_string();
+        let name = object.name.to_string();
         let (progress, share, resumed) = match wanted.scdp {
             Some(start) => {
-                let progress = self.send_by_scdp(client, start, held)?;
+                let progress = self.send_by_scdp(client, start, object)?;
                 let share = (start.share_index, start.share_count);
                 (progress, share, start.resume.is_some())
             }
-            None => (self.send_by_ndp(client, wanted.session, held)?, (0, 1), false),
+            None => (self.send_by_ndp(client, wanted.session, object)?, (0, 1), false),
         };
         self.tell(ServerEvent::Sending { name, client, share, resumed });
         Ok(Ok(progress))
@@ -99,19 +99,19 @@ impl Handler {
         &self,
         client: SocketAddr,
         start: &Start<'_>,
-        held: Held,
+        opened: OpenObject,
     ) -> Result<SessionProgress, Refusal> {
         let session = start.session;
-        let object = self.object_info(held.size, held.digest.tag(), &start.geometry)?;
+        let object = self.object_info(opened.size, opened.digest.tag(), &start.geometry)?;
         let share = Share { index: start.share_index, count: start.share_count };
         let resume =
             start.resume.map(|at| Resume { epoch: at.epoch, floor: at.floor, horizon: at.horizon });
-        let source = Arc::new(held.source);
+        let source = Arc::new(opened.source);
         lock(&self.sends).keep_source(session, &source);
         let request = SendObject {
             session,
             object,
-            digest: held.digest.0,
+            digest: opened.digest.0,
             source,
             to: Recipients::One { receiver: client, share },
             initial_window: start.geometry.initial_window,
@@ -127,9 +127,9 @@ impl Handler {
         &self,
         client: SocketAddr,
         session: SessionId,
-        held: Held,
+        opened: OpenObject,
     ) -> Result<SessionProgress, Refusal> {
-        if held.size == 0 {
+        if opened.size == 0 {
             let text = "an empty object needs no transfer";
             return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
@@ -138,7 +138,7 @@ impl Handler {
             // Nobody listens only when the server is going away.
             let _ = reports.send(SessionReport::Ndp { session, event });
         });
-        let (size, source) = (held.size, Arc::new(held.source));
+        let (size, source) = (opened.size, Arc::new(opened.source));
         self.handle.ndp().send(session, size, source, client, events).map_err(Refusal::failed)
     }
 

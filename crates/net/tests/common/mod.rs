@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use wellspring_core::{Seed, SessionId};
+use wellspring_core::SessionId;
 use wellspring_net::driver::{DriverConfig, EventSink, Failure, SessionEvent, SessionProgress};
 use wellspring_net::protocols::{Driver, ReceiveObject, Recipients, SendObject};
 use wellspring_net::store::{ObjectSink, ObjectSource};
+use wellspring_testkit::random_bytes;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats, Share};
 use wellspring_wire::scdp::Mode;
 
@@ -27,12 +28,7 @@ pub struct Bytes(pub Vec<u8>);
 
 impl Bytes {
     pub fn random(len: usize, seed: u64) -> Arc<Bytes> {
-        let mut stream = Seed(seed).stream("object");
-        let mut bytes = vec![0; len];
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-        }
-        Arc::new(Bytes(bytes))
+        Arc::new(Bytes(random_bytes(len, seed)))
     }
 
     pub fn info(&self) -> ObjectInfo {
@@ -160,12 +156,23 @@ pub fn start(config: DriverConfig) -> Driver {
 
 /// Sends `object` from a driver.
 pub fn send(driver: &Driver, session: u32, object: &Arc<Bytes>, to: Recipients) -> Watch {
+    send_from(driver, session, object, Arc::clone(object) as Arc<dyn ObjectSource>, to)
+}
+
+/// Sends `object` from a driver that reads its bytes from `source`.
+pub fn send_from(
+    driver: &Driver,
+    session: u32,
+    object: &Bytes,
+    source: Arc<dyn ObjectSource>,
+    to: Recipients,
+) -> Watch {
     let (mut watch, sink) = Watch::new();
     let request = SendObject {
         session: SessionId(session),
         object: object.info(),
         digest: object.digest(),
-        source: Arc::clone(object) as Arc<dyn ObjectSource>,
+        source,
         to,
         initial_window: WINDOW,
         resume: None,

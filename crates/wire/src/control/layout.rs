@@ -11,7 +11,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use wellspring_core::SessionId;
 
-const VERSION: u8 = 1;
+/// The version of the wire. Hosts of different versions never get to a session, of whatever protocol, because
+/// every session begins with a request.
+pub const VERSION: u8 = 2;
 const KIND_REQUEST: u8 = 8;
 const KIND_REPLY: u8 = 9;
 const HEADER_LEN: usize = 16;
@@ -20,29 +22,6 @@ const FLAG_RESUME: u8 = 1;
 const FLAG_OVERWRITE: u8 = 1;
 const FLAG_RESUME_PUT: u8 = 2;
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
-
-/// What a datagram is, by its first byte alone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MessageKind {
-    /// A packet of SCDP's.
-    Scdp,
-    /// A control request.
-    Request,
-    /// A control reply.
-    Reply,
-}
-
-/// Distinguishes control messages from SCDP's packets; `None` for what is neither. Of a message that is
-/// named here, [`parse`] may still think otherwise.
-pub fn kind_of(datagram: &[u8]) -> Option<MessageKind> {
-    let first = *datagram.first()?;
-    match (first >> 4, first & 0x0f) {
-        (VERSION, 0..KIND_REQUEST) => Some(MessageKind::Scdp),
-        (VERSION, KIND_REQUEST) => Some(MessageKind::Request),
-        (VERSION, KIND_REPLY) => Some(MessageKind::Reply),
-        _ => None,
-    }
-}
 
 /// A control message, understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -260,6 +239,26 @@ fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&port.to_be_bytes());
     out.extend_from_slice(&offer.timeout_ms.to_be_bytes());
     put_name(offer.name, out);
+}
+
+/// Makes an emitted message one of another version. The header, its check and refusals keep their layout in all
+/// versions, so that a host can refuse requests of another one.
+pub fn set_version(message: &mut [u8], version: u8) {
+    let len = usize::from(u16::from_be_bytes([message[2], message[3]]));
+    message[0] = (version << 4) | (message[0] & 0x0f);
+    let check = check_of(&message[..len]);
+    message[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_be_bytes());
+}
+
+/// Version and nonce of a request of another version; `None` for anything else.
+pub fn request_of_other_version(datagram: &[u8]) -> Option<(u8, u64)> {
+    let (version, kind) = (datagram.first()? >> 4, datagram.first()? & 0x0f);
+    let len = usize::from(u16::from_be_bytes(datagram.get(2..4)?.try_into().ok()?));
+    let is_request = kind == KIND_REQUEST && datagram.len() >= REQUEST_MIN_LEN && len >= HEADER_LEN;
+    let check = u32::from_be_bytes(datagram.get(CHECK_AT..CHECK_AT + 4)?.try_into().ok()?);
+    let is_intact = is_request && check_of(datagram.get(..len)?) == check;
+    let nonce = u64::from_be_bytes(datagram.get(8..16)?.try_into().ok()?);
+    (is_intact && version != VERSION).then_some((version, nonce))
 }
 
 /// Reads a control message.

@@ -10,7 +10,7 @@ use crate::client::replicas::{Found, Replica, Standing};
 use crate::client::report::ProtocolReport;
 use crate::client::requester::Answer;
 use crate::client::sink::{Bytes, Sink};
-use crate::client::{Client, FetchError, FetchOptions, HostError, Target, Update};
+use crate::client::{Client, FetchError, FetchOptions, HostError, HostTrouble, Target, Update};
 use crate::driver::{Failure, SessionEvent};
 use crate::store_messages;
 
@@ -54,7 +54,8 @@ impl Client {
         let cancel = handle.clone();
         let _guard = Guard(Box::new(move || cancel.cancel(session)));
         let lost = |reason: String| {
-            let hosts = vec![HostError { host: host.clone(), reason }];
+            let trouble = HostTrouble::Other;
+            let hosts = vec![HostError { host: host.clone(), reason, trouble }];
             FetchError::NoReplicaLeft { hosts, done: progress.bytes_done(), size }
         };
         let (name, payload) = (store_messages::name(&options.name), handle.payload);

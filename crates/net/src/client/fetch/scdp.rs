@@ -267,7 +267,7 @@ impl Run {
         let replica = &mut self.replicas[self.shares[share]];
         if replica.takes_part() {
             replica.standing = standing;
-            let HostError { host, reason } = replica.complaint();
+            let HostError { host, reason, .. } = replica.complaint();
             self.updates.tell(Update::Lost { host, reason });
             if let Some(address) = replica.address {
                 self.handle.exclude(self.order.session, address)?;

@@ -13,6 +13,7 @@ use wellspring_wire::control::{Cookie, Geometry, Offer, PutState, Request};
 
 use wellspring_wire::scdp::Mode;
 
+use super::super::host_error::{HostTrouble, NO_ANSWER};
 use super::super::replicas::{Standing, resolve};
 use super::super::requester::{Answer, AskError, Requester};
 use super::super::{Client, HostError, PutError, Update, Updates, timeout_ms};
@@ -38,6 +39,8 @@ pub(super) struct Offered {
     /// Blocks that it has, ascending.
     pub held: Vec<Range<u32>>,
     pub refused: Option<String>,
+    /// What kind of trouble that is.
+    pub trouble: HostTrouble,
 }
 
 /// What is offered, and how.
@@ -80,7 +83,7 @@ pub(super) async fn receivers(hosts: &[Host], group: bool, timeout: Duration) ->
             Standing::Unused(reason) => Some(reason),
             _ => None,
         };
-        let (host, address) = (replica.host, replica.address);
+        let (host, address, trouble) = (replica.host, replica.address, replica.trouble);
         receivers.push(Offered {
             host,
             address,
@@ -89,6 +92,7 @@ pub(super) async fn receivers(hosts: &[Host], group: bool, timeout: Duration) ->
             complete: false,
             held: Vec::new(),
             refused,
+            trouble,
         });
     }
     receivers
@@ -143,8 +147,8 @@ pub(super) async fn offer_all(
         return Ok((offered, asked));
     }
     let complaint = |o: &Offered| {
-        let reason = o.refused.clone().unwrap_or_else(|| "no answer".to_owned());
-        HostError { host: o.host.clone(), reason }
+        let reason = o.refused.clone().unwrap_or_else(|| NO_ANSWER.to_owned());
+        HostError { host: o.host.clone(), reason, trouble: o.trouble }
     };
     let hosts = offered.iter().filter(|o| !o.accepted).map(complaint).collect();
     Err(PutError::NotAccepted { needed, hosts })
@@ -196,6 +200,7 @@ async fn collect(asked: &mut Asked, offered: &mut [Offered], offer: &Offering, p
             host.refused = Some("has not verified in time what it has of the object".to_owned());
         } else {
             host.refused = Some("no answer in time".to_owned());
+            host.trouble = HostTrouble::Silent;
         }
     }
     if !waits {
@@ -209,7 +214,10 @@ impl Offered {
         match told {
             Ok(Taken::Complete) => (self.accepted, self.complete) = (true, true),
             Ok(Taken::Blocks(held)) => (self.accepted, self.held) = (true, held),
-            Err(error) => self.refused = Some(error.to_string()),
+            Err(error) => {
+                self.trouble = error.trouble();
+                self.refused = Some(error.to_string());
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use super::protocol::{Action, Header, Meaning, Opening, Protocol, Report, Side, 
 use super::protocol_handle::ProtocolCall;
 use super::receive_store::ReceivedBlock;
 use super::sessions::{NewSession, SessionTable};
-use super::worker::{Done, Finish, Job, Outcome};
+use super::worker::{BlockResult, Done, Finish, Job};
 use crate::socket::MAX_DATAGRAM_LEN;
 pub(super) use host::Host;
 use queue::Queue;
@@ -217,7 +217,7 @@ impl<P: Protocol> Runner<P> {
         key: BlockKey,
         block: ReceivedBlock,
         answered: bool,
-        outcome: io::Result<Outcome>,
+        outcome: io::Result<BlockResult>,
     ) {
         let Some(session) = self.sessions.by_key(key.0).filter(|s| answered || !s.is_over()) else {
             host.received.recycle(block);
@@ -225,7 +225,7 @@ impl<P: Protocol> Runner<P> {
         };
         let (id, sbn) = (session.id, key.1);
         let done = match outcome {
-            Ok(Outcome::HandedOver(altered)) => {
+            Ok(BlockResult::HandedOver(altered)) => {
                 session.progress.add_block(block.data.len() as u64);
                 host.received.close(key);
                 host.received.recycle(block);
@@ -235,16 +235,16 @@ impl<P: Protocol> Runner<P> {
                 self.on_altered(host, id, &altered);
                 WorkDone::Finished { session: id, sbn }
             }
-            Ok(Outcome::NeedMore) => {
+            Ok(BlockResult::NeedMore) => {
                 host.received.put_back(key, block);
                 WorkDone::NeedMore { session: id, sbn }
             }
-            Ok(Outcome::Unchecked) => {
+            Ok(BlockResult::Unchecked) => {
                 host.received.put_back(key, block);
                 session.unchecked.push(sbn);
                 return;
             }
-            Ok(Outcome::Wrong(verdict)) => {
+            Ok(BlockResult::Wrong(verdict)) => {
                 let k = block.source_symbols;
                 host.received.put_back(key, block);
                 let Some(more) = self.on_wrong(host, key, verdict, k) else { return };

@@ -34,7 +34,6 @@ fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> 
     let mut bytes = Vec::new();
     emit_request(nonce, Cookie(cookie), &request, &mut bytes);
     assert!((REQUEST_MIN_LEN..=MAX_LEN).contains(&bytes.len()));
-    assert_eq!(kind_of(&bytes), Some(MessageKind::Request));
     assert_eq!(parse(&bytes), Ok(Parsed::Request { nonce, cookie: Cookie(cookie), request }));
     bytes
 }
@@ -45,7 +44,6 @@ fn check_reply(nonce: u64, reply: Reply<'_>) -> Vec<u8> {
     let is_long = matches!(reply, Reply::Manifest { .. } | Reply::Held { .. });
     let longest = if is_long { MANIFEST_LEN } else { REPLY_MAX_LEN };
     assert!(bytes.len() <= longest);
-    assert_eq!(kind_of(&bytes), Some(MessageKind::Reply));
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce, reply }));
     bytes
 }
@@ -244,10 +242,27 @@ fn a_group_that_is_not_multicast_is_refused() {
 }
 
 #[test]
-fn scdp_packets_are_told_apart() {
-    assert_eq!(kind_of(&[0x10]), Some(MessageKind::Scdp));
-    assert_eq!(kind_of(&[0x17]), Some(MessageKind::Scdp));
-    assert_eq!(kind_of(&[0x1a]), None);
-    assert_eq!(kind_of(&[0x28]), None);
-    assert_eq!(kind_of(&[]), None);
+fn a_request_of_another_version_is_recognised_and_can_be_answered_in_that_version() {
+    let name = Name::new("x").expect("a name");
+    let geometry = Geometry { symbol_size: 1, symbols_per_block: 1, initial_window: 1 };
+    let mut bytes = Vec::new();
+    emit_request(77, Cookie::NONE, &Request::Info { name, geometry }, &mut bytes);
+    assert_eq!(request_of_other_version(&bytes), None, "it is of this version");
+    for version in [1, VERSION + 1, 15] {
+        set_version(&mut bytes, version);
+        assert_eq!(parse(&bytes), Err(ParseError::UnknownVersion(version)));
+        assert_eq!(request_of_other_version(&bytes), Some((version, 77)));
+    }
+    for at in 0..41 {
+        let mut altered = bytes.clone();
+        altered[at] ^= 1;
+        assert_eq!(request_of_other_version(&altered), None, "byte {at}");
+    }
+    assert_eq!(request_of_other_version(&bytes[..REQUEST_MIN_LEN - 1]), None);
+    let refusal = Reply::Refused { code: RefusalCode::Unsupported, text: "no" };
+    emit_reply(77, &refusal, &mut bytes);
+    set_version(&mut bytes, 1);
+    assert_eq!(request_of_other_version(&bytes), None, "a reply is never answered");
+    set_version(&mut bytes, VERSION);
+    assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce: 77, reply: refusal }));
 }

@@ -1,4 +1,4 @@
-//! Servers of one object and clients, over loopback.
+//! Servers of one object and clients over loopback, for tests of whole transfers.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use wellspring_core::Seed;
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, Cut, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
@@ -17,13 +16,13 @@ use wellspring_net::{
 /// What no transfer here should take: a guard, not a measure.
 pub const GUARD: Duration = Duration::from_secs(120);
 
-pub fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
+/// A runtime for tests that block on parts of a transfer.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("runtime")
 }
 
 pub fn loopback() -> SocketAddr {
