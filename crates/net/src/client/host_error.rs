@@ -1,4 +1,4 @@
-//! What is wrong with one host.
+//! The trouble with one host.
 
 use std::fmt;
 
