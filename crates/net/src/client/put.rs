@@ -24,9 +24,11 @@ use super::requester::AskError;
 use super::{Client, PutError, PutOptions, Update, Updates};
 use crate::address::{Host, canonical};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
-use crate::manifest::{RESUMED_EPOCH, first_missing, object_of};
+use crate::manifest::{
+    RESUMED_EPOCH, first_missing, hash_sections, keep_sections, kept_sections, object_of,
+};
 use crate::protocols::{DriverHandle, Recipients, SendObject};
-use crate::store::{Digest, FileSource, Fingerprint, HashProgress, hash_file};
+use crate::store::{Digest, FileSource, Fingerprint, HashProgress, Node};
 
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
@@ -57,7 +59,7 @@ impl Client {
         if options.group.is_some() && self.config.driver.keys.is_some() {
             return Err(PutError::GroupUnderKeys);
         }
-        let (file, fingerprint, digest) = self.open(file, updates).await?;
+        let (file, fingerprint, digest, sections) = self.open(file, updates).await?;
         let size = fingerprint.size();
         let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
         let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
@@ -74,7 +76,7 @@ impl Client {
         let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
         let object = (file.try_clone()?, size, digest);
         // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
-        let _providing = self.providers.provide(object, addresses, self.driver.handle());
+        let _providing = self.providers.provide(object, sections, addresses, self.driver.handle());
         let (offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
         updates.tell(Update::Started {
             size,
@@ -89,12 +91,12 @@ impl Client {
         run.follow().await
     }
 
-    /// Opens the file and takes its digest, from the cache if it is known.
+    /// Opens the file and takes its digest and sections, from the cache if they are known.
     async fn open(
         &self,
         path: &Path,
         updates: &Updates,
-    ) -> Result<(File, Fingerprint, Digest), PutError> {
+    ) -> Result<(File, Fingerprint, Digest, Option<Vec<Node>>), PutError> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
             let message = format!("{} is not a regular file", path.display());
@@ -102,14 +104,22 @@ impl Client {
         }
         let fingerprint = Fingerprint::of(&file)?;
         if let Some(digest) = self.config.cache.get(&fingerprint) {
-            return Ok((file, fingerprint, digest));
+            let (cache, size) = (Arc::clone(&self.config.cache), fingerprint.size());
+            let kept = move || kept_sections(&cache, &digest, size);
+            let kept = tokio::task::spawn_blocking(kept).await.map_err(io::Error::other)?;
+            return Ok((file, fingerprint, digest, kept));
         }
         let (reader, progress) = (file.try_clone()?, HashProgress::default());
         let (counter, began, total) = (progress.clone(), SystemTime::now(), fingerprint.size());
-        let mut hashing = tokio::task::spawn_blocking(move || hash_file(&reader, total, &counter));
+        let cache = Arc::clone(&self.config.cache);
+        let mut hashing = tokio::task::spawn_blocking(move || {
+            let (digest, sections) = hash_sections(&reader, total, &counter)?;
+            keep_sections(&cache, &digest, &sections);
+            Ok::<_, io::Error>((digest, sections))
+        });
         let _stop = StopHashing(progress.clone());
         let mut ticks = interval(TICK);
-        let digest = loop {
+        let (digest, sections) = loop {
             tokio::select! {
                 hashed = &mut hashing => break hashed.map_err(io::Error::other)??,
                 _ = ticks.tick() => {
@@ -121,7 +131,7 @@ impl Client {
             return Err(io::Error::other("the file changed while it was read").into());
         }
         self.config.cache.insert(fingerprint, digest, began);
-        Ok((file, fingerprint, digest))
+        Ok((file, fingerprint, digest, Some(sections)))
     }
 }
 

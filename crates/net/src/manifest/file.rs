@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use super::{PageId, root_of};
-use crate::store::{Digest, HashProgress, Node, hash_file, hash_nodes};
+use crate::store::{Digest, DigestCache, HashProgress, Node, hash_file, hash_nodes};
 
 /// Length of the nodes that are kept of every file that was hashed \[bytes\]: those below are
 /// computed from the file when they are asked for.
@@ -37,6 +37,26 @@ pub(crate) fn hash_sections(
     Ok((digest, sections))
 }
 
+/// Sections of the shortest object of which they are worth keeping on the disk: others are hashed in 50 ms.
+const KEPT_FROM: usize = 16;
+
+/// Keeps the sections of an object for the next process.
+pub(crate) fn keep_sections(cache: &DigestCache, digest: &Digest, sections: &[Node]) {
+    if sections.len() >= KEPT_FROM {
+        cache.keep_nodes(digest, sections);
+    }
+}
+
+/// The sections of an object that an earlier process has kept, if they are the object's.
+pub(crate) fn kept_sections(cache: &DigestCache, digest: &Digest, size: u64) -> Option<Vec<Node>> {
+    if size <= SECTION {
+        return None;
+    }
+    let sections = cache.nodes(digest)?;
+    let is_whole = sections.len() as u64 == size.div_ceil(SECTION);
+    (is_whole && root_of(&sections, size, SECTION) == Some(*digest)).then_some(sections)
+}
+
 /// The nodes of a page, from the bytes of the file below it.
 ///
 /// # Errors
@@ -65,5 +85,25 @@ mod tests {
             let expected = if len > SECTION { len.div_ceil(SECTION) } else { 0 };
             assert_eq!(sections.len() as u64, expected);
         }
+    }
+    #[test]
+    fn only_sections_that_hash_to_the_digest_are_taken_from_the_disk() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        let cache = DigestCache::open(home.path()).expect("opens");
+        let size = 20 * SECTION - 1_000;
+        let file = tempfile::tempfile().expect("temporary file");
+        file.set_len(size).expect("sparse");
+        let (digest, mut sections) =
+            hash_sections(&file, size, &HashProgress::default()).expect("hashed");
+        assert_eq!(kept_sections(&cache, &digest, size), None);
+        keep_sections(&cache, &digest, &sections);
+        let cache = DigestCache::open(home.path()).expect("opens again");
+        assert_eq!(kept_sections(&cache, &digest, size).as_ref(), Some(&sections));
+        assert_eq!(kept_sections(&cache, &digest, size + SECTION), None);
+        sections[7][3] ^= 1;
+        keep_sections(&cache, &digest, &sections);
+        assert_eq!(kept_sections(&cache, &digest, size), None, "forged");
+        keep_sections(&cache, &digest, &sections[..3]);
+        assert_eq!(kept_sections(&cache, &digest, size), None, "cut short, and not kept at all");
     }
 }

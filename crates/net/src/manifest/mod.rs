@@ -23,7 +23,7 @@ use wellspring_wire::control::Geometry;
 use crate::store::{Check, Digest, Node, hash_node};
 
 pub(crate) use cache::Manifests;
-pub(crate) use file::hash_sections;
+pub(crate) use file::{hash_sections, keep_sections, kept_sections};
 pub(crate) use sink::Verified;
 
 /// Nodes of a page, at most.

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use crate::manifest::{Manifests, PageId, hash_sections};
+use crate::manifest::{Manifests, PageId, hash_sections, keep_sections, kept_sections};
 use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, Node, hash_file};
 
 /// Files hashed at one time; further ones wait their turn.
@@ -129,12 +129,17 @@ impl Digests {
         page: PageId,
         allowed: bool,
     ) -> io::Result<Option<Vec<Node>>> {
-        let readable = allowed.then_some(file);
-        let nodes = self.manifests.page(digest, fingerprint.size(), page, readable)?;
-        if nodes.is_none() && allowed {
-            self.run(file, fingerprint, &|| {}, Purpose::Learn);
+        let (readable, size) = (allowed.then_some(file), fingerprint.size());
+        let nodes = self.manifests.page(digest, size, page, readable)?;
+        if nodes.is_some() || !allowed {
+            return Ok(nodes);
         }
-        Ok(nodes)
+        if let Some(sections) = kept_sections(&self.cache, &digest, size) {
+            self.manifests.learn(digest, sections);
+            return self.manifests.page(digest, size, page, readable);
+        }
+        self.run(file, fingerprint, &|| {}, Purpose::Learn);
+        Ok(None)
     }
 
     /// Has a file hashed in the background, unless that is under way.
@@ -182,6 +187,7 @@ impl Digests {
         jobs.running.remove(&fingerprint);
         match computed {
             Ok((digest, sections)) if unchanged => {
+                keep_sections(&self.cache, &digest, &sections);
                 self.manifests.learn(digest, sections);
                 self.correct(&fingerprint, digest, began);
                 match purpose {
@@ -214,5 +220,43 @@ impl Digests {
 impl Drop for Digests {
     fn drop(&mut self) {
         self.lock().running.values().for_each(HashProgress::stop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_server_that_has_started_again_gives_the_upper_pages_at_once() {
+        const LEN: u64 = 80 << 20;
+        let home = tempfile::tempdir().expect("temporary directory");
+        let file = File::create_new(home.path().join("x")).expect("made");
+        file.set_len(LEN).expect("sparse");
+        let file = File::open(home.path().join("x")).expect("open");
+        let fingerprint = Fingerprint::of(&file).expect("stat");
+        let page = PageId { node_len: 4 << 20, index: 0 };
+        let digest = hash_file(&file, LEN, &HashProgress::default()).expect("hashed");
+        let digests = || {
+            let cache = DigestCache::open(&home.path().join("cache")).expect("opens");
+            let digests = Digests::new(Arc::new(cache));
+            digests.learn(fingerprint, digest);
+            digests
+        };
+        let page_of = |digests: &Arc<Digests>, allowed| {
+            digests.page(&file, fingerprint, digest, page, allowed).expect("read")
+        };
+        let first = digests();
+        assert_eq!(page_of(&first, true), None, "to be hashed");
+        let nodes = loop {
+            match page_of(&first, true) {
+                Some(nodes) => break nodes,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(nodes.len(), 20);
+        let again = digests();
+        assert_eq!(page_of(&again, false), None, "reading the disk needs a cookie");
+        assert_eq!(page_of(&again, true), Some(nodes));
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::Digest;
+use super::{Digest, Node, node_files};
 use crate::atomic_file::{AtomicFile, Existing};
 
 /// Entries kept; the oldest goes when one more comes.
@@ -171,6 +171,24 @@ impl DigestCache {
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
             tracing::warn!(path = %path.display(), %error, "cannot keep a digest on disk");
         }
+    }
+
+    /// Nodes of the hash tree of an object of that digest, as [`keep_nodes`](Self::keep_nodes) was given them, also by
+    /// an earlier process. They are to be compared with the digest: anybody may have written the file.
+    pub fn nodes(&self, digest: &Digest) -> Option<Vec<Node>> {
+        node_files::read(&self.directory_of_nodes()?, digest)
+    }
+
+    /// Keeps nodes of an object's hash tree on the disk, 64 MiB of all objects together. A cache in memory
+    /// keeps none.
+    pub fn keep_nodes(&self, digest: &Digest, nodes: &[Node]) {
+        if let Some(directory) = self.directory_of_nodes() {
+            node_files::keep(&directory, digest, nodes);
+        }
+    }
+
+    fn directory_of_nodes(&self) -> Option<PathBuf> {
+        self.path.as_ref().map(|path| path.with_file_name("nodes"))
     }
 
     /// Writes the file afresh, without what it should not hold.

@@ -7,6 +7,7 @@ mod error;
 mod file_source;
 mod hash;
 mod name;
+mod node_files;
 mod part_file;
 mod payload;
 mod prefix;

@@ -56,15 +56,18 @@ impl Providers {
     pub(super) fn provide(
         self: &Arc<Self>,
         (file, size, digest): (File, u64, Digest),
+        sections: Option<Vec<Node>>,
         receivers: impl IntoIterator<Item = SocketAddr>,
         handle: DriverHandle,
     ) -> Providing {
+        let manifests = Manifests::default();
+        manifests.learn(digest, sections.unwrap_or_default());
         let provider = Arc::new(Provider {
             digest,
             size,
             file,
             receivers: receivers.into_iter().map(canonical).collect(),
-            manifests: Manifests::default(),
+            manifests,
             is_hashing: AtomicBool::new(false),
             at_work: Arc::new(Semaphore::new(AT_WORK)),
             handle,
