@@ -88,6 +88,11 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     if args.decoder.is_some() && args.protocol != ProtocolArg::Lttp {
         return Err(Failed::usage("--decoder goes with --protocol lttp"));
     }
+    match args.protocol {
+        ProtocolArg::Scdp => {}
+        ProtocolArg::Lttp => args.network.check_one_path("LTTP")?,
+        ProtocolArg::Ndp => args.network.check_one_path("NDP")?,
+    }
     let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     args.keys.warn_client();

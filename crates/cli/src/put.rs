@@ -122,6 +122,9 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         return Err(Failed::usage(format!("{} is a directory", args.file.display()))
             .hint("One file is put at a time: name a file, or pack the directory with tar."));
     }
+    if args.group.is_some() {
+        args.network.check_one_path("a group")?;
+    }
     let name = name(args)?;
     let any = match args.group {
         Some(group) => {

@@ -102,7 +102,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<(), Failed> {
     let keys = args.keys.load()?;
     let bind = args.keys.bind_address(args.bind, keys.is_some(), args.insecure_public)?;
     let mut config = ServerConfig::new(bind, args.dir.clone());
-    config.driver = args.network.driver(bind);
+    config.driver = args.network.server_driver(bind);
     let keyed = keys.is_some();
     config.driver.keys = keys;
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(

@@ -76,6 +76,12 @@ pub struct NetworkArgs {
     /// Symbols sent in a row, and credits of one pull, at most.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Network")]
     pub burst: u16,
+    /// Ports of `get` and `put` by SCDP, or those that a client of `serve` may use: routers that choose among
+    /// equal-cost paths by addresses and ports spread them over the paths, and a path that loses or is dead carries
+    /// less. Together they take about one flow's share of a link that they have in common [default: 1 for `get` and
+    /// `put`, since one port fills one path; 16 for `serve`].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = "Network")]
+    pub paths: Option<u8>,
     /// DSCP of pulls and messages, which are to overtake symbols [default: 48 with --fabric trimming, else 0].
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..64), help_heading = "Network")]
     pub dscp_control: Option<u8>,
@@ -135,6 +141,28 @@ fn parse_congestion() -> impl TypedValueParser<Value = Algorithm> {
 }
 
 impl NetworkArgs {
+    /// As [`driver`](Self::driver), for a host whose clients may use several paths.
+    pub fn server_driver(&self, bind: SocketAddr) -> DriverConfig {
+        let mut config = self.driver(bind).ports(1);
+        config.scdp.paths = self.paths.map_or(wellspring_net::MAX_PATHS, u16::from);
+        config
+    }
+
+    /// Refuses paths with a protocol that has one.
+    ///
+    /// # Errors
+    /// Several paths are asked for.
+    pub fn check_one_path(&self, protocol: &str) -> Result<(), Failed> {
+        match self.paths {
+            Some(paths) if paths > 1 => {
+                let text =
+                    format!("--paths {paths}: {protocol} has one path; unicast SCDP has more");
+                Err(Failed::usage(text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A driver at that address, as these arguments say.
     pub fn driver(&self, bind: SocketAddr) -> DriverConfig {
         let mut config = DriverConfig::new(bind);
@@ -158,6 +186,7 @@ impl NetworkArgs {
             config.dscp = DscpMap::trimming();
             config.trim_taps = TrimTaps::IfAllowed;
         }
+        config.ports = self.paths.unwrap_or(1);
         config.scdp.burst = self.burst;
         config.scdp.demotion_thresholds = self.demote_at.0.clone();
         if let Some(control) = self.dscp_control {

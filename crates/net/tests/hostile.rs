@@ -228,6 +228,7 @@ fn control_messages_pass_beside() {
     let a = start(config());
     let b = Driver::start(config(), Box::new(move |m| sender.send(m).is_ok())).expect("loopback");
     let message = |bytes: &[u8]| OutgoingControl {
+        path: 0,
         to: b.local_addr(),
         local: None,
         bytes: bytes.to_vec(),

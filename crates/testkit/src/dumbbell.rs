@@ -1,4 +1,4 @@
-//! Pairs of hosts that share one bottleneck, in virtual time.
+//! Pairs of hosts that share one bottleneck, or several equal-cost paths, in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -27,6 +27,15 @@ pub struct Bottleneck {
     pub mark_above: Option<u64>,
 }
 
+/// One of the links that data crosses.
+#[derive(Debug)]
+struct Line<H> {
+    bottleneck: Bottleneck,
+    queue: VecDeque<Frame<H>>,
+    queued_bytes: u64,
+    busy: bool,
+}
+
 /// What one pair of hosts is like.
 #[derive(Debug)]
 pub struct Pair<E> {
@@ -51,7 +60,7 @@ struct Host<E: Endpoint> {
 #[derive(Debug)]
 enum Action<H> {
     AtBottleneck(Frame<H>),
-    BottleneckFree,
+    BottleneckFree(usize),
     Deliver(Frame<H>),
     Wake(usize),
 }
@@ -83,14 +92,13 @@ impl<H> Ord for Entry<H> {
 #[derive(Debug)]
 pub struct Dumbbell<E: Endpoint> {
     now: Time,
-    bottleneck: Bottleneck,
+    lines: Vec<Line<E::Header>>,
+    /// Which line frames with a path label take, both ways: by the label's remainder.
+    routes: Vec<usize>,
     hosts: Vec<Host<E>>,
     rtts: Vec<(Duration, Duration)>,
     events: BinaryHeap<Entry<E::Header>>,
     sequence: u64,
-    queue: VecDeque<Frame<E::Header>>,
-    queued_bytes: u64,
-    busy: bool,
     rng: RandomStream,
     /// Payload kept by each pair's receiver so far \[bytes\].
     pub delivered: Vec<u64>,
@@ -112,6 +120,20 @@ where
         bottleneck: Bottleneck,
         pairs: impl IntoIterator<Item = Pair<E>>,
     ) -> Self {
+        Self::with_paths(seed, &[bottleneck], &[0], pairs)
+    }
+
+    /// A network of these pairs with several equal-cost paths: frames with path label `l` take the line that
+    /// `routes[l % routes.len()]` numbers.
+    pub fn with_paths(
+        seed: Seed,
+        lines: &[Bottleneck],
+        routes: &[usize],
+        pairs: impl IntoIterator<Item = Pair<E>>,
+    ) -> Self {
+        let line =
+            |&bottleneck| Line { bottleneck, queue: VecDeque::new(), queued_bytes: 0, busy: false };
+        let lines = lines.iter().map(line).collect();
         let (mut hosts, mut rtts) = (Vec::new(), Vec::new());
         for pair in pairs {
             rtts.push((pair.rtt, pair.jitter));
@@ -124,14 +146,12 @@ where
         let pairs = rtts.len();
         Dumbbell {
             now: Time::ZERO,
-            bottleneck,
+            lines,
+            routes: routes.to_vec(),
             hosts,
             rtts,
             events: BinaryHeap::new(),
             sequence: 0,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            busy: false,
             rng: seed.stream("testkit dumbbell"),
             delivered: vec![0; pairs],
             dropped: vec![0; pairs],
@@ -150,9 +170,18 @@ where
         self.hosts[host.0 as usize].endpoint.inner()
     }
 
-    /// Changes the bottleneck.
+    /// Changes the bottleneck, or the first line of several.
     pub fn bottleneck_mut(&mut self) -> &mut Bottleneck {
-        &mut self.bottleneck
+        self.line_mut(0)
+    }
+
+    /// Changes a line.
+    pub fn line_mut(&mut self, number: usize) -> &mut Bottleneck {
+        &mut self.lines[number].bottleneck
+    }
+
+    fn route(&self, frame: &Frame<E::Header>) -> usize {
+        self.routes[usize::from(frame.path) % self.routes.len()]
     }
 
     /// Gives a host a command.
@@ -193,9 +222,9 @@ where
     fn act(&mut self, action: Action<E::Header>) {
         match action {
             Action::AtBottleneck(frame) => self.enqueue(frame),
-            Action::BottleneckFree => {
-                self.busy = false;
-                self.serve();
+            Action::BottleneckFree(line) => {
+                self.lines[line].busy = false;
+                self.serve(line);
             }
             Action::Deliver(frame) => self.deliver(&frame),
             Action::Wake(host) => {
@@ -215,7 +244,8 @@ where
 
     fn note_waiting(&mut self) {
         let span = self.now.since(self.waited.1).as_picos();
-        self.waited.0 += u128::from(self.queued_bytes) * u128::from(span);
+        let waiting: u64 = self.lines.iter().map(|line| line.queued_bytes).sum();
+        self.waited.0 += u128::from(waiting) * u128::from(span);
         self.waited.1 = self.now;
     }
 
@@ -224,32 +254,36 @@ where
         let pair = frame.source.0 as usize / 2;
         self.offered[pair] += bytes;
         self.note_waiting();
-        if self.queued_bytes + bytes > self.bottleneck.queue {
+        let number = self.route(&frame);
+        let line = &mut self.lines[number];
+        if line.queued_bytes + bytes > line.bottleneck.queue {
             self.dropped[pair] += 1;
             return;
         }
         if frame.ecn == Ecn::Capable
-            && self.bottleneck.mark_above.is_some_and(|above| self.queued_bytes > above)
+            && line.bottleneck.mark_above.is_some_and(|above| line.queued_bytes > above)
         {
             frame.ecn = Ecn::Marked;
         }
-        self.queued_bytes += bytes;
-        self.queue.push_back(frame);
-        self.serve();
+        line.queued_bytes += bytes;
+        line.queue.push_back(frame);
+        self.serve(number);
     }
 
-    fn serve(&mut self) {
-        if self.busy {
+    fn serve(&mut self, number: usize) {
+        if self.lines[number].busy {
             return;
         }
         self.note_waiting();
-        let Some(frame) = self.queue.pop_front() else { return };
+        let line = &mut self.lines[number];
+        let Some(frame) = line.queue.pop_front() else { return };
         let bytes = wire_bytes(&frame);
-        self.queued_bytes -= bytes;
-        self.busy = true;
-        let sent = self.now + self.bottleneck.rate.time_for(bytes);
-        self.schedule(sent, Action::BottleneckFree);
-        if !self.rng.chance(self.bottleneck.loss) {
+        line.queued_bytes -= bytes;
+        line.busy = true;
+        let Bottleneck { rate, loss, .. } = line.bottleneck;
+        let sent = self.now + rate.time_for(bytes);
+        self.schedule(sent, Action::BottleneckFree(number));
+        if !self.rng.chance(loss) {
             self.travel(sent, frame);
         }
     }
@@ -298,12 +332,13 @@ where
                 return;
             }
             let Some(frame) = state.endpoint.poll_transmit(self.now) else { return };
-            let picos = self.bottleneck.rate.time_for(wire_bytes(&frame)).as_picos() / 10;
+            let Bottleneck { rate, loss_back, .. } = self.lines[self.route(&frame)].bottleneck;
+            let picos = rate.time_for(wire_bytes(&frame)).as_picos() / 10;
             let sent = self.now + Duration::from_picos(picos.max(1));
-            state.uplink_free = sent;
+            self.hosts[host].uplink_free = sent;
             if host.is_multiple_of(2) {
                 self.schedule(sent, Action::AtBottleneck(frame));
-            } else if !self.rng.chance(self.bottleneck.loss_back) {
+            } else if !self.rng.chance(loss_back) {
                 self.travel(sent, frame);
             }
             self.schedule(sent, Action::Wake(host));

@@ -246,6 +246,13 @@ pub enum Request<'a> {
         /// Runs of blocks that end above this one.
         from: u32,
     },
+    /// Use the port that this comes from as another path of a session.
+    Path {
+        /// The session, of which the client has another port.
+        session: SessionId,
+        /// The path, 1 or above: its label in the session's packets.
+        path: u8,
+    },
     /// How far is an object that was offered?
     Status {
         /// The session of the offer.

@@ -4,6 +4,7 @@ mod error;
 mod fetch;
 mod host_error;
 pub(crate) mod pages;
+mod paths;
 mod put;
 mod replicas;
 mod report;

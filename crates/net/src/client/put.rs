@@ -19,6 +19,7 @@ use wellspring_transport::scdp::{ObjectInfo, Resume, SendStats, Share, Straggler
 
 use self::offers::{Asked, Offered, Offering, Taken, in_both, offer_all, receivers};
 use self::watch::{Seen, Watchers};
+use super::paths::{PathOpener, Paths};
 use super::report::{PutReport, ReceiverReport, ReceiverState};
 use super::requester::AskError;
 use super::{Client, PutError, PutOptions, Update, Updates};
@@ -211,6 +212,9 @@ struct Run {
     watchers: Watchers,
     /// Hosts that are still verifying what they have.
     asked: Asked,
+    opener: PathOpener,
+    /// Further paths of the sessions to one host each.
+    paths: Vec<Paths>,
     updates: Updates,
 }
 
@@ -271,6 +275,8 @@ impl Run {
             events,
             watchers,
             asked,
+            opener: PathOpener::of(client),
+            paths: Vec::new(),
             updates: Updates::default(),
         }
     }
@@ -301,7 +307,9 @@ impl Run {
         let floor = first_missing(&offered.held);
         let resume = Resume { epoch: RESUMED_EPOCH, floor, horizon: floor };
         let resume = Some(resume).filter(|_| floor > 0);
-        self.open(session, Recipients::One { receiver, share: Share::WHOLE }, needed, resume)
+        self.open(session, Recipients::One { receiver, share: Share::WHOLE }, needed, resume)?;
+        self.paths.push(Paths::open(&self.opener, session, receiver));
+        Ok(())
     }
 
     /// Source symbols of the blocks that are not among these.

@@ -99,8 +99,21 @@ impl fmt::Display for AskError {
     }
 }
 
+/// What has come back.
+struct Heard {
+    says: Says,
+    /// The port that it came to, if another may have been asked by.
+    leads_there: Option<u8>,
+}
+
+impl Heard {
+    fn no(error: AskError) -> Self {
+        Heard { says: Says::Final(Err(error)), leads_there: None }
+    }
+}
+
 /// What a reply says, kept beyond its datagram.
-enum Heard {
+enum Says {
     Final(Result<Answer, AskError>),
     Challenge(Cookie),
     Pending { done: u64, total: u64 },
@@ -116,6 +129,8 @@ pub(crate) struct Table {
 
 struct Waiter {
     asked: SocketAddr,
+    /// If it was asked by one path after the other.
+    by_any_path: bool,
     /// Reports that the port is closed.
     closed: u32,
     sender: oneshot::Sender<Heard>,
@@ -137,28 +152,29 @@ impl Table {
         if waiting.get(&nonce).is_none_or(|waiter| waiter.asked != from) {
             return;
         }
-        let Some(Waiter { sender, .. }) = waiting.remove(&nonce) else { return };
+        let Some(Waiter { sender, by_any_path, .. }) = waiting.remove(&nonce) else { return };
         drop(waiting);
+        let leads_there = by_any_path.then_some(message.port);
         lock(&self.closed).remove(&from);
-        let heard = match reply {
+        let says = match reply {
             Reply::Info { cookie, size, digest, instance } => {
                 let digest = Digest(digest);
-                Heard::Final(Ok(Answer::Info { size, digest, cookie, instance }))
+                Says::Final(Ok(Answer::Info { size, digest, cookie, instance }))
             }
-            Reply::Challenge { cookie } => Heard::Challenge(cookie),
-            Reply::Pending { done, total } => Heard::Pending { done, total },
-            Reply::Accepted => Heard::Final(Ok(Answer::Accepted)),
-            Reply::Manifest { nodes } => Heard::Final(Ok(Answer::Manifest(nodes.to_vec()))),
-            Reply::Held { runs } => Heard::Final(Ok(Answer::Held(runs.iter().collect()))),
+            Reply::Challenge { cookie } => Says::Challenge(cookie),
+            Reply::Pending { done, total } => Says::Pending { done, total },
+            Reply::Accepted => Says::Final(Ok(Answer::Accepted)),
+            Reply::Manifest { nodes } => Says::Final(Ok(Answer::Manifest(nodes.to_vec()))),
+            Reply::Held { runs } => Says::Final(Ok(Answer::Held(runs.iter().collect()))),
             Reply::Refused { code, text } => {
-                Heard::Final(Err(AskError::Refused { code, text: text.to_owned() }))
+                Says::Final(Err(AskError::Refused { code, text: text.to_owned() }))
             }
             Reply::Status { state, blocks_done, blocks_total } => {
-                Heard::Final(Ok(Answer::Status { state, blocks_done, blocks_total }))
+                Says::Final(Ok(Answer::Status { state, blocks_done, blocks_total }))
             }
         };
         // Whoever asked may have given up since.
-        let _ = sender.send(heard);
+        let _ = sender.send(Heard { says, leads_there });
     }
 
     /// Keys are in the way of an address: no request gets there.
@@ -168,7 +184,7 @@ impl Table {
         let asked: Vec<u64> = asked.map(|(nonce, _)| *nonce).collect();
         for waiter in asked.iter().filter_map(|nonce| waiting.remove(nonce)) {
             // Whoever asked may have given up since.
-            let _ = waiter.sender.send(Heard::Final(Err(AskError::Keys(trouble))));
+            let _ = waiter.sender.send(Heard::no(AskError::Keys(trouble)));
         }
     }
 
@@ -189,7 +205,7 @@ impl Table {
             }
         }
         for waiter in believed.iter().filter_map(|nonce| waiting.remove(nonce)) {
-            let _ = waiter.sender.send(Heard::Final(Err(AskError::PortClosed)));
+            let _ = waiter.sender.send(Heard::no(AskError::PortClosed));
         }
     }
 
@@ -266,20 +282,32 @@ impl Requester {
         patience: Duration,
         pending: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Answer, AskError> {
+        self.ask_by(to, request, (cookie, None), patience, pending).await
+    }
+
+    /// As [`ask_with`](Self::ask_with), by that path alone.
+    pub(crate) async fn ask_by(
+        &self,
+        to: SocketAddr,
+        request: &Request<'_>,
+        (cookie, path): (&mut Cookie, Option<u8>),
+        patience: Duration,
+        pending: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Answer, AskError> {
         let to = canonical(to);
         let mut give_up = Instant::now() + patience;
         let mut challenges = 0;
         loop {
-            match self.ask_once(to, request, *cookie, give_up, patience).await? {
-                Heard::Final(answer) => return answer,
-                Heard::Challenge(given) => {
+            match self.ask_once(to, request, (*cookie, path), give_up, patience).await? {
+                Says::Final(answer) => return answer,
+                Says::Challenge(given) => {
                     *cookie = given;
                     challenges += 1;
                     if challenges > MAX_CHALLENGES {
                         return Err(AskError::Nonsense);
                     }
                 }
-                Heard::Pending { done, total } => {
+                Says::Pending { done, total } => {
                     pending(done, total);
                     challenges = 0;
                     tokio::time::sleep(PENDING_PAUSE).await;
@@ -294,19 +322,26 @@ impl Requester {
         &self,
         to: SocketAddr,
         request: &Request<'_>,
-        cookie: Cookie,
+        (cookie, path): (Cookie, Option<u8>),
         give_up: Instant,
         patience: Duration,
-    ) -> Result<Heard, AskError> {
+    ) -> Result<Says, AskError> {
         let nonce = crate::random::number();
         let mut bytes = Vec::new();
         emit_request(nonce, cookie, request, &mut bytes);
         let (sender, mut receiver) = oneshot::channel();
-        lock(&self.table.waiting).insert(nonce, Waiter { asked: to, closed: 0, sender });
+        // What begins nothing may be asked by any path, until one leads there.
+        let by_any_path =
+            path.is_none() && matches!(request, Request::Info { .. } | Request::Manifest { .. });
+        let waiter = Waiter { asked: to, by_any_path, closed: 0, sender };
+        lock(&self.table.waiting).insert(nonce, waiter);
         let _waiting = Waiting { table: &self.table, nonce };
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut attempt) = (FIRST_PAUSE, 0_u8);
         loop {
-            let message = OutgoingControl { to, local: None, bytes: bytes.clone(), via: None };
+            let bytes = bytes.clone();
+            let path = path.unwrap_or(attempt);
+            let message = OutgoingControl { to, path, local: None, bytes, via: None };
+            attempt = if by_any_path { attempt.wrapping_add(1) } else { 0 };
             match self.handle.send_control(message) {
                 // A full queue is a loss like any other: asked again in a moment.
                 Ok(()) | Err(crate::driver::HandleError::Busy) => {}
@@ -314,7 +349,12 @@ impl Requester {
             }
             let until = give_up.min(Instant::now() + pause);
             match timeout_at(until, &mut receiver).await {
-                Ok(Ok(heard)) => return Ok(heard),
+                Ok(Ok(heard)) => {
+                    if let Some(port) = heard.leads_there.filter(|_| attempt > 1) {
+                        self.handle.first_ports().set(to, port);
+                    }
+                    return Ok(heard.says);
+                }
                 Ok(Err(_)) => return Err(AskError::Stopped),
                 Err(_) if Instant::now() >= give_up => return Err(AskError::NoAnswer(patience)),
                 Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),

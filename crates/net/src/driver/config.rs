@@ -16,6 +16,8 @@ use crate::socket::SocketConfig;
 /// Payload of NDP's packets \[bytes\]: with all headers it fits an Ethernet frame by IPv6, too.
 const NDP_PAYLOAD: u16 = 1_408;
 
+/// Ports of a driver, at most: each has socket buffers of its own.
+const MAX_PORTS: u8 = 64;
 /// Threads and hosts of a driver, at most.
 const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;
@@ -26,6 +28,9 @@ const MAX_PEERS: usize = 1 << 20;
 pub struct DriverConfig {
     /// The socket: bind address, buffers, multicast interface and TTL.
     pub socket: SocketConfig,
+    /// UDP ports: each leads along another of the network's equal-cost paths, if there are several. Sessions use them
+    /// as far as [`scdp::Config::paths`] and the other host allow.
+    pub ports: u8,
     /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
     /// always announced first (by control messages, which can be authenticated).
     pub scdp: scdp::Config,
@@ -63,6 +68,7 @@ pub struct DriverConfig {
 setters! {
     DriverConfig {
         socket: SocketConfig,
+        ports: u8,
         scdp: scdp::Config,
         lttp: lttp::Config,
         ndp: ndp::Config,
@@ -88,6 +94,7 @@ impl DriverConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         check("workers", &self.workers, 1..=MAX_WORKERS)?;
         check("peers", &self.peers, 1..=MAX_PEERS)?;
+        check("ports", &self.ports, 1..=MAX_PORTS)?;
         let Faults { loss, duplicate, trim, reorder, .. } = self.faults;
         check("faults.loss", &loss, 0.0..=1.0)?;
         check("faults.duplicate", &duplicate, 0.0..=1.0)?;
@@ -119,6 +126,7 @@ impl DriverConfig {
         };
         DriverConfig {
             socket: SocketConfig::new(bind),
+            ports: 1,
             scdp,
             lttp,
             ndp,

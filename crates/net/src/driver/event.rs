@@ -26,6 +26,8 @@ pub struct ControlMessage {
     pub from: SocketAddr,
     /// The local address it was sent to, where the system tells.
     pub local: Option<IpAddr>,
+    /// Which of the driver's ports it was sent to.
+    pub port: u8,
     /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`, or keys are in the way.
     pub bytes: Vec<u8>,
     /// Who has sent it, of drivers that have keys.

@@ -1,7 +1,7 @@
 //! Event loop: one thread for the sockets and the endpoints of a driver.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
@@ -16,7 +16,7 @@ use super::groups::Groups;
 use super::guard::Guard;
 use super::handle::{Call, FIRST_CONTROL_KIND};
 use super::key::BlockKey;
-use super::outbox::Target;
+use super::network::Network;
 use super::runner::{Host, Run};
 use super::shared::Shared;
 use super::statistics::{ReceivePath, Statistics};
@@ -24,7 +24,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Done;
 use super::{DriverConfig, Faults};
-use crate::socket::ReceiveBatch;
+use crate::socket::{ReceiveBatch, UdpSocket};
 
 /// Kinds of datagrams: a low nibble.
 pub(super) const KINDS: usize = 16;
@@ -150,39 +150,60 @@ impl EventLoop {
         self.release_held();
         let mut more = self.receive_trims();
         for number in 0..self.inlets.groups.end() {
-            if !self.inlets.groups.is_readable(number) {
-                continue;
+            if self.inlets.groups.is_readable(number) {
+                let own = self.host.network.socket();
+                let socket = self.inlets.groups.socket(number).unwrap_or(own);
+                let outcome = socket.receive(batch).map(|_| batch.is_full());
+                more |= self.take_in_from(0, outcome, batch, |inlets, _| {
+                    inlets.groups.mark_drained(number);
+                });
             }
-            let own = &self.host.network.socket;
-            let socket = self.inlets.groups.socket(number).unwrap_or(own);
-            match socket.receive(batch) {
-                Ok(_) => {
-                    // A call that did not fill the batch saw the end of the queue; what comes
-                    // behind it is an edge of its own.
-                    if batch.is_full() {
-                        more = true;
-                    } else {
-                        self.inlets.groups.mark_drained(number);
-                    }
-                    self.host.counters.calls += 1;
-                    self.report_closed_ports();
-                    self.take_in(batch);
-                }
-                Err(error) => {
-                    self.inlets.groups.mark_drained(number);
-                    self.report_closed_ports();
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        self.host.counters.errors += 1;
-                    }
-                }
+        }
+        for port in 1..self.host.network.ports.count() {
+            if self.host.network.ports.is_readable(port) {
+                let socket = &self.host.network.ports.sockets()[usize::from(port)];
+                let outcome = socket.receive(batch).map(|_| batch.is_full());
+                more |= self.take_in_from(port, outcome, batch, |_, network| {
+                    network.ports.mark_drained(port);
+                });
             }
+        }
+        more
+    }
+
+    /// Takes in what a receive at a port came to: whether it filled the batch. Calls `drained` if the socket has no
+    /// more; true if there may be more.
+    fn take_in_from(
+        &mut self,
+        port: u8,
+        outcome: io::Result<bool>,
+        batch: &ReceiveBatch,
+        drained: impl Fn(&mut Inlets, &mut Network),
+    ) -> bool {
+        // A call that did not fill the batch saw the end of the queue; what comes behind it is an edge of its own.
+        let more = matches!(outcome, Ok(true));
+        if !more {
+            drained(&mut self.inlets, &mut self.host.network);
+        }
+        self.report_closed_ports();
+        match outcome {
+            Ok(_) => {
+                self.host.counters.calls += 1;
+                self.take_in(port, batch);
+            }
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                self.host.counters.errors += 1;
+            }
+            Err(_) => {}
         }
         more
     }
 
     /// Tells whoever has sent control messages that nobody listens where they went.
     fn report_closed_ports(&mut self) {
-        for from in self.host.network.socket.take_closed_ports() {
+        let sockets = self.host.network.ports.sockets().iter();
+        let closed: Vec<SocketAddr> = sockets.flat_map(UdpSocket::take_closed_ports).collect();
+        for from in closed {
             (self.mailbox.control)(nothing_came(from));
         }
     }
@@ -191,9 +212,9 @@ impl EventLoop {
     fn receive_trims(&mut self) -> bool {
         let mut taps = std::mem::take(&mut self.inlets.taps);
         let now = self.host.clock.now();
-        let more = taps.receive(TRIMS_A_TURN, |trimmed| {
-            let origin = Origin { from: trimmed.from, local: None, ecn: 0 };
-            let host = self.host.peers.host(trimmed.from);
+        let more = taps.receive(TRIMS_A_TURN, |port, trimmed| {
+            let mut origin = Origin { from: trimmed.from, local: None, ecn: 0, port, path: 0 };
+            let host = self.known_host(&mut origin);
             self.host.counters.datagrams += 1;
             self.on_datagram(now, &origin, host, trimmed.bytes);
         });
@@ -201,11 +222,12 @@ impl EventLoop {
         more
     }
 
-    fn take_in(&mut self, batch: &ReceiveBatch) {
+    fn take_in(&mut self, port: u8, batch: &ReceiveBatch) {
         for received in batch.iter() {
             let now = self.host.clock.now();
-            let origin = Origin { from: received.from, local: received.local, ecn: received.ecn };
-            let host = self.known_host(received.from, received.local);
+            let (from, local, ecn) = (received.from, received.local, received.ecn);
+            let mut origin = Origin { from, local, ecn, port, path: 0 };
+            let host = self.known_host(&mut origin);
             let counters = &mut self.host.counters;
             counters.batches += 1;
             counters.bytes += received.bytes.len() as u64;
@@ -238,18 +260,19 @@ impl EventLoop {
     fn release_held(&mut self) {
         let Some(mut injector) = self.inlets.injector.take() else { return };
         let now = self.host.clock.now();
-        while let Some((origin, bytes)) = injector.release(now) {
-            let host = self.known_host(origin.from, origin.local);
+        while let Some((mut origin, bytes)) = injector.release(now) {
+            let host = self.known_host(&mut origin);
             self.on_datagram(now, &origin, host, &bytes);
         }
         self.inlets.injector = Some(injector);
     }
 
-    /// The host at an address, if a session names it.
-    fn known_host(&mut self, from: SocketAddr, local: Option<IpAddr>) -> Option<HostId> {
-        let host = self.host.peers.host(from)?;
-        if let Some(local) = self.host.network.answers_from(local) {
-            self.host.peers.heard_at(host, local);
+    /// The host at an address, if a session names it; notes by which path it was heard.
+    fn known_host(&mut self, origin: &mut Origin) -> Option<HostId> {
+        let (host, path) = self.host.peers.origin(origin.from, origin.port)?;
+        origin.path = path;
+        if let Some(local) = self.host.network.answers_from(origin.local) {
+            self.host.peers.heard_at(host, path, local);
         }
         Some(host)
     }
@@ -267,8 +290,8 @@ impl EventLoop {
             };
         }
         let mut plain = std::mem::take(&mut self.plain);
-        let (from, local) = (origin.from, origin.local);
-        match self.host.network.open(now, from, local, datagram, &mut plain) {
+        let from = origin.from;
+        match self.host.network.open(now, origin, datagram, &mut plain) {
             Opened::Datagram { len, via } => {
                 self.take_in_plain(now, origin, host, Some(via), &plain[..len]);
             }
@@ -297,9 +320,8 @@ impl EventLoop {
     /// Answers a stranger, within the budget.
     fn answer_in_clear(&mut self, now: Time, origin: &Origin, bytes: &[u8]) {
         if self.host.answers.take(now) {
-            let local = self.host.network.answers_from(origin.local);
-            let (to, dscp) = (origin.from, self.host.network.dscp.messages);
-            self.host.network.push_in_clear(bytes, Target { to, local }, dscp);
+            let (to, dscp) = (self.host.network.answer_to(origin), self.host.network.dscp.messages);
+            self.host.network.push_in_clear(bytes, to, dscp);
         }
     }
 
@@ -332,6 +354,7 @@ impl EventLoop {
         let message = ControlMessage {
             from: origin.from,
             local: origin.local.filter(|local| !local.is_multicast()),
+            port: origin.port,
             bytes: datagram.to_vec(),
             peer: via.and_then(|via| guard?.peer(origin.from, via)),
             trouble: None,
@@ -368,8 +391,9 @@ impl EventLoop {
             if ready.readable {
                 inlets.groups.mark_readable(ready.socket);
                 inlets.taps.mark_readable(ready.socket);
+                network.ports.mark_readable(ready.socket);
             }
-            if ready.writable && ready.socket == Groups::MAIN {
+            if ready.writable && network.ports.holds(ready.socket) {
                 network.unblock();
             }
         });
@@ -398,15 +422,16 @@ impl EventLoop {
     /// Numbers of now.
     fn snapshot(&self) -> Statistics {
         let network = &self.host.network;
+        let sockets = network.ports.sockets();
         let mut statistics = Statistics {
             receive_path: match self.inlets.taps.are_open() {
                 true => ReceivePath::SocketAndTap,
                 false => ReceivePath::Socket,
             },
-            segmentation: network.socket.segmentation(),
-            coalescing: network.socket.coalescing(),
-            receive_buffer: network.socket.receive_buffer().unwrap_or(0),
-            send_buffer: network.socket.send_buffer().unwrap_or(0),
+            segmentation: sockets.iter().all(UdpSocket::segmentation),
+            coalescing: network.socket().coalescing(),
+            receive_buffer: network.socket().receive_buffer().unwrap_or(0),
+            send_buffer: network.socket().send_buffer().unwrap_or(0),
             faults: Some(self.config.faults).filter(Faults::active),
             sessions: self.runners.iter().map(|runner| runner.open_sessions()).sum(),
             peers: self.host.peers.len(),
@@ -418,13 +443,14 @@ impl EventLoop {
             trust: network.guard().map(Guard::counters),
             injected: self.inlets.injector.as_ref().map(|i| i.counters).unwrap_or_default(),
         };
-        statistics.received.icmp_errors = network.socket.icmp_errors();
-        statistics.sent.segmentation_failures = network.socket.segmentation_failures();
+        statistics.received.icmp_errors = sockets.iter().map(UdpSocket::icmp_errors).sum();
+        statistics.sent.segmentation_failures =
+            sockets.iter().map(UdpSocket::segmentation_failures).sum();
         statistics
     }
 }
 
 /// No datagram, but something to tell of an address.
 fn nothing_came(from: SocketAddr) -> ControlMessage {
-    ControlMessage { from, local: None, bytes: Vec::new(), peer: None, trouble: None }
+    ControlMessage { from, local: None, port: 0, bytes: Vec::new(), peer: None, trouble: None }
 }

@@ -17,6 +17,10 @@ pub(crate) struct Origin {
     pub from: SocketAddr,
     pub local: Option<IpAddr>,
     pub ecn: u8,
+    /// Which of this host's sockets took it.
+    pub port: u8,
+    /// By which path from its host it came.
+    pub path: u16,
 }
 
 /// Decides the fate of datagrams that have arrived.
@@ -144,6 +148,8 @@ mod tests {
         from: SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9),
         local: None,
         ecn: 0,
+        port: 0,
+        path: 0,
     };
 
     #[test]

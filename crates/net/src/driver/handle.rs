@@ -14,6 +14,8 @@ use super::statistics::Statistics;
 pub struct OutgoingControl {
     /// Where to.
     pub to: SocketAddr,
+    /// By which path, of as many as the driver has ports; 0 for the one that is known to lead there.
+    pub path: u8,
     /// The local address to send from (an answer comes from where the question went), if it
     /// matters.
     pub local: Option<IpAddr>,

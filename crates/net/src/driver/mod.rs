@@ -33,6 +33,7 @@ mod key;
 mod network;
 mod outbox;
 pub(crate) mod peers;
+mod ports;
 mod progress;
 pub(crate) mod protocol;
 mod protocol_handle;
@@ -54,6 +55,7 @@ pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,
 };
 pub use handle::{HandleError, MAX_CONTROL_LEN, OutgoingControl};
+pub(crate) use ports::FirstPorts;
 pub use progress::SessionProgress;
 pub(crate) use protocol_handle::ProtocolHandle;
 pub(crate) use run::{Builder, RunningDriver};

@@ -7,10 +7,12 @@ use wellspring_trust::{ChannelId, HEADROOM, Opened};
 
 use super::DscpMap;
 use super::event::KeyTrouble;
+use super::faults::Origin;
 use super::guard::Guard;
 use super::handle::OutgoingControl;
 use super::outbox::{Marks, Outbox, Target};
 use super::peers::Peer;
+use super::ports::Ports;
 use super::statistics::Sent;
 use crate::socket::UdpSocket;
 
@@ -21,7 +23,7 @@ const CATCH_UP: Duration = Duration::from_millis(1);
 
 /// Sends datagrams while the socket has room and the rate allows.
 pub(super) struct Network {
-    pub socket: UdpSocket,
+    pub ports: Ports,
     /// The socket is bound to no address of its own, so answers must name theirs.
     chooses_source: bool,
     outbox: Outbox,
@@ -38,14 +40,14 @@ pub(super) struct Network {
 
 impl Network {
     pub(super) fn new(
-        socket: UdpSocket,
+        ports: Ports,
         dscp: DscpMap,
         rate: Option<Rate>,
         guard: Option<Guard>,
     ) -> Self {
         Network {
-            chooses_source: socket.local_addr().ip().is_unspecified(),
-            socket,
+            chooses_source: ports.main().local_addr().ip().is_unspecified(),
+            ports,
             outbox: Outbox::new(),
             guard: guard.map(Box::new),
             blocked: false,
@@ -54,6 +56,11 @@ impl Network {
             dscp,
             sent: Sent::default(),
         }
+    }
+
+    /// The first of the sockets.
+    pub(super) fn socket(&self) -> &UdpSocket {
+        self.ports.main()
     }
 
     /// Whether the socket had no room.
@@ -68,7 +75,7 @@ impl Network {
 
     /// Sends what has been gathered; false if the socket has no room for all of it.
     pub(super) fn flush(&mut self) -> bool {
-        self.blocked = !self.outbox.flush(&self.socket, &mut self.sent);
+        self.blocked = !self.outbox.flush(self.ports.sockets(), &mut self.sent);
         !self.blocked
     }
 
@@ -185,10 +192,11 @@ impl Network {
         now: Time,
         message: &OutgoingControl,
     ) -> Result<(), KeyTrouble> {
-        let target = Target { to: message.to, local: message.local };
+        let port = self.ports.by_path(message.to, message.path);
+        let target = Target { to: message.to, local: message.local, port };
         let dscp = self.dscp.messages;
         let pushed = match &mut self.guard {
-            _ if !self.socket.reaches(&message.to) => false,
+            _ if !self.ports.main().reaches(&message.to) => false,
             Some(guard) if message.via.is_none() => {
                 guard.request(now, message.to, &message.bytes)?;
                 // Nothing is to be sent of a request that waits for a handshake.
@@ -213,20 +221,19 @@ impl Network {
     pub(super) fn open(
         &mut self,
         now: Time,
-        from: SocketAddr,
-        local: Option<IpAddr>,
+        origin: &Origin,
         datagram: &[u8],
         plain: &mut [u8],
     ) -> Opened {
         let Some(guard) = &mut self.guard else { return Opened::Nothing };
-        let opened = guard.open(now, from, datagram, plain);
+        let opened = guard.open(now, origin.from, datagram, plain);
         let answers = !guard.outgoing().is_empty();
-        let target = Target { to: from, local: self.answers_from(local) };
+        let target = self.answer_to(origin);
         if answers {
             self.push_outgoing(target);
         }
         if opened == Opened::Established {
-            while self.guard.as_mut().is_some_and(|guard| guard.next_waiting(from)) {
+            while self.guard.as_mut().is_some_and(|guard| guard.next_waiting(origin.from)) {
                 self.push_outgoing(target);
             }
         }
@@ -255,6 +262,12 @@ impl Network {
         self.outbox.take_refused_source()
     }
 
+    /// Where an answer to a datagram goes, and from where.
+    pub(super) fn answer_to(&self, origin: &Origin) -> Target {
+        let local = self.answers_from(origin.local);
+        Target { to: origin.from, local, port: origin.port }
+    }
+
     /// The local address that a datagram to it is to be answered from, where that matters.
     pub(super) fn answers_from(&self, local: Option<IpAddr>) -> Option<IpAddr> {
         local.filter(|local| self.chooses_source && !local.is_multicast())
@@ -263,12 +276,12 @@ impl Network {
 
 impl From<Peer> for Target {
     fn from(peer: Peer) -> Self {
-        Target { to: peer.address, local: peer.local }
+        Target { to: peer.address, local: peer.local, port: peer.port }
     }
 }
 
 impl From<SocketAddr> for Target {
     fn from(to: SocketAddr) -> Self {
-        Target { to, local: None }
+        Target { to, local: None, port: 0 }
     }
 }

@@ -18,6 +18,8 @@ const CALL_BATCHES: usize = 16;
 pub(super) struct Target {
     pub to: SocketAddr,
     pub local: Option<IpAddr>,
+    /// Which of this host's sockets sends it.
+    pub port: u8,
 }
 
 /// How a datagram is to be treated on its way.
@@ -115,9 +117,10 @@ impl Outbox {
     }
 
     /// Sends what has been gathered; false if the socket had no room for all of it.
-    pub(super) fn flush(&mut self, socket: &UdpSocket, sent: &mut Sent) -> bool {
+    pub(super) fn flush(&mut self, sockets: &[UdpSocket], sent: &mut Sent) -> bool {
         while self.done_batches < self.batches.len() {
-            let (outgoing, count) = self.next_call();
+            let (outgoing, count, port) = self.next_call();
+            let socket = sockets.get(usize::from(port)).unwrap_or(&sockets[0]);
             match socket.send(&outgoing[..count]) {
                 Ok(taken) => {
                     sent.calls += 1;
@@ -151,8 +154,8 @@ impl Outbox {
         true
     }
 
-    /// The next batches to send, each to one destination.
-    fn next_call(&self) -> ([Outgoing<'_>; CALL_BATCHES], usize) {
+    /// The next batches to send, each to one destination, and by which socket.
+    fn next_call(&self) -> ([Outgoing<'_>; CALL_BATCHES], usize, u8) {
         let nothing = Outgoing {
             to: SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
             local: None,
@@ -162,13 +165,14 @@ impl Outbox {
             bytes: &[],
         };
         let mut outgoing = [nothing; CALL_BATCHES];
-        let mut count = 0;
+        let (mut count, mut port) = (0, 0);
         let mut skip = self.done_targets;
         for batch in &self.batches[self.done_batches..] {
             for target in &self.targets[batch.first_target..][skip..batch.targets] {
-                if count == CALL_BATCHES {
-                    return (outgoing, count);
+                if count == CALL_BATCHES || (count > 0 && target.port != port) {
+                    return (outgoing, count, port);
                 }
+                port = target.port;
                 outgoing[count] = Outgoing {
                     to: target.to,
                     local: target.local,
@@ -181,7 +185,7 @@ impl Outbox {
             }
             skip = 0;
         }
-        (outgoing, count)
+        (outgoing, count, port)
     }
 
     /// So many batches have gone out (or are lost).
@@ -211,6 +215,7 @@ fn refused_source(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::socket::{ReceiveBatch, SocketConfig};
+    use std::slice::from_ref;
 
     const MARKS: Marks = Marks { dscp: 0, ecn: 0 };
 
@@ -229,7 +234,7 @@ mod tests {
         let (mut outbox, mut sent) = (Outbox::new(), Sent::default());
         for byte in [1, 2] {
             put(&mut outbox, 100, byte, &[Target { local: Some(gone), ..target(&to) }]);
-            assert!(outbox.flush(&from, &mut sent));
+            assert!(outbox.flush(from_ref(&from), &mut sent));
             assert_eq!(outbox.take_refused_source(), Some(gone));
         }
         assert_eq!(lengths(&to), [(100, 1), (100, 2)]);
@@ -237,7 +242,7 @@ mod tests {
     }
 
     fn target(socket: &UdpSocket) -> Target {
-        Target { to: socket.local_addr(), local: None }
+        Target { to: socket.local_addr(), local: None, port: 0 }
     }
 
     fn put(outbox: &mut Outbox, len: usize, byte: u8, targets: &[Target]) {
@@ -266,10 +271,31 @@ mod tests {
             put(&mut outbox, len, byte, &[target(to)]);
         }
         let mut sent = Sent::default();
-        assert!(outbox.flush(&out, &mut sent));
+        assert!(outbox.flush(from_ref(&out), &mut sent));
         assert_eq!((sent.datagrams, sent.batches, sent.bytes), (6, 4, 390));
         assert_eq!(lengths(&a), [(90, 1), (90, 2), (40, 3), (40, 4)]);
         assert_eq!(lengths(&b), [(40, 5), (90, 6)]);
+    }
+
+    #[test]
+    fn each_datagram_leaves_by_its_port() {
+        let (out, a) = ([socket(), socket(), socket()], socket());
+        let (mut outbox, mut sent) = (Outbox::new(), Sent::default());
+        for port in [0, 0, 2, 1, 1] {
+            put(&mut outbox, 90, port, &[Target { port, ..target(&a) }]);
+        }
+        assert!(outbox.flush(&out, &mut sent));
+        assert_eq!((sent.datagrams, sent.batches, sent.calls), (5, 3, 3));
+        let (mut batch, mut found) = (ReceiveBatch::default(), Vec::new());
+        while a.receive(&mut batch).is_ok() {
+            for received in batch.iter() {
+                found.extend(received.datagrams().map(|d| (received.from, d[0])));
+            }
+        }
+        assert_eq!(found.len(), 5);
+        for (from, port) in found {
+            assert_eq!(from, out[usize::from(port)].local_addr());
+        }
     }
 
     #[test]
@@ -282,7 +308,7 @@ mod tests {
         }
         put(&mut outbox, 5, 99, &targets[..1]);
         let mut sent = Sent::default();
-        assert!(outbox.flush(&out, &mut sent));
+        assert!(outbox.flush(from_ref(&out), &mut sent));
         assert_eq!((sent.datagrams, sent.batches), (201, 21));
         for (i, member) in members.iter().enumerate() {
             assert_eq!(lengths(member).len(), if i == 0 { 11 } else { 10 });
@@ -300,7 +326,7 @@ mod tests {
         }
         assert!(pushed >= ARENA_LEN / 9_000 - 8, "{pushed}");
         let mut sent = Sent::default();
-        while !outbox.flush(&out, &mut sent) {}
+        while !outbox.flush(from_ref(&out), &mut sent) {}
         assert_eq!(sent.datagrams, pushed as u64);
         assert!(outbox.room().is_some());
     }

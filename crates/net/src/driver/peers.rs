@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
 
 use wellspring_core::HostId;
+
+use super::ports::FirstPorts;
 
 /// The hosts that sessions name: the endpoint knows them by number, the network by address. Only
 /// sessions opened here put hosts in; no datagram does. A host stays as long as a session names
@@ -11,13 +14,20 @@ use wellspring_core::HostId;
 pub(crate) struct PeerTable {
     by_address: BTreeMap<SocketAddr, Entry>,
     by_host: BTreeMap<HostId, Peer>,
+    /// Where hosts are by further paths, which they have shown.
+    paths: BTreeMap<(HostId, u16), Peer>,
     limit: usize,
     next: u32,
+    /// Ports of this host: paths to every other, that has not shown paths.
+    ports: u8,
+    firsts: Arc<FirstPorts>,
 }
 
 #[derive(Clone, Copy)]
 struct Entry {
     host: HostId,
+    /// The host's path: 0, or one that it has shown.
+    path: u16,
     /// Sessions that name it.
     sessions: u32,
 }
@@ -28,17 +38,27 @@ pub(super) struct Peer {
     pub address: SocketAddr,
     /// The local address it speaks to, from which it expects to be answered.
     pub local: Option<IpAddr>,
+    /// Which of this host's ports it speaks to.
+    pub port: u8,
 }
 
 impl PeerTable {
-    /// A table of at most `limit` hosts; this host itself is number 0.
-    pub(super) fn new(limit: usize) -> Self {
-        PeerTable { by_address: BTreeMap::new(), by_host: BTreeMap::new(), limit, next: 1 }
+    /// A table of at most `limit` hosts; this host itself is number 0 and has so many ports.
+    pub(super) fn new(limit: usize, ports: u8, firsts: Arc<FirstPorts>) -> Self {
+        PeerTable {
+            by_address: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            limit,
+            next: 1,
+            ports,
+            firsts,
+        }
     }
 
     /// Hosts in the table.
     pub(super) fn len(&self) -> usize {
-        self.by_address.len()
+        self.by_host.len()
     }
 
     /// Hosts in the table, at most.
@@ -49,17 +69,22 @@ impl PeerTable {
     /// A session names this address. `None` if the table is full.
     pub(super) fn add(&mut self, address: SocketAddr) -> Option<HostId> {
         let address = canonical(address);
-        if let Some(entry) = self.by_address.get_mut(&address) {
+        if let Some(entry) = self.by_address.get_mut(&address).filter(|entry| entry.path == 0) {
             entry.sessions += 1;
             return Some(entry.host);
         }
-        if self.by_address.len() >= self.limit {
+        if self.by_host.len() >= self.limit {
             return None;
+        }
+        // What was another host's path is a host of its own now.
+        if let Some(Entry { host, path, .. }) = self.by_address.remove(&address) {
+            self.paths.remove(&(host, path));
         }
         let host = HostId(self.next);
         self.next += 1;
-        self.by_address.insert(address, Entry { host, sessions: 1 });
-        self.by_host.insert(host, Peer { address, local: None });
+        self.by_address.insert(address, Entry { host, path: 0, sessions: 1 });
+        let port = self.firsts.of(address) % self.ports;
+        self.by_host.insert(host, Peer { address, local: None, port });
         Some(host)
     }
 
@@ -71,7 +96,53 @@ impl PeerTable {
         if entry.sessions == 0 {
             self.by_address.remove(&address);
             self.by_host.remove(&host);
+            for ((_, path), peer) in
+                self.paths.extract_if((host, 0)..=(host, u16::MAX), |_, _| true)
+            {
+                debug_assert!(path > 0);
+                self.by_address.remove(&peer.address);
+            }
         }
+    }
+
+    /// A host has shown that it is also at another address: false if that is another host's.
+    pub(crate) fn add_path(&mut self, host: HostId, path: u16, address: SocketAddr) -> bool {
+        let address = canonical(address);
+        if path == 0 || !self.by_host.contains_key(&host) {
+            return false;
+        }
+        let known = self.by_address.get(&address);
+        if known.is_some_and(|entry| (entry.host, entry.path) != (host, path)) {
+            return false;
+        }
+        let new = Peer { address, local: None, port: 0 };
+        let before = self.paths.insert((host, path), new);
+        if let Some(before) = before.filter(|before| before.address != address) {
+            self.by_address.remove(&before.address);
+        }
+        self.by_address.insert(address, Entry { host, path, sessions: 0 });
+        true
+    }
+
+    /// Who is at an address, and by which path a datagram that came to `port` came.
+    pub(super) fn origin(&self, from: SocketAddr, port: u8) -> Option<(HostId, u16)> {
+        let entry = self.by_address.get(&canonical(from))?;
+        if entry.path > 0 || self.ports == 1 {
+            return Some((entry.host, entry.path));
+        }
+        let first = self.by_host.get(&entry.host)?.port;
+        let ports = u16::from(self.ports);
+        Some((entry.host, (ports + u16::from(port) - u16::from(first)) % ports))
+    }
+
+    /// Where a host is by a path.
+    pub(super) fn by_path(&self, host: HostId, path: u16) -> Option<Peer> {
+        if let Some(peer) = self.paths.get(&(host, path)) {
+            return Some(*peer);
+        }
+        let ports = u16::from(self.ports);
+        let peer = self.peer(host)?;
+        Some(Peer { port: ((u16::from(peer.port) + path % ports) % ports) as u8, ..peer })
     }
 
     /// The host at an address.
@@ -86,8 +157,9 @@ impl PeerTable {
 
     /// A host was heard at this local address. The first counts: a forged datagram must not turn
     /// an exchange that works.
-    pub(super) fn heard_at(&mut self, host: HostId, local: IpAddr) {
-        if let Some(peer) = self.by_host.get_mut(&host) {
+    pub(super) fn heard_at(&mut self, host: HostId, path: u16, local: IpAddr) {
+        let further = self.paths.get_mut(&(host, path));
+        if let Some(peer) = further.or_else(|| self.by_host.get_mut(&host)) {
             peer.local.get_or_insert(local);
         }
     }
@@ -97,7 +169,8 @@ impl PeerTable {
     /// A local address is no longer this host's: those heard at it are answered from where the
     /// system chooses, and then from where they are heard next.
     pub(super) fn forget_local(&mut self, local: IpAddr) {
-        for peer in self.by_host.values_mut().filter(|peer| peer.local == Some(local)) {
+        let all = self.by_host.values_mut().chain(self.paths.values_mut());
+        for peer in all.filter(|peer| peer.local == Some(local)) {
             peer.local = None;
         }
     }
@@ -125,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_host_stays_while_sessions_name_it() {
-        let mut peers = PeerTable::new(2);
+        let mut peers = PeerTable::new(2, 1, Arc::default());
         let a = peers.add(at("192.0.2.1:7")).expect("room");
         assert_eq!(peers.add(at("[::ffff:192.0.2.1]:7")), Some(a));
         let b = peers.add(at("192.0.2.1:8")).expect("room");
@@ -142,18 +215,51 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_known_by_each_path_that_it_has_shown() {
+        let mut peers = PeerTable::new(9, 1, Arc::default());
+        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        assert!(peers.add_path(a, 1, at("192.0.2.1:8")));
+        assert!(peers.add_path(a, 2, at("192.0.2.1:9")));
+        assert!(peers.add_path(a, 2, at("192.0.2.1:9")), "again");
+        assert_eq!(peers.origin(at("192.0.2.1:9"), 0), Some((a, 2)));
+        assert_eq!(peers.by_path(a, 1).map(|peer| peer.address), Some(at("192.0.2.1:8")));
+        assert_eq!(peers.by_path(a, 5).map(|peer| peer.address), Some(at("192.0.2.1:7")));
+        assert!(!peers.add_path(a, 1, at("192.0.2.1:7")), "path 0's");
+        assert_eq!(peers.len(), 1);
+        let b = peers.add(at("192.0.2.1:8")).expect("room");
+        assert_ne!(a, b, "a session of its own");
+        assert!(!peers.add_path(a, 1, at("192.0.2.1:8")), "another's");
+        peers.release(a);
+        assert_eq!(peers.host(at("192.0.2.1:9")), None);
+        assert_eq!(peers.host(at("192.0.2.1:8")), Some(b));
+    }
+
+    #[test]
+    fn ports_are_paths_counted_from_the_first_that_leads_there() {
+        let firsts = Arc::new(FirstPorts::default());
+        firsts.set(at("192.0.2.1:7"), 3);
+        let mut peers = PeerTable::new(9, 4, Arc::clone(&firsts));
+        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        firsts.set(at("192.0.2.1:7"), 0);
+        for (path, port) in [(0, 3), (1, 0), (3, 2)] {
+            assert_eq!(peers.by_path(a, path).map(|peer| peer.port), Some(port));
+            assert_eq!(peers.origin(at("192.0.2.1:7"), port), Some((a, path)));
+        }
+    }
+
+    #[test]
     fn the_first_local_address_counts() {
-        let mut peers = PeerTable::new(1);
+        let mut peers = PeerTable::new(1, 1, Arc::default());
         let host = peers.add(at("[2001:db8::1]:7")).expect("room");
-        peers.heard_at(host, "2001:db8::2".parse().expect("an address"));
-        peers.heard_at(host, "2001:db8::3".parse().expect("an address"));
+        peers.heard_at(host, 0, "2001:db8::2".parse().expect("an address"));
+        peers.heard_at(host, 0, "2001:db8::3".parse().expect("an address"));
         let local = peers.peer(host).and_then(|p| p.local);
         assert_eq!(local, Some("2001:db8::2".parse().expect("an address")));
         peers.forget_local("2001:db8::3".parse().expect("an address"));
         assert_eq!(peers.peer(host).and_then(|p| p.local), local, "another");
         peers.forget_local("2001:db8::2".parse().expect("an address"));
         assert_eq!(peers.peer(host).and_then(|p| p.local), None);
-        peers.heard_at(host, "2001:db8::3".parse().expect("an address"));
+        peers.heard_at(host, 0, "2001:db8::3".parse().expect("an address"));
         let moved = peers.peer(host).and_then(|p| p.local);
         assert_eq!(moved, Some("2001:db8::3".parse().expect("an address")));
         assert_eq!(peers.host(at("[2001:db8::1%3]:7")), Some(host), "a scope that says nothing");

@@ -82,6 +82,11 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         out: &mut [u8],
     ) -> Option<usize>;
 
+    /// The path that a frame is to take, if its label is a path's number.
+    fn path(&self, _frame: &Frame<Header<Self>>) -> u16 {
+        0
+    }
+
     /// Whether a header asks for payload.
     fn is_pull(_header: &Header<Self>) -> bool {
         false
@@ -138,7 +143,7 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     fn serve(
         &mut self,
         endpoint: &mut Self::Endpoint,
-        peers: &PeerTable,
+        peers: &mut PeerTable,
         now: Time,
         call: Self::Call,
     ) -> Action<Self>;

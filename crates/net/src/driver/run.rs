@@ -1,7 +1,6 @@
 //! Starting and stopping a driver.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -14,6 +13,7 @@ use super::guard::Guard;
 use super::handle::Call;
 use super::network::Network;
 use super::peers::PeerTable;
+use super::ports::{FirstPorts, Ports};
 use super::protocol::Protocol;
 use super::protocol_handle::ProtocolHandle;
 use super::receive_store::ReceiveStore;
@@ -40,34 +40,36 @@ impl Builder {
     /// # Errors
     /// What the system says: the address is in use, the interface does not exist, no threads.
     pub(crate) fn open(config: DriverConfig, control: ControlSink) -> io::Result<Builder> {
-        let socket = UdpSocket::bind(&config.socket)?;
         let waiter = Waiter::new()?;
-        waiter.watch(socket.as_raw_fd(), Groups::MAIN)?;
+        let firsts = Arc::new(FirstPorts::default());
+        let ports = Ports::open(&config.socket, config.ports, &waiter, Arc::clone(&firsts))?;
         let waker = waiter.waker();
         let (sender, calls) = crossbeam_channel::unbounded();
         // Bounded by the blocks that workers have.
         let (done_sender, done) = crossbeam_channel::unbounded();
         let workers = Workers::start(config.workers, &done_sender, &waker)?;
-        let local_addr = socket.local_addr();
-        let shared = Arc::new(Shared::new(local_addr, sender, waker, config.socket.clone()));
+        let local_addr = ports.main().local_addr();
+        let shared = Shared::new(local_addr, sender, waker, config.socket.clone(), firsts);
+        let shared = Arc::new(shared);
+        let locals = || ports.sockets().iter().map(UdpSocket::local_addr);
         let taps = match config.trim_taps {
             TrimTaps::Off => Taps::default(),
-            TrimTaps::IfAllowed => Taps::open(local_addr, &waiter).unwrap_or_else(|error| {
+            TrimTaps::IfAllowed => Taps::open(locals(), &waiter).unwrap_or_else(|error| {
                 tracing::warn!(
                     "trimmed datagrams will not be seen ({error}): losses are found by timeouts; \
                      run with CAP_NET_RAW to see them"
                 );
                 Taps::default()
             }),
-            TrimTaps::Required => Taps::open(local_addr, &waiter)?,
+            TrimTaps::Required => Taps::open(locals(), &waiter)?,
         };
         let rates = [config.send_rate, config.faults.send_rate];
         let rate = rates.into_iter().flatten().min();
         let guard = config.keys.clone().map(Guard::new);
         let host = Host {
             clock: Clock::starting_at(config.clock_start),
-            network: Network::new(socket, config.dscp.clone(), rate, guard),
-            peers: PeerTable::new(config.peers),
+            peers: PeerTable::new(config.peers, config.ports, Arc::clone(&shared.firsts)),
+            network: Network::new(ports, config.dscp.clone(), rate, guard),
             received: ReceiveStore::new(config.receive_memory),
             to_send: SendStore::new(config.send_memory),
             workers,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use crossbeam_channel::Sender;
 
 use super::handle::{Call, FIRST_CONTROL_KIND, HandleError, MAX_CONTROL_LEN, OutgoingControl};
+use super::ports::FirstPorts;
 use super::statistics::Statistics;
 use super::wait::LoopWaker;
 use crate::socket::{Interface, SocketConfig, UdpSocket};
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     calls: Sender<Call>,
     waker: Arc<LoopWaker>,
     socket_config: SocketConfig,
+    pub(crate) firsts: Arc<FirstPorts>,
     waiting_control: AtomicUsize,
     /// How often each group is joined.
     groups: Mutex<BTreeMap<SocketAddr, usize>>,
@@ -35,12 +37,14 @@ impl Shared {
         calls: Sender<Call>,
         waker: Arc<LoopWaker>,
         socket_config: SocketConfig,
+        firsts: Arc<FirstPorts>,
     ) -> Self {
         Shared {
             local_addr,
             calls,
             waker,
             socket_config,
+            firsts,
             waiting_control: AtomicUsize::new(0),
             groups: Mutex::default(),
         }

@@ -14,24 +14,30 @@ const FIRST_NUMBER: usize = 1 << 24;
 /// allowed.
 #[derive(Debug, Default)]
 pub(super) struct Taps {
-    taps: Vec<TrimTap>,
+    /// With the port that each belongs to.
+    taps: Vec<(u8, TrimTap)>,
     readable: bool,
 }
 
 impl Taps {
-    /// Opens and watches the taps for a socket bound to `local`.
+    /// Opens and watches the taps for sockets bound to `locals`.
     ///
     /// # Errors
     /// What the system says: [`io::ErrorKind::PermissionDenied`] without the right to open raw
     /// sockets.
-    pub(super) fn open(local: SocketAddr, waiter: &Waiter) -> io::Result<Taps> {
-        let both = local.is_ipv6() && local.ip().is_unspecified();
-        let versions: &[bool] = if both { &[true, false] } else { &[local.is_ipv6()] };
+    pub(super) fn open(
+        locals: impl Iterator<Item = SocketAddr>,
+        waiter: &Waiter,
+    ) -> io::Result<Taps> {
         let mut taps = Vec::new();
-        for (number, &v6) in versions.iter().enumerate() {
-            let tap = TrimTap::open(local.port(), v6)?;
-            waiter.watch(tap.as_raw_fd(), FIRST_NUMBER + number)?;
-            taps.push(tap);
+        for (port, local) in (0..).zip(locals) {
+            let both = local.is_ipv6() && local.ip().is_unspecified();
+            let versions: &[bool] = if both { &[true, false] } else { &[local.is_ipv6()] };
+            for &v6 in versions {
+                let tap = TrimTap::open(local.port(), v6)?;
+                waiter.watch(tap.as_raw_fd(), FIRST_NUMBER + taps.len())?;
+                taps.push((port, tap));
+            }
         }
         Ok(Taps { taps, readable: true })
     }
@@ -46,18 +52,18 @@ impl Taps {
         self.readable |= number >= FIRST_NUMBER;
     }
 
-    /// Hands over what has come, at most `limit`; true if there may be more.
-    pub(super) fn receive(&mut self, limit: usize, mut take: impl FnMut(Trimmed<'_>)) -> bool {
+    /// Hands over what has come to each port, at most `limit`; true if there may be more.
+    pub(super) fn receive(&mut self, limit: usize, mut take: impl FnMut(u8, Trimmed<'_>)) -> bool {
         if !self.readable {
             return false;
         }
-        for tap in &mut self.taps {
+        for (port, tap) in &mut self.taps {
             for taken in 0.. {
                 if taken == limit {
                     return true;
                 }
                 let Some(trimmed) = tap.receive() else { break };
-                take(trimmed);
+                take(*port, trimmed);
             }
         }
         self.readable = false;

@@ -11,8 +11,8 @@ use std::sync::{Arc, mpsc};
 use wellspring_core::{Duration, SessionId};
 
 use crate::driver::{
-    Builder, ControlSink, DriverConfig, EventSink, HandleError, OutgoingControl, ProtocolHandle,
-    RunningDriver, SessionProgress, Shared, StartError, Statistics,
+    Builder, ControlSink, DriverConfig, EventSink, FirstPorts, HandleError, OutgoingControl,
+    ProtocolHandle, RunningDriver, SessionProgress, Shared, StartError, Statistics,
 };
 use crate::socket::Interface;
 
@@ -36,6 +36,7 @@ impl Driver {
     /// [`StartError`].
     pub fn start(mut config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
         config.check()?;
+        config.scdp.paths = config.scdp.paths.max(config.ports.into());
         let sealing_overhead = config.sealing_overhead();
         config.ndp.payload = config.ndp.payload.saturating_sub(sealing_overhead).max(1);
         // Pulls are paced by what a symbol takes of the link.
@@ -187,6 +188,25 @@ impl DriverHandle {
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
         self.scdp.call(scdp::Call::Wait { session, peer_timeout, win_back: true })
+    }
+
+    /// Has a session use another path to a peer, which it knows by `peer`: one that this host has a port for or, with
+    /// an address, one at which the peer has shown to be.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub(crate) fn add_path(
+        &self,
+        session: SessionId,
+        (peer, address): (SocketAddr, Option<SocketAddr>),
+        path: u16,
+    ) -> Result<(), HandleError> {
+        self.scdp.call(scdp::Call::AddPath { session, peer, path, address })
+    }
+
+    /// By which ports hosts answer.
+    pub(crate) fn first_ports(&self) -> &FirstPorts {
+        &self.shared.firsts
     }
 
     /// Has a receive session check its blocks again whose sink could not tell whether they are

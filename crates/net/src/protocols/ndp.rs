@@ -225,7 +225,7 @@ impl Protocol for Ndp {
     fn serve(
         &mut self,
         _: &mut ndp::Endpoint,
-        _: &PeerTable,
+        _: &mut PeerTable,
         _: Time,
         call: std::convert::Infallible,
     ) -> Action<Self> {

@@ -152,13 +152,17 @@ pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandl
     protocol.host = HostId(0);
     // Here sessions are always announced first, by control messages.
     protocol.accept_unannounced = false;
-    builder.add(Scdp { complete: VecDeque::new() }, scdp::Endpoint::new(protocol))
+    let labels_are_paths = protocol.paths > 1;
+    let scdp = Scdp { complete: VecDeque::new(), labels_are_paths };
+    builder.add(scdp, scdp::Endpoint::new(protocol))
 }
 
 /// SCDP, to the driver.
 pub(crate) struct Scdp {
     /// Receive sessions that were complete: whoever still sends of them is told so.
     complete: VecDeque<SessionId>,
+    /// Whether path labels are numbers of paths.
+    labels_are_paths: bool,
 }
 
 /// What is kept of a session.
@@ -183,9 +187,27 @@ pub(crate) enum To {
 
 /// What an application asks of SCDP alone.
 pub(crate) enum Call {
-    SenderBack { session: SessionId, sender: SocketAddr, epoch: u8 },
-    Wait { session: SessionId, peer_timeout: Duration, win_back: bool },
-    ResumePoint { session: SessionId, reply: mpsc::SyncSender<Option<(u32, u32)>> },
+    SenderBack {
+        session: SessionId,
+        sender: SocketAddr,
+        epoch: u8,
+    },
+    Wait {
+        session: SessionId,
+        peer_timeout: Duration,
+        win_back: bool,
+    },
+    /// The peer is known by one address, and may have shown another.
+    AddPath {
+        session: SessionId,
+        peer: SocketAddr,
+        path: u16,
+        address: Option<SocketAddr>,
+    },
+    ResumePoint {
+        session: SessionId,
+        reply: mpsc::SyncSender<Option<(u32, u32)>>,
+    },
 }
 
 /// Closes of a session with a sender that is refused: as if from the sender, and to it.
@@ -239,6 +261,10 @@ impl Protocol for Scdp {
     ) -> Option<usize> {
         let digest = session.map_or([0; 32], |session| session.digest);
         Some(emit(frame.session, &frame.header, &digest, frame.payload_len, out))
+    }
+
+    fn path(&self, frame: &Frame<ScdpHeader>) -> u16 {
+        if self.labels_are_paths { frame.path } else { 0 }
     }
 
     fn is_pull(header: &ScdpHeader) -> bool {
@@ -385,7 +411,7 @@ impl Protocol for Scdp {
     fn serve(
         &mut self,
         endpoint: &mut scdp::Endpoint,
-        peers: &PeerTable,
+        peers: &mut PeerTable,
         _: Time,
         call: Call,
     ) -> Action<Self> {
@@ -394,6 +420,13 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
+            Call::AddPath { session, peer, path, address } => {
+                let Some(peer) = peers.host(peer) else { return Action::Nothing };
+                if address.is_some_and(|address| !peers.add_path(peer, path, address)) {
+                    return Action::Nothing;
+                }
+                Action::Command(Command::AddPath { session, peer, path })
+            }
             Call::Wait { session, peer_timeout, win_back } => {
                 Action::Command(Command::Wait { session, peer_timeout, win_back })
             }
@@ -431,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_close_is_never_answered_and_complete_sessions_are_remembered_up_to_a_bound() {
-        let mut scdp = Scdp { complete: VecDeque::new() };
+        let mut scdp = Scdp { complete: VecDeque::new(), labels_are_paths: false };
         let from = "192.0.2.1:7".parse().expect("an address");
         let close = Close { reason: CloseReason::Cancelled, from_receiver: true };
         let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Close(close)), from);

@@ -16,6 +16,9 @@ use crate::store::{DigestCache, Limits, PartLimits};
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
+/// Paths that a client may use in one session, unless set otherwise (`driver.scdp.paths`): each takes about a kilobyte.
+pub const MAX_PATHS: u16 = 16;
+
 /// How a server is set up.
 #[non_exhaustive]
 pub struct ServerConfig {
@@ -93,10 +96,12 @@ impl ServerConfig {
         self.driver.check()
     }
 
-    /// Serves `directory` at that address, takes nothing, keeps digests in memory.
+    /// Lets clients use up to [`MAX_PATHS`] paths, serves `directory` at that address, takes nothing, keeps digests in memory.
     pub fn new(bind: SocketAddr, directory: PathBuf) -> Self {
+        let mut driver = DriverConfig::new(bind);
+        driver.scdp.paths = MAX_PATHS;
         ServerConfig {
-            driver: DriverConfig::new(bind),
+            driver,
             directory,
             allow_put: false,
             allow_overwrite: false,

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use wellspring_core::SessionId;
 use wellspring_wire::control::{Cookie, Geometry, Offer, Start};
 
 use crate::store::Digest;
@@ -32,6 +33,8 @@ pub(super) enum Purpose<'a> {
     StartNdp { name: &'a str, digest: Digest, payload: u16 },
     /// Having an object taken.
     Offer(&'a Offer<'a>),
+    /// Using another path of a session.
+    Path { session: SessionId, path: u8 },
 }
 
 impl<'a> Purpose<'a> {
@@ -64,6 +67,10 @@ impl<'a> Purpose<'a> {
                 mac.update(&[4]);
                 mac.update(&digest.0);
                 mac.update(name.as_bytes());
+            }
+            Purpose::Path { session, path } => {
+                mac.update(&[5, *path]);
+                mac.update(&session.0.to_be_bytes());
             }
             Purpose::Offer(offer) => {
                 mac.update(&[2]);

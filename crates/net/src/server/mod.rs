@@ -15,6 +15,7 @@ mod event_limit;
 mod handler;
 mod manifests;
 mod parts;
+mod paths;
 mod put_check;
 mod put_pages;
 mod put_requests;
@@ -41,7 +42,7 @@ use crate::driver::{ControlMessage, DriverConfig, HandleError, StartError, Stati
 use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
 
-pub use config::{LONGEST_WAIT, LttpLimits, ServerConfig};
+pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
 pub use event::{ServerCounters, ServerEvent};
 use handler::Handler;
 use parts::Parts;

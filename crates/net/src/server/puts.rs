@@ -144,6 +144,12 @@ impl Puts {
         self.all.contains_key(&session)
     }
 
+    /// Who sends in a session that receives.
+    pub(super) fn client(&self, session: SessionId) -> Option<SocketAddr> {
+        let put = self.all.get(&session)?;
+        matches!(put.stage, Stage::Receiving(..)).then_some(put.client)
+    }
+
     /// Answers how far an object is.
     pub(super) fn status(&self, session: SessionId, client: SocketAddr) -> Reply<'static> {
         let unknown = Reply::Status { state: PutState::Unknown, blocks_done: 0, blocks_total: 0 };

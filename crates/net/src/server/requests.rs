@@ -46,6 +46,7 @@ impl Handler {
             Request::Start(start) => self.start(shown, start),
             Request::Offer(offer) => self.offer(shown, offer),
             Request::StartNdp(start) => self.start_ndp(shown, start),
+            Request::Path { session, path } => self.add_path(shown, *session, *path),
             Request::Manifest { name, digest, log, index } => {
                 self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
             }
@@ -83,7 +84,9 @@ impl Handler {
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
                     Request::StartNdp(start) => start.name.to_string(),
-                    Request::Status { .. } | Request::Held { .. } => String::new(),
+                    Request::Status { .. } | Request::Held { .. } | Request::Path { .. } => {
+                        String::new()
+                    }
                 };
                 let Refusal { code, text } = refusal;
                 let refused = ServerEvent::Refused { name, client, reason: text.clone() };
@@ -103,8 +106,8 @@ impl Handler {
             Request::Start(start) => (&start.name, false),
             Request::StartNdp(start) => (&start.name, false),
             Request::Offer(offer) => (&offer.name, true),
-            // Answered only to who has made the offer.
-            Request::Status { .. } | Request::Held { .. } => return Ok(()),
+            // Answered only to who has made the offer, or has the session.
+            Request::Status { .. } | Request::Held { .. } | Request::Path { .. } => return Ok(()),
         };
         let Some(PeerChannel { identity, .. }) = &message.peer else {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
@@ -146,7 +149,8 @@ impl Handler {
         let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
         let via = to.peer.as_ref().map(|peer| peer.channel);
         // A lost reply is asked for again.
-        let _ = self.handle.send_control(OutgoingControl { to: to.from, local, bytes, via });
+        let answer = OutgoingControl { to: to.from, path: 0, local, bytes, via };
+        let _ = self.handle.send_control(answer);
     }
 
     fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {

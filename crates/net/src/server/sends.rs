@@ -160,6 +160,12 @@ impl Sends {
         }
     }
 
+    /// To whom SCDP sends in a session.
+    pub(super) fn client(&self, session: SessionId) -> Option<SocketAddr> {
+        let open = self.open.get(&(Kind::Scdp, session)).filter(|open| open.running.is_some())?;
+        Some(open.client)
+    }
+
     /// Takes out a session that is over, unless it was replaced by one of a later epoch. To whom
     /// it sent, and what.
     pub(super) fn end(

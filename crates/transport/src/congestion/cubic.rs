@@ -31,6 +31,8 @@ pub struct Cubic {
     round_trip_secs: f64,
     /// Slow start as a controller of its own (§4.10).
     slow_start: HyStart,
+    /// Part of a flow's share of a bottleneck that this one takes.
+    part: f64,
 }
 
 /// The pace in slow start and after it, as a part of a window a round trip (as in Linux).
@@ -53,7 +55,21 @@ impl Cubic {
             regrowth_secs: 0.0,
             round_trip_secs: 0.0,
             slow_start: HyStart::new(Some(CSS_ROUNDS)),
+            part: 1.0,
         }
+    }
+
+    /// Takes so much of a flow's share. The mean window at a given loss rate is proportional to the square root of
+    /// Reno's increase, and to the fourth root of C (RFC 9438 §5.1).
+    pub(super) fn set_part(&mut self, part: f64) {
+        if part != self.part {
+            (self.part, self.epoch_start) = (part, None);
+        }
+    }
+
+    /// C for this part of a share.
+    fn scale(&self) -> f64 {
+        C * self.part * self.part * self.part * self.part
     }
 
     /// Whether the window is below the slow start threshold.
@@ -100,7 +116,7 @@ impl Cubic {
             }
         };
         let gain = if self.reno_window >= self.prior_window { 1.0 } else { ALPHA };
-        self.reno_window += gain / self.window;
+        self.reno_window += gain * self.part * self.part / self.window;
         let elapsed = now.since(start).as_secs_f64();
         let cubic = self.cubic_at(elapsed);
         if cubic < self.reno_window {
@@ -136,12 +152,12 @@ impl Cubic {
         self.epoch_start = Some(now);
         self.reno_window = self.window;
         self.w_max = self.w_max.max(self.window);
-        self.regrowth_secs = libm::cbrt((self.w_max - self.window) / C);
+        self.regrowth_secs = libm::cbrt((self.w_max - self.window) / self.scale());
     }
 
     fn cubic_at(&self, secs: f64) -> f64 {
         let t = secs - self.regrowth_secs;
-        C * t * t * t + self.w_max
+        self.scale() * t * t * t + self.w_max
     }
 }
 
@@ -192,6 +208,10 @@ impl CongestionController for Cubic {
     fn on_idle(&mut self, _now: Time) {
         // Time in which nothing was sent does not count as growth (§4.2, note on application-limited flows).
         self.epoch_start = None;
+    }
+
+    fn set_part(&mut self, part: f64) {
+        Cubic::set_part(self, part);
     }
 }
 

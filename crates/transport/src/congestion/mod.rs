@@ -70,6 +70,10 @@ pub trait CongestionController {
     /// Nothing was in flight for longer than a timeout: what is known of the path is stale (RFC 9002 §7.8,
     /// RFC 5681 §4.1).
     fn on_idle(&mut self, now: Time);
+
+    /// This is one of several paths between the same hosts, which together take one flow's share of a bottleneck
+    /// that they have in common: it takes the part `part`, above 0 and up to 1. BBR takes no notice.
+    fn set_part(&mut self, _part: f64) {}
 }
 
 /// The controllers to choose from.
@@ -197,6 +201,10 @@ impl CongestionController for Controller {
 
     fn on_idle(&mut self, now: Time) {
         self.inner_mut().on_idle(now);
+    }
+
+    fn set_part(&mut self, part: f64) {
+        self.inner_mut().set_part(part);
     }
 }
 

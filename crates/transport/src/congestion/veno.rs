@@ -150,6 +150,10 @@ impl CongestionController for Veno {
     fn on_idle(&mut self, now: Time) {
         self.growth.on_idle(now);
     }
+
+    fn set_part(&mut self, part: f64) {
+        self.growth.set_part(part);
+    }
 }
 
 #[cfg(test)]

@@ -273,6 +273,16 @@ pub enum Command {
         /// The epoch of its [`Resume`].
         epoch: u8,
     },
+    /// A session may use another path to one of its peers: both ends are told, or those that were not drop
+    /// what comes by it. A path that is there already stays as it is.
+    AddPath {
+        /// The session.
+        session: SessionId,
+        /// The peer.
+        peer: HostId,
+        /// The path: 1 and above, below [`Config::paths`](super::Config::paths).
+        path: u16,
+    },
     /// Has a session wait for a silent peer for so long instead of
     /// [`Config::peer_timeout`](super::Config::peer_timeout), because its peer waits as long.
     Wait {
@@ -301,6 +311,8 @@ pub enum CommandError {
     NoSuchSession(SessionId),
     /// The session has no such sender.
     NoSuchSender(HostId),
+    /// The session has no such receiver.
+    NoSuchReceiver(HostId),
     /// A limit of the configuration would be passed.
     OverLimit {
         /// Which.
@@ -320,6 +332,7 @@ impl fmt::Display for CommandError {
             CommandError::SessionInUse(s) => write!(f, "{s:?} is in use"),
             CommandError::NoSuchSession(s) => write!(f, "{s:?} is not open"),
             CommandError::NoSuchSender(h) => write!(f, "host {} is no sender of it", h.0),
+            CommandError::NoSuchReceiver(h) => write!(f, "host {} is no receiver of it", h.0),
             CommandError::OverLimit { what, got, limit } => {
                 write!(f, "{what} is {got}, the limit {limit}")
             }

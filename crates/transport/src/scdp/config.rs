@@ -126,6 +126,11 @@ pub struct Config {
     pub demotion_thresholds: Vec<u64>,
     /// Additional symbols aimed at once loss is seen, o (SCDP §IV-C: 2).
     pub overhead: u32,
+    /// Paths that a session may use to one host at once, each with a path label, numbers and a window of its
+    /// own: labels are then numbers of paths, 0 the first. 1: one numbering, and labels that vary by packet, for
+    /// switches that spray. Path 0 is there from the start, the others are
+    /// [added](super::Command::AddPath). With several, [`directed`](Self::directed) pulls are needed.
+    pub paths: u16,
     /// Symbols of one session sent in a row, and credits one pull may carry. 1 is the paper's
     /// behaviour; a real link batches (GSO).
     pub burst: u16,
@@ -209,6 +214,7 @@ impl Config {
             congestion: Algorithm::default(),
             demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
             overhead: 2,
+            paths: 1,
             burst: 1,
             initial_rtt: Duration::from_millis(1),
             min_timeout: Duration::from_millis(2),

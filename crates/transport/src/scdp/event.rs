@@ -25,6 +25,18 @@ pub struct SenderStats {
     pub silent: Duration,
 }
 
+impl SenderStats {
+    /// Adds the account of another path to the same sender.
+    pub(super) fn add(&mut self, path: &SenderStats) {
+        self.useful += path.useful;
+        self.redundant += path.redundant;
+        self.trimmed += path.trimmed;
+        self.lost += path.lost;
+        self.granted += path.granted;
+        self.silent = self.silent.min(path.silent);
+    }
+}
+
 /// The account of a receive session.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveStats {

@@ -6,6 +6,7 @@ mod hostile;
 mod lab;
 mod many_to_one;
 mod one_to_many;
+mod paths;
 #[path = "../support/coexistence.rs"]
 mod support;
 mod unicast;

@@ -4,8 +4,9 @@ use wellspring_core::{Duration, HostId, Rate, Seed, SessionId};
 use wellspring_testkit::{Bottleneck, Dumbbell, Pair};
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::{
-    Command, Config, Endpoint, Fabric, ObjectInfo, Role, SendSession, Share,
+    Command, Config, Endpoint, Fabric, ObjectInfo, ReceiveSession, Role, SendSession, Share,
 };
+use wellspring_wire::scdp::Mode;
 
 /// Symbol size \[bytes\].
 const SYMBOL: u16 = 1_440;
@@ -57,6 +58,10 @@ impl Path {
 
 /// The endpoint of a host as it is set up over UDP.
 fn endpoint(host: u32, algorithm: Algorithm, path: &Path) -> Endpoint {
+    Endpoint::new(config(host, algorithm, path))
+}
+
+fn config(host: u32, algorithm: Algorithm, path: &Path) -> Config {
     let mut config = Config::new(HostId(host), Rate::from_mbps(10_000));
     config.fabric = Fabric::Shared { reordering_threshold: 3 };
     config.congestion = algorithm;
@@ -65,7 +70,7 @@ fn endpoint(host: u32, algorithm: Algorithm, path: &Path) -> Endpoint {
     config.min_timeout = Duration::from_millis(50);
     config.release_after = config.peer_timeout;
     config.limits.open_bytes = 64 << 20;
-    Endpoint::new(config)
+    config
 }
 
 pub type Lab = Dumbbell<Endpoint>;
@@ -127,6 +132,47 @@ pub fn together(
     }
     lab.run(Duration::from_secs(settle));
     shares(&mut lab, path, Duration::from_secs(secs))
+}
+
+/// The shares of a session that uses so many path labels, all of which lead through the bottleneck, and of CUBIC
+/// beside it; the seed decides who begins first.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn beside_cubic(seed: u64, path: &Path, labels: u16) -> Vec<f64> {
+    let of_labels = |host| {
+        let mut config = config(host, Algorithm::Veno, path);
+        (config.paths, config.directed) = (labels, true);
+        Endpoint::new(config)
+    };
+    let (rtt, jitter) = (path.rtt, path.jitter);
+    let many = Pair { sender: of_labels(0), receiver: of_labels(1), rtt, jitter };
+    let cubic = |host| endpoint(host, Algorithm::Cubic, path);
+    let one = Pair { sender: cubic(2), receiver: cubic(3), rtt, jitter };
+    let mut lab = Dumbbell::new(Seed(seed), path.bottleneck(), [many, one]);
+    for turn in 0..2 {
+        let pair = (turn + seed as u32) % 2;
+        if pair == 0 {
+            expect(&mut lab);
+        }
+        begin(&mut lab, pair);
+        for path in (1..labels).filter(|_| pair == 0) {
+            for (host, peer) in [(0, 1), (1, 0)] {
+                let (session, peer) = (SessionId(1), HostId(peer));
+                lab.command(HostId(host), Command::AddPath { session, peer, path });
+            }
+        }
+        lab.run(Duration::from_secs(2));
+    }
+    lab.run(Duration::from_secs(12));
+    shares(&mut lab, path, Duration::from_secs(12))
+}
+
+/// Announces the first pair's transfer to its receiver, as over sockets.
+fn expect(lab: &mut Lab) {
+    let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
+    let (session, mode, senders) = (SessionId(1), Mode::Unicast, vec![HostId(0)]);
+    let (initial_window, complete) = (12, Vec::new());
+    let receive = ReceiveSession { session, object, mode, senders, initial_window, complete };
+    lab.command(HostId(1), Command::Receive(receive));
 }
 
 /// Jain's index of fairness.

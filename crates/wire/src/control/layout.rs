@@ -54,6 +54,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::StartNdp(_) => 4,
         Request::Manifest { .. } => 5,
         Request::Held { .. } => 6,
+        Request::Path { .. } => 7,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -80,6 +81,10 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Held { session, from } => {
             out.extend_from_slice(&session.0.to_be_bytes());
             out.extend_from_slice(&from.to_be_bytes());
+        }
+        Request::Path { session, path } => {
+            out.extend_from_slice(&session.0.to_be_bytes());
+            out.push(*path);
         }
     }
     end(out);
@@ -323,6 +328,13 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
         5 => {
             let (digest, log, index) = (body.array()?, body.u8()?, body.u64()?);
             Ok(Request::Manifest { name: name(body)?, digest, log, index })
+        }
+        7 => {
+            let (session, path) = (SessionId(body.u32()?), body.u8()?);
+            if path == 0 {
+                return Err(ParseError::BadField("path"));
+            }
+            Ok(Request::Path { session, path })
         }
         _ => Err(ParseError::BadField("operation")),
     }

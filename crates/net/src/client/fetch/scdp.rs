@@ -1,5 +1,6 @@
 //! A fetch by SCDP: from all holders of an object at once.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use wellspring_wire::scdp::{CloseReason, Mode};
 use super::{Arrived, Guard, events, open_sink, ticks};
 use crate::address::canonical;
 use crate::client::pages::{Pages, Question};
+use crate::client::paths::{PathOpener, Paths};
 use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
 use crate::client::report::{ProtocolReport, ScdpReport};
 use crate::client::requester::AskError;
@@ -85,6 +87,9 @@ struct Run {
     progress: SessionProgress,
     events: mpsc::UnboundedReceiver<SessionEvent>,
     tasks: JoinSet<Joined>,
+    opener: PathOpener,
+    /// Further paths, by share.
+    paths: BTreeMap<usize, Paths>,
     pages: Pages,
     updates: Updates,
     _guard: Guard,
@@ -198,6 +203,8 @@ impl Run {
             progress,
             events,
             tasks: JoinSet::new(),
+            opener: PathOpener::of(client),
+            paths: BTreeMap::new(),
             pages,
             updates,
         };
@@ -285,6 +292,15 @@ impl Run {
         self.tasks.spawn(async move {
             Joined::Started(share, order.start(address, share as u8, cookie, resume).await)
         });
+    }
+
+    /// Begins to open the further paths to a sender that has agreed to send.
+    fn open_paths(&mut self, share: usize) {
+        let replica = &self.replicas[self.shares[share]];
+        if let Some(address) = replica.address {
+            let paths = Paths::open(&self.opener, self.order.session, address);
+            self.paths.insert(share, paths);
+        }
     }
 
     fn win(&mut self, share: usize, epoch: u8) {
@@ -416,9 +432,11 @@ impl Run {
         match joined {
             Joined::Page(share, page, answer) => self.on_page(share, page, answer),
             // Silence is for the protocol to judge: its symbols may well be arriving.
-            Joined::Started(_, Ok(()) | Err(AskError::NoAnswer(_) | AskError::PortClosed)) => {
+            Joined::Started(share, Ok(())) => {
+                self.open_paths(share);
                 Ok(())
             }
+            Joined::Started(_, Err(AskError::NoAnswer(_) | AskError::PortClosed)) => Ok(()),
             Joined::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
                 if let Some(epoch) = self.lose(share, text) {
                     self.win(share, epoch);
@@ -443,7 +461,9 @@ impl Run {
                 replica.standing = Standing::Live;
                 replica.returns += 1;
                 self.updates.tell(Update::Back { host: replica.host.clone() });
-                Ok(self.handle.sender_back(self.order.session, address, epoch)?)
+                self.handle.sender_back(self.order.session, address, epoch)?;
+                self.open_paths(share);
+                Ok(())
             }
             Joined::Won(share, _, Err(reason)) => {
                 self.replicas[self.shares[share]].joining = false;

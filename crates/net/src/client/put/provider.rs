@@ -90,8 +90,8 @@ impl Providers {
         });
         if let (Some(provider), Some(page)) = (asked, PageId::of(log, index)) {
             let via = message.peer.as_ref().map(|peer| peer.channel);
-            let to =
-                OutgoingControl { to: message.from, local: message.local, bytes: Vec::new(), via };
+            let (to, local, bytes) = (message.from, message.local, Vec::new());
+            let to = OutgoingControl { to, path: 0, local, bytes, via };
             provider.answer(to, nonce, page);
         }
         true

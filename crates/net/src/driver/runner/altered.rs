@@ -79,7 +79,7 @@ impl<P: Protocol> Runner<P> {
         let frame = arrived_frame(peer, id, instead, 0, Ecn::NotCapable);
         self.endpoint.handle_frame(now, &frame);
         if let Some(peer) = host.peers.peer(peer) {
-            self.send_header(host, id, answer, peer);
+            self.send_header(host, id, answer, peer.into());
         }
         self.drain_events(host);
     }

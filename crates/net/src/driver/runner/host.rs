@@ -35,7 +35,7 @@ impl Host {
         addresses: &[SocketAddr],
         group: Option<SocketAddr>,
     ) -> Result<Vec<HostId>, Failure> {
-        if !addresses.iter().chain(&group).all(|address| self.network.socket.reaches(address)) {
+        if !addresses.iter().chain(&group).all(|address| self.network.socket().reaches(address)) {
             let why = "an address of a family that the driver's socket does not speak";
             return Err(Refusal::Invalid(why).into());
         }

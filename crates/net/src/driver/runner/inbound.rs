@@ -5,7 +5,6 @@ use wellspring_core::{DropReason, Ecn, Endpoint as _, HostId, Identity, SessionI
 use super::{Host, Runner, arrived_frame};
 use crate::driver::event::{Failure, SessionEvent};
 use crate::driver::faults::Origin;
-use crate::driver::peers::Peer;
 use crate::driver::protocol::{Admission, Arrived, Header, Protocol, Side, Unknown, Unusable};
 use crate::driver::receive_store::{BlockOf, Kept};
 
@@ -69,7 +68,7 @@ impl<P: Protocol> Runner<P> {
         };
         let (session, header) = (arrived.session, arrived.header);
         let mut frame = arrived_frame(from, session, header, arrived.payload.len(), ecn);
-        frame.trimmed = arrived.trimmed;
+        (frame.trimmed, frame.path) = (arrived.trimmed, origin.path);
         self.endpoint.handle_frame(now, &frame)
     }
 
@@ -139,7 +138,7 @@ impl<P: Protocol> Runner<P> {
         // To the endpoint it is as if the sender had closed; the sender is told likewise.
         let frame = arrived_frame(sender, id, instead, 0, Ecn::NotCapable);
         self.endpoint.handle_frame(now, &frame);
-        self.send_header(host, id, answer, peer);
+        self.send_header(host, id, answer, peer.into());
         self.drain_events(host);
     }
 
@@ -156,9 +155,8 @@ impl<P: Protocol> Runner<P> {
             Unknown::Ignore => {}
             Unknown::Answer(_) if !host.answers.take(now) => host.network.sent.closes_withheld += 1,
             Unknown::Answer(header) => {
-                let local = host.network.answers_from(origin.local);
-                let peer = Peer { address: origin.from, local };
-                if self.send_header(host, arrived.session, header, peer) {
+                let to = host.network.answer_to(origin);
+                if self.send_header(host, arrived.session, header, to) {
                     host.network.sent.closes_to_strangers += 1;
                 }
             }
@@ -166,7 +164,7 @@ impl<P: Protocol> Runner<P> {
                 self.open(host, *opening);
                 let Some(from) = host.peers.host(origin.from) else { return };
                 if let Some(local) = host.network.answers_from(origin.local) {
-                    host.peers.heard_at(from, local);
+                    host.peers.heard_at(from, 0, local);
                 }
                 self.on_frame(now, origin, from, arrived);
                 self.drain_events(host);

@@ -116,7 +116,7 @@ impl<P: Protocol> Runner<P> {
                 }
             }
             ProtocolCall::Other(call) => {
-                match self.protocol.serve(&mut self.endpoint, &host.peers, now, call) {
+                match self.protocol.serve(&mut self.endpoint, &mut host.peers, now, call) {
                     Action::Nothing => {}
                     Action::Command(command) => {
                         let _ = self.endpoint.handle_command(now, command);

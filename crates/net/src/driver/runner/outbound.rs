@@ -4,7 +4,6 @@ use wellspring_core::{Destination, Ecn, Endpoint as _, Frame, SessionId, Time};
 
 use super::{Host, MAX_HEADER_LEN, OWN, Runner};
 use crate::driver::outbox::{Marks, Target};
-use crate::driver::peers::Peer;
 use crate::driver::protocol::{Header, Protocol, Side};
 use crate::driver::send_store::{Fill, SourceOf};
 
@@ -116,7 +115,10 @@ impl<P: Protocol> Runner<P> {
         let targets = &mut self.queue.targets;
         targets.clear();
         match frame.destination {
-            Destination::Host(peer) => targets.extend(host.peers.peer(peer).map(Target::from)),
+            Destination::Host(peer) => {
+                let path = self.protocol.path(frame);
+                targets.extend(host.peers.by_path(peer, path).map(Target::from));
+            }
             Destination::Group(_) => {
                 let Some(session) = self.sessions.by_id(frame.session) else { return false };
                 let Side::Sending { group, members, .. } = &session.side else { return false };
@@ -189,13 +191,13 @@ impl<P: Protocol> Runner<P> {
         host: &mut Host,
         session: SessionId,
         header: Header<P>,
-        peer: Peer,
+        to: Target,
     ) -> bool {
         let mut frame = super::arrived_frame(OWN, session, header, 0, Ecn::NotCapable);
         frame.destination = Destination::Host(OWN);
         let mut bytes = [0; MAX_HEADER_LEN];
         let Some(len) = self.protocol.emit(&frame, None, &mut bytes) else { return false };
         let dscp = host.network.dscp.control;
-        host.network.push_datagram(&bytes[..len], peer.into(), None, dscp)
+        host.network.push_datagram(&bytes[..len], to, None, dscp)
     }
 }

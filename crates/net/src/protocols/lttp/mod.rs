@@ -370,7 +370,7 @@ impl Protocol for Lttp {
     fn serve(
         &mut self,
         _: &mut lttp::Endpoint,
-        _: &PeerTable,
+        _: &mut PeerTable,
         _: Time,
         call: Call,
     ) -> Action<Self> {

@@ -106,7 +106,7 @@ impl Endpoint {
     ) -> Result<u32, DropReason> {
         let session = frame.session;
         if self.received.contains(&session) {
-            push_close(&mut self.closes, frame.source, session, CloseReason::Complete, true);
+            push_close(&mut self.closes, (frame.source, 0), session, CloseReason::Complete, true);
             return Err(DropReason::Stale);
         }
         let Some(options) = symbol.options.filter(|_| self.config.accept_unannounced) else {
@@ -117,7 +117,7 @@ impl Endpoint {
             return Err(DropReason::Malformed);
         }
         if self.check_room(&object).is_err() {
-            push_close(&mut self.closes, frame.source, session, CloseReason::Refused, true);
+            push_close(&mut self.closes, (frame.source, 0), session, CloseReason::Refused, true);
             return Err(DropReason::OverLimit);
         }
         let receiver = Receiver::unannounced(session, object, &self.config);

@@ -50,7 +50,7 @@ pub struct Endpoint {
     is_ready: Vec<bool>,
     /// Symbols the session at the head of `ready` may still send in a row.
     burst_left: u16,
-    closes: VecDeque<(HostId, SessionId, Close)>,
+    closes: VecDeque<(HostId, u16, SessionId, Close)>,
     received: VecDeque<SessionId>,
     events: VecDeque<Event>,
     work: VecDeque<Work>,
@@ -143,6 +143,11 @@ impl Endpoint {
         place
     }
 
+    /// The path that a frame has come by.
+    fn path_of(&self, frame: &Frame<ScdpHeader>) -> u16 {
+        if self.config.paths > 1 { frame.path } else { 0 }
+    }
+
     /// Runs `input` on the session at `place` and settles what follows from it.
     fn with<R>(
         &mut self,
@@ -203,8 +208,8 @@ impl Endpoint {
                 } else {
                     CloseReason::Refused
                 });
-                for sender in receiver.senders() {
-                    push_close(&mut self.closes, sender, *id, reason, true);
+                for path in receiver.paths() {
+                    push_close(&mut self.closes, path, *id, reason, true);
                 }
                 if complete {
                     if self.received.len() == MAX_REMEMBERED {
@@ -215,8 +220,8 @@ impl Endpoint {
             }
             Session::Sending(sender) => {
                 let Some(reason) = reason else { return };
-                for receiver in sender.receivers() {
-                    push_close(&mut self.closes, receiver, *id, reason, false);
+                for path in sender.paths() {
+                    push_close(&mut self.closes, path, *id, reason, false);
                 }
             }
         }
@@ -230,10 +235,12 @@ impl Endpoint {
                 Err(reason) => return Verdict::Drop(reason),
             },
         };
+        let path = self.path_of(frame);
         let verdict = self.with(now, place, |session, cx| match session {
             Session::Receiving(receiver) => {
                 let arrival = Arrival {
                     source: frame.source,
+                    path,
                     symbol,
                     trimmed: frame.trimmed,
                     marked: frame.ecn == Ecn::Marked,
@@ -259,9 +266,10 @@ impl Endpoint {
         let Some(&place) = self.places.get(&frame.session) else {
             return Verdict::Drop(DropReason::UnknownSession);
         };
+        let path = self.path_of(frame);
         self.with(now, place, |session, cx| match session {
             Session::Receiving(receiver) if !close.from_receiver => {
-                receiver.on_close(cx, frame.source, close.reason);
+                receiver.on_close(cx, (frame.source, path), close.reason);
                 Verdict::Consumed
             }
             Session::Sending(sender) if close.from_receiver => {
@@ -273,8 +281,8 @@ impl Endpoint {
     }
 
     fn next_close(&mut self) -> Option<Frame<ScdpHeader>> {
-        let (peer, session, close) = self.closes.pop_front()?;
-        Some(self.control_frame(peer, session, 0, ScdpHeader::Close(close)))
+        let (peer, path, session, close) = self.closes.pop_front()?;
+        Some(self.control_frame(peer, session, path, ScdpHeader::Close(close)))
     }
 
     fn next_pull(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
@@ -288,7 +296,7 @@ impl Endpoint {
                 + u64::from(self.config.overhead_per_symbol);
             self.pulls.book(now, symbol_bytes * u64::from(grant.symbols));
             self.refresh(now, place);
-            let path = grant.pull.granted as u16;
+            let path = if self.config.paths > 1 { grant.path } else { grant.pull.granted as u16 };
             return Some(self.control_frame(
                 grant.sender,
                 session,
@@ -354,14 +362,14 @@ impl Endpoint {
 }
 
 fn push_close(
-    closes: &mut VecDeque<(HostId, SessionId, Close)>,
-    peer: HostId,
+    closes: &mut VecDeque<(HostId, u16, SessionId, Close)>,
+    (peer, path): (HostId, u16),
     session: SessionId,
     reason: CloseReason,
     from_receiver: bool,
 ) {
     if closes.len() < MAX_CLOSES {
-        closes.push_back((peer, session, Close { reason, from_receiver }));
+        closes.push_back((peer, path, session, Close { reason, from_receiver }));
     }
 }
 
@@ -383,6 +391,18 @@ impl wellspring_core::Endpoint for Endpoint {
                     Session::Sending(_) => false,
                 });
                 if found { Ok(()) } else { Err(CommandError::NoSuchSender(sender)) }
+            }
+            Command::AddPath { session, peer, path } => {
+                let &place =
+                    self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
+                let (got, limit) = (path.into(), u64::from(self.config.paths.saturating_sub(1)));
+                if path == 0 || got > limit {
+                    return Err(CommandError::OverLimit { what: "path", got, limit });
+                }
+                self.with(now, place, |state, cx| match state {
+                    Session::Receiving(r) => r.add_path(cx.now, (peer, path), cx.config),
+                    Session::Sending(s) => s.add_path(cx.now, (peer, path), cx.config),
+                })
             }
             Command::Wait { session, peer_timeout, win_back } => {
                 let &place =
@@ -409,12 +429,13 @@ impl wellspring_core::Endpoint for Endpoint {
         if frame.source == self.config.host {
             return Verdict::Drop(DropReason::Misdirected); // our own multicast, looped back
         }
+        let path = self.path_of(frame);
         let verdict = match &frame.header {
             ScdpHeader::Symbol(symbol) => self.on_symbol(now, frame, symbol),
             ScdpHeader::Pull(pull) => match self.places.get(&frame.session) {
                 None => Verdict::Drop(DropReason::UnknownSession),
                 Some(&place) => self.with(now, place, |session, cx| match session {
-                    Session::Sending(sender) => sender.on_pull(cx, frame.source, pull),
+                    Session::Sending(sender) => sender.on_pull(cx, (frame.source, path), pull),
                     Session::Receiving(_) => Verdict::Drop(DropReason::Misdirected),
                 }),
             },

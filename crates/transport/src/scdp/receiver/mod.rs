@@ -5,6 +5,7 @@ mod block;
 mod blocks;
 mod flow;
 mod group;
+mod paths;
 mod pulls;
 mod stream;
 mod stream_account;
@@ -24,6 +25,8 @@ use super::{Config, Event, FailReason, ObjectInfo, ReceiveSession, ReceiveStats,
 #[derive(Clone, Copy)]
 pub(super) struct Arrival<'a> {
     pub source: HostId,
+    /// The path it came by.
+    pub path: u16,
     pub symbol: &'a Symbol,
     pub trimmed: bool,
     pub marked: bool,
@@ -35,6 +38,7 @@ pub(super) struct Receiver {
     session: SessionId,
     object: ObjectInfo,
     blocks: BlockWindow,
+    /// The announced senders in the order of their shares, and then further paths to them.
     flows: Vec<Flow>,
     /// Into how many shares the announced senders divide the symbols; 1 if not announced.
     shares: u8,
@@ -70,7 +74,7 @@ impl Receiver {
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
         receiver.blocks.set_streaming(in_group);
-        if config.directed && count > 1 && !in_group {
+        if config.directed && (count > 1 || config.paths > 1) && !in_group {
             receiver.blocks.direct();
         }
         for (index, &host) in (0_u8..count).zip(&command.senders) {
@@ -136,10 +140,6 @@ impl Receiver {
         self.object
     }
 
-    pub(super) fn senders(&self) -> impl Iterator<Item = HostId> + '_ {
-        self.flows.iter().map(|f| f.host)
-    }
-
     /// Takes in a symbol or a trimmed header.
     pub(super) fn on_symbol(&mut self, cx: &mut Context<'_>, arrival: Arrival<'_>) -> Verdict {
         let symbol = arrival.symbol;
@@ -154,7 +154,11 @@ impl Receiver {
         let Some(index) = self.flow_of(cx, &arrival) else {
             return Verdict::Drop(DropReason::UnknownPeer);
         };
+        let before = self.flows[index].liveness;
         self.settle(cx, index, &arrival);
+        if before != self.flows[index].liveness {
+            self.couple_paths();
+        }
         self.flows[index].rearm(cx.config);
         let verdict = if arrival.trimmed {
             self.flows[index].stats.trimmed += 1;
@@ -172,7 +176,7 @@ impl Receiver {
     /// The flow this symbol belongs to: known, new in an unannounced session, or restarted.
     fn flow_of(&mut self, cx: &mut Context<'_>, arrival: &Arrival<'_>) -> Option<usize> {
         let (now, config) = (cx.now, cx.config);
-        let known = self.flows.iter().position(|f| f.host == arrival.source);
+        let known = self.flow_by(arrival.source, arrival.path);
         let Some(options) = &arrival.symbol.options else { return known };
         let window = u32::from(options.initial_window);
         let index = match known {
@@ -194,6 +198,7 @@ impl Receiver {
             self.forget_credits(index);
             self.blocks.forget_share(index as u8);
             self.blocks.restart_stream();
+            self.leave_paths(arrival.source);
             let flow = &mut self.flows[index];
             flow.restart(now, epoch);
             if flow.group && options.mode != Mode::OneToMany {
@@ -366,7 +371,7 @@ impl Receiver {
             decoded_blocks: self.decoded_blocks,
             decode_free_blocks: self.decode_free_blocks,
             failed_decodes: self.failed_decodes,
-            senders: self.flows.iter().map(|f| f.stats(now)).collect(),
+            senders: self.sender_stats(now),
         }
     }
 
@@ -378,8 +383,17 @@ impl Receiver {
     }
 
     /// A sender closed the session.
-    pub(super) fn on_close(&mut self, cx: &mut Context<'_>, source: HostId, reason: CloseReason) {
-        let Some(index) = self.flows.iter().position(|f| f.host == source) else { return };
+    pub(super) fn on_close(
+        &mut self,
+        cx: &mut Context<'_>,
+        (source, path): (HostId, u16),
+        reason: CloseReason,
+    ) {
+        if path > 0 && reason == CloseReason::UnknownSession {
+            // The sender knows nothing of that path (any more).
+            return self.leave_path(source, path);
+        }
+        let Some(index) = self.flow_by(source, 0) else { return };
         // A sender not heard from yet may not know the session yet.
         if matches!(self.flows[index].liveness, Liveness::Lost | Liveness::Awaited)
             && reason == CloseReason::UnknownSession
@@ -391,9 +405,9 @@ impl Receiver {
     }
 
     fn lose_sender(&mut self, cx: &mut Context<'_>, index: usize, reason: Option<CloseReason>) {
-        let flow = &mut self.flows[index];
-        flow.liveness = Liveness::Lost;
-        let (session, sender) = (self.session, flow.host);
+        let (session, sender) = (self.session, self.flows[index].host);
+        self.leave_paths(sender);
+        self.flows[index].liveness = Liveness::Lost;
         cx.events.push_back(Event::SenderLost { session, sender, reason });
         if !self.has_lost_all() {
             return;
@@ -429,7 +443,8 @@ impl Receiver {
         epoch: u8,
         config: &Config,
     ) -> bool {
-        let Some(index) = self.flows.iter().position(|f| f.host == sender) else { return false };
+        let Some(index) = self.flow_by(sender, 0) else { return false };
+        self.leave_paths(sender);
         self.forget_credits(index);
         self.blocks.forget_share(index as u8);
         self.blocks.restart_stream();
@@ -457,7 +472,9 @@ impl Receiver {
                 blocks.give_back(oldest.sbn, oldest.esi);
             }
             let in_group = self.flows[index].group;
-            let silent = self.flows[index].on_deadline(cx.now, cx.config, |lost| {
+            let spared = self.is_heard_elsewhere(cx.now, index);
+            let blocks = &mut self.blocks;
+            let silent = self.flows[index].on_deadline(cx.now, cx.config, spared, |lost| {
                 // Of several senders another one sends what a silent one was directed to.
                 let elsewhere = lost.silent && blocks.is_directed();
                 if lost.counted && elsewhere {
@@ -472,6 +489,9 @@ impl Receiver {
             self.resolve_stream(index);
             if silent {
                 self.blocks.doubt_stream();
+            }
+            if before != self.flows[index].liveness {
+                self.couple_paths();
             }
             let flow = &self.flows[index];
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {

@@ -10,6 +10,8 @@ use crate::scdp::{Config, Share};
 /// A pull to send, and what it costs on the receiver's link.
 pub(in crate::scdp) struct Grant {
     pub sender: HostId,
+    /// The path to it.
+    pub path: u16,
     pub pull: Pull,
     /// Symbols newly granted.
     pub symbols: u32,
@@ -112,6 +114,6 @@ impl Receiver {
             fin,
             first: None,
         };
-        Grant { sender: flow.host, pull, symbols }
+        Grant { sender: flow.host, path: flow.path, pull, symbols }
     }
 }

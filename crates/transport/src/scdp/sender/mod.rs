@@ -2,6 +2,7 @@
 
 mod demand;
 mod member;
+mod paths;
 mod straggler;
 mod stream;
 pub(super) mod symbols;
@@ -12,7 +13,7 @@ use wellspring_core::{
 };
 use wellspring_wire::scdp::{CloseReason, Mode, Options, Pull, ScdpHeader, Symbol};
 
-use self::member::Standing;
+use self::member::{Member, Standing};
 use self::straggler::Stragglers;
 use self::stream::{NextSymbol, Stream, StreamPlan};
 use self::symbols::SymbolStream;
@@ -33,9 +34,12 @@ const USUAL_LEN: u64 = 8_192;
 /// taken out of a group cost the others one run in so many.
 const RUNS_OF_THE_FIRST: u32 = 16;
 
-/// Which stream sends next: the first, and after some of its runs one of the others.
+/// Which stream sends next: the first, and after some of its runs one of the others; paths to one receiver take
+/// turns run by run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
+    /// All streams are paths to one receiver.
+    paths: bool,
     /// The stream that sends, and how many packets it has sent in a row.
     stream: usize,
     packets: u32,
@@ -58,6 +62,12 @@ impl Turn {
             (self.stream, self.packets) = (stream, 0);
         }
         self.packets += 1;
+        if self.paths {
+            if self.packets >= u32::from(burst) {
+                (self.stream, self.packets) = ((stream + 1) % streams, 0);
+            }
+            return;
+        }
         let runs = if stream == 0 { RUNS_OF_THE_FIRST } else { 1 };
         if self.packets < runs * u32::from(burst) || others == 0 {
             return;
@@ -110,6 +120,7 @@ impl Sender {
         };
         let plan = StreamPlan {
             destination,
+            path: 0,
             mode: command.role.mode(),
             epoch: command.resume.map_or(0, |r| r.epoch),
             symbols: SymbolStream::new(share, command.resume),
@@ -156,22 +167,27 @@ impl Sender {
         self.object
     }
 
-    /// Every receiver still served.
-    pub(super) fn receivers(&self) -> impl Iterator<Item = HostId> + '_ {
-        let served = |s: Standing| matches!(s, Standing::Live | Standing::Finished);
-        self.streams
-            .iter()
-            .flat_map(|s| &s.members)
-            .filter(move |m| served(m.standing) && !m.closed)
-            .map(|m| m.host)
+    /// The streams by whose members the session ends: one for each receiver, its first path.
+    fn first_paths(&self) -> impl Iterator<Item = &Stream> {
+        self.streams.iter().filter(|stream| stream.path == 0)
+    }
+
+    /// The receivers, each once.
+    fn members(&self) -> impl Iterator<Item = &Member> {
+        self.first_paths().flat_map(|stream| &stream.members)
     }
 
     /// Takes in a pull.
-    pub(super) fn on_pull(&mut self, cx: &mut Context<'_>, source: HostId, pull: &Pull) -> Verdict {
+    pub(super) fn on_pull(
+        &mut self,
+        cx: &mut Context<'_>,
+        (source, path): (HostId, u16),
+        pull: &Pull,
+    ) -> Verdict {
         self.stats.pulls += 1;
         let mut outcome = Err(DropReason::UnknownPeer);
         for index in 0..self.streams.len() {
-            if self.streams[index].member(source).is_none() {
+            if self.streams[index].path != path || self.streams[index].member(source).is_none() {
                 continue;
             }
             if self.streams[index].epoch != pull.epoch {
@@ -179,6 +195,9 @@ impl Sender {
                 continue;
             }
             outcome = self.streams[index].on_pull(cx.now, source, pull);
+            if self.turn.paths && outcome != Err(DropReason::Malformed) {
+                self.streams.iter_mut().for_each(|s| s.hear_elsewhere(cx.now, source, pull));
+            }
             if self.streams[index].mode == Mode::OneToMany {
                 self.check_stragglers(cx, index);
                 self.plan(cx.config);
@@ -200,7 +219,8 @@ impl Sender {
     /// A receiver closed the session.
     pub(super) fn on_close(&mut self, cx: &mut Context<'_>, source: HostId, reason: CloseReason) {
         let session = self.session;
-        for member in self.streams.iter_mut().filter_map(|s| s.member(source)) {
+        let first = self.streams.iter_mut().filter(|stream| stream.path == 0);
+        for member in first.filter_map(|s| s.member(source)) {
             if member.closed || matches!(member.standing, Standing::Lost | Standing::Detached) {
                 continue;
             }
@@ -226,6 +246,9 @@ impl Sender {
     pub(super) fn on_timeout(&mut self, cx: &mut Context<'_>) {
         let session = self.session;
         for index in 0..self.streams.len() {
+            if self.streams[index].path > 0 {
+                continue;
+            }
             self.check_stragglers(cx, index);
             for member in &mut self.streams[index].members {
                 if member.standing == Standing::Live
@@ -267,8 +290,7 @@ impl Sender {
 
     /// Sets `check_at` to the earliest deadline.
     fn plan(&mut self, config: &Config) {
-        let live =
-            self.streams.iter().flat_map(|s| &s.members).filter(|m| m.standing == Standing::Live);
+        let live = self.members().filter(|m| m.standing == Standing::Live);
         let silences = live.map(|m| m.last_heard + self.peer_timeout);
         let stragglers =
             self.streams.iter().filter_map(|s| self.stragglers.deadline(s, &config.stragglers));
@@ -288,25 +310,22 @@ impl Sender {
 
     /// When a session whose receivers all have what they asked for is released.
     fn release_at(&self) -> Option<Time> {
-        let busy = self
-            .streams
-            .iter()
-            .any(|s| s.sendable() > 0 || s.members.iter().any(|m| m.standing == Standing::Live));
+        let busy = self.streams.iter().any(|s| s.sendable() > 0)
+            || self.members().any(|m| m.standing == Standing::Live);
         (!busy).then(|| self.last_activity + self.release_after)
     }
 
     fn end_if_done(&mut self, cx: &mut Context<'_>) {
-        let members = || self.streams.iter().flat_map(|s| &s.members);
-        let settled = members()
+        let settled = self
+            .members()
             .all(|m| m.closed || matches!(m.standing, Standing::Lost | Standing::Detached));
         let released = self.release_at().is_some_and(|at| cx.now.has_reached(at));
         if self.over || !(settled || released) {
             return;
         }
-        self.over = true;
         let session = self.session;
         let mut any_finished = false;
-        for member in members().filter(|m| m.standing == Standing::Finished) {
+        for member in self.members().filter(|m| m.standing == Standing::Finished) {
             any_finished = true;
             if !member.closed {
                 let receiver = member.host;
@@ -318,6 +337,7 @@ impl Sender {
         } else {
             Event::Failed { session, reason: FailReason::PeersLost }
         });
+        self.over = true;
     }
 
     /// Reports (and, by policy, detaches) receivers of a group that hold it up or lag behind.
@@ -343,6 +363,7 @@ impl Sender {
         let horizon = group.symbols.horizon();
         let plan = StreamPlan {
             destination: Destination::Host(host),
+            path: 0,
             mode: Mode::Unicast,
             epoch,
             symbols: SymbolStream::new(Share::WHOLE, Some(Resume { epoch, floor, horizon })),
@@ -412,7 +433,7 @@ impl Sender {
             destination: stream.destination,
             session: self.session,
             payload_len: self.object.symbol_size,
-            path: next.number as u16,
+            path: if config.paths > 1 { stream.path } else { next.number as u16 },
             class,
             ecn: match config.fabric {
                 Fabric::Shared { .. } => Ecn::Capable,

@@ -16,6 +16,8 @@ const MAX_PENDING: u32 = 65_536;
 /// What a stream is to be.
 pub(super) struct StreamPlan {
     pub(super) destination: Destination,
+    /// Number of the path to it: 0, or a further path of a unicast session.
+    pub(super) path: u16,
     pub(super) mode: Mode,
     pub(super) epoch: u8,
     pub(super) symbols: SymbolStream,
@@ -32,6 +34,8 @@ pub(super) struct StreamPlan {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) destination: Destination,
+    /// Number of the path to it. On further paths nothing is decided: the receiver's standing is that of path 0.
+    pub(super) path: u16,
     pub(super) mode: Mode,
     pub(super) epoch: u8,
     pub(super) began: Time,
@@ -51,11 +55,21 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(now: Time, plan: StreamPlan, members: &[HostId]) -> Self {
-        let StreamPlan { destination, mode, epoch, symbols, initial_window, window, object, held } =
-            plan;
+        let StreamPlan {
+            destination,
+            path,
+            mode,
+            epoch,
+            symbols,
+            initial_window,
+            window,
+            object,
+            held,
+        } = plan;
         let demand = (mode == Mode::OneToMany).then(|| Demand::new(object, &symbols, held));
         Stream {
             destination,
+            path,
             mode,
             epoch,
             began: now,
@@ -72,6 +86,17 @@ impl Stream {
 
     pub(super) fn member(&mut self, host: HostId) -> Option<&mut Member> {
         self.members.iter_mut().find(|m| m.host == host)
+    }
+
+    /// Its receiver has said by another path what a pull says beside its credits.
+    pub(super) fn hear_elsewhere(&mut self, now: Time, source: HostId, pull: &Pull) {
+        let blocks = self.object.source_blocks;
+        let Some(member) = self.member(source).filter(|member| !member.closed) else { return };
+        member.last_heard = now;
+        member.heard = true;
+        member.floor = member.floor.max(pull.floor.min(blocks));
+        member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
+        self.raise_floor();
     }
 
     /// Takes in a pull (SCDP Algorithm 1, lines 14-26).

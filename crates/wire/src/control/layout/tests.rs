@@ -74,6 +74,7 @@ proptest! {
         let payload = geometry.symbol_size;
         let (log, index) = (share.0, size);
         check_request(nonce, cookie, Request::Manifest { name, digest, log, index });
+        check_request(nonce, cookie, Request::Path { session: SessionId(index as u32), path: log.max(1) });
         check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
     }
 

@@ -12,6 +12,11 @@ use crate::scdp::Config;
 const LONGEST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Flow {
+    /// Whether something was heard since the sender would count as lost.
+    pub(in crate::scdp::receiver) fn is_heard(&self, now: Time) -> bool {
+        now.since(self.last_heard) < self.peer_timeout
+    }
+
     /// When to call [`Flow::on_deadline`].
     pub(in crate::scdp::receiver) fn deadline(&self) -> Option<Time> {
         if self.liveness == Liveness::Lost { None } else { self.deadline }
@@ -81,18 +86,20 @@ impl Flow {
     /// Acts on the deadline: gives up credits that are overdue, and the sender itself after
     /// `peer_timeout` of silence. Calls `for_each` with each credit given up. In a group, where
     /// silence may only mean that the sender waits for another receiver, one credit at a time is
-    /// given up that no later one has overtaken: true if it was.
+    /// given up that no later one has overtaken: true if it was. A path is `spared` while its host is heard by
+    /// another: it is probed on.
     pub(in crate::scdp::receiver) fn on_deadline(
         &mut self,
         now: Time,
         config: &Config,
+        spared: bool,
         mut for_each: impl FnMut(Settled),
     ) -> bool {
         if self.deadline().is_none_or(|deadline| deadline.is_after(now)) {
             return false;
         }
         let silence = now.since(self.last_heard);
-        if silence >= self.peer_timeout {
+        if silence >= self.peer_timeout && !spared {
             self.give_up(for_each);
             self.liveness = Liveness::Lost;
             return false;
