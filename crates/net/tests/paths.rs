@@ -14,6 +14,7 @@ use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target,
 };
+use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 /// Bytes of the object: each path has some hundred runs to carry.
 const SIZE: usize = 24_000_000;
@@ -124,17 +125,22 @@ impl Drop for Router {
     }
 }
 
-fn client(ports: u8) -> Client {
+/// Keys of a host, if it has any.
+type Keys = Option<Arc<Keyring>>;
+
+fn client(ports: u8, keys: Keys) -> Client {
     let mut config = ClientConfig::default().timeout(Duration::from_secs(5));
     config.driver = config.driver.ports(ports);
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");
+    config.driver.keys = keys;
     Client::new(config).expect("a client")
 }
 
-async fn server(directory: &Path, paths: u16) -> Server {
+async fn server(directory: &Path, paths: u16, keys: Keys) -> Server {
     let bind = "127.0.0.1:0".parse().expect("an address");
     let mut config = ServerConfig::new(bind, directory.to_owned()).allow_put(true);
     config.driver.scdp.paths = paths;
+    config.driver.keys = keys;
     Server::bind(config).await.expect("loopback")
 }
 
@@ -147,16 +153,20 @@ fn write_object(directory: &Path) -> Vec<u8> {
 
 /// Fetches through a router; symbols by path.
 async fn fetch(ports: u8, paths: u16, dies: Option<Dies>) -> Vec<u64> {
+    fetch_with(ports, paths, dies, None).await
+}
+
+async fn fetch_with(ports: u8, paths: u16, dies: Option<Dies>, keys: Keys) -> Vec<u64> {
     let (served, got) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let bytes = write_object(served.path());
-    let server = server(served.path(), paths).await;
+    let server = server(served.path(), paths, keys.clone()).await;
     let router = Router::start(server.local_addr(), dies);
     let path = got.path().join("x");
     let target = Target::File { path: path.clone(), existing: Existing::Keep };
     let options = FetchOptions::new("x".parse().expect("a name"));
-    let report = client(ports).fetch(&router.host(), &options, target).await.expect("fetched");
+    let report = client(ports, keys).fetch(&router.host(), &options, target).await.expect("fetched");
     assert!(std::fs::read(path).expect("there") == bytes);
-    assert_eq!(report.stats.senders.len(), 1, "one host, whatever the paths");
+    assert_eq!(report.replicas.len(), 1, "one host, whatever the paths");
     router.symbols()
 }
 
@@ -184,6 +194,14 @@ async fn a_fetch_begins_by_another_port_if_the_first_leads_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn keys_go_by_every_path() {
+    let ring = Keyring::new().with_cluster(ClusterKey::generate(), Rights::all());
+    let keys = Some(Arc::new(ring));
+    let symbols = fetch_with(4, 16, Some(Dies { path: 1, after: 500 }), keys).await;
+    assert!(symbols.len() == 4 && symbols.iter().all(|path| *path > 100), "{symbols:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_limits_paths() {
     let symbols = fetch(4, 2, None).await;
     assert_eq!(symbols.iter().filter(|symbols| **symbols > 0).count(), 2, "{symbols:?}");
@@ -197,10 +215,10 @@ async fn a_put_uses_a_path_for_each_port_and_goes_on_without_one_that_dies() {
         let (source, taken) =
             (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let bytes = write_object(source.path());
-        let server = server(taken.path(), 16).await;
+        let server = server(taken.path(), 16, None).await;
         let router = Router::start(server.local_addr(), dies);
         let options = PutOptions::new("y".parse().expect("a name"));
-        let client = client(4);
+        let client = client(4, None);
         client.put(&source.path().join("x"), &router.host(), &options).await.expect("put");
         assert!(std::fs::read(taken.path().join("y")).expect("there") == bytes);
         let symbols = router.symbols();

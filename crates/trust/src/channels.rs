@@ -27,6 +27,11 @@ const MAX_RETRIES: u8 = 3;
 /// Requests that wait for one handshake, at most: more than a client has under way.
 const MAX_WAITING: usize = 32;
 
+/// Ports of an address whose channels are tried for a datagram from another port there.
+const MAX_PORTS_TRIED: usize = 8;
+/// Further ports remembered, at most; who is forgotten is found again.
+const MAX_FURTHER_PORTS: usize = 16_384;
+
 /// What a datagram turned out to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Opened {
@@ -65,6 +70,8 @@ pub struct Channels {
     gate: Gate,
     entries: BTreeMap<SocketAddr, Entry>,
     limit: usize,
+    /// Further ports of peers, by which they have sent something authentic: whose channels are theirs.
+    further_ports: BTreeMap<SocketAddr, SocketAddr>,
     /// Ephemeral keys of the last initiations, and their order.
     seen: BTreeSet<[u8; 32]>,
     seen_in_order: VecDeque<[u8; 32]>,
@@ -85,6 +92,7 @@ impl Channels {
             gate: Gate::new(blake3::derive_key("wellspring trust 1 cookies", &secret)),
             entries: BTreeMap::new(),
             limit: limit.max(1),
+            further_ports: BTreeMap::new(),
             seen: BTreeSet::new(),
             seen_in_order: VecDeque::new(),
             secret: blake3::derive_key("wellspring trust 1 ids", &secret),
@@ -101,7 +109,7 @@ impl Channels {
 
     /// Who is at the other end of a channel.
     pub fn identity(&self, address: SocketAddr, via: ChannelId) -> Option<Arc<Identity>> {
-        self.entries.get(&address)?.identity(via).cloned()
+        self.entries.get(&self.home(address))?.identity(via).cloned()
     }
 
     /// Opens a datagram that came from `from` into `plain`. `shape` is what its header says of itself if the header
@@ -148,7 +156,8 @@ impl Channels {
         clear: usize,
     ) -> Option<usize> {
         self.uses += 1;
-        let entry = self.entries.get_mut(&to);
+        let home = self.home(to);
+        let entry = self.entries.get_mut(&home);
         let sealed = entry.and_then(|entry| {
             entry.used = self.uses;
             entry.channel_to_use(via)?.seal(room, len, clear)
@@ -235,13 +244,16 @@ impl Channels {
         plain: &mut [u8],
     ) -> Opened {
         self.uses += 1;
-        let Some(entry) = self.entries.get_mut(&from) else {
-            self.counters.forged += 1;
-            return Opened::Nothing;
-        };
-        match entry.open(now, datagram, shape, plain) {
-            Found::Plain(found, via) => {
+        let home = self.home(from);
+        let found = match self.entries.get_mut(&home) {
+            Some(entry) => {
                 entry.used = self.uses;
+                entry.open(now, datagram, shape, plain)
+            }
+            None => self.open_by_further_port(now, from, datagram, shape, plain),
+        };
+        match found {
+            Found::Plain(found, via) => {
                 self.counters.opened += 1;
                 let len = match found {
                     Plain::Whole(len) => len,
@@ -257,6 +269,39 @@ impl Channels {
             Found::Forged => self.counters.forged += 1,
         }
         Opened::Nothing
+    }
+
+    /// The address whose channels an address uses.
+    fn home(&self, address: SocketAddr) -> SocketAddr {
+        match self.entries.contains_key(&address) {
+            true => address,
+            false => self.further_ports.get(&address).copied().unwrap_or(address),
+        }
+    }
+
+    /// Opens a datagram from an address without channels: by a channel of another port there. What is authentic shows
+    /// that its sender has this port too.
+    fn open_by_further_port(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        shape: Shape,
+        plain: &mut [u8],
+    ) -> Found {
+        let ports = SocketAddr::new(from.ip(), 0)..=SocketAddr::new(from.ip(), u16::MAX);
+        for (home, entry) in self.entries.range_mut(ports).take(MAX_PORTS_TRIED) {
+            let found = entry.open(now, datagram, shape, plain);
+            if let Found::Plain(..) = found {
+                entry.used = self.uses;
+                if self.further_ports.len() >= MAX_FURTHER_PORTS {
+                    self.further_ports.clear();
+                }
+                self.further_ports.insert(from, *home);
+                return found;
+            }
+        }
+        Found::Forged
     }
 
     fn on_hello(

@@ -108,6 +108,26 @@ fn one_round_trip_makes_a_channel_and_answers_a_request() {
 }
 
 #[test]
+fn a_channel_serves_further_ports_of_its_owner_and_nobody_elses() {
+    let (mut a, mut b) = pinned();
+    meet(&mut a, &mut b, now(0));
+    let (port, elsewhere) = (at("192.0.2.1:5001"), at("192.0.2.9:5001"));
+    let sealed = seal(&mut a, server(), 1).expect("a channel");
+    assert_eq!(hear(&mut b, now(1), elsewhere, &sealed).opened, Opened::Nothing);
+    assert!(seal(&mut b, port, 2).is_none(), "nothing has come from there");
+    let heard = hear(&mut b, now(1), port, &sealed);
+    let Opened::Datagram { via, .. } = heard.opened else { panic!("{:?}", heard.opened) };
+    assert_eq!(b.identity(port, via).expect("known").name, "a");
+    assert_eq!(hear(&mut b, now(1), client(), &sealed).opened, Opened::Nothing, "replayed");
+    let answer = seal(&mut b, port, 2).expect("a channel");
+    assert!(matches!(hear(&mut a, now(1), server(), &answer).opened, Opened::Datagram { .. }));
+    let mut forged = seal(&mut a, server(), 3).expect("a channel");
+    forged[200] ^= 1;
+    assert_eq!(hear(&mut b, now(1), at("192.0.2.1:5002"), &forged).opened, Opened::Nothing);
+    assert!(seal(&mut b, at("192.0.2.1:5002"), 4).is_none());
+}
+
+#[test]
 fn lost_answers_are_repeated_and_make_no_second_channel() {
     let (mut a, mut b) = pinned();
     let first = request(&mut a, now(0));
