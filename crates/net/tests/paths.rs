@@ -164,7 +164,8 @@ async fn fetch_with(ports: u8, paths: u16, dies: Option<Dies>, keys: Keys) -> Ve
     let path = got.path().join("x");
     let target = Target::File { path: path.clone(), existing: Existing::Keep };
     let options = FetchOptions::new("x".parse().expect("a name"));
-    let report = client(ports, keys).fetch(&router.host(), &options, target).await.expect("fetched");
+    let report =
+        client(ports, keys).fetch(&router.host(), &options, target).await.expect("fetched");
     assert!(std::fs::read(path).expect("there") == bytes);
     assert_eq!(report.replicas.len(), 1, "one host, whatever the paths");
     router.symbols()
