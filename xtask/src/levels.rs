@@ -37,6 +37,7 @@ pub const CRATES: &[Crate] = &[
     product("wellspring-codec", 1),
     product("wellspring-wire", 1),
     product("wellspring-fabric", 1),
+    product("wellspring-tree", 1),
     // Identities here, bytes there: decoding is an effect the endpoint asks for.
     Crate {
         package: "wellspring-transport",

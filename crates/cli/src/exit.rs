@@ -6,7 +6,7 @@ use std::io;
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
-use wellspring_net::{BindError, FetchError, HostError, HostTrouble, PutError};
+use wellspring_net::{BindError, FetchError, HostError, HostTrouble, PutError, TreeError};
 
 pub const TOO_FEW_SYMBOLS: u8 = 3;
 pub const NO_HOST: u8 = 4;
@@ -58,6 +58,20 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         FetchError::Write(error) | FetchError::Session(Failure::Write(error)) => {
             Failed::system(output, error)
         }
+        _ => Failed::other(error.to_string()),
+    }
+}
+
+/// The failure of a fetch of a tree into `output`.
+pub fn of_tree(error: &TreeError, output: &str) -> Failed {
+    let server = "wellspring serve";
+    match error {
+        TreeError::Fetch(error) => of_fetch(error, server, output),
+        TreeError::Place(path, cause) => Failed::system(format!("{output}/{path}"), cause),
+        TreeError::InTheWay(_) => Failed::new(TARGET_EXISTS, error.to_string())
+            .hint("Remove it, or let --delete remove what the tree does not have."),
+        TreeError::Listing(_) => Failed::new(BAD_DIGEST, error.to_string())
+            .hint("The host is at fault, or its version is another. Nothing was written."),
         _ => Failed::other(error.to_string()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod lttp;
 mod report;
+mod tree;
 
 use std::io::IsTerminal;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -18,7 +19,7 @@ use wellspring_net::{Client, ClientConfig, FetchOptions, FetchProtocol, Target};
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source};
 use report::Fetched;
 
 /// Fetch an object from all hosts that hold it, at once.
@@ -34,14 +35,15 @@ Examples:
   wellspring get a.example/models/7b.bin -o 7b.bin
   wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
   wellspring get a.example/logs.tar | tar x
+  wellspring get a.example,b.example/models/ -o models   # a directory; again: what has changed
   wellspring get --protocol lttp a.example,b.example,c.example/7b.bin -o 7b.bin
   wellspring get a.example/x -o x                    # after Ctrl-C: what is missing
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
-    /// Hosts that hold the object, and its name: its path below the directory they serve. A host is
-    /// NAME, NAME:PORT or `[IPV6]:PORT`.
-    #[arg(value_name = "HOST[,HOST...]/OBJECT")]
-    from: Location,
+    /// Hosts that hold the object, and its name: its path below the directory they serve; with `/` at its
+    /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
+    #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/")]
+    from: Source,
     /// File to write; in a directory it has the object's name; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -63,6 +65,8 @@ pub struct GetArgs {
     #[arg(long, value_enum, help_heading = "Transfer")]
     decoder: Option<lttp::DecoderArg>,
     #[command(flatten)]
+    tree: tree::TreeArgs,
+    #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
     keys: KeyArgs,
@@ -83,8 +87,15 @@ enum ProtocolArg {
 }
 
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
+    let from = match &args.from {
+        Source::Object(from) => from,
+        Source::Tree(from) => return tree::run(args, from, quiet).await,
+    };
+    if let Some(flag) = args.tree.first_given() {
+        return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
+    }
     let mut interrupt = Interrupt::new()?;
-    let name = &args.from.name;
+    let name = &from.name;
     if args.decoder.is_some() && args.protocol != ProtocolArg::Lttp {
         return Err(Failed::usage("--decoder goes with --protocol lttp"));
     }
@@ -116,7 +127,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         .cut(cut)
         .resume(!args.no_resume)
         .updates(display.updates());
-    let fetched = interrupt.guard(client.fetch(&args.from.hosts, &options, target)).await;
+    let fetched = interrupt.guard(client.fetch(&from.hosts, &options, target)).await;
     display.finish();
     let statistics = client.statistics().ok();
     // Ends the sessions in good order: the part file is whole, or gone, when we are.

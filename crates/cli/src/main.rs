@@ -9,6 +9,7 @@ mod fec;
 mod get;
 mod key;
 mod keys;
+mod ls;
 mod maelstrom;
 mod progress;
 mod put;
@@ -61,6 +62,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Get(get::GetArgs),
     Put(put::PutArgs),
+    Ls(ls::LsArgs),
     Clean(clean::CleanArgs),
     Key(key::KeyCommand),
     Demo(demo::DemoArgs),
@@ -107,6 +109,7 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         }
         Command::Serve(args) => runtime.block_on(serve::run(&args, quiet)),
         Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
+        Command::Ls(args) => runtime.block_on(ls::run(&args)),
         Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Key(args) => key::run(&args),

@@ -213,6 +213,52 @@ pub struct ReportArgs {
     pub json_progress: bool,
 }
 
+/// Hosts and the directory that they serve, or one below it: `HOST,HOST/DIR/`, `HOST/` for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeLocation {
+    pub hosts: Vec<Host>,
+    /// Absent for all that is served.
+    pub directory: Option<ObjectName>,
+}
+
+impl FromStr for TreeLocation {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (hosts, directory) = text.split_once('/').unwrap_or((text, ""));
+        let directory = directory.strip_suffix('/').unwrap_or(directory);
+        let directory = match directory {
+            "" => None,
+            name => {
+                Some(name.parse().map_err(|error| format!("bad name of a directory: {error}"))?)
+            }
+        };
+        Ok(TreeLocation { hosts: parse_hosts(hosts)?, directory })
+    }
+}
+
+/// What is fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Object(Location),
+    Tree(TreeLocation),
+}
+
+impl FromStr for Source {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.ends_with('/') {
+            true => text.parse().map(Source::Tree),
+            false => text.parse().map(Source::Object),
+        }
+    }
+}
+
+fn parse_hosts(hosts: &str) -> Result<Vec<Host>, String> {
+    let host =
+        |host: &str| host.parse().map_err(|error: wellspring_net::NotAHost| error.to_string());
+    hosts.split(',').map(host).collect()
+}
+
 /// Hosts and the object they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -223,11 +269,10 @@ pub struct Location {
 impl FromStr for Location {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let (hosts, name) = text.split_once('/').ok_or("write HOST/OBJECT or HOST,HOST/OBJECT")?;
-        let hosts = hosts
-            .split(',')
-            .map(|host| host.parse().map_err(|error: wellspring_net::NotAHost| error.to_string()))
-            .collect::<Result<_, _>>()?;
+        let (hosts, name) = text
+            .split_once('/')
+            .ok_or("write HOST/OBJECT or HOST,HOST/OBJECT, or HOST/DIR/ for a directory")?;
+        let hosts = parse_hosts(hosts)?;
         let name = name.parse().map_err(|error| format!("bad object name: {error}"))?;
         Ok(Location { hosts, name })
     }
@@ -272,6 +317,20 @@ mod tests {
             ["--burst", "0"],
         ] {
             assert!(driver(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_slash_at_the_end_means_a_directory() {
+        let tree = |text: &str| match text.parse() {
+            Ok(Source::Tree(tree)) => tree.directory.map(|d| d.to_string()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(tree("a,b:5/x/y/"), Some("x/y".to_owned()));
+        assert_eq!(tree("a/"), None);
+        assert!(matches!("a/x".parse(), Ok(Source::Object(_))));
+        for bad in ["a", "a//", "a/../", "a/x//", "/x/"] {
+            assert!(bad.parse::<Source>().is_err(), "{bad}");
         }
     }
 

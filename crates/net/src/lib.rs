@@ -32,7 +32,8 @@ pub use client::{
     DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, FetchError,
     FetchOptions, FetchProtocol, FetchReport, HostError, HostTrouble, LttpReport, Method,
     PartReport, ProtocolReport, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
-    ReplicaReport, ReplicaState, ScdpReport, Target, Update, Updates,
+    ReplicaReport, ReplicaState, ScdpReport, Target, TreeChange, TreeError, TreeFilter,
+    TreeListing, TreeOptions, TreeReport, Update, Updates,
 };
 pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};

@@ -11,13 +11,19 @@ pub(crate) fn name(name: &ObjectName) -> Name<'_> {
     Name::new(name.as_str()).expect("the rules for objects include those for messages")
 }
 
+/// The name of an object, or of a part of a tree, as messages carry it.
+pub(crate) fn asked(name: &str) -> Name<'_> {
+    Name::new(name).expect("names of parts of trees are kept within the limit by who makes them")
+}
+
 /// The code by which a server refuses.
 pub(crate) fn refusal_code(error: &StoreError) -> RefusalCode {
     match error {
         StoreError::Name(_) => RefusalCode::BadName,
-        StoreError::NotFound(_) | StoreError::NotRegular(_) | StoreError::NoParent(_) => {
-            RefusalCode::NotFound
-        }
+        StoreError::NotFound(_)
+        | StoreError::NotRegular(_)
+        | StoreError::NoDirectory(_)
+        | StoreError::NoParent(_) => RefusalCode::NotFound,
         StoreError::Exists(_) => RefusalCode::Exists,
         StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Busy { .. } => RefusalCode::Busy,

@@ -15,6 +15,8 @@ pub mod atomic_file;
 mod existing;
 #[cfg(feature = "objects")]
 mod objects;
+#[cfg(feature = "objects")]
+pub mod tree;
 
 pub use existing::Existing;
 #[cfg(feature = "objects")]

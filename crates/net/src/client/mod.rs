@@ -12,6 +12,7 @@ pub(crate) mod requester;
 pub(crate) mod resume;
 mod sink;
 mod stream;
+mod tree;
 mod update;
 
 use std::io;
@@ -37,6 +38,7 @@ pub use report::{
     ReplicaReport, ReplicaState, ScdpReport,
 };
 use requester::{Requester, Table};
+pub use tree::{TreeChange, TreeError, TreeFilter, TreeListing, TreeOptions, TreeReport};
 pub use update::{Update, Updates};
 pub use wellspring_codec::lt::Method;
 
@@ -211,6 +213,10 @@ pub struct FetchOptions {
     pub resume: bool,
     /// Where updates go.
     pub updates: Updates,
+    /// What is asked for instead of the object: a part of a tree.
+    pub(crate) tree_part: Option<String>,
+    /// Longest object that is taken \[bytes\].
+    pub(crate) longest: u64,
 }
 
 setters! {
@@ -234,7 +240,14 @@ impl FetchOptions {
             cut: Cut::default(),
             resume: true,
             updates: Updates::default(),
+            tree_part: None,
+            longest: u64::MAX,
         }
+    }
+
+    /// The name that hosts are asked for.
+    pub(crate) fn asked(&self) -> &str {
+        self.tree_part.as_deref().unwrap_or(self.name.as_str())
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::address::Host;
 use crate::manifest::PageId;
-use crate::store::{Digest, ObjectName};
+use crate::store::{Digest, StoreError};
 use crate::store_messages;
 
 /// Replicas of one fetch, at most: shares are numbered by a byte.
@@ -169,7 +169,7 @@ pub(crate) async fn find(
     let mut asked = JoinSet::new();
     for (index, replica) in replicas.iter().enumerate() {
         if let Some(address) = replica.address.filter(|_| replica.takes_part()) {
-            let (requester, name) = (requester.clone(), options.name.clone());
+            let (requester, name) = (requester.clone(), options.asked().to_owned());
             let (host, updates) = (replica.host.clone(), updates.clone());
             asked.spawn(async move {
                 let answer =
@@ -185,7 +185,10 @@ pub(crate) async fn find(
     };
     if held.iter().any(|&(_, s, d)| (s, d) != (size, digest)) {
         let replicas = held.iter().map(|&(i, s, d)| (replicas[i].host.clone(), s, d)).collect();
-        return Err(FetchError::Differ { name: options.name.to_string(), replicas });
+        return Err(FetchError::Differ { name: options.asked().to_owned(), replicas });
+    }
+    if size > options.longest {
+        return Err(StoreError::TooLarge { got: size, limit: options.longest }.into());
     }
     for replica in replicas.iter().filter(|r| !r.takes_part()) {
         let HostError { host, reason, .. } = replica.complaint();
@@ -293,7 +296,7 @@ async fn collect(
 async fn info(
     requester: &Requester,
     address: SocketAddr,
-    (name, geometry): (&ObjectName, Geometry),
+    (name, geometry): (&str, Geometry),
     patience: Duration,
     host: &str,
     updates: &Updates,
@@ -301,7 +304,7 @@ async fn info(
     let pending = |done, total| {
         updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
     };
-    let request = Request::Info { name: store_messages::name(name), geometry };
+    let request = Request::Info { name: store_messages::asked(name), geometry };
     match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
         Answer::Info { size, digest, cookie, instance } => {
             Ok(HeldObject { size, digest, cookie, instance })
@@ -315,7 +318,7 @@ async fn info(
 pub(super) struct Order {
     pub requester: Requester,
     pub session: SessionId,
-    pub name: ObjectName,
+    pub name: String,
     pub digest: Digest,
     pub size: u64,
     pub geometry: Geometry,
@@ -334,7 +337,7 @@ impl Order {
     ) -> Result<(), AskError> {
         let request = Request::Start(Start {
             session: self.session,
-            name: store_messages::name(&self.name),
+            name: store_messages::asked(&self.name),
             digest: self.digest.0,
             share_index: share,
             share_count: self.shares,
@@ -356,7 +359,7 @@ impl Order {
         cookie: &tokio::sync::Mutex<Cookie>,
     ) -> Result<Vec<u8>, AskError> {
         let request = Request::Manifest {
-            name: store_messages::name(&self.name),
+            name: store_messages::asked(&self.name),
             digest: self.digest.0,
             log: page.log(),
             index: page.index,
@@ -407,7 +410,7 @@ impl Order {
         resume: &impl Fn() -> Option<(u32, u32)>,
     ) -> Result<u32, AskError> {
         let quiet = Updates::default();
-        let asked = (&self.name, self.geometry);
+        let asked = (self.name.as_str(), self.geometry);
         let held = info(&self.requester, address, asked, self.timeout, "", &quiet).await?;
         if (held.size, held.digest) != (self.size, self.digest) {
             let text = format!("holds other bytes now (digest {})", held.digest);

@@ -22,8 +22,8 @@ use crate::store::Digest;
 /// Pause before a request is first repeated; it doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Pause before asking again for an answer that takes time.
-const PENDING_PAUSE: Duration = Duration::from_millis(100);
+/// Pauses before asking again for an answer that takes time: the first, and the longest.
+const PENDING_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// Challenges in a row before a server is taken to be out of its mind.
 const MAX_CHALLENGES: u32 = 4;
 
@@ -297,6 +297,7 @@ impl Requester {
         let to = canonical(to);
         let mut give_up = Instant::now() + patience;
         let mut challenges = 0;
+        let mut pause = PENDING_PAUSE.0;
         loop {
             match self.ask_once(to, request, (*cookie, path), give_up, patience).await? {
                 Says::Final(answer) => return answer,
@@ -310,7 +311,8 @@ impl Requester {
                 Says::Pending { done, total } => {
                     pending(done, total);
                     challenges = 0;
-                    tokio::time::sleep(PENDING_PAUSE).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PENDING_PAUSE.1);
                     give_up = Instant::now() + patience;
                 }
             }

@@ -91,6 +91,16 @@ impl Updates {
         Updates(Some(Arc::new(hear)))
     }
 
+    /// The same without progress: for objects that are fetched on the way to others.
+    pub(crate) fn quiet(&self) -> Self {
+        let Some(hear) = self.0.clone() else { return Updates::default() };
+        Updates::to(move |update| {
+            if matches!(update, Update::Hashing { .. } | Update::Lost { .. }) {
+                hear(update);
+            }
+        })
+    }
+
     pub(crate) fn tell(&self, update: Update) {
         if let Some(hear) = &self.0 {
             hear(update);

@@ -56,6 +56,16 @@ impl Digests {
         Arc::new(Digests { cache, manifests: Manifests::default(), jobs: Mutex::default() })
     }
 
+    /// The digest of a file that was made to be sent, computed now.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn of_made(&self, file: &File, len: u64) -> io::Result<Digest> {
+        let (digest, sections) = hash_sections(file, len, &HashProgress::default())?;
+        self.manifests.learn(digest, sections);
+        Ok(digest)
+    }
+
     pub(crate) fn cached(&self, fingerprint: &Fingerprint) -> Option<Digest> {
         self.cache.get(fingerprint)
     }

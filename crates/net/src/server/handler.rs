@@ -16,12 +16,14 @@ use super::digests::{Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::sends::Sends;
+use super::trees::Trees;
 use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
 use crate::client::requester::Requester;
 use crate::client::{SHORTEST_TIMEOUT, peer_timeout};
 use crate::driver::EventSink;
 use crate::manifest::object_of;
 use crate::protocols::{DriverHandle, MAX_SYMBOL_SIZE};
+use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError};
 
 /// Requests at work at one time; each may wait for a disk.
@@ -36,7 +38,7 @@ const MAX_PUSHED_LEN: u64 = 1 << 20;
 
 /// An object that is opened to be sent.
 pub(super) struct OpenObject {
-    pub name: ObjectName,
+    pub name: String,
     pub source: FileSource,
     pub size: u64,
     pub digest: Digest,
@@ -53,6 +55,7 @@ pub(super) struct Handler {
     pub(super) reports: mpsc::UnboundedSender<SessionReport>,
     pub(super) sends: Mutex<Sends>,
     pub(super) puts: Mutex<Puts>,
+    pub(super) trees: Trees,
     /// Of whatever is sent, by all protocols.
     pub(super) send_places: Arc<Places>,
     pub(super) jar: CookieJar,
@@ -87,6 +90,7 @@ impl Handler {
             digests: Digests::new(Arc::clone(&config.cache)),
             sends: Mutex::new(Sends::new(Arc::clone(&send_places))),
             puts: Mutex::new(Puts::new(put_places)),
+            trees: Trees::default(),
             send_places,
             config,
             reports,
@@ -153,6 +157,9 @@ impl Handler {
         name: &str,
         wanted: [u8; 32],
     ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
+        if TreeName::is_one(name) {
+            return self.open_of_tree(name, Digest(wanted));
+        }
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
@@ -170,7 +177,7 @@ impl Handler {
             return Err(Refusal::new(RefusalCode::Changed, text));
         }
         let source = FileSource::new(file, fingerprint, digest);
-        Ok(Ok(OpenObject { name, source, size, digest }))
+        Ok(Ok(OpenObject { name: name.to_string(), source, size, digest }))
     }
 
     /// The object as the client wants it cut, if that is possible here.

@@ -11,6 +11,7 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
 use crate::manifest::PageId;
+use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
 impl Handler {
@@ -23,31 +24,18 @@ impl Handler {
         (log, index): (u8, u64),
     ) -> Result<Outcome, Refusal> {
         let Shown { client, cookie } = shown;
-        let name = self.name_to_serve(name)?;
-        let purpose = Purpose::Manifest { name: name.as_str(), digest };
+        let purpose = Purpose::Manifest { name, digest };
         let allowed = self.jar.is_good(client, cookie, purpose);
-        let begin: Option<&dyn Fn()> = if allowed { Some(&|| {}) } else { None };
-        let opened = self.store.open_object(&name);
-        let known = opened.map(|(file, fingerprint)| {
-            let known = self.digests.of(&file, fingerprint, begin);
-            (file, fingerprint, known)
-        });
-        let (file, fingerprint) = match known {
-            Ok((file, fingerprint, Known::Digest(found))) if found == digest => (file, fingerprint),
-            Ok((_, fingerprint, Known::Pending(done))) => {
-                return Ok(Outcome::Pending { done, total: fingerprint.size() });
-            }
-            Ok((_, _, Known::Failed(reason))) => {
-                return Err(Refusal::new(RefusalCode::Failed, reason));
-            }
-            Ok((_, _, Known::Unknown)) => {
-                return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
-            }
-            // What the name leads to is another file now, or none.
-            Ok((_, _, Known::Digest(_))) | Err(_) => match self.sent_to(client, &name, digest) {
-                Some(sent) => sent,
-                None => return Err(self.not_held(&name, known.err())),
+        let found = match TreeName::is_one(name) {
+            true => self.tree_file(name, digest).or_else(|| self.sent_to(client, name, digest)),
+            false => match self.object_file(client, name, digest, allowed)? {
+                Ok(found) => found,
+                Err(Some(outcome)) => return Ok(outcome),
+                Err(None) => return Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
             },
+        };
+        let Some((file, fingerprint)) = found else {
+            return Err(Refusal::new(RefusalCode::Changed, format!("{name} has changed")));
         };
         let size = fingerprint.size();
         let page = PageId::of(log, index);
@@ -63,21 +51,49 @@ impl Handler {
         }
     }
 
+    /// The file of an object of that digest; or what is to be answered instead, nothing if that is a
+    /// challenge.
+    #[expect(clippy::type_complexity, reason = "taken apart where it is called, and nowhere else")]
+    fn object_file(
+        &self,
+        client: SocketAddr,
+        name: &str,
+        digest: Digest,
+        allowed: bool,
+    ) -> Result<Result<Option<(File, Fingerprint)>, Option<Outcome>>, Refusal> {
+        let name = self.name_to_serve(name)?;
+        let begin: Option<&dyn Fn()> = if allowed { Some(&|| {}) } else { None };
+        let opened = self.store.open_object(&name);
+        let known = opened.map(|(file, fingerprint)| {
+            let known = self.digests.of(&file, fingerprint, begin);
+            (file, fingerprint, known)
+        });
+        match known {
+            Ok((file, fingerprint, Known::Digest(found))) if found == digest => {
+                Ok(Ok(Some((file, fingerprint))))
+            }
+            Ok((_, fingerprint, Known::Pending(done))) => {
+                Ok(Err(Some(Outcome::Pending { done, total: fingerprint.size() })))
+            }
+            Ok((_, _, Known::Failed(reason))) => Err(Refusal::new(RefusalCode::Failed, reason)),
+            Ok((_, _, Known::Unknown)) => Ok(Err(None)),
+            // What the name leads to is another file now, or none.
+            Ok((_, _, Known::Digest(_))) => Ok(Ok(self.sent_to(client, name.as_str(), digest))),
+            Err(error) => match self.sent_to(client, name.as_str(), digest) {
+                Some(sent) => Ok(Ok(Some(sent))),
+                None => Err(error.into()),
+            },
+        }
+    }
+
     /// The open file of an object that is being sent to a client.
     fn sent_to(
         &self,
         client: SocketAddr,
-        name: &crate::store::ObjectName,
+        name: &str,
         digest: Digest,
     ) -> Option<(File, Fingerprint)> {
-        let source: Arc<FileSource> = lock(&self.sends).source(client, name.as_str())?;
+        let source: Arc<FileSource> = lock(&self.sends).source(client, name)?;
         (source.digest() == digest).then(|| source.file()).flatten()
-    }
-
-    fn not_held(&self, name: &crate::store::ObjectName, error: Option<StoreError>) -> Refusal {
-        match error {
-            Some(error) => error.into(),
-            None => Refusal::new(RefusalCode::Changed, format!("{name} has changed")),
-        }
     }
 }

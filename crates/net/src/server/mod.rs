@@ -24,6 +24,7 @@ mod requests;
 mod send_requests;
 mod sends;
 mod taking;
+mod trees;
 
 use std::fmt;
 use std::io;

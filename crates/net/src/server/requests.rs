@@ -17,6 +17,7 @@ use super::sends::Kind;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
 use crate::store::Digest;
+use crate::store::tree::listing::TreeName;
 
 impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
@@ -154,6 +155,9 @@ impl Handler {
     }
 
     fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
+        if TreeName::is_one(name) {
+            return self.tree_info(shown, name, geometry);
+        }
         let Shown { client, cookie } = shown;
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;

@@ -82,7 +82,7 @@ impl Handler {
             Ok(object) => object,
             Err((done, total)) => return Ok(Err(Outcome::Pending { done, total })),
         };
-        let name = object.name.to_string();
+        let name = object.name.clone();
         let (progress, share, resumed) = match wanted.scdp {
             Some(start) => {
                 let progress = self.send_by_scdp(client, start, object)?;

@@ -57,7 +57,7 @@ pub(super) fn open_parent(root: &OwnedFd, name: &ObjectName) -> Result<OwnedFd, 
 }
 
 #[cfg(target_os = "linux")]
-fn open_directory_beneath(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory_beneath(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     use rustix::fs::{ResolveFlags, openat2};
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // EAGAIN: a rename raced with the resolution and the kernel could not be sure.
@@ -73,8 +73,13 @@ fn open_directory_beneath(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> 
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_directory_beneath(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_directory_beneath(root: &OwnedFd, path: &str) -> Result<OwnedFd, Errno> {
     walk(root, path)
+}
+
+/// A path's directory, empty for a path of one component, and the name there.
+pub(crate) fn split_path(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
 }
 
 /// One component at a time; a checked name has no component that leads up.

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, openat};
 
+use rustix::io::Errno;
+
 use super::beneath;
 use super::stale::{self, Cleaned, PartLimits};
 use super::{Digest, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError};
@@ -45,6 +47,24 @@ impl Store {
         let file = beneath::open_regular(&self.root, name)?;
         let fingerprint = Fingerprint::of(&file)?;
         Ok((file, fingerprint))
+    }
+
+    /// Opens a directory below it, whose tree is served; the empty path is the directory itself.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotRegular`], or the system's error.
+    pub fn open_tree(&self, path: &str) -> Result<OwnedFd, StoreError> {
+        let path = if path.is_empty() {
+            "."
+        } else {
+            ObjectName::new(path)?;
+            path
+        };
+        beneath::open_directory_beneath(&self.root, path).map_err(|errno| match errno {
+            Errno::NOENT => StoreError::NotFound(format!("{path}/")),
+            Errno::NOTDIR | Errno::LOOP | Errno::XDEV => StoreError::NoDirectory(path.to_owned()),
+            errno => errno.into(),
+        })
     }
 
     /// Makes a part file for an object that is to be received.

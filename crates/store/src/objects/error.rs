@@ -15,6 +15,8 @@ pub enum StoreError {
     NotFound(String),
     /// What the name leads to is a directory, a device, a pipe, a socket or a symbolic link.
     NotRegular(String),
+    /// What the name of a tree leads to is no directory.
+    NoDirectory(String),
     /// An object of that name exists and may not be replaced.
     Exists(String),
     /// The directory the object should go to does not exist.
@@ -56,6 +58,7 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Name(error) => write!(f, "bad object name: {error}"),
             StoreError::NotFound(name) => write!(f, "no object named {name}"),
+            StoreError::NoDirectory(name) => write!(f, "{name} is not a directory"),
             StoreError::NotRegular(name) => {
                 write!(f, "{name} is not a regular file (symbolic links are not followed)")
             }

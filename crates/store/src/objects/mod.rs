@@ -29,5 +29,10 @@ pub use scratch::ScratchFile;
 pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts};
 pub use write_back::WriteBack;
 
+pub(crate) use beneath::{open_directory_beneath, split_path};
+pub(crate) use name::{is_part_file, part_file_name};
+pub(crate) use part_file::random_number;
+pub(crate) use stale::claim;
+
 #[cfg(test)]
 mod tests;

@@ -195,7 +195,7 @@ const PART_END: &str = ".part";
 /// Before it, in the name of a part file that is taken up again after its process has ended.
 const KEPT_MARK: &str = ".kept";
 
-pub(super) fn is_part_file(component: &str) -> bool {
+pub(crate) fn is_part_file(component: &str) -> bool {
     component.starts_with('.') && component.contains(PART_MARK) && component.ends_with(PART_END)
 }
 
@@ -220,7 +220,7 @@ pub(super) fn kept_part_name(file_name: &str, digest: [u8; 16]) -> String {
 }
 
 /// The name of a part file beside `file_name`, which is cut if there is no room for all of it.
-pub(super) fn part_file_name(file_name: &str, random: u64) -> String {
+pub(crate) fn part_file_name(file_name: &str, random: u64) -> String {
     part_name(file_name, &format!("{PART_MARK}{random:016x}{PART_END}"))
 }
 

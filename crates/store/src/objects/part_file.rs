@@ -352,7 +352,7 @@ fn kept_name(target: &str, digest: Digest) -> String {
 }
 
 /// A number that nobody can guess.
-fn random_number() -> io::Result<u64> {
+pub(crate) fn random_number() -> io::Result<u64> {
     getrandom::u64().map_err(io::Error::from)
 }
 

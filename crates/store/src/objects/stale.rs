@@ -24,7 +24,7 @@ const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LEFT: usize = 65_536;
 
 /// Makes a part file known as somebody's; false if it was taken for stale before that.
-pub(super) fn claim(file: &OwnedFd) -> bool {
+pub(crate) fn claim(file: &OwnedFd) -> bool {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => fstat(file).is_ok_and(|stat| stat.st_nlink > 0),
         Err(rustix::io::Errno::WOULDBLOCK) => false,

@@ -123,7 +123,7 @@ impl Prepared {
         let order = Order {
             requester: client.requester.clone(),
             session,
-            name: options.name.clone(),
+            name: options.asked().to_owned(),
             digest,
             size,
             geometry,

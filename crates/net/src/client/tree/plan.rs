@@ -1,0 +1,380 @@
+//! What a directory lacks of a tree; what needs no bytes is done at once.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{TreeChange, TreeError, TreeListing, TreeOptions, TreeReport};
+use crate::store::tree::listing::{
+    Content, Cursor, Entry, Listing, Pair, Place, Selection, SkipReason, TreePart, compare,
+};
+use crate::store::tree::{Scan, TreeTarget, Wanted};
+use crate::store::{ObjectName, remove_stale_parts};
+
+/// Files shorter than this are packed \[bytes\].
+const PACKED: u64 = 1 << 20;
+/// A pack is closed when it has so many bytes.
+const PACK_LEN: u64 = 4 << 20;
+/// Or so many files.
+const PACK_FILES: u32 = 4_096;
+/// Longest text of a selection that is asked for \[bytes\]: a message has room for that, and for the directory.
+const LONGEST_NAME: usize = 960;
+/// Skipped paths that are kept for the report.
+const SKIPPED_KEPT: usize = 100;
+
+/// Files that are fetched together.
+#[derive(Clone, Debug)]
+pub(super) struct Pack {
+    pub files: Selection,
+    /// Their length \[bytes\].
+    pub len: u64,
+    /// Where the listing begins with them.
+    place: Place,
+}
+
+/// What is to be moved.
+pub(super) struct Plan {
+    pub listing: TreeListing,
+    /// Absent in a dry run into a directory that is not there.
+    target: Option<TreeTarget>,
+    pub packs: Vec<Pack>,
+    /// Bytes to move.
+    pub len: u64,
+    is_dry: bool,
+    /// Paths that the tree does not have.
+    surplus: Vec<String>,
+    skipped: Vec<(String, SkipReason)>,
+    skipped_count: u64,
+    files: u64,
+    bytes: u64,
+    made: u64,
+    hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+}
+
+impl Plan {
+    /// A function that walks the directory, compares it with the listing, and makes directories, links
+    /// and empty files. It blocks its thread.
+    pub(super) fn make(
+        options: &TreeOptions,
+        listing: TreeListing,
+        directory: &Path,
+        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> impl FnOnce() -> Result<Plan, TreeError> + Send + 'static {
+        let (options, directory) = (options.clone(), directory.to_owned());
+        move || Maker::run(options, listing, directory, hear)
+    }
+
+    /// The target, unless nothing is to be written.
+    fn writable(&mut self) -> Option<&mut TreeTarget> {
+        self.target.as_mut().filter(|_| !self.is_dry)
+    }
+
+    /// The target, for threads of their own.
+    pub(super) fn target(&self) -> Option<TreeTarget> {
+        self.target.clone().filter(|_| !self.is_dry)
+    }
+
+    /// The files of a pack, as they are to be.
+    pub(super) fn wanted(&self, pack: &Pack) -> Result<Vec<Wanted>, TreeError> {
+        let mut wanted = Vec::with_capacity(pack.files.count() as usize);
+        let mut cursor = Cursor::resume(&self.listing.bytes, &pack.place);
+        for run in pack.files.runs() {
+            while cursor.files() < run.end {
+                let number = cursor.files();
+                let Some(entry) = cursor.next_entry()? else { return Ok(wanted) };
+                let Content::File { size, .. } = entry.content else { continue };
+                if number >= run.start {
+                    let (path, mode, modified) =
+                        (entry.path.to_owned(), entry.mode, entry.modified);
+                    wanted.push(Wanted { path, size, mode, modified });
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Says what this round comes to.
+    pub(super) fn add_to(&self, report: &mut TreeReport) {
+        (report.files, report.bytes) = (self.files, self.bytes);
+        report.made += self.made;
+        (report.skipped, report.skipped_count) = (self.skipped.clone(), self.skipped_count);
+    }
+
+    /// All files are in place: removes what the tree does not have, and gives directories their modes and
+    /// times. Returns how much was removed.
+    pub(super) fn finish(mut self) -> Result<u64, TreeError> {
+        for path in &self.surplus {
+            (self.hear)(TreeChange::Removed(path.clone()));
+            if let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) {
+                let removed = target.remove(path);
+                removed.map_err(|error| TreeError::Place(path.clone(), error))?;
+            }
+        }
+        let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) else {
+            return Ok(self.surplus.len() as u64);
+        };
+        let mut cursor = Cursor::new(&self.listing.bytes)?;
+        while let Some(entry) = cursor.next_entry()? {
+            if entry.content == Content::Directory {
+                match target.set(entry.path, entry.mode, entry.modified) {
+                    // It does not belong to what was fetched.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    set => set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?,
+                }
+            }
+        }
+        Ok(self.surplus.len() as u64)
+    }
+}
+
+/// A plan while it is made.
+struct Maker {
+    options: TreeOptions,
+    plan: Plan,
+    /// Names without case that were seen; absent where the file system tells cases apart.
+    seen: Option<BTreeSet<String>>,
+    /// A directory that does not belong to what is fetched, and so nothing below it.
+    outside: Option<String>,
+    /// What is surplus with all that is below it.
+    removed: Option<String>,
+    open: Option<Pack>,
+    /// Length of the name of a pack without its selection.
+    name_len: usize,
+}
+
+impl Maker {
+    fn run(
+        options: TreeOptions,
+        listing: TreeListing,
+        directory: PathBuf,
+        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> Result<Plan, TreeError> {
+        let here = |error| TreeError::Place(directory.display().to_string(), error);
+        let is_dry = options.dry_run;
+        let target = match TreeTarget::open(&directory, !is_dry) {
+            Err(error) if is_dry && error.kind() == io::ErrorKind::NotFound => None,
+            opened => Some(opened.map_err(here)?),
+        };
+        if !is_dry {
+            // Of an earlier call that was killed. What cannot be looked at stays.
+            let _ = remove_stale_parts(&directory, true);
+        }
+        let how = Scan { hidden: true, deep: true, digests: options.checksum };
+        let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
+        let local = local.unwrap_or_default();
+        let folds = match &target {
+            Some(target) if !is_dry => target.folds_case().map_err(here)?,
+            _ => false,
+        };
+        let seen = folds.then(BTreeSet::new);
+        let plan = Plan {
+            listing: listing.clone(),
+            target,
+            packs: Vec::new(),
+            len: 0,
+            is_dry,
+            surplus: Vec::new(),
+            skipped: Vec::new(),
+            skipped_count: 0,
+            files: 0,
+            bytes: 0,
+            made: 0,
+            hear,
+        };
+        let part = TreePart::Files { listing: [0; 16], files: Selection::default() };
+        let name_len = options.name(part).len();
+        let (outside, removed) = (None, None);
+        let mut maker = Maker { options, plan, seen, outside, removed, open: None, name_len };
+        maker.compare(&listing, &local)?;
+        maker.close();
+        Ok(maker.plan)
+    }
+
+    fn compare(&mut self, listing: &TreeListing, local: &Listing) -> Result<(), TreeError> {
+        let remote = Cursor::new(&listing.bytes)?;
+        let local = Cursor::new(local.as_bytes())?;
+        // Where the listing stands before the file of that number, for packs.
+        let mut follow = Cursor::new(&listing.bytes)?;
+        compare(remote, local, |pair, number| {
+            let (there, here) = match pair {
+                Pair::First(there) => (Some(there), None),
+                Pair::Second(here) => (None, Some(here)),
+                Pair::Both(there, here) => (Some(there), Some(here)),
+            };
+            let Some(entry) = there.or(here) else { return Ok(()) };
+            if !self.belongs(&entry) {
+                return Ok(());
+            }
+            let Some(there) = there else { return self.surplus(&entry) };
+            self.entry(&there, here.as_ref(), |open| {
+                if open {
+                    while follow.files() < number {
+                        follow.next_entry()?;
+                    }
+                }
+                Ok((number, follow.place(&listing.bytes)))
+            })
+        })
+    }
+
+    fn belongs(&mut self, entry: &Entry<'_>) -> bool {
+        let below = |directory: &Option<String>| {
+            directory.as_deref().is_some_and(|directory| is_below(entry.path, directory))
+        };
+        if below(&self.outside) {
+            return false;
+        }
+        let is_directory = entry.content == Content::Directory;
+        let belongs = (self.options.filter.0)(entry.path, is_directory);
+        if !belongs && is_directory {
+            self.outside = Some(entry.path.to_owned());
+        }
+        belongs
+    }
+
+    /// Something that the tree does not have.
+    fn surplus(&mut self, here: &Entry<'_>) -> Result<(), TreeError> {
+        let below = self.removed.as_deref().is_some_and(|above| is_below(here.path, above));
+        let nameless = here.content == Content::Skipped(SkipReason::Name);
+        if self.options.delete && !below && !nameless {
+            if here.content == Content::Directory {
+                self.removed = Some(here.path.to_owned());
+            }
+            self.plan.surplus.push(here.path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Something that the tree has; `place` gives its number among the files, and where the listing
+    /// stands before it.
+    fn entry(
+        &mut self,
+        there: &Entry<'_>,
+        here: Option<&Entry<'_>>,
+        place: impl FnOnce(bool) -> Result<(u32, Place), TreeError>,
+    ) -> Result<(), TreeError> {
+        let path = there.path;
+        if let Content::Skipped(reason) = there.content {
+            self.plan.skipped_count += 1;
+            if self.plan.skipped.len() < SKIPPED_KEPT {
+                self.plan.skipped.push((path.to_owned(), reason));
+            }
+            (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
+            // What lies here under that name is not surplus.
+            return Ok(());
+        }
+        if let Some(seen) = &mut self.seen
+            && !seen.insert(path.to_lowercase())
+        {
+            return Err(TreeError::Case(path.to_owned()));
+        }
+        // The rules for objects hold for what is in trees.
+        if let Err(error) = ObjectName::new(path) {
+            return Err(TreeError::Place(path.to_owned(), io::Error::other(error)));
+        }
+        if let Content::File { size, .. } = there.content {
+            self.plan.files += 1;
+            self.plan.bytes = self.plan.bytes.saturating_add(size);
+        }
+        if here.is_some_and(|here| same(there, here)) {
+            let is_file = matches!(there.content, Content::File { .. });
+            if is_file && here.is_some_and(|here| here.mode != there.mode) {
+                self.do_here(there, |target| target.set(path, there.mode, there.modified))?;
+            }
+            return Ok(());
+        }
+        let in_the_way = here.is_some_and(|here| here.content == Content::Directory);
+        if let Some(target) = self.plan.writable()
+            && in_the_way
+            && self.options.delete
+        {
+            let removed = target.remove(path);
+            removed.map_err(|error| TreeError::Place(path.to_owned(), error))?;
+        }
+        match there.content {
+            Content::Directory => self.do_here(there, |target| target.make_directory(path)),
+            Content::Link { target: to } => {
+                self.do_here(there, |target| target.make_link(path, to, there.modified))
+            }
+            Content::File { size: 0, .. } => self.do_here(there, |target| {
+                target.begin_file(path)?.finish(there.mode, there.modified)
+            }),
+            Content::File { size, .. } => {
+                self.plan.len = self.plan.len.saturating_add(size);
+                if self.plan.is_dry {
+                    (self.plan.hear)(TreeChange::Fetched(path.to_owned(), size));
+                    return Ok(());
+                }
+                let alone = size >= PACKED;
+                if alone || self.is_full(size) {
+                    self.close();
+                }
+                let (number, place) = place(self.open.is_none())?;
+                let pack = self.open.get_or_insert_with(|| Pack {
+                    files: Selection::default(),
+                    len: 0,
+                    place,
+                });
+                pack.files.push(number);
+                pack.len += size;
+                if alone {
+                    self.close();
+                }
+                Ok(())
+            }
+            Content::Skipped(_) => Ok(()),
+        }
+    }
+
+    fn is_full(&self, more: u64) -> bool {
+        self.open.as_ref().is_some_and(|pack| {
+            pack.len + more > PACK_LEN
+                || pack.files.count() >= PACK_FILES
+                // One more run has at most 22 characters.
+                || pack.files.runs().len() > 40
+                    && self.name_len + pack.files.to_string().len() + 22 > LONGEST_NAME
+        })
+    }
+
+    fn close(&mut self) {
+        self.plan.packs.extend(self.open.take());
+    }
+
+    /// Does what needs no bytes.
+    fn do_here(
+        &mut self,
+        there: &Entry<'_>,
+        action: impl FnOnce(&mut TreeTarget) -> io::Result<()>,
+    ) -> Result<(), TreeError> {
+        self.plan.made += 1;
+        (self.plan.hear)(TreeChange::Made(there.path.to_owned()));
+        let Some(target) = self.plan.writable() else { return Ok(()) };
+        action(target).map_err(|error| match error.kind() {
+            io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::IsADirectory => {
+                TreeError::InTheWay(there.path.to_owned())
+            }
+            _ => TreeError::Place(there.path.to_owned(), error),
+        })
+    }
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Whether what is here need not be fetched or made again.
+fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
+    match (there.content, here.content) {
+        (Content::Directory, Content::Directory) => true,
+        (Content::Link { target: one }, Content::Link { target: other }) => one == other,
+        (
+            Content::File { size: one, digest: this },
+            Content::File { size: other, digest: that },
+        ) => {
+            let same_bytes = this.zip(that).is_none_or(|(this, that)| this == that);
+            one == other && there.modified == here.modified && same_bytes
+        }
+        _ => false,
+    }
+}

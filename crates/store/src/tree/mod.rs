@@ -1,0 +1,16 @@
+//! Trees of files below a directory: walked, read in packs, and written.
+
+mod pack;
+mod scan;
+mod target;
+mod unpack;
+
+pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
+pub use scan::{Scan, ScanError, scan};
+pub use target::{NewFile, TreeTarget};
+pub use unpack::{Unpack, Wanted};
+
+pub use wellspring_tree as listing;
+
+#[cfg(test)]
+mod tests;

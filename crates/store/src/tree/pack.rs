@@ -1,0 +1,172 @@
+//! Contents of files of a tree, one behind the other.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, openat};
+use wellspring_tree::{Content, Cursor, ListingError, Selection};
+
+use super::scan::state;
+use crate::objects::{Fingerprint, open_directory_beneath, split_path};
+
+/// Longest pack \[bytes\].
+pub const MAX_PACK_LEN: u64 = 16 << 20;
+
+// A pipe must not make the open wait for a writer, nor a terminal become ours.
+pub(super) const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NOFOLLOW);
+
+/// Why files cannot be packed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum PackError {
+    /// The listing is none.
+    Listing(ListingError),
+    /// It has no file of such a number.
+    NoSuchFile,
+    /// The files are longer than a pack may be \[bytes\].
+    TooLong(u64),
+    /// A file is not any more what the listing says.
+    Changed(String),
+    /// A file cannot be read.
+    Io(String, io::Error),
+}
+
+impl fmt::Display for PackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PackError::Listing(error) => error.fmt(f),
+            PackError::NoSuchFile => f.write_str("the tree has no such file"),
+            PackError::TooLong(len) => {
+                write!(f, "a pack of {len} bytes (limit {MAX_PACK_LEN})")
+            }
+            PackError::Changed(path) => write!(f, "{path} has changed since it was listed"),
+            PackError::Io(path, error) => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for PackError {}
+
+impl From<ListingError> for PackError {
+    fn from(error: ListingError) -> Self {
+        PackError::Listing(error)
+    }
+}
+
+/// Reads files of a tree into one pack, in the order of their numbers in its listing, from where
+/// `cursor` stands. Each must be what the listing says, before and after it is read.
+///
+/// # Errors
+/// [`PackError`].
+pub fn read_pack(
+    root: &OwnedFd,
+    mut cursor: Cursor<'_>,
+    files: &Selection,
+) -> Result<Vec<u8>, PackError> {
+    let mut pack = Vec::new();
+    let mut at = Place { root, directory: String::new(), opened: None };
+    for run in files.runs() {
+        while cursor.files() < run.end {
+            let number = cursor.files();
+            let entry = cursor.next_entry()?.ok_or(PackError::NoSuchFile)?;
+            let Content::File { size, .. } = entry.content else { continue };
+            if number < run.start || size == 0 {
+                continue;
+            }
+            let len = size.saturating_add(pack.len() as u64);
+            if len > MAX_PACK_LEN {
+                return Err(PackError::TooLong(len));
+            }
+            let listed = (size, entry.modified);
+            let read = at.open(entry.path).and_then(|mut file| {
+                let before = pack.len();
+                if state(&file)? != listed {
+                    return Ok(false);
+                }
+                // One byte more than there should be, to see whether there is more.
+                (&mut file).take(size + 1).read_to_end(&mut pack)?;
+                Ok((pack.len() - before) as u64 == size && state(&file)? == listed)
+            });
+            match read {
+                Ok(true) => {}
+                Ok(false) => return Err(PackError::Changed(entry.path.to_owned())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(PackError::Changed(entry.path.to_owned()));
+                }
+                Err(error) => return Err(PackError::Io(entry.path.to_owned(), error)),
+            }
+        }
+    }
+    Ok(pack)
+}
+
+/// Opens the file of that number, which must be what the listing says.
+///
+/// # Errors
+/// [`PackError`].
+pub fn open_listed(
+    root: &OwnedFd,
+    mut cursor: Cursor<'_>,
+    number: u32,
+) -> Result<(File, Fingerprint), PackError> {
+    loop {
+        let at = cursor.files();
+        let entry = cursor.next_entry()?.ok_or(PackError::NoSuchFile)?;
+        let Content::File { size, .. } = entry.content else { continue };
+        if at < number {
+            continue;
+        }
+        let trouble = |error| PackError::Io(entry.path.to_owned(), error);
+        let mut place = Place { root, directory: String::new(), opened: None };
+        let file = match place.open(entry.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(PackError::Changed(entry.path.to_owned()));
+            }
+            opened => opened.map_err(trouble)?,
+        };
+        let fingerprint = Fingerprint::of(&file).map_err(trouble)?;
+        if state(&file).map_err(trouble)? != (size, entry.modified) {
+            return Err(PackError::Changed(entry.path.to_owned()));
+        }
+        return Ok((file, fingerprint));
+    }
+}
+
+/// Keeps bytes in a file without a name, which the system can move out of the memory.
+///
+/// # Errors
+/// The system's.
+pub fn unnamed_file(bytes: &[u8]) -> io::Result<(File, Fingerprint)> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(bytes)?;
+    let fingerprint = Fingerprint::of(&file)?;
+    Ok((file, fingerprint))
+}
+
+/// The directory of the file that was opened last: the next one mostly is in the same.
+struct Place<'a> {
+    root: &'a OwnedFd,
+    directory: String,
+    opened: Option<OwnedFd>,
+}
+
+impl Place<'_> {
+    fn open(&mut self, path: &str) -> io::Result<File> {
+        let (directory, name) = split_path(path);
+        if directory.is_empty() {
+            return Ok(File::from(openat(self.root, name, READ, Mode::empty())?));
+        }
+        if self.opened.is_none() || self.directory != directory {
+            self.opened = Some(open_directory_beneath(self.root, directory)?);
+            directory.clone_into(&mut self.directory);
+        }
+        let parent = self.opened.as_ref().expect("was opened above");
+        Ok(File::from(openat(parent, name, READ, Mode::empty())?))
+    }
+}

@@ -1,0 +1,238 @@
+//! Walk of a tree into a listing.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{
+    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
+};
+use rustix::io::Errno;
+use wellspring_tree::{
+    Content, Entry, Listing, ListingFull, MAX_DEPTH, Modified, SkipReason, check_link, check_path,
+};
+
+use crate::objects::is_part_file;
+use crate::objects::{Fingerprint, HashProgress, hash_file};
+
+/// How a tree is walked.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan {
+    /// Whether what has a name that begins with a dot belongs to the tree.
+    pub hidden: bool,
+    /// Whether what is in the directories of the directory belongs to it.
+    pub deep: bool,
+    /// Whether each file is read for its digest.
+    pub digests: bool,
+}
+
+/// Why a tree cannot be walked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// It has too many entries.
+    Full(ListingFull),
+    /// A file changed while it was read for its digest.
+    Changed(String),
+    /// The system's own error, at that path.
+    Io(String, io::Error),
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScanError::Full(full) => full.fmt(f),
+            ScanError::Changed(path) => write!(f, "{path} changed while it was read"),
+            ScanError::Io(path, error) if path.is_empty() => error.fmt(f),
+            ScanError::Io(path, error) => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+impl From<ListingFull> for ScanError {
+    fn from(full: ListingFull) -> Self {
+        ScanError::Full(full)
+    }
+}
+
+/// Walks the tree below a directory. Symbolic links are not followed. What cannot be part of a tree
+/// is listed as skipped, with the reason; what vanishes meanwhile, and part files of objects that are
+/// being received, are left out.
+///
+/// # Errors
+/// [`ScanError`].
+pub fn scan(root: &OwnedFd, how: Scan) -> Result<Listing, ScanError> {
+    let mut walk = Walk { how, listing: Listing::new(), path: String::new() };
+    let names = walk.names(root).map_err(|errno| ScanError::Io(String::new(), errno.into()))?;
+    walk.entries(root, names, 1)?;
+    Ok(walk.listing)
+}
+
+/// A name in a directory as it is listed; `None` behind it if it is only for people.
+struct Named {
+    shown: String,
+    usable: bool,
+}
+
+struct Walk {
+    how: Scan,
+    listing: Listing,
+    /// Of what is looked at.
+    path: String,
+}
+
+impl Walk {
+    /// The names in a directory, in the order of listings.
+    fn names(&self, directory: &OwnedFd) -> Result<Vec<Named>, Errno> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let raw: &CStr = entry.file_name();
+            if matches!(raw.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if !self.how.hidden && raw.to_bytes().starts_with(b".") {
+                continue;
+            }
+            let named = match raw.to_str() {
+                Ok(name) if is_part_file(name) => continue,
+                Ok(name) if check_path(name).is_ok() => {
+                    Named { shown: name.to_owned(), usable: true }
+                }
+                _ => {
+                    let odd = |c: char| c == '\\' || c.is_control();
+                    let shown = raw.to_string_lossy().replace(odd, "\u{fffd}");
+                    Named { shown, usable: false }
+                }
+            };
+            names.push(named);
+        }
+        // A name that is only for people may come out as another: that one says it all.
+        names.sort_unstable_by(|a, b| a.shown.cmp(&b.shown).then(b.usable.cmp(&a.usable)));
+        names.dedup_by(|b, a| a.shown == b.shown);
+        Ok(names)
+    }
+
+    fn entries(
+        &mut self,
+        directory: &OwnedFd,
+        names: Vec<Named>,
+        depth: usize,
+    ) -> Result<(), ScanError> {
+        let above = self.path.len();
+        for Named { shown, usable } in names {
+            self.path.truncate(above);
+            if above > 0 {
+                self.path.push('/');
+            }
+            self.path.push_str(&shown);
+            if !usable || check_path(&self.path).is_err() {
+                self.skip(SkipReason::Name)?;
+                continue;
+            }
+            match statat(directory, shown.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => self.entry(directory, &shown, &stat, depth)?,
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.trouble(errno)),
+            }
+        }
+        self.path.truncate(above);
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        directory: &OwnedFd,
+        name: &str,
+        stat: &Stat,
+        depth: usize,
+    ) -> Result<(), ScanError> {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                let readable = stat.st_mode & 0o444 == 0o444
+                    || accessat(directory, name, Access::READ_OK, AtFlags::EACCESS).is_ok();
+                if !readable {
+                    return self.skip(SkipReason::Unreadable);
+                }
+                let digest = match self.how.digests && stat.st_size > 0 {
+                    true => Some(self.digest(directory, name)?),
+                    false => None,
+                };
+                self.push(stat, Content::File { size: stat.st_size as u64, digest })
+            }
+            FileType::Symlink => {
+                let target = readlinkat(directory, name, Vec::new());
+                let target = target.map_err(|errno| self.trouble(errno))?;
+                match target.to_str().ok().filter(|to| check_link(&self.path, to).is_ok()) {
+                    Some(target) => self.push(stat, Content::Link { target }),
+                    None => self.skip(SkipReason::LeadsOut),
+                }
+            }
+            FileType::Directory => {
+                let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let inner = match openat(directory, name, flags, Mode::empty()) {
+                    Ok(inner) => inner,
+                    Err(Errno::ACCESS) => return self.skip(SkipReason::Unreadable),
+                    // Replaced or removed in this moment.
+                    Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+                    Err(errno) => return Err(self.trouble(errno)),
+                };
+                self.push(stat, Content::Directory)?;
+                if !self.how.deep || depth >= MAX_DEPTH {
+                    return Ok(());
+                }
+                let names = self.names(&inner).map_err(|errno| self.trouble(errno))?;
+                self.entries(&inner, names, depth + 1)
+            }
+            _ => self.skip(SkipReason::Special),
+        }
+    }
+
+    fn digest(&self, directory: &OwnedFd, name: &str) -> Result<[u8; 32], ScanError> {
+        let read = || -> io::Result<Option<[u8; 32]>> {
+            let file = File::from(openat(directory, name, super::pack::READ, Mode::empty())?);
+            let before = Fingerprint::of(&file)?;
+            let digest = hash_file(&file, before.size(), &HashProgress::default())?;
+            Ok((Fingerprint::of(&file)? == before).then_some(digest.0))
+        };
+        match read() {
+            Ok(Some(digest)) => Ok(digest),
+            Ok(None) => Err(ScanError::Changed(self.path.clone())),
+            Err(error) => Err(ScanError::Io(self.path.clone(), error)),
+        }
+    }
+
+    fn push(&mut self, stat: &Stat, content: Content<'_>) -> Result<(), ScanError> {
+        let mode = (stat.st_mode & 0o777) as u16;
+        let entry = Entry { path: &self.path, mode, modified: modified(stat), content };
+        Ok(self.listing.push(&entry)?)
+    }
+
+    fn skip(&mut self, reason: SkipReason) -> Result<(), ScanError> {
+        let content = Content::Skipped(reason);
+        let (path, modified) = (self.path.as_str(), Modified::default());
+        Ok(self.listing.push(&Entry { path, mode: 0, modified, content })?)
+    }
+
+    fn trouble(&self, errno: Errno) -> ScanError {
+        ScanError::Io(self.path.clone(), errno.into())
+    }
+}
+
+/// The time of a file's last modification.
+pub(super) fn modified(stat: &Stat) -> Modified {
+    Modified { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 }
+}
+
+/// The state of an open file, as a listing has it.
+pub(super) fn state(file: &impl std::os::fd::AsFd) -> io::Result<(u64, Modified)> {
+    let stat = fstat(file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("is no regular file any more"));
+    }
+    Ok((stat.st_size as u64, modified(&stat)))
+}

@@ -1,0 +1,281 @@
+//! A tree that is written: nothing outside its directory, and each file complete or not at all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps, chmodat, futimens, mkdirat, openat,
+    renameat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+use wellspring_tree::{MAX_DEPTH, Modified};
+
+use super::scan::{Scan, ScanError, scan};
+use crate::objects::{claim, open_directory_beneath, part_file_name, random_number, split_path};
+
+/// Names tried before giving up: each has 64 random bits.
+const ATTEMPTS: usize = 8;
+
+const DIRECTORY: OFlags =
+    OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY).union(OFlags::NOFOLLOW);
+
+/// The directory of a tree that is written. Below it no symbolic link is followed.
+#[derive(Clone, Debug)]
+pub struct TreeTarget {
+    root: Arc<OwnedFd>,
+    /// The directory that was opened last, and its path.
+    parent: (String, Option<Arc<OwnedFd>>),
+}
+
+impl TreeTarget {
+    /// Opens the directory, which is made if it does not exist and `make` says so; links on the way to it are the
+    /// caller's own choice.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &Path, make: bool) -> io::Result<Self> {
+        if make {
+            std::fs::create_dir_all(path)?;
+        }
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(TreeTarget { root: Arc::new(root), parent: (String::new(), None) })
+    }
+
+    /// Whether the file system takes names that differ in case alone for the same.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn folds_case(&self) -> io::Result<bool> {
+        let name = part_file_name("case", random_number()?);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        openat(&self.root, &name, flags, Mode::from_raw_mode(0o600))?;
+        let found = statat(&self.root, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
+        unlinkat(&self.root, &name, AtFlags::empty())?;
+        Ok(found.is_ok())
+    }
+
+    /// Walks what is there.
+    ///
+    /// # Errors
+    /// [`ScanError`].
+    pub fn scan(&self, how: Scan) -> Result<wellspring_tree::Listing, ScanError> {
+        scan(&self.root, how)
+    }
+
+    /// The directory that holds what has that path, and its name there.
+    fn parent<'p>(&mut self, path: &'p str) -> io::Result<(Arc<OwnedFd>, &'p str)> {
+        let (directory, name) = split_path(path);
+        if directory.is_empty() {
+            return Ok((Arc::clone(&self.root), name));
+        }
+        if self.parent.0 != directory || self.parent.1.is_none() {
+            let opened = open_directory_beneath(&self.root, directory)?;
+            self.parent = (directory.to_owned(), Some(Arc::new(opened)));
+        }
+        let opened = self.parent.1.as_ref().expect("was opened above");
+        Ok((Arc::clone(opened), name))
+    }
+
+    /// Makes a directory, for its owner alone until [`set`](Self::set) says otherwise. What has the name
+    /// and is no directory is replaced.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_directory(&mut self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let mode = Mode::from_raw_mode(0o700);
+        match mkdirat(&parent, name, mode) {
+            Err(Errno::EXIST) if is_directory(&parent, name)? => Ok(()),
+            Err(Errno::EXIST) => {
+                unlinkat(&parent, name, AtFlags::empty())?;
+                Ok(mkdirat(&parent, name, mode)?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Makes a symbolic link, in the place of what has the name; of a directory only if that is empty.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_link(&mut self, path: &str, target: &str, modified: Modified) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        for _ in 0..ATTEMPTS {
+            let temporary = part_file_name(name, random_number()?);
+            match symlinkat(target, &parent, &temporary) {
+                Err(Errno::EXIST) => continue,
+                made => made?,
+            }
+            let times = times_of(modified);
+            let placed = utimensat(&parent, &temporary, &times, AtFlags::SYMLINK_NOFOLLOW)
+                .and_then(|()| take_name(&parent, &temporary, name));
+            if placed.is_err() {
+                // The error that matters is the first.
+                let _ = unlinkat(&parent, &temporary, AtFlags::empty());
+            }
+            return Ok(placed?);
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Begins a regular file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin_file(&mut self, path: &str) -> io::Result<NewFile> {
+        let (parent, name) = self.parent(path)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            let part_name = part_file_name(name, random_number()?);
+            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+                // Taken for stale in the moment before it was ours.
+                Ok(fd) if !claim(&fd) => {}
+                Ok(fd) => {
+                    let name = name.to_owned();
+                    let file = File::from(fd);
+                    return Ok(NewFile { file, parent, part_name, name, in_place: false });
+                }
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// A way to the directory that holds what has that path, good as long as `self` is used for no other
+    /// directory: for code that takes files by their paths.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn directory_of(&mut self, path: &str) -> io::Result<Arc<OwnedFd>> {
+        self.parent(path).map(|(parent, _)| parent)
+    }
+
+    /// Opens a regular file of that length, if there is one.
+    pub fn open_file(&mut self, path: &str, size: u64) -> Option<File> {
+        let (parent, name) = self.parent(path).ok()?;
+        let file = openat(&parent, name, super::pack::READ, Mode::empty()).ok()?;
+        super::scan::state(&file).is_ok_and(|(len, _)| len == size).then(|| File::from(file))
+    }
+
+    /// Sets mode and time of a directory or a regular file that is in place.
+    ///
+    /// # Errors
+    /// The system's; what has the name is a symbolic link.
+    pub fn set(&mut self, path: &str, mode: u16, modified: Modified) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+            return Err(Errno::LOOP.into());
+        }
+        if found.st_mode & 0o7777 != u32::from(mode) {
+            chmodat(&parent, name, Mode::from_raw_mode(mode.into()), AtFlags::empty())?;
+        }
+        Ok(utimensat(&parent, name, &times_of(modified), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// Removes what has that path, a directory with all that is in it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(&mut self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        self.parent.1 = None;
+        Ok(remove_at(&parent, name, MAX_DEPTH)?)
+    }
+}
+
+/// A regular file of a tree while it is written, beside its place. Dropped before it is
+/// [finished](Self::finish), it leaves nothing.
+#[derive(Debug)]
+pub struct NewFile {
+    file: File,
+    parent: Arc<OwnedFd>,
+    part_name: String,
+    name: String,
+    in_place: bool,
+}
+
+impl NewFile {
+    /// Gives the complete file its mode, time and name, in the place of what has that.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn finish(mut self, mode: u16, modified: Modified) -> io::Result<()> {
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode.into()))?;
+        futimens(&self.file, &times_of(modified))?;
+        take_name(&self.parent, &self.part_name, &self.name)?;
+        self.in_place = true;
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.in_place {
+            // Gone already, or a disk in trouble: there is no caller left to return an error to.
+            let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
+        }
+    }
+}
+
+fn take_name(parent: &OwnedFd, temporary: &str, name: &str) -> Result<(), Errno> {
+    match renameat(parent, temporary, parent, name) {
+        // A directory makes room if it is empty.
+        Err(Errno::ISDIR) => {
+            unlinkat(parent, name, AtFlags::REMOVEDIR)?;
+            renameat(parent, temporary, parent, name)
+        }
+        other => other,
+    }
+}
+
+fn is_directory(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+}
+
+fn remove_at(parent: &OwnedFd, name: &str, depth: usize) -> Result<(), Errno> {
+    match unlinkat(parent, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {}
+        Err(Errno::NOENT) => return Ok(()),
+        other => return other,
+    }
+    let inner = openat(parent, name, DIRECTORY, Mode::empty())?;
+    for entry in Dir::read_from(&inner)? {
+        let entry = entry?;
+        match entry.file_name().to_bytes() {
+            b"." | b".." => {}
+            _ => remove_raw(&inner, entry.file_name(), depth - 1)?,
+        }
+    }
+    unlinkat(parent, name, AtFlags::REMOVEDIR)
+}
+
+/// The same for a name that may be anything.
+fn remove_raw(parent: &OwnedFd, name: &std::ffi::CStr, depth: usize) -> Result<(), Errno> {
+    if let Ok(name) = name.to_str() {
+        return remove_at(parent, name, depth);
+    }
+    unlinkat(parent, name, AtFlags::empty())
+}
+
+fn times_of(modified: Modified) -> Timestamps {
+    let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
+    Timestamps { last_access: time, last_modification: time }
+}

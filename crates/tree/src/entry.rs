@@ -1,0 +1,80 @@
+//! Entries of a listing.
+
+use std::fmt;
+
+/// Time of a file's last modification, since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Modified {
+    /// Whole seconds, before 1970 negative.
+    pub seconds: i64,
+    /// And nanoseconds, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// Why something in a directory is left out of its tree.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// A device, a socket or a pipe.
+    Special = 1,
+    /// Its name cannot be that of an object: it is too long or deep, has a control character or a backslash, or is
+    /// not UTF-8.
+    Name = 2,
+    /// A symbolic link that leads out of the tree.
+    LeadsOut = 3,
+    /// It cannot be read.
+    Unreadable = 4,
+}
+
+impl SkipReason {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        use SkipReason::*;
+        [Special, Name, LeadsOut, Unreadable].into_iter().find(|r| u64::from(*r as u8) == number)
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SkipReason::Special => "is a device, a socket or a pipe",
+            SkipReason::Name => "has a name that objects cannot have",
+            SkipReason::LeadsOut => "is a link that leads out of the tree",
+            SkipReason::Unreadable => "cannot be read",
+        })
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content<'a> {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File {
+        /// Its length \[bytes\].
+        size: u64,
+        /// BLAKE3 digest of its bytes, where the listing has digests.
+        digest: Option<[u8; 32]>,
+    },
+    /// A symbolic link to a place in the tree.
+    Link {
+        /// As the link has it.
+        target: &'a str,
+    },
+    /// Something that is not part of the tree; its path is for people alone.
+    Skipped(SkipReason),
+}
+
+/// An entry of a listing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// Its path in the tree, components joined by `/`.
+    pub path: &'a str,
+    /// Permissions, 0 to 0o777.
+    pub mode: u16,
+    /// Last modification.
+    pub modified: Modified,
+    /// What it is.
+    pub content: Content<'a>,
+}
