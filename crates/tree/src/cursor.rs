@@ -160,10 +160,13 @@ impl<'a> Cursor<'a> {
             return Err(ListingError::Order);
         }
         self.begun = true;
-        let slash_is_next = tail.starts_with('/');
+        // The tail may repeat what could have been shared.
+        let same = |(a, b): &(u8, u8)| a == b;
+        let common =
+            shared + self.path[shared..].bytes().zip(tail.bytes()).take_while(same).count();
         while let Some(&len) = self.directories.last() {
-            // Its slash stands in the part that is shared, or begins the rest.
-            if shared > len || shared == len && slash_is_next {
+            // Below it are paths that have all of it, and a slash behind.
+            if common > len || common == len && tail.as_bytes().get(len - shared) == Some(&b'/') {
                 break;
             }
             self.directories.pop();

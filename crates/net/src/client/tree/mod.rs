@@ -257,3 +257,6 @@ impl Write for Gather {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! Plans for listings of hostile hosts.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::plan::Plan;
+use super::{TreeError, TreeListing, TreeOptions};
+use crate::store::Digest;
+use crate::store::tree::listing::{Content, Entry, Listing, Modified};
+
+fn plan(bytes: Vec<u8>, directory: &Path, delete: bool) -> Result<Plan, TreeError> {
+    let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
+    let options = TreeOptions::new(None).delete(delete);
+    Plan::make(&options, listing, directory, Arc::new(|_| {}))()
+}
+
+fn entry<'a>(path: &'a str, content: Content<'a>) -> Entry<'a> {
+    Entry { path, mode: 0o755, modified: Modified::default(), content }
+}
+
+/// A listing of entries in the order given, whatever that is.
+fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
+    let mut bytes = Listing::new().into_bytes();
+    let begin = bytes.len();
+    for entry in entries {
+        let mut one = Listing::new();
+        one.push(entry).expect("room");
+        bytes.extend_from_slice(&one.as_bytes()[begin..]);
+    }
+    bytes
+}
+
+#[test]
+fn nothing_is_made_outside_of_the_directory() {
+    let home = tempfile::tempdir().expect("directory");
+    let (outside, inside) = (home.path().join("outside"), home.path().join("a/b/inside"));
+    std::fs::create_dir_all(&outside).expect("directory");
+    std::fs::create_dir_all(&inside).expect("directory");
+    let empty = Content::File { size: 0, digest: None };
+    for entries in [
+        vec![entry("../x", empty)],
+        vec![entry("/tmp/x", empty)],
+        vec![entry("d", Content::Directory), entry("d/../../x", empty)],
+        vec![entry("l", Content::Link { target: "../../outside" }), entry("l/x", empty)],
+        vec![entry("l", Content::Link { target: "." }), entry("l/x", empty)],
+        vec![entry("l", Content::Link { target: "/tmp" })],
+        vec![entry("x", empty), entry("x", Content::Directory)],
+        vec![entry(".x.wellspring-00ff.part", empty)],
+    ] {
+        assert!(plan(raw(&entries), &inside, true).is_err(), "{entries:?}");
+        let names = |path: &Path| std::fs::read_dir(path).expect("directory").count();
+        assert_eq!((names(&outside), names(home.path())), (0, 2), "{entries:?}");
+        assert_eq!(names(&home.path().join("a/b")), 1, "{entries:?}");
+    }
+}
+
+#[test]
+fn a_link_that_lies_here_is_replaced_by_the_directory_of_its_name() {
+    let home = tempfile::tempdir().expect("directory");
+    let (outside, inside) = (home.path().join("outside"), home.path().join("inside"));
+    std::fs::create_dir_all(&outside).expect("directory");
+    std::fs::create_dir_all(&inside).expect("directory");
+    std::os::unix::fs::symlink("../outside", inside.join("d")).expect("link");
+    let empty = Content::File { size: 0, digest: None };
+    let entries = [entry("d", Content::Directory), entry("d/x", empty)];
+    let plan = plan(raw(&entries), &inside, false).ok().expect("a plan");
+    plan.finish().expect("finished");
+    assert!(inside.join("d/x").symlink_metadata().expect("stat").is_file());
+    assert_eq!(std::fs::read_dir(&outside).expect("directory").count(), 0);
+}
+
+#[test]
+fn a_directory_that_is_not_empty_makes_room_for_a_file_only_if_asked_to() {
+    let home = tempfile::tempdir().expect("directory");
+    std::fs::create_dir(home.path().join("x")).expect("directory");
+    std::fs::write(home.path().join("x/mine"), b"mine").expect("write");
+    let listing = raw(&[entry("x", Content::File { size: 0, digest: None })]);
+    let refused = plan(listing.clone(), home.path(), false).err().expect("in the way");
+    assert!(matches!(refused, TreeError::InTheWay(path) if path == "x"));
+    assert!(home.path().join("x/mine").exists());
+    assert!(plan(listing, home.path(), true).is_ok());
+    assert!(home.path().join("x").is_file());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_a_host_lists_stays_in_the_directory(
+        entries in prop::collection::vec(("[ab./]{1,5}", 0..3_u8, "[ab./]{1,5}"), 0..10),
+        delete: bool,
+    ) {
+        let home = tempfile::tempdir().expect("directory");
+        let inside = home.path().join("a/inside");
+        std::fs::create_dir_all(&inside).expect("directory");
+        std::fs::write(home.path().join("a/b"), b"safe").expect("write");
+        std::os::unix::fs::symlink("../..", inside.join("a")).expect("link");
+        let content = |kind, target| match kind {
+            0 => Content::Directory,
+            1 => Content::File { size: 0, digest: None },
+            _ => Content::Link { target },
+        };
+        let entries: Vec<_> =
+            entries.iter().map(|(path, kind, target)| entry(path, content(*kind, target))).collect();
+        if let Ok(plan) = plan(raw(&entries), &inside, delete) {
+            // What cannot be done is an error, and done by then is only what is inside.
+            let _ = plan.finish();
+        }
+        let mut names: Vec<_> = std::fs::read_dir(home.path().join("a"))
+            .expect("directory")
+            .map(|entry| entry.expect("entry").file_name())
+            .collect();
+        names.sort();
+        prop_assert_eq!(names, ["b", "inside"]);
+        prop_assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1);
+        prop_assert_eq!(std::fs::read(home.path().join("a/b")).expect("read"), b"safe");
+    }
+}
