@@ -89,7 +89,15 @@ enum ProtocolArg {
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let from = match &args.from {
         Source::Object(from) => from,
-        Source::Tree(from) => return tree::run(args, from, quiet).await,
+        Source::Tree(_) if args.protocol != ProtocolArg::Scdp => {
+            return Err(Failed::usage("directories are fetched by --protocol scdp"));
+        }
+        Source::Tree(from) => {
+            let GetArgs { tree, cut, keys, network, report, .. } = args;
+            let output = args.output.as_deref();
+            let fetch = tree::Fetch { tree, output, cut, keys, network, report };
+            return tree::run(&fetch, from, quiet).await;
+        }
     };
     if let Some(flag) = args.tree.first_given() {
         return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));

@@ -62,8 +62,8 @@ fn make_tree(root: &Path) {
         .expect("time");
 }
 
-/// What is below a directory: kind, mode, bytes or target, and time of each.
-fn contents(root: &Path) -> BTreeMap<String, (String, u32, Vec<u8>, Option<SystemTime>)> {
+/// What is below a directory: kind, mode, digest of the bytes or of the target, and time of each.
+fn contents(root: &Path) -> BTreeMap<String, (String, u32, String, Option<SystemTime>)> {
     let mut all = BTreeMap::new();
     let mut todo = vec![root.to_owned()];
     while let Some(directory) = todo.pop() {
@@ -81,7 +81,8 @@ fn contents(root: &Path) -> BTreeMap<String, (String, u32, Vec<u8>, Option<Syste
             } else {
                 ("file", std::fs::read(&path).expect("read"))
             };
-            all.insert(name, (kind.to_owned(), mode, bytes, meta.modified().ok()));
+            let digest = blake3::hash(&bytes).to_hex().to_string();
+            all.insert(name, (kind.to_owned(), mode, digest, meta.modified().ok()));
         }
     }
     all
@@ -191,12 +192,15 @@ fn a_part_of_a_tree_is_fetched_and_what_is_outside_of_it_is_left_alone() {
         let filter = TreeFilter::by(|path, _| path != "a/b" && path != "left");
         let directory = Some("deep".parse().expect("a name"));
         let options = TreeOptions::new(directory).filter(filter).delete(true);
-        let report = fetch(&[host.clone()], &options, home.path()).await.report();
+        let report = fetch(std::slice::from_ref(&host), &options, home.path()).await.report();
         assert_eq!((report.fetched_files, report.removed, report.skipped_count), (0, 0, 1));
         assert!(home.path().join("a/b/x").exists() && home.path().join("left").exists());
         for bad in ["none", "large", "deep/link"] {
             let options = TreeOptions::new(Some(bad.parse().expect("a name")));
-            let error = fetch(&[host.clone()], &options, home.path()).await.result.expect_err(bad);
+            let error = fetch(std::slice::from_ref(&host), &options, home.path())
+                .await
+                .result
+                .expect_err(bad);
             assert!(matches!(error, TreeError::Fetch(FetchError::NoReplica(_))), "{bad}: {error}");
         }
     });
@@ -209,7 +213,7 @@ fn replicas_send_together_and_must_agree() {
     make_tree(dirs[0].path());
     runtime().block_on(async {
         let (_first, host) = serve(dirs[0].path()).await;
-        fetch(&[host.clone()], &everything(), dirs[1].path()).await.report();
+        fetch(std::slice::from_ref(&host), &everything(), dirs[1].path()).await.report();
         let (second, same) = serve(dirs[1].path()).await;
         let hosts = [host.clone(), same];
         fetch(&hosts, &everything(), home.path()).await.report();
@@ -271,7 +275,8 @@ fn a_tree_that_changes_while_it_is_fetched_is_listed_again() {
         let root = served.path().to_owned();
         let changed = Mutex::new(false);
         let hear = Arc::new(move |change| {
-            if matches!(change, TreeChange::Fetched(..)) {
+            // Directories are made when the listing is here and no pack was asked for.
+            if change == TreeChange::Made("d".to_owned()) {
                 let mut changed = changed.lock().expect("no panic");
                 if !std::mem::replace(&mut *changed, true) {
                     write(&root, "d/099", b"shorter");
@@ -279,12 +284,12 @@ fn a_tree_that_changes_while_it_is_fetched_is_listed_again() {
             }
         });
         let client = client();
-        // The whole listing is in the first request for a pack: the last pack cannot be made then.
         let options = everything();
         let hosts = [host];
         let running = client.fetch_tree(&hosts, &options, home.path(), hear);
         let report = tokio::time::timeout(GUARD, running).await.expect("ends").expect("a tree");
         assert_eq!(contents(served.path()), contents(home.path()), "{report:?}");
+        assert_eq!((report.listed_again, report.fetched_files), (1, 100));
     });
 }
 

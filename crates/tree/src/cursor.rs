@@ -289,11 +289,11 @@ mod tests {
         }
         let whole = read(listing.as_bytes()).expect("a listing");
         let mut cursor = Cursor::new(listing.as_bytes()).expect("a listing");
-        for at in 0..whole.len() {
+        for expected in &whole {
             let place = cursor.place(listing.as_bytes());
             let mut other = Cursor::resume(listing.as_bytes(), &place);
             let entry = format!("{:?}", other.next_entry().expect("valid").expect("an entry"));
-            assert_eq!(entry, whole[at]);
+            assert_eq!(&entry, expected);
             cursor.next_entry().expect("valid");
         }
         for len in 0..listing.as_bytes().len() {

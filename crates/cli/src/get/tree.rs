@@ -14,10 +14,10 @@ use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::{Client, ClientConfig, TreeChange, TreeFilter, TreeOptions, TreeReport};
 
-use super::{GetArgs, ProtocolArg};
 use crate::exit;
+use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::TreeLocation;
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation};
 
 /// Fetching a directory.
 #[derive(Args, Clone)]
@@ -78,12 +78,19 @@ fn globs(patterns: &[String]) -> Result<GlobSet, Failed> {
     set.build().map_err(wrong)
 }
 
-pub async fn run(args: &GetArgs, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
-    if args.protocol != ProtocolArg::Scdp {
-        return Err(Failed::usage("directories are fetched by --protocol scdp"));
-    }
+/// Arguments of a fetch that hold for directories too.
+pub struct Fetch<'a> {
+    pub tree: &'a TreeArgs,
+    pub output: Option<&'a Path>,
+    pub cut: &'a CutArgs,
+    pub keys: &'a KeyArgs,
+    pub network: &'a NetworkArgs,
+    pub report: &'a ReportArgs,
+}
+
+pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let directory = target(args.output.as_deref(), from)?;
+    let directory = target(args.output, from)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);

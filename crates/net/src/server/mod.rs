@@ -24,6 +24,7 @@ mod requests;
 mod send_requests;
 mod sends;
 mod taking;
+mod tree_requests;
 mod trees;
 
 use std::fmt;

@@ -1,23 +1,15 @@
-//! Objects that are made of a tree: listings, and packs of its files.
-//!
-//! A listing is made anew for each cookie, so that it is never older than the request, and is kept
-//! under its digest. A pack names the listing that numbers its files; each file must still be what
-//! that listing says. What was made lies in a file without a name, and is sent like any object.
+//! Listings and packs that were made of trees, within a bound of memory and disk.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wellspring_wire::control::{Cookie, Geometry, RefusalCode};
+use wellspring_wire::control::Cookie;
 
-use super::answer::{Outcome, Refusal, Shown};
-use super::cookie::Purpose;
-use super::digests::Known;
-use super::handler::{Handler, OpenObject, lock};
-use crate::store::tree::listing::{Cursor, Place, Selection, TreeName, TreePart};
-use crate::store::tree::{PackError, Scan, open_listed, read_pack, scan, unnamed_file};
-use crate::store::{Digest, FileSource, Fingerprint, StoreError};
+use crate::store::tree::PackError;
+use crate::store::tree::listing::{Cursor, Place};
+use crate::store::{Digest, Fingerprint};
 
 /// Listings kept, at most.
 const MAX_LISTINGS: usize = 16;
@@ -40,15 +32,22 @@ pub(super) struct Trees {
     kept: Mutex<Kept>,
 }
 
+impl Trees {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is kept of them.
 #[derive(Default)]
-struct Kept {
+pub(super) struct Kept {
     listings: VecDeque<Arc<Listed>>,
     made: VecDeque<Made>,
     jobs: VecDeque<Job>,
 }
 
 /// A listing whose files can be asked for.
-struct Listed {
+pub(super) struct Listed {
     directory: String,
     digest: Digest,
     bytes: Vec<u8>,
@@ -58,11 +57,11 @@ struct Listed {
 
 /// An object that was made.
 #[derive(Clone)]
-struct Made {
-    name: String,
-    file: Arc<File>,
-    fingerprint: Fingerprint,
-    digest: Digest,
+pub(super) struct Made {
+    pub name: String,
+    pub file: Arc<File>,
+    pub fingerprint: Fingerprint,
+    pub digest: Digest,
 }
 
 /// A request to make something, known by the cookie that pays for it.
@@ -74,16 +73,61 @@ struct Job {
 }
 
 impl Kept {
+    /// A listing by its directory and the first half of its digest.
+    pub(super) fn listing(&self, directory: &str, id: [u8; 16]) -> Option<Arc<Listed>> {
+        let fits = |l: &&Arc<Listed>| l.directory == directory && l.digest.0[..16] == id;
+        self.listings.iter().rev().find(fits).map(Arc::clone)
+    }
+
+    /// What became of what that cookie paid for: nothing yet if it is being made; absent if it was not
+    /// asked for.
+    pub(super) fn of_job(&mut self, client: SocketAddr, cookie: Cookie) -> Option<Option<Digest>> {
+        self.job(client, cookie).map(|job| job.made)
+    }
+
+    /// Begins to make something for a cookie; false if too much is under way.
+    pub(super) fn begin_job(&mut self, client: SocketAddr, cookie: Cookie) -> bool {
+        if self.jobs.iter().filter(|job| job.made.is_none()).count() >= MAX_RUNNING {
+            return false;
+        }
+        self.forget_job(client, cookie);
+        let finished = self.jobs.iter().position(|job| job.made.is_some());
+        if self.jobs.len() >= MAX_JOBS
+            && let Some(oldest) = finished
+        {
+            self.jobs.remove(oldest);
+        }
+        self.jobs.push_back(Job { client, cookie, made: None });
+        true
+    }
+
+    /// Notes what was made for a cookie; nothing if it could not be.
+    pub(super) fn end_job(&mut self, client: SocketAddr, cookie: Cookie, made: Option<Digest>) {
+        match made {
+            None => self.forget_job(client, cookie),
+            Some(_) => {
+                if let Some(job) = self.job(client, cookie) {
+                    job.made = made;
+                }
+            }
+        }
+    }
+
+    fn forget_job(&mut self, client: SocketAddr, cookie: Cookie) {
+        self.jobs.retain(|job| job.client != client || job.cookie != cookie);
+    }
+
     fn job(&mut self, client: SocketAddr, cookie: Cookie) -> Option<&mut Job> {
         self.jobs.iter_mut().find(|job| job.client == client && job.cookie == cookie)
     }
 
-    fn made(&self, name: &str, digest: Option<Digest>) -> Option<Made> {
+    /// An object that is kept; of several of that name the last.
+    pub(super) fn made(&self, name: &str, digest: Option<Digest>) -> Option<Made> {
         let fits = |made: &&Made| made.name == name && digest.is_none_or(|d| d == made.digest);
         self.made.iter().rev().find(fits).cloned()
     }
 
-    fn keep_made(&mut self, made: Made) {
+    pub(super) fn keep_made(&mut self, made: Made) {
         self.made.retain(|old| old.name != made.name || old.digest != made.digest);
         self.made.push_back(made);
         let len = |made: &VecDeque<Made>| made.iter().map(|m| m.fingerprint.size()).sum::<u64>();
@@ -92,7 +136,7 @@ impl Kept {
         }
     }
 
-    fn keep_listing(&mut self, listed: Listed) {
+    pub(super) fn keep_listing(&mut self, listed: Listed) {
         self.listings
             .retain(|old| old.digest != listed.digest || old.directory != listed.directory);
         self.listings.push_back(Arc::new(listed));
@@ -106,7 +150,11 @@ impl Kept {
 }
 
 impl Listed {
-    fn new(directory: &str, digest: Digest, bytes: Vec<u8>) -> Result<Listed, PackError> {
+    pub(super) fn new(
+        directory: &str,
+        digest: Digest,
+        bytes: Vec<u8>,
+    ) -> Result<Listed, PackError> {
         let mut cursor = Cursor::new(&bytes)?;
         let mut places = vec![cursor.place(&bytes)];
         while cursor.next_entry()?.is_some() {
@@ -119,246 +167,8 @@ impl Listed {
     }
 
     /// A cursor that stands at or before that file.
-    fn before(&self, file: u32) -> Cursor<'_> {
+    pub(super) fn before(&self, file: u32) -> Cursor<'_> {
         let at = self.places.partition_point(|place| place.files() <= file).saturating_sub(1);
         Cursor::resume(&self.bytes, &self.places[at])
     }
-}
-
-impl Handler {
-    /// Answers what a client asks of an object that is made of a tree.
-    pub(super) fn tree_info(
-        &self,
-        shown: Shown,
-        text: &str,
-        geometry: Geometry,
-    ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
-        let name = self.tree_name(text)?;
-        if let Some(number) = single(&name) {
-            return self.single_info(shown, (text, geometry), &name, number);
-        }
-        let info = |made: &Made| {
-            let start = Purpose::Start { name: text, digest: made.digest, geometry };
-            let cookie = self.jar.bake(client, start);
-            Ok(Outcome::Info { cookie, size: made.fingerprint.size(), digest: made.digest })
-        };
-        let pending = Ok(Outcome::Pending { done: 0, total: 0 });
-        let purpose = Purpose::Digest { name: text };
-        let good = self.jar.is_good(client, cookie, purpose);
-        {
-            let mut kept = lock(&self.trees.kept);
-            // A pack has but one content; a listing has that of the moment it was asked for.
-            let made = match (&name.part, kept.job(client, cookie).map(|job| job.made)) {
-                (TreePart::Files { .. }, None) => kept.made(text, None),
-                (_, None) => None,
-                (_, Some(None)) => return pending,
-                (_, Some(Some(digest))) => kept.made(text, Some(digest)),
-            };
-            if let Some(made) = made {
-                return info(&made);
-            }
-            if !good {
-                return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
-            }
-            if kept.jobs.iter().filter(|job| job.made.is_none()).count() >= MAX_RUNNING {
-                return pending;
-            }
-            kept.jobs.retain(|job| job.client != client || job.cookie != cookie);
-            let finished = kept.jobs.iter().position(|job| job.made.is_some());
-            if kept.jobs.len() >= MAX_JOBS
-                && let Some(oldest) = finished
-            {
-                kept.jobs.remove(oldest);
-            }
-            kept.jobs.push_back(Job { client, cookie, made: None });
-        }
-        let made = self.make(text, &name);
-        let mut kept = lock(&self.trees.kept);
-        match &made {
-            Ok(made) => {
-                if let Some(job) = kept.job(client, cookie) {
-                    job.made = Some(made.digest);
-                }
-            }
-            Err(_) => kept.jobs.retain(|job| job.client != client || job.cookie != cookie),
-        }
-        drop(kept);
-        info(&made?)
-    }
-
-    /// A file of a tree that is asked for alone: the file itself, as long as it is what was listed.
-    fn single_info(
-        &self,
-        shown: Shown,
-        (text, geometry): (&str, Geometry),
-        name: &TreeName<'_>,
-        number: u32,
-    ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
-        let purpose = Purpose::Digest { name: text };
-        let proven = self.jar.is_good(client, cookie, purpose);
-        let (file, fingerprint) = self.open_single(name, number)?;
-        let begin: Option<&dyn Fn()> = if proven { Some(&|| {}) } else { None };
-        let size = fingerprint.size();
-        match self.digests.of(&file, fingerprint, begin) {
-            Known::Digest(digest) => {
-                let start = Purpose::Start { name: text, digest, geometry };
-                Ok(Outcome::Info { cookie: self.jar.bake(client, start), size, digest })
-            }
-            Known::Pending(done) => Ok(Outcome::Pending { done, total: size }),
-            Known::Failed(reason) => Err(Refusal::new(RefusalCode::Failed, reason)),
-            Known::Unknown => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
-        }
-    }
-
-    /// Opens an object of that digest that is made of a tree.
-    pub(super) fn open_of_tree(
-        &self,
-        text: &str,
-        wanted: Digest,
-    ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
-        let name = self.tree_name(text)?;
-        let (file, fingerprint) = match single(&name) {
-            Some(number) => {
-                let (file, fingerprint) = self.open_single(&name, number)?;
-                match self.digests.of(&file, fingerprint, Some(&|| {})) {
-                    Known::Digest(digest) if digest == wanted => {}
-                    Known::Digest(_) => return Err(changed(text)),
-                    Known::Pending(done) => return Ok(Err((done, fingerprint.size()))),
-                    Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),
-                    Known::Unknown => return Err(Refusal::failed("the digest is not known")),
-                }
-                (file, fingerprint)
-            }
-            None => {
-                let made = lock(&self.trees.kept).made(text, Some(wanted));
-                let made = match made {
-                    None if matches!(name.part, TreePart::Files { .. }) => {
-                        self.make(text, &name)?
-                    }
-                    None => return Err(changed(text)),
-                    Some(made) => made,
-                };
-                if made.digest != wanted {
-                    return Err(changed(text));
-                }
-                (made.file.try_clone().map_err(Refusal::failed)?, made.fingerprint)
-            }
-        };
-        let source = FileSource::new(file, fingerprint, wanted);
-        Ok(Ok(OpenObject {
-            name: text.to_owned(),
-            source,
-            size: fingerprint.size(),
-            digest: wanted,
-        }))
-    }
-
-    /// The file of an object of that digest that is made of a tree, if it is at hand.
-    pub(super) fn tree_file(&self, text: &str, digest: Digest) -> Option<(File, Fingerprint)> {
-        let name = self.tree_name(text).ok()?;
-        if let Some(number) = single(&name) {
-            let (file, fingerprint) = self.open_single(&name, number).ok()?;
-            let known = self.digests.of(&file, fingerprint, None);
-            return matches!(known, Known::Digest(found) if found == digest)
-                .then_some((file, fingerprint));
-        }
-        let made = lock(&self.trees.kept).made(text, Some(digest))?;
-        Some((made.file.try_clone().ok()?, made.fingerprint))
-    }
-
-    fn tree_name<'a>(&self, text: &'a str) -> Result<TreeName<'a>, Refusal> {
-        let name = TreeName::parse(text).ok_or_else(|| {
-            Refusal::new(RefusalCode::BadName, "neither an object nor a part of a tree")
-        })?;
-        if !name.directory.is_empty() {
-            self.name_to_serve(name.directory)?;
-        }
-        Ok(name)
-    }
-
-    fn make(&self, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
-        let root = self.store.open_tree(name.directory)?;
-        let hidden = self.config.allow_hidden;
-        let how = |deep, digests| Scan { hidden, deep, digests };
-        let bytes = match &name.part {
-            TreePart::Listing => Scanned::Listed(scan(&root, how(true, false))),
-            TreePart::Digests => Scanned::Listed(scan(&root, how(true, true))),
-            TreePart::Level => Scanned::Listed(scan(&root, how(false, false))),
-            TreePart::Files { listing, files } => {
-                let listed = self.listed(name.directory, *listing)?;
-                let first = files.runs().first().map_or(0, |run| run.start);
-                Scanned::Packed(read_pack(&root, listed.before(first), files))
-            }
-        };
-        let (bytes, is_listing) = match bytes {
-            Scanned::Listed(listing) => (listing.map_err(Refusal::failed)?.into_bytes(), true),
-            Scanned::Packed(pack) => (pack.map_err(refused)?, false),
-        };
-        let (file, fingerprint) = unnamed_file(&bytes).map_err(StoreError::from)?;
-        let digest = self.digests.of_made(&file, bytes.len() as u64).map_err(StoreError::from)?;
-        let (name_of, file) = (text.to_owned(), Arc::new(file));
-        let made = Made { name: name_of, file, fingerprint, digest };
-        let listed = match is_listing && name.part != TreePart::Level {
-            true => Some(Listed::new(name.directory, digest, bytes).map_err(refused)?),
-            false => None,
-        };
-        let mut kept = lock(&self.trees.kept);
-        kept.keep_made(made.clone());
-        if let Some(listed) = listed {
-            kept.keep_listing(listed);
-        }
-        Ok(made)
-    }
-
-    fn open_single(
-        &self,
-        name: &TreeName<'_>,
-        number: u32,
-    ) -> Result<(File, Fingerprint), Refusal> {
-        let TreePart::Files { listing, .. } = &name.part else {
-            return Err(Refusal::failed("no file of a tree"));
-        };
-        let listed = self.listed(name.directory, *listing)?;
-        let root = self.store.open_tree(name.directory)?;
-        open_listed(&root, listed.before(number), number).map_err(refused)
-    }
-
-    fn listed(&self, directory: &str, id: [u8; 16]) -> Result<Arc<Listed>, Refusal> {
-        let kept = lock(&self.trees.kept);
-        let fits = |l: &&Arc<Listed>| l.directory == directory && l.digest.0[..16] == id;
-        kept.listings.iter().rev().find(fits).map(Arc::clone).ok_or_else(|| {
-            let text = "the tree has changed, or its listing is not kept any more";
-            Refusal::new(RefusalCode::Changed, text)
-        })
-    }
-}
-
-enum Scanned {
-    Listed(Result<crate::store::tree::listing::Listing, crate::store::tree::ScanError>),
-    Packed(Result<Vec<u8>, PackError>),
-}
-
-/// The number of a file that is asked for alone: it is sent as it is, whatever its length.
-fn single(name: &TreeName<'_>) -> Option<u32> {
-    let one = |files: &Selection| (files.count() == 1).then(|| files.runs()[0].start);
-    match &name.part {
-        TreePart::Files { files, .. } => one(files),
-        _ => None,
-    }
-}
-
-fn changed(name: &str) -> Refusal {
-    Refusal::new(RefusalCode::Changed, format!("{name} has changed"))
-}
-
-fn refused(error: PackError) -> Refusal {
-    let code = match &error {
-        PackError::Changed(_) => RefusalCode::Changed,
-        PackError::NoSuchFile => RefusalCode::NotFound,
-        PackError::TooLong(_) => RefusalCode::TooLarge,
-        _ => RefusalCode::Failed,
-    };
-    Refusal::new(code, error.to_string())
 }

@@ -1,5 +1,6 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
+mod file;
 mod pack;
 mod scan;
 mod target;

@@ -5,21 +5,14 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, openat};
 use wellspring_tree::{Content, Cursor, ListingError, Selection};
 
-use super::scan::state;
+use super::file::{READ, state};
 use crate::objects::{Fingerprint, open_directory_beneath, split_path};
 
 /// Longest pack \[bytes\].
 pub const MAX_PACK_LEN: u64 = 16 << 20;
-
-// A pipe must not make the open wait for a writer, nor a terminal become ours.
-pub(super) const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY)
-    .union(OFlags::NOFOLLOW);
 
 /// Why files cannot be packed.
 #[derive(Debug)]

@@ -7,13 +7,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{
-    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
+    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, openat, readlinkat, statat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{
     Content, Entry, Listing, ListingFull, MAX_DEPTH, Modified, SkipReason, check_link, check_path,
 };
 
+use super::file::{READ, modified};
 use crate::objects::is_part_file;
 use crate::objects::{Fingerprint, HashProgress, hash_file};
 
@@ -194,7 +195,7 @@ impl Walk {
 
     fn digest(&self, directory: &OwnedFd, name: &str) -> Result<[u8; 32], ScanError> {
         let read = || -> io::Result<Option<[u8; 32]>> {
-            let file = File::from(openat(directory, name, super::pack::READ, Mode::empty())?);
+            let file = File::from(openat(directory, name, READ, Mode::empty())?);
             let before = Fingerprint::of(&file)?;
             let digest = hash_file(&file, before.size(), &HashProgress::default())?;
             Ok((Fingerprint::of(&file)? == before).then_some(digest.0))
@@ -221,18 +222,4 @@ impl Walk {
     fn trouble(&self, errno: Errno) -> ScanError {
         ScanError::Io(self.path.clone(), errno.into())
     }
-}
-
-/// The time of a file's last modification.
-pub(super) fn modified(stat: &Stat) -> Modified {
-    Modified { seconds: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 }
-}
-
-/// The state of an open file, as a listing has it.
-pub(super) fn state(file: &impl std::os::fd::AsFd) -> io::Result<(u64, Modified)> {
-    let stat = fstat(file)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("is no regular file any more"));
-    }
-    Ok((stat.st_size as u64, modified(&stat)))
 }

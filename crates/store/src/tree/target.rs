@@ -13,6 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
+use super::file::{READ, state};
 use super::scan::{Scan, ScanError, scan};
 use crate::objects::{claim, open_directory_beneath, part_file_name, random_number, split_path};
 
@@ -159,8 +160,8 @@ impl TreeTarget {
     /// Opens a regular file of that length, if there is one.
     pub fn open_file(&mut self, path: &str, size: u64) -> Option<File> {
         let (parent, name) = self.parent(path).ok()?;
-        let file = openat(&parent, name, super::pack::READ, Mode::empty()).ok()?;
-        super::scan::state(&file).is_ok_and(|(len, _)| len == size).then(|| File::from(file))
+        let file = openat(&parent, name, READ, Mode::empty()).ok()?;
+        state(&file).is_ok_and(|(len, _)| len == size).then(|| File::from(file))
     }
 
     /// Sets mode and time of a directory or a regular file that is in place.

@@ -1,6 +1,7 @@
 //! Fetching a tree: one listing, packs of small files, and large files by themselves.
 
 mod error;
+mod options;
 mod plan;
 mod progress;
 mod transfer;
@@ -8,160 +9,18 @@ mod transfer;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Client, Cut, FetchOptions, Target, Updates};
+use super::{Client, Target};
 use crate::address::Host;
-use crate::setters::setters;
-use crate::store::tree::listing::{MAX_LISTING_LEN, SkipReason, TreeName, TreePart};
-use crate::store::{Digest, ObjectName};
+use crate::store::tree::listing::{MAX_LISTING_LEN, TreePart};
 
 pub use error::TreeError;
+pub use options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
 use plan::Plan;
 
 /// How often a tree that changes while it is fetched is listed again.
 const ROUNDS: usize = 4;
-
-/// Says whether what has a path in a tree belongs to what is fetched. Of a directory that does not,
-/// nothing does.
-#[derive(Clone)]
-pub struct TreeFilter(Arc<dyn Fn(&str, bool) -> bool + Send + Sync>);
-
-impl TreeFilter {
-    /// By a function of the path, and whether that is of a directory.
-    pub fn by(belongs: impl Fn(&str, bool) -> bool + Send + Sync + 'static) -> Self {
-        TreeFilter(Arc::new(belongs))
-    }
-}
-
-impl Default for TreeFilter {
-    /// Everything.
-    fn default() -> Self {
-        TreeFilter::by(|_, _| true)
-    }
-}
-
-impl std::fmt::Debug for TreeFilter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TreeFilter")
-    }
-}
-
-/// What is done to a directory so that it holds a tree. Paths are relative to it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum TreeChange {
-    /// A directory or a link is made, or gets another mode or time.
-    Made(String),
-    /// A file is fetched: its length \[bytes\].
-    Fetched(String, u64),
-    /// Something is removed.
-    Removed(String),
-    /// Something is left out, and why.
-    Skipped(String, SkipReason),
-}
-
-/// Which tree is fetched, and how.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TreeOptions {
-    /// The directory; `None` is all that is served.
-    pub directory: Option<ObjectName>,
-    /// Remove what the tree does not have.
-    pub delete: bool,
-    /// Say what would be done, and do nothing.
-    pub dry_run: bool,
-    /// Compare the files' digests, not only their lengths and times.
-    pub checksum: bool,
-    /// What of the tree is fetched.
-    pub filter: TreeFilter,
-    /// How objects are cut.
-    pub cut: Cut,
-    /// Where updates go. They are of all the bytes together.
-    pub updates: Updates,
-}
-
-setters! {
-    TreeOptions {
-        directory: Option<ObjectName>,
-        delete: bool,
-        dry_run: bool,
-        checksum: bool,
-        filter: TreeFilter,
-        cut: Cut,
-        updates: Updates,
-    }
-}
-
-impl TreeOptions {
-    /// The tree below that directory; `None` is all that is served.
-    pub fn new(directory: Option<ObjectName>) -> Self {
-        TreeOptions {
-            directory,
-            delete: false,
-            dry_run: false,
-            checksum: false,
-            filter: TreeFilter::default(),
-            cut: Cut::default(),
-            updates: Updates::default(),
-        }
-    }
-
-    pub(super) fn name(&self, part: TreePart) -> String {
-        let directory = self.directory.as_ref().map_or("", ObjectName::as_str);
-        TreeName { directory, part }.to_string()
-    }
-
-    /// A fetch of a part of the tree.
-    pub(super) fn fetch(&self, part: String, longest: u64, updates: Updates) -> FetchOptions {
-        // The name of the object is not asked for; it only has to be one.
-        let name = self
-            .directory
-            .clone()
-            .unwrap_or_else(|| ObjectName::new("tree").expect("a word is a name"));
-        let mut options = FetchOptions::new(name).cut(self.cut).updates(updates);
-        options.tree_part = Some(part);
-        options.longest = longest;
-        options
-    }
-}
-
-/// The manifest of a tree, as a server has it.
-#[derive(Clone, Debug)]
-pub struct TreeListing {
-    /// Its bytes: read them by a [`Cursor`](crate::store::tree::listing::Cursor).
-    pub bytes: Arc<Vec<u8>>,
-    /// Their digest, which is that of the tree.
-    pub digest: Digest,
-}
-
-/// Account of a tree that is in place.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct TreeReport {
-    /// Regular files of the tree.
-    pub files: u64,
-    /// Their length \[bytes\].
-    pub bytes: u64,
-    /// Files that were fetched.
-    pub fetched_files: u64,
-    /// Their length \[bytes\].
-    pub fetched_bytes: u64,
-    /// Directories and links that were made or mended.
-    pub made: u64,
-    /// What was removed; a directory counts once.
-    pub removed: u64,
-    /// What was left out, and why: the first hundred.
-    pub skipped: Vec<(String, SkipReason)>,
-    /// How much was left out.
-    pub skipped_count: u64,
-    /// Digest of the tree's listing.
-    pub digest: Option<Digest>,
-    /// All of it.
-    pub elapsed: Duration,
-    /// How often the tree was listed again, since it had changed.
-    pub listed_again: u32,
-}
 
 impl Client {
     /// The manifest of a tree from all hosts that serve it, which must agree.

@@ -1,11 +1,12 @@
-//! What a directory lacks of a tree; what needs no bytes is done at once.
+//! Difference between a directory and a listing, carried out as far as it needs no bytes.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{TreeChange, TreeError, TreeListing, TreeOptions, TreeReport};
+use super::error::TreeError;
+use super::options::{TreeChange, TreeListing, TreeOptions, TreeReport};
 use crate::store::tree::listing::{
     Content, Cursor, Entry, Listing, Pair, Place, Selection, SkipReason, TreePart, compare,
 };

@@ -65,7 +65,7 @@ fn a_link_that_lies_here_is_replaced_by_the_directory_of_its_name() {
     std::os::unix::fs::symlink("../outside", inside.join("d")).expect("link");
     let empty = Content::File { size: 0, digest: None };
     let entries = [entry("d", Content::Directory), entry("d/x", empty)];
-    let plan = plan(raw(&entries), &inside, false).ok().expect("a plan");
+    let Ok(plan) = plan(raw(&entries), &inside, false) else { panic!("no plan") };
     plan.finish().expect("finished");
     assert!(inside.join("d/x").symlink_metadata().expect("stat").is_file());
     assert_eq!(std::fs::read_dir(&outside).expect("directory").count(), 0);

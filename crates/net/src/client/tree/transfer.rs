@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::replicas::{Late, find};
 use super::super::{Client, FetchError, Target, Updates};
+use super::error::TreeError;
+use super::options::{TreeChange, TreeOptions};
 use super::plan::{Pack, Plan};
 use super::progress::{LANES, Progress};
-use super::{TreeChange, TreeError, TreeOptions};
 use crate::address::Host;
 use crate::store::tree::listing::TreePart;
 use crate::store::tree::{MAX_PACK_LEN, TreeTarget, Unpack, Wanted};
