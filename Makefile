@@ -110,6 +110,7 @@ nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, e
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
 	@$(SETUP) browser
 	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host
+	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test soak -- --nocapture
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
 	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
 	@$(MAKE) --no-print-directory report

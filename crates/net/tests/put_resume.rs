@@ -1,14 +1,15 @@
 //! Puts that end half way, and go on with what the servers have.
 
+mod process;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
+use process::Process;
 use tokio::sync::oneshot;
 use wellspring_core::{Rate, Seed};
 use wellspring_net::{
@@ -271,50 +272,13 @@ fn what_is_left_is_bounded() {
         put_a_part(&home, &[host(&server)], options(), LEN as u64 / 3).await;
         stop(vec![server]).await;
         assert!(home.blocks_at(0) > 0);
-        let mut config = server_config(&home.folder(0));
-        config.parts.bytes = 1 << 20;
-        let server = Server::bind(config).await.expect("server");
+        // Of the server that was stopped a task may still hold the file.
         while !parts(&home.folder(0)).is_empty() {
-            tokio::task::yield_now().await;
+            let mut config = server_config(&home.folder(0));
+            config.parts.bytes = 1 << 20;
+            stop(vec![Server::bind(config).await.expect("server")]).await;
         }
-        drop(server);
     });
-}
-
-/// A process of its own, of this very program.
-struct Process {
-    child: Child,
-    says: std::io::Lines<BufReader<ChildStdout>>,
-}
-
-impl Process {
-    fn start(role: &str, arguments: &[&str]) -> Process {
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "a_process_that_is_killed", "--nocapture"])
-            .env("ROLE", role)
-            .env("ARGUMENTS", arguments.join("\n"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let says = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Process { child, says }
-    }
-
-    /// What it says after that word.
-    fn says(&mut self, word: &str) -> String {
-        loop {
-            let line = self.says.next().expect("it says so before it ends").expect("read");
-            if let Some(at) = line.find(word) {
-                return line[at + word.len()..].trim().to_owned();
-            }
-        }
-    }
-
-    /// As by `kill -9`.
-    fn kill(mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("waited for");
-    }
 }
 
 /// Not a test by itself: what the processes do that the next one kills.

@@ -125,17 +125,23 @@ impl Server {
     /// [`BindError`].
     pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
         config.check().map_err(BindError::Config)?;
-        let store = Store::open(&config.directory, config.limits)
+        let mut store = Store::open(&config.directory, config.limits)
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
         if config.allow_put {
-            let directory = config.directory.clone();
-            let sweep = move || crate::store::remove_stale_parts(&directory, true);
-            match tokio::task::spawn_blocking(sweep).await {
-                Ok(Ok(removed)) if removed > 0 => {
-                    tracing::info!(removed, "part files of dead processes are removed");
-                }
-                // The directory was opened a moment ago: what cannot be looked at stays.
-                _ => {}
+            let (directory, limits) = (config.directory.clone(), config.parts);
+            let sweep = move || {
+                let removed = crate::store::remove_stale_parts(&directory, true);
+                let trimmed = store.trim_parts(&limits, 0).map_or(0, |cleaned| cleaned.removed);
+                (store, removed.unwrap_or(0) + trimmed)
+            };
+            let swept = tokio::task::spawn_blocking(sweep).await;
+            let (swept_store, removed) = swept.map_err(|_| {
+                let error = io::Error::other("looking for part files panicked");
+                BindError::Directory(config.directory.clone(), StoreError::Io(error))
+            })?;
+            store = swept_store;
+            if removed > 0 {
+                tracing::info!(removed, "part files of dead processes are removed");
             }
         }
         let (control, mut messages) = mpsc::channel(MAX_WAITING);
@@ -217,15 +223,16 @@ async fn end_idle_puts(handler: Arc<Handler>) {
     }
 }
 
-/// Removes part files that nobody works on, beyond the limits: from the start on, soon after an object did
-/// not arrive, and as they grow old.
+/// Removes part files that nobody works on, beyond the limits: soon after an object did not arrive, and as they grow
+/// old.
 async fn trim_parts(handler: Arc<Handler>) {
     if !handler.config.allow_put {
         return;
     }
     let mut ticks = tokio::time::interval(TRIM_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for tick in 0_u64.. {
+    ticks.tick().await; // at once
+    for tick in 1_u64.. {
         ticks.tick().await;
         let has_more = handler.has_left_parts.swap(false, Ordering::AcqRel);
         if has_more || tick.is_multiple_of(TICKS_OF_AGE) {

@@ -19,7 +19,8 @@ pub fn is_symbol(datagram: &[u8]) -> bool {
 }
 
 impl Relay {
-    /// Starts one; `change` is done to each datagram from the server to the client.
+    /// Starts one; `change` is done to each datagram from the server to the client. One that it empties is lost.
+    #[allow(dead_code, reason = "not every test leaves one direction alone")]
     pub fn start(server: SocketAddr, change: impl FnMut(&mut Vec<u8>) + Send + 'static) -> Relay {
         Relay::start_both(server, |_| {}, change)
     }
@@ -52,7 +53,9 @@ impl Relay {
                     // A lost datagram is what networks do.
                     let mut datagram = buffer[..len].to_vec();
                     upstream(&mut datagram);
-                    let _ = back.send(&datagram);
+                    if !datagram.is_empty() {
+                        let _ = back.send(&datagram);
+                    }
                 }
             })
         };
@@ -65,7 +68,9 @@ impl Relay {
                     let Some(to) = *client.lock().expect("no panic") else { continue };
                     let mut datagram = buffer[..len].to_vec();
                     change(&mut datagram);
-                    let _ = front.send_to(&datagram, to);
+                    if !datagram.is_empty() {
+                        let _ = front.send_to(&datagram, to);
+                    }
                 }
             })
         };
