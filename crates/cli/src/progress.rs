@@ -86,9 +86,10 @@ impl Inner {
                 self.remark(&format!("{host}: {symbols} altered symbols, replaced"));
             }
             Update::Back { host } => self.remark(&format!("{host}: is back")),
-            Update::Straggler { host, symbols_behind, detached } => {
+            Update::Straggler { host, symbols_behind, cause, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
-                self.remark(&format!("{host}: {symbols_behind} symbols behind, {what}"));
+                let behind = format!("{symbols_behind} symbols behind");
+                self.remark(&format!("{host}: {cause}, {behind}, {what}"));
             }
             Update::Complete { host } => self.remark(&format!("{host}: complete")),
             Update::Quorum { complete } => {
@@ -168,8 +169,8 @@ fn to_json(update: &Update) -> Value {
             json!({"event": "altered", "host": host, "symbols": symbols})
         }
         Update::Back { host } => json!({"event": "back", "host": host}),
-        Update::Straggler { host, symbols_behind, detached } => json!({
-            "event": "straggler", "host": host,
+        Update::Straggler { host, symbols_behind, cause, detached } => json!({
+            "event": "straggler", "host": host, "cause": cause,
             "symbols_behind": symbols_behind, "detached": detached,
         }),
         Update::Complete { host } => json!({"event": "complete", "host": host}),

@@ -217,9 +217,10 @@ fn summary(name: &str, report: &PutReport) -> String {
     );
     let mut rows = vec![["receiver", "after", "state"].map(str::to_owned).to_vec()];
     for receiver in &report.receivers {
-        let way = if receiver.detached { " (by unicast in the end)" } else { "" };
+        let way = receiver.detached.map(|cause| format!(" (by unicast in the end: {cause})"));
+        let way = way.unwrap_or_default();
         let way = match receiver.resumed {
-            0 => way.to_owned(),
+            0 => way,
             resumed => format!("{way}, {} were there", bytes(resumed)),
         };
         let (after, state) = match &receiver.state {
@@ -250,7 +251,8 @@ fn put_json(name: &str, report: &PutReport) -> Value {
             "state": state,
             "seconds": after,
             "reason": reason,
-            "detached": r.detached,
+            "detached": r.detached.is_some(),
+            "detached_because": r.detached.map(|cause| cause.to_string()),
             "bytes_resumed": r.resumed,
             "blocks_done": r.blocks.0,
             "blocks": r.blocks.1,
@@ -301,7 +303,7 @@ mod tests {
             host: "a.example".into(),
             address: None,
             state: state.clone(),
-            detached: false,
+            detached: None,
             resumed: 0,
             blocks: (0, 1),
         };

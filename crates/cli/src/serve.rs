@@ -194,7 +194,7 @@ fn to_text(event: &ServerEvent) -> String {
             };
             format!("{name}: receiving {}{way} from {client}{had}", bytes(*size))
         }
-        ServerEvent::Received { name, client, size, stats: None } if *size > 0 => {
+        ServerEvent::Received { name, client, size, stats: None, .. } if *size > 0 => {
             format!("{name}: {client} offered {} that are here already", bytes(*size))
         }
         ServerEvent::Received { name, client, size, .. } => {
@@ -249,9 +249,12 @@ fn to_json(event: &ServerEvent) -> Value {
             "event": "receiving", "object": name, "client": client.to_string(),
             "size": size, "multicast": multicast, "bytes_resumed": resumed,
         }),
-        ServerEvent::Received { name, client, size, stats } => json!({
+        ServerEvent::Received { name, client, size, stats, socket_dropped } => json!({
             "event": "received", "object": name, "client": client.to_string(), "size": size,
             "symbols_useful": stats.as_ref().map(|s| s.senders.iter().map(|s| s.useful).sum::<u64>()),
+            "symbols_redundant": stats.as_ref().map(|s| s.senders.iter().map(|s| s.redundant).sum::<u64>()),
+            "symbols_lost": stats.as_ref().map(|s| s.senders.iter().map(|s| s.lost).sum::<u64>()),
+            "datagrams_dropped": socket_dropped,
             "symbols_needed": stats.as_ref().map(|s| s.needed),
             "blocks_decoded": stats.as_ref().map(|s| s.decoded_blocks),
             "blocks_decode_free": stats.as_ref().map(|s| s.decode_free_blocks),
@@ -277,8 +280,13 @@ mod tests {
     #[test]
     fn what_was_here_already_was_not_received() {
         let client = SocketAddr::from(([192, 0, 2, 1], 5_000));
-        let event =
-            |stats| ServerEvent::Received { name: "x".into(), client, size: 1_000_000_000, stats };
+        let event = |stats| ServerEvent::Received {
+            name: "x".into(),
+            client,
+            size: 1_000_000_000,
+            stats,
+            socket_dropped: 0,
+        };
         let offered = to_text(&event(None));
         assert_eq!(offered, "x: 192.0.2.1:5000 offered 1.0 GB that are here already");
         assert!(to_text(&event(Some(Default::default()))).contains("received 1.0 GB"));

@@ -44,6 +44,11 @@ pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
             count(&get["blocks_decode_free"]),
             over_receivers("blocks_decode_free"),
         ],
+        vec![
+            "dropped at full sockets".to_owned(),
+            "-".to_owned(),
+            over_receivers("datagrams_dropped"),
+        ],
     ];
     text.push_str(&table(&rows));
     text.push('\n');
@@ -70,9 +75,10 @@ pub fn closing(size: u64, loss: f64, get: &Value, put: &Value) -> String {
         rows.push(vec![
             receiver["host"].as_str().unwrap_or("?").to_owned(),
             time(&receiver["seconds"]),
-            match (receiver["state"].as_str().unwrap_or("?"), receiver["detached"] == true) {
-                (state, true) => format!("{state}, by unicast in the end"),
-                (state, false) => state.to_owned(),
+            match (receiver["state"].as_str().unwrap_or("?"), receiver["detached_because"].as_str())
+            {
+                (state, Some(cause)) => format!("{state}, by unicast in the end: {cause}"),
+                (state, None) => state.to_owned(),
             },
         ]);
     }
@@ -105,13 +111,14 @@ mod tests {
     #[test]
     fn what_a_group_was_sent_too_much_is_in_the_table() {
         let get = json!({"symbols_needed": 1_000, "symbols_asked": 1_060, "symbols_useful": 1_010});
-        let receiver = json!({"host": "a", "seconds": 1.0, "state": "complete", "detached": true});
+        let receiver = json!({"host": "a", "seconds": 1.0, "state": "complete",
+            "detached_because": "silent for 1000 ms"});
         let put = json!({"symbols_needed": 1_000, "symbols_sent": 2_070, "receivers": [receiver]});
         let text = closing(1_376_000, 0.05, &get, &put);
         let row = |name: &str| text.lines().find(|line| line.starts_with(name)).expect("a row");
         assert!(row("sent beyond need").contains("60 (6.0 %)"), "{text}");
         assert!(row("sent beyond need").contains("1070 (107.0 %)"), "{text}");
         assert!(row("used beyond need").contains("10 (1.0 %)"), "{text}");
-        assert!(text.contains("complete, by unicast in the end"), "{text}");
+        assert!(text.contains("complete, by unicast in the end: silent"), "{text}");
     }
 }

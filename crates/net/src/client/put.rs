@@ -15,7 +15,9 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use wellspring_core::SessionId;
-use wellspring_transport::scdp::{ObjectInfo, Resume, SendStats, Share, StragglerAction};
+use wellspring_transport::scdp::{
+    ObjectInfo, Resume, SendStats, Share, StragglerAction, StragglerCause,
+};
 
 use self::offers::{Asked, Offered, Offering, Taken, in_both, offer_all, receivers};
 use self::watch::{Seen, Watchers};
@@ -184,7 +186,8 @@ impl Sending {
 struct Receiver {
     offered: Offered,
     state: ReceiverState,
-    detached: bool,
+    /// Why it was detached from the group, if it was.
+    detached: Option<StragglerCause>,
     blocks: (u32, u32),
     /// What the protocol said about it, for the reason of a failure.
     lost: Option<String>,
@@ -251,7 +254,7 @@ impl Run {
             receivers.push(Receiver {
                 offered,
                 state,
-                detached: false,
+                detached: None,
                 blocks: (0, 0),
                 lost: None,
                 advanced: Instant::now(),
@@ -438,12 +441,16 @@ impl Run {
                 self.receivers[index].lost = Some(reason);
                 self.watchers.hurry(index);
             }
-            SessionEvent::Straggler { receiver, symbols_behind, action } => {
+            SessionEvent::Straggler { receiver, symbols_behind, cause, action } => {
                 let Some(index) = self.index_of(receiver) else { return };
                 let detached = action == StragglerAction::Detached;
-                self.receivers[index].detached |= detached;
+                tracing::debug!(%receiver, symbols_behind, %cause, detached, "straggler");
+                if detached {
+                    self.receivers[index].detached = Some(cause);
+                }
                 let host = self.receivers[index].offered.host.clone();
-                self.updates.tell(Update::Straggler { host, symbols_behind, detached });
+                let cause = cause.to_string();
+                self.updates.tell(Update::Straggler { host, symbols_behind, cause, detached });
             }
             SessionEvent::Failed(failure) => self.on_failure(session, &failure),
             _ => {}

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use wellspring_codec::lt::Method;
-use wellspring_transport::scdp::{ReceiveStats, SendStats, SenderStats};
+use wellspring_transport::scdp::{ReceiveStats, SendStats, SenderStats, StragglerCause};
 use wellspring_transport::{lttp, ndp};
 
 use super::{HostError, HostTrouble};
@@ -230,8 +230,8 @@ pub struct ReceiverReport {
     pub address: Option<SocketAddr>,
     /// What became of it.
     pub state: ReceiverState,
-    /// It held up its group and went on by unicast.
-    pub detached: bool,
+    /// It was detached from its group and went on by unicast, and why.
+    pub detached: Option<StragglerCause>,
     /// What an earlier put had left it of the object, and was not sent to it alone \[bytes\].
     pub resumed: u64,
     /// Blocks in place, of how many.

@@ -64,6 +64,8 @@ pub enum Update {
         host: String,
         /// How far it lies behind the fastest \[symbols\].
         symbols_behind: u64,
+        /// Why it counts as one.
+        cause: String,
         /// It goes on by unicast from now on.
         detached: bool,
     },

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use wellspring_transport::scdp::{ReceiveStats, SendStats, StragglerAction};
+use wellspring_transport::scdp::{ReceiveStats, SendStats, StragglerAction, StragglerCause};
 use wellspring_trust::{ChannelId, Identity, PublicKey};
 use wellspring_wire::scdp::CloseReason;
 
@@ -163,6 +163,8 @@ pub enum SessionEvent<R = ReceiveStats, S = SendStats> {
         receiver: SocketAddr,
         /// How far its lowest incomplete block lies behind the fastest receiver's \[symbols\].
         symbols_behind: u64,
+        /// Why it counts as one.
+        cause: StragglerCause,
         /// What was done.
         action: StragglerAction,
     },

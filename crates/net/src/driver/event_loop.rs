@@ -444,6 +444,8 @@ impl EventLoop {
             injected: self.inlets.injector.as_ref().map(|i| i.counters).unwrap_or_default(),
         };
         statistics.received.icmp_errors = sockets.iter().map(UdpSocket::icmp_errors).sum();
+        let own: u64 = sockets.iter().map(UdpSocket::dropped).sum();
+        statistics.received.socket_dropped = own + self.inlets.groups.dropped();
         statistics.sent.segmentation_failures =
             sockets.iter().map(UdpSocket::segmentation_failures).sum();
         statistics

@@ -11,6 +11,8 @@ use crate::socket::UdpSocket;
 pub(super) struct Groups {
     joined: Vec<Option<(SocketAddr, UdpSocket)>>,
     readable: Vec<bool>,
+    /// Datagrams dropped at the sockets of groups that were left.
+    dropped_before: u64,
 }
 
 impl Groups {
@@ -18,7 +20,7 @@ impl Groups {
     pub(super) const MAIN: usize = 0;
 
     pub(super) fn new() -> Self {
-        Groups { joined: Vec::new(), readable: vec![true] }
+        Groups { joined: Vec::new(), readable: vec![true], dropped_before: 0 }
     }
 
     /// Numbers in use are below.
@@ -70,10 +72,17 @@ impl Groups {
                 && let Some((_, socket)) = entry.take()
             {
                 self.readable[place + 1] = false;
+                self.dropped_before += socket.dropped();
                 // Closing it ends the watch in any case.
                 let _ = waiter.forget(socket.as_raw_fd());
             }
         }
+    }
+
+    /// Datagrams that the system dropped at the sockets of groups.
+    pub(super) fn dropped(&self) -> u64 {
+        let now: u64 = self.joined.iter().flatten().map(|(_, socket)| socket.dropped()).sum();
+        self.dropped_before + now
     }
 
     /// Groups joined.

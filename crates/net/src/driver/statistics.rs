@@ -65,6 +65,8 @@ pub struct Received {
     pub calls: u64,
     /// Batches (one or more coalesced datagrams).
     pub batches: u64,
+    /// Datagrams that the system dropped because a socket's buffer was full.
+    pub socket_dropped: u64,
     /// Symbols kept.
     pub symbols_kept: u64,
     /// Symbols that came trimmed.

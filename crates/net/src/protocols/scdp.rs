@@ -397,14 +397,21 @@ impl Protocol for Scdp {
                     Some(SessionEvent::ReceiverLost { receiver: at, reason })
                 }),
             },
-            Event::Straggler { session, receiver, symbols_behind, action } => Meaning::Peer {
-                session,
-                peer: receiver,
-                leaves: action == StragglerAction::Detached,
-                report: Box::new(move |at, _, _| {
-                    Some(SessionEvent::Straggler { receiver: at, symbols_behind, action })
-                }),
-            },
+            Event::Straggler { session, receiver, symbols_behind, cause, action } => {
+                Meaning::Peer {
+                    session,
+                    peer: receiver,
+                    leaves: action == StragglerAction::Detached,
+                    report: Box::new(move |at, _, _| {
+                        Some(SessionEvent::Straggler {
+                            receiver: at,
+                            symbols_behind,
+                            cause,
+                            action,
+                        })
+                    }),
+                }
+            }
         }
     }
 

@@ -99,6 +99,9 @@ pub enum ServerEvent {
         size: u64,
         /// The account; absent for an object of no bytes, or one that was there already.
         stats: Option<ReceiveStats>,
+        /// Datagrams that the system dropped since the server started, because its sockets' buffers
+        /// were full.
+        socket_dropped: u64,
     },
     /// An object was not taken to its end; nothing of it is left.
     ReceiveFailed {

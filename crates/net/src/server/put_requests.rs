@@ -307,12 +307,16 @@ impl Handler {
         let Some(put) = puts.get_mut(session) else { return };
         let (name, client, size, digest) = (put.name.clone(), put.client, put.size, put.digest);
         drop(puts);
+        // A driver that has stopped counts no more.
+        let statistics = stats.as_ref().and_then(|_| self.handle.statistics().ok());
+        let socket_dropped = statistics.map_or(0, |now| now.received.socket_dropped);
+        tracing::debug!(?session, ?stats, socket_dropped, "received");
         let event = match &committed {
             Ok(written) => {
                 if let Some(written) = written {
                     self.digests.learn(*written, digest);
                 }
-                ServerEvent::Received { name, client, size, stats }
+                ServerEvent::Received { name, client, size, stats, socket_dropped }
             }
             Err(error) => ServerEvent::ReceiveFailed { name, client, reason: error.to_string() },
         };

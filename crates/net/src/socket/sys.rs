@@ -434,6 +434,23 @@ pub(super) fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Re
     if outcome == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Datagrams that the system dropped because a socket's buffer was full, since it was opened.
+pub(super) fn dropped(fd: RawFd) -> io::Result<u32> {
+    // The last of the values of `linux/sock_diag.h`, SK_MEMINFO_DROPS.
+    let mut values = [0_u32; 9];
+    let mut len = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a live array of integers.
+    let outcome = unsafe {
+        let to = values.as_mut_ptr().cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
+    };
+    match outcome {
+        0 if len as usize == size_of_val(&values) => Ok(values[8]),
+        0 => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// An address of a network interface.
 pub(super) struct InterfaceAddress {
     pub name: String,

@@ -229,6 +229,12 @@ impl UdpSocket {
         self.socket.send_buffer_size()
     }
 
+    /// Datagrams that the system dropped because the receive buffer was full; 0 where it does not
+    /// say.
+    pub fn dropped(&self) -> u64 {
+        sys::dropped(self.fd()).map_or(0, u64::from)
+    }
+
     /// Joins a multicast group on an interface (`None`: the system's choice).
     ///
     /// # Errors

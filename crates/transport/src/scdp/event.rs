@@ -1,6 +1,7 @@
 //! Events of an SCDP endpoint for the application.
 
 use alloc::vec::Vec;
+use core::fmt;
 use wellspring_core::{Duration, HostId, SessionId};
 use wellspring_wire::scdp::CloseReason;
 
@@ -84,6 +85,67 @@ pub enum StragglerAction {
     Detached,
 }
 
+/// Why a receiver counts as a straggler, with the numbers by which it was judged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum StragglerCause {
+    /// The others have waited for it alone.
+    HeldUp {
+        /// For so long.
+        waited: Duration,
+    },
+    /// It lies far behind, and has held up the others for much of the time.
+    Behind {
+        /// How long it has held them up, in all.
+        held_up: Duration,
+        /// How long the session has lasted.
+        elapsed: Duration,
+    },
+    /// No pull of it has come.
+    Unheard {
+        /// For so long, since the session began.
+        waited: Duration,
+    },
+    /// It took less than the others while they did not wait for it.
+    Slower {
+        /// Credits that it granted in that time \[packets\].
+        own: u32,
+        /// Credits that each of the others granted at least \[packets\].
+        others: u32,
+        /// That time.
+        span: Duration,
+    },
+    /// It alone asked for too much beyond the blocks' own symbols.
+    Greedy {
+        /// What it asked for \[symbols\].
+        asked: u64,
+        /// Source symbols of the blocks begun.
+        begun: u64,
+    },
+    /// It was given up, and has come back to find its blocks no longer served.
+    Returned,
+}
+
+impl fmt::Display for StragglerCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |span: &Duration| span.as_micros() / 1_000;
+        match self {
+            Self::HeldUp { waited } => write!(f, "silent for {} ms", ms(waited)),
+            Self::Behind { held_up, elapsed } => {
+                write!(f, "held up the group for {} of {} ms", ms(held_up), ms(elapsed))
+            }
+            Self::Unheard { waited } => write!(f, "not heard for {} ms", ms(waited)),
+            Self::Slower { own, others, span } => {
+                write!(f, "slow: took {own} symbols in {} ms, the others {others}", ms(span))
+            }
+            Self::Greedy { asked, begun } => {
+                write!(f, "asked for {asked} more symbols, of {begun} sent")
+            }
+            Self::Returned => f.write_str("back after it was given up"),
+        }
+    }
+}
+
 /// Events for the application.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -150,6 +212,8 @@ pub enum Event {
         receiver: HostId,
         /// How far its lowest incomplete block lies behind the fastest receiver's \[symbols\].
         symbols_behind: u64,
+        /// Why it counts as one.
+        cause: StragglerCause,
         /// What was done.
         action: StragglerAction,
     },

@@ -24,4 +24,6 @@ pub use command::{
 };
 pub use config::{Config, Fabric, Limits, StragglerPolicy};
 pub use endpoint::Endpoint;
-pub use event::{Event, FailReason, ReceiveStats, SendStats, SenderStats, StragglerAction};
+pub use event::{
+    Event, FailReason, ReceiveStats, SendStats, SenderStats, StragglerAction, StragglerCause,
+};

@@ -348,8 +348,10 @@ impl Sender {
         for straggler in found {
             let detached = straggler.detach;
             let action = if detached { StragglerAction::Detached } else { StragglerAction::Kept };
-            let (receiver, symbols_behind) = (straggler.host, straggler.behind);
-            cx.events.push_back(Event::Straggler { session, receiver, symbols_behind, action });
+            let (receiver, cause) = (straggler.host, straggler.cause);
+            let symbols_behind = straggler.behind;
+            let event = Event::Straggler { session, receiver, symbols_behind, cause, action };
+            cx.events.push_back(event);
             if detached {
                 self.serve_by_unicast(cx.now, index, straggler.host, straggler.floor);
             }

@@ -10,7 +10,7 @@ use wellspring_wire::scdp::Mode;
 
 use super::member::{Member, Passed, Standing};
 use super::stream::Stream;
-use crate::scdp::{ObjectInfo, StragglerPolicy};
+use crate::scdp::{ObjectInfo, StragglerCause, StragglerPolicy};
 
 /// Pulls with credits that distinguish a slow receiver from one whose host was busy.
 const MIN_GRANTS: u32 = 4;
@@ -33,6 +33,7 @@ pub(super) struct Straggler {
     pub(super) floor: u32,
     /// How far that lies behind the fastest receiver's \[symbols\].
     pub(super) behind: u64,
+    pub(super) cause: StragglerCause,
     pub(super) detach: bool,
 }
 
@@ -82,14 +83,17 @@ impl Stragglers {
             let behind = group.front.saturating_sub(object.first_symbol_of_block(member.floor));
             // A receiver given up before has come back to find its blocks no longer served.
             let left_behind = member.floor < group.floor;
-            let slow = group.has_lost(member, behind, policy);
-            if left_behind || (slow && (policy.detach || !member.reported)) {
+            let slow = group.costs_too_much(member, behind, policy);
+            let slow = slow.filter(|_| policy.detach || !member.reported);
+            let cause = if left_behind { Some(StragglerCause::Returned) } else { slow };
+            if let Some(cause) = cause {
                 member.reported = true;
                 let detach = policy.detach || left_behind;
                 if detach {
                     member.standing = Standing::Detached;
                 }
-                found.push(Straggler { host: member.host, floor: member.floor, behind, detach });
+                let (host, floor) = (member.host, member.floor);
+                found.push(Straggler { host, floor, behind, cause, detach });
             }
         }
         found
@@ -186,45 +190,55 @@ struct Group {
 }
 
 impl Group {
-    /// Whether a receiver costs the group more than the policy allows.
-    fn has_lost(&self, member: &Member, behind: u64, policy: &StragglerPolicy) -> bool {
+    /// In what way a receiver costs the group more than the policy allows, if it does.
+    fn costs_too_much(
+        &self,
+        member: &Member,
+        behind: u64,
+        policy: &StragglerPolicy,
+    ) -> Option<StragglerCause> {
         let (now, elapsed) = (self.now, self.elapsed);
-        let held_up =
-            member.holds_up_since.is_some_and(|since| now.has_reached(since + policy.silent_for));
+        let waited = member.holds_up_since.map(|since| now.since(since));
+        if let Some(waited) = waited.filter(|&waited| waited >= policy.silent_for) {
+            return Some(StragglerCause::HeldUp { waited });
+        }
         // Behind alone costs nobody anything: its disk may be late, its credits not.
-        let costly = member.held_up(now) * 2 >= elapsed;
+        let held_up = member.held_up(now);
+        let costly = held_up * 2 >= elapsed;
         // On a fast link many symbols are a moment in which a host had no processor.
         let lasting = u128::from(behind) * u128::from(elapsed.as_micros())
             >= u128::from(self.front) * u128::from(policy.silent_for.as_micros());
-        let far_behind = costly && lasting && behind >= policy.symbols_behind;
-        if held_up || far_behind || !policy.detach {
-            return held_up || far_behind;
+        if costly && lasting && behind >= policy.symbols_behind {
+            return Some(StragglerCause::Behind { held_up, elapsed });
         }
-        let unheard = !member.heard && now.has_reached(self.began() + policy.unheard_for);
-        unheard || self.is_slower(member, policy) || self.is_greedy(member, policy)
-    }
-
-    fn began(&self) -> Time {
-        self.now - self.elapsed
+        if !policy.detach {
+            return None;
+        }
+        if !member.heard && elapsed >= policy.unheard_for {
+            return Some(StragglerCause::Unheard { waited: elapsed });
+        }
+        self.is_slower(member, policy).or_else(|| self.is_greedy(member, policy))
     }
 
     /// Whether the others take a multiple of what a receiver takes that they do not wait for.
-    fn is_slower(&self, member: &Member, policy: &StragglerPolicy) -> bool {
-        let Some(passed) = member.passed.filter(|passed| !passed.silent) else { return false };
-        let own = u64::from(member.granted.saturating_sub(passed.granted));
-        let others = u64::from(self.others.saturating_sub(passed.others));
-        let lasts = self.now.has_reached(passed.since + policy.judge_over / 4);
-        lasts
-            && policy.relative_rate > 0
-            && others >= own * u64::from(policy.relative_rate) + u64::from(MIN_TAKEN)
+    fn is_slower(&self, member: &Member, policy: &StragglerPolicy) -> Option<StragglerCause> {
+        let passed = member.passed.filter(|passed| !passed.silent)?;
+        let own = member.granted.saturating_sub(passed.granted);
+        let others = self.others.saturating_sub(passed.others);
+        let span = self.now.since(passed.since);
+        let multiple = u64::from(own) * u64::from(policy.relative_rate) + u64::from(MIN_TAKEN);
+        let slower = policy.relative_rate > 0
+            && span >= policy.judge_over / 4
+            && u64::from(others) >= multiple;
+        slower.then_some(StragglerCause::Slower { own, others, span })
     }
 
     /// Whether a receiver alone asks for more than the part of all symbols that one may ask for.
-    fn is_greedy(&self, member: &Member, policy: &StragglerPolicy) -> bool {
-        let others = self.members.saturating_sub(1).max(1);
-        let usual = self.asked.saturating_sub(member.asked_beyond) / others;
-        member.asked_beyond > self.begun * u64::from(policy.may_ask) / 100 + MIN_ASKED
-            && member.asked_beyond > usual * 4
+    fn is_greedy(&self, member: &Member, policy: &StragglerPolicy) -> Option<StragglerCause> {
+        let (asked, begun) = (member.asked_beyond, self.begun);
+        let usual = self.asked.saturating_sub(asked) / self.members.saturating_sub(1).max(1);
+        let most = begun * u64::from(policy.may_ask) / 100 + MIN_ASKED;
+        (asked > most && asked > usual * 4).then_some(StragglerCause::Greedy { asked, begun })
     }
 }
 
