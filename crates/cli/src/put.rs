@@ -63,7 +63,7 @@ pub struct PutArgs {
     #[arg(long, value_enum, default_value_t = Stragglers::Detach, help_heading = "Group")]
     stragglers: Stragglers,
     /// The group goes on without a host that has been silent for so long while the others waited, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=60_000), help_heading = "Group")]
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=60_000), help_heading = "Group")]
     straggler_patience: u64,
     /// A host is served by unicast when the others take so many times what it takes; 0: never.
     #[arg(long, value_name = "N", default_value_t = StragglerPolicy::DETACH.relative_rate, help_heading = "Group")]

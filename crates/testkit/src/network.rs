@@ -142,6 +142,8 @@ struct Host<E: Endpoint> {
     data: VecDeque<Frame<E::Header>>,
     port_busy: bool,
     alive: bool,
+    /// While it has no processor: what its socket holds, and at most.
+    stalled: Option<(usize, VecDeque<Frame<E::Header>>)>,
     wake: Option<Time>,
 }
 
@@ -201,6 +203,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
                 data: VecDeque::new(),
                 port_busy: false,
                 alive: true,
+                stalled: None,
                 wake: None,
             })
             .collect();
@@ -263,6 +266,18 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         self.drain(host);
     }
 
+    /// Takes a host's processor away, or gives it back: meanwhile what arrives waits in its socket, up to so many
+    /// frames, and the rest is lost.
+    pub fn set_stalled(&mut self, host: HostId, socket: Option<usize>) {
+        let state = &mut self.hosts[host.0 as usize];
+        let waiting =
+            std::mem::replace(&mut state.stalled, socket.map(|most| (most, VecDeque::new())));
+        for frame in waiting.into_iter().flat_map(|(_, frames)| frames) {
+            self.deliver(host, &frame);
+        }
+        self.drain(host);
+    }
+
     /// Runs until nothing is left to happen, or for `span`.
     pub fn run(&mut self, span: Duration) -> Stop {
         let end = self.elapsed + u128::from(span.as_picos());
@@ -307,6 +322,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
                     state.wake = None;
                 }
                 if state.alive
+                    && state.stalled.is_none()
                     && state.endpoint.poll_timeout().is_some_and(|at| now.has_reached(at))
                 {
                     state.endpoint.handle_timeout(now);
@@ -386,6 +402,12 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         if !state.alive {
             return;
         }
+        if let Some((most, waiting)) = &mut state.stalled {
+            if waiting.len() < *most {
+                waiting.push_back(*frame);
+            }
+            return;
+        }
         match state.endpoint.handle_frame(self.now, frame) {
             Verdict::Keep(identity) => self.payloads.keep(host, identity),
             Verdict::Drop(reason) => *self.dropped.entry(reason).or_default() += 1,
@@ -409,7 +431,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             }
         }
         let state = &mut self.hosts[host.0 as usize];
-        if !state.alive {
+        if !state.alive || state.stalled.is_some() {
             return;
         }
         if now.has_reached(state.uplink_free)

@@ -38,9 +38,9 @@ pub enum Fabric {
 pub struct StragglerPolicy {
     /// Left behind when its lowest incomplete block lies that many symbols below the fastest
     /// receiver's, and no fewer than the group receives in `silent_for`, and it alone has held up the
-    /// group for half of the time.
+    /// group for so much of the time that the others would be `relative_rate` times as fast without it.
     pub symbols_behind: u64,
-    /// Left behind when it alone has held up the group for so long.
+    /// Left behind when it alone has held up the group for so long, and has said nothing.
     pub silent_for: Duration,
     /// Detach it from the group and finish it by a unicast session; otherwise only report it, and wait
     /// for it. What follows applies only where receivers are detached.
@@ -48,10 +48,11 @@ pub struct StragglerPolicy {
     /// The group goes on without a receiver that has said nothing for so long while the others waited for it.
     /// It stays a member, and what it missed is repaired.
     pub patience: Duration,
-    /// A receiver that pulls, and yet alone has held up the group for seven eighths of so long, is passed over
-    /// for up to twice as long, to see what pace the others have without it.
+    /// A receiver that pulls steadily, and yet alone has held up the group for seven eighths of so long, is passed
+    /// over for up to twice as long, to see what pace the others have without it.
     pub judge_over: Duration,
-    /// Left behind when the others take that many times what it takes while they do not wait for it; 0: never.
+    /// Left behind when the others take that many times what it takes steadily while they do not wait for it; 0:
+    /// never.
     pub relative_rate: u32,
     /// Served by unicast when it has not pulled so long after the session began: it does not hear the group.
     pub unheard_for: Duration,
@@ -66,7 +67,7 @@ impl StragglerPolicy {
         symbols_behind: 10_000,
         silent_for: Duration::from_secs(1),
         detach: true,
-        patience: Duration::from_millis(100),
+        patience: Duration::from_millis(300),
         judge_over: Duration::from_millis(40),
         relative_rate: 4,
         unheard_for: Duration::from_millis(500),

@@ -221,8 +221,11 @@ fn beside_two(
     replicate(&mut lab, 3, symbols);
     lab.run(Duration::from_secs(2));
     let ends = [1, 2].map(|r| received(&lab, r).0.since(Time::ZERO));
-    let actions = lab.log.iter().filter_map(|(_, _, event)| match event {
-        Event::Straggler { receiver, action, .. } if *receiver == host(3) => Some(*action),
+    let actions = lab.log.iter().filter_map(|(at, _, event)| match event {
+        Event::Straggler { receiver, action, cause, .. } if *receiver == host(3) => {
+            println!("{at:?} {cause}");
+            Some(*action)
+        }
         _ => None,
     });
     let actions = actions.collect();
@@ -323,10 +326,10 @@ fn a_receiver_that_is_silent_for_a_while_is_not_waited_for_and_stays() {
     lab.set_alive(host(3), true);
     lab.run(Duration::from_secs(20));
     let ends: Vec<Time> = (1..=3).map(|r| received(&lab, r).0).collect();
-    // It misses 300 ms of the stream, and that is repaired, to the others' cost; they wait for 100 ms.
+    // It misses 300 ms of the stream, and that is repaired, to the others' cost; they wait for 300 ms.
     for end in &ends[..2] {
         let took = end.since(Time::ZERO);
-        assert!(took < ideal(70_000) + Duration::from_millis(100 + 50), "{took}");
+        assert!(took < ideal(70_000) + Duration::from_millis(300 + 50), "{took}");
     }
 }
 
@@ -445,5 +448,74 @@ fn a_write_to_three_sends_little_more_than_what_is_lost() {
         (1..=3).for_each(|r| drop(received(&lab, r)));
         let beyond = lab.sent[&host(0)] - 30_000;
         assert!(beyond * 100 <= 30_000 * percent, "{loss}: {beyond}");
+    }
+}
+
+/// A group of three by the configuration that is shipped, which `trouble` befalls as the time goes by. Returns what
+/// was sent beyond need, and the stragglers.
+fn beyond_need(
+    seed: u64,
+    symbols: u64,
+    adapt: impl Fn(&mut Config),
+    trouble: impl FnOnce(&mut Lab),
+) -> (u64, Vec<String>) {
+    let link = HostConfig { trims: false, queue: 4_000, ..HostConfig::new() };
+    let mut lab = lab(seed, 4, SHARED, link, |c| {
+        *c = Config { host: c.host, ..Config::shipped(c.host, c.link_rate) };
+        adapt(c);
+    });
+    replicate(&mut lab, 3, symbols);
+    trouble(&mut lab);
+    lab.run(Duration::from_secs(20));
+    for (took, stats) in (1..=3).map(|r| received(&lab, r)) {
+        println!("{took:?} {stats:?}");
+    }
+    let stragglers = lab.log.iter().filter(|(_, _, e)| matches!(e, Event::Straggler { .. }));
+    (lab.sent[&host(0)] - symbols, stragglers.map(|event| format!("{event:?}")).collect())
+}
+
+/// A member cannot finish its blocks for a while, since its disk or what it is to verify them by is late: it stops
+/// asking once so many are open, and what the others are sent does not come to it in vain.
+#[test]
+fn blocks_that_cannot_be_finished_cost_no_symbols() {
+    for detach in [false, true] {
+        let adapt = |c: &mut Config| {
+            c.limits.open_bytes = 8 << 20;
+            c.stragglers.detach = detach;
+        };
+        let (beyond, stragglers) = beyond_need(37, 60_000, adapt, |lab| {
+            for late in [600, 0, 0, 200, 0, 100, 0] {
+                lab.config_mut(host(3)).work = Duration::from_millis(late);
+                lab.run(Duration::from_millis(80));
+            }
+            lab.config_mut(host(3)).work = Duration::ZERO;
+        });
+        assert_eq!(stragglers, [""; 0], "{detach}");
+        assert!(beyond <= 100, "{detach}: {beyond}");
+    }
+}
+
+/// Hosts of a busy machine have no processor at times. What comes meanwhile waits in their sockets.
+#[test]
+fn members_without_a_processor_at_times_cost_no_symbols() {
+    for seed in 40..46_u64 {
+        println!("seed {seed}");
+        let (beyond, stragglers) = beyond_need(
+            seed,
+            60_000,
+            |_| {},
+            |lab| {
+                let mut random = wellspring_core::Seed(seed).stream("stalls");
+                for _ in 0..40 {
+                    let who = host(1 + random.below(3) as u32);
+                    lab.set_stalled(who, Some(4_096));
+                    lab.run(Duration::from_millis(1 + random.below(120)));
+                    lab.set_stalled(who, None);
+                    lab.run(Duration::from_millis(3 + random.below(12)));
+                }
+            },
+        );
+        assert_eq!(stragglers, [""; 0]);
+        assert!(beyond <= 600, "{beyond}");
     }
 }

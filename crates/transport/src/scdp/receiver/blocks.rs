@@ -203,6 +203,12 @@ impl BlockWindow {
         first(limit).saturating_sub(first(self.horizon()))
     }
 
+    /// The last block that is open, or may be.
+    pub(super) fn last_to_open(&self) -> u32 {
+        let end = self.floor.saturating_add(self.open_limit).min(self.object.source_blocks);
+        end.saturating_sub(1)
+    }
+
     /// Whether every block of the object is open, or may be.
     pub(super) fn reaches_the_end(&self) -> bool {
         self.floor.saturating_add(self.open_limit) >= self.object.source_blocks

@@ -54,6 +54,8 @@ pub(super) struct Receiver {
     over: bool,
     /// How often a sign of life is given.
     keepalive_interval: Duration,
+    /// How often it is given to a group's sender, at least.
+    group_keepalive: Duration,
     /// How long the application may take to win a sender back once all have closed the session;
     /// `None`: it does not try.
     grace: Option<Duration>,
@@ -115,6 +117,7 @@ impl Receiver {
             needed: object.total_symbols(),
             over: false,
             keepalive_interval: keepalive_interval(config.peer_timeout),
+            group_keepalive: config.stragglers.patience / 4,
             grace: None,
             abandoned: None,
         }
@@ -497,7 +500,7 @@ impl Receiver {
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {
                 self.lose_sender(cx, index, None);
             } else if flow.liveness == Liveness::Live
-                && cx.now.has_reached(flow.last_pull + self.keepalive_interval)
+                && cx.now.has_reached(flow.last_pull + self.sign_of_life(flow))
             {
                 self.flows[index].last_pull = cx.now;
                 self.keepalive = Some(index);
@@ -520,13 +523,22 @@ impl Receiver {
             return None;
         }
         let flows = self.flows.iter().flat_map(|f| {
-            let alive =
-                (f.liveness == Liveness::Live).then(|| f.last_pull + self.keepalive_interval);
+            let alive = (f.liveness == Liveness::Live).then(|| f.last_pull + self.sign_of_life(f));
             // The pace matters only to who has something to ask for.
             let paced = f.paced_until().filter(|_| self.blocks.wants() || f.group);
             f.deadline().into_iter().chain(alive).chain(paced)
         });
         Time::earliest(flows.chain(self.abandoned.map(|(at, _)| at)))
+    }
+
+    /// How long nothing may be asked of a sender before it gets a sign of life. A group's sender goes on without
+    /// those that it takes for gone.
+    fn sign_of_life(&self, flow: &Flow) -> Duration {
+        if flow.group {
+            self.keepalive_interval.min(self.group_keepalive)
+        } else {
+            self.keepalive_interval
+        }
     }
 
     /// Source symbols of an open block that have not come, ascending.

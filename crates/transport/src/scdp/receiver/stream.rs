@@ -108,11 +108,13 @@ impl BlockWindow {
         self.ask_for_deficit(sbn);
     }
 
-    /// Nothing came for too long: one more symbol of the lowest block that waits for some shows
-    /// whether they are lost.
+    /// Nothing came for too long: one more symbol of the last block that the stream may have reached. It is sent
+    /// behind all others, and shows which of them are lost.
     pub(super) fn doubt_stream(&mut self) {
         let waits = |b: &Block| b.phase == Phase::Filling && b.expected > 0;
-        if let Some(index) = self.blocks.iter().position(waits) {
+        let last = self.last_to_open();
+        self.open_through(last);
+        if let Some(index) = self.blocks.iter().rposition(waits) {
             self.ask_beyond(self.floor() + index as u32, 1);
         }
     }

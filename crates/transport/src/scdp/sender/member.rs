@@ -45,6 +45,43 @@ pub(super) struct Passed {
     pub(super) silent: bool,
 }
 
+/// Pulls of a receiver over a span, to distinguish a slow link from a host that has no processor at times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rhythm {
+    pub(super) began: Time,
+    last: Time,
+    longest_gap: Duration,
+    pulls: u32,
+}
+
+/// Pulls that show a rhythm.
+const MIN_PULLS: u32 = 4;
+
+/// The longest gap of a steady rhythm: so many mean gaps, or one part in so many of the span.
+const MEAN_GAPS: u64 = 8;
+const PARTS: u64 = 16;
+
+impl Rhythm {
+    pub(super) fn new(now: Time) -> Self {
+        Rhythm { began: now, last: now, longest_gap: Duration::ZERO, pulls: 0 }
+    }
+
+    pub(super) fn on_pull(&mut self, now: Time) {
+        self.longest_gap = self.longest_gap.max(now.since(self.last));
+        self.last = now;
+        self.pulls = self.pulls.saturating_add(1);
+    }
+
+    /// Whether pulls have come all the time, as over a slow link. A host that was not run for a while makes good
+    /// for it in a burst.
+    pub(super) fn is_steady(&self, now: Time) -> bool {
+        let gap = self.longest_gap.max(now.since(self.last)).as_micros();
+        let span = now.since(self.began).as_micros();
+        self.pulls >= MIN_PULLS
+            && (gap * u64::from(self.pulls) <= span * MEAN_GAPS || gap * PARTS <= span)
+    }
+}
+
 /// A receiver of the stream.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -63,8 +100,8 @@ pub(super) struct Member {
     held_up_before: Duration,
     /// How long that was when the hold-ups of all were last compared.
     pub(super) held_up_at_look: Duration,
-    /// Pulls with credits since then.
-    pub(super) grants: u32,
+    /// Its pulls since then, or since the stream goes on without them.
+    pub(super) rhythm: Rhythm,
     /// The stream goes on without its credits.
     pub(super) passed: Option<Passed>,
     /// How often its pace was judged and found good enough, and when it may be judged again.
@@ -92,7 +129,7 @@ impl Member {
             holds_up_since: None,
             held_up_before: Duration::ZERO,
             held_up_at_look: Duration::ZERO,
-            grants: 0,
+            rhythm: Rhythm::new(now),
             passed: None,
             judged: 0,
             not_before: now,

@@ -3,21 +3,26 @@
 //! Credits do not show a receiver's pace: one that is a little slower than the others holds them up as
 //! constantly as one on a hundredth of their link does. So the stream goes on for a moment without the credits
 //! of a receiver that alone holds it up, and what it takes meanwhile is compared with what the others take.
+//!
+//! That costs symbols if the receiver is not slow: a host that had no processor for a while has a socket that holds
+//! a window and little more, and one whose disk is late has no room for further blocks. The first is not steady,
+//! the second has many blocks open: for both of them the stream waits.
 
 use alloc::vec::Vec;
 use wellspring_core::{Duration, HostId, Time};
 use wellspring_wire::scdp::Mode;
 
-use super::member::{Member, Passed, Standing};
+use super::member::{Member, Passed, Rhythm, Standing};
 use super::stream::Stream;
 use crate::scdp::{ObjectInfo, StragglerCause, StragglerPolicy};
-
-/// Pulls with credits that distinguish a slow receiver from one whose host was busy.
-const MIN_GRANTS: u32 = 4;
 
 /// Symbols that the others take beyond their multiple before a receiver counts as slower: windows that had
 /// been full are no pace.
 const MIN_TAKEN: u32 = 64;
+
+/// Windows of symbols that were sent of a receiver's incomplete blocks: with more, it is its disk, or the verifying of
+/// its blocks, that is late.
+const MOST_OPEN: u64 = 2;
 
 /// Symbols sent for one receiver's sake that nobody minds, beside the part that the policy allows.
 const MIN_ASKED: u64 = 256;
@@ -62,7 +67,7 @@ impl Stragglers {
         }
         stream.note_hold_up(now);
         if policy.detach {
-            self.pass_over(now, stream, policy);
+            self.pass_over(now, stream, object, policy);
         }
         let front = stream.members.iter().map(|m| m.floor).max().unwrap_or(0);
         let group = Group {
@@ -101,7 +106,13 @@ impl Stragglers {
 
     /// Lets the stream go on without receivers that have fallen silent, or that alone have held it up in most
     /// of a while though they pull; and with those again that turn out to be fast enough.
-    fn pass_over(&mut self, now: Time, stream: &mut Stream, policy: &StragglerPolicy) {
+    fn pass_over(
+        &mut self,
+        now: Time,
+        stream: &mut Stream,
+        object: &ObjectInfo,
+        policy: &StragglerPolicy,
+    ) {
         let others = stream.least_granted();
         for member in stream.members.iter_mut() {
             let Some(passed) = &mut member.passed else { continue };
@@ -109,6 +120,7 @@ impl Stragglers {
             if passed.silent && taken > 0 {
                 // It is back, but has not caught up: from now on its pace counts.
                 *passed = Passed { since: now, granted: member.granted, others, silent: false };
+                member.rhythm = Rhythm::new(now);
             } else if !passed.silent && now.has_reached(passed.since + policy.judge_over * 2) {
                 member.passed = None;
                 member.goes_on(now);
@@ -118,6 +130,9 @@ impl Stragglers {
         }
         let span = now.since(self.looked_at);
         let due = span >= policy.judge_over;
+        let window = u64::from(stream.window) + u64::from(object.symbols_in_block(0));
+        let begun =
+            object.first_symbol_of_block(stream.symbols.horizon().min(object.source_blocks));
         let mut pass = Vec::new();
         for (index, member) in stream.members.iter_mut().enumerate() {
             if member.standing != Standing::Live || member.passed.is_some() {
@@ -125,9 +140,11 @@ impl Stragglers {
             }
             let silent =
                 member.silent_since().is_some_and(|at| now.has_reached(at + policy.patience));
+            let open = begun.saturating_sub(object.first_symbol_of_block(member.floor));
             let held = member.held_up(now).saturating_sub(member.held_up_at_look);
             let slow = due
-                && member.grants >= MIN_GRANTS
+                && member.rhythm.is_steady(now)
+                && open <= window * MOST_OPEN
                 && held * 8 >= span * 7
                 && now.has_reached(member.not_before);
             if silent || slow {
@@ -135,7 +152,7 @@ impl Stragglers {
             }
             if due {
                 member.held_up_at_look = member.held_up(now);
-                member.grants = 0;
+                member.rhythm = Rhythm::new(now);
             }
         }
         if due {
@@ -153,7 +170,7 @@ impl Stragglers {
         }
         let live = stream.members.iter().filter(|m| m.standing == Standing::Live);
         let of_member = |m: &Member| {
-            let since = m.holds_up_since.filter(|_| !m.reported);
+            let since = m.waited_for_since(policy).filter(|_| !m.reported);
             let given_up = since.map(|since| since + policy.silent_for);
             if !policy.detach {
                 return [given_up, None, None];
@@ -198,13 +215,15 @@ impl Group {
         policy: &StragglerPolicy,
     ) -> Option<StragglerCause> {
         let (now, elapsed) = (self.now, self.elapsed);
-        let waited = member.holds_up_since.map(|since| now.since(since));
+        let waited = member.waited_for_since(policy).map(|since| now.since(since));
         if let Some(waited) = waited.filter(|&waited| waited >= policy.silent_for) {
             return Some(StragglerCause::HeldUp { waited });
         }
         // Behind alone costs nobody anything: its disk may be late, its credits not.
         let held_up = member.held_up(now);
-        let costly = held_up * 2 >= elapsed;
+        // Without it the others would be so many times as fast.
+        let multiple = u64::from(policy.relative_rate.max(2));
+        let costly = held_up * multiple >= elapsed * (multiple - 1);
         // On a fast link many symbols are a moment in which a host had no processor.
         let lasting = u128::from(behind) * u128::from(elapsed.as_micros())
             >= u128::from(self.front) * u128::from(policy.silent_for.as_micros());
@@ -228,7 +247,8 @@ impl Group {
         let span = self.now.since(passed.since);
         let multiple = u64::from(own) * u64::from(policy.relative_rate) + u64::from(MIN_TAKEN);
         let slower = policy.relative_rate > 0
-            && span >= policy.judge_over / 4
+            && span >= policy.judge_over
+            && member.rhythm.is_steady(self.now)
             && u64::from(others) >= multiple;
         slower.then_some(StragglerCause::Slower { own, others, span })
     }
@@ -239,6 +259,13 @@ impl Group {
         let usual = self.asked.saturating_sub(asked) / self.members.saturating_sub(1).max(1);
         let most = begun * u64::from(policy.may_ask) / 100 + MIN_ASKED;
         (asked > most && asked > usual * 4).then_some(StragglerCause::Greedy { asked, begun })
+    }
+}
+
+impl Member {
+    /// Since when the others have waited for it alone; where it can be detached, for it to say anything.
+    fn waited_for_since(&self, policy: &StragglerPolicy) -> Option<Time> {
+        if policy.detach { self.silent_since() } else { self.holds_up_since }
     }
 }
 
@@ -265,6 +292,7 @@ impl Stream {
         }
         let granted = self.members[index].granted;
         self.members[index].passed = Some(Passed { since: now, granted, others: 0, silent });
+        self.members[index].rhythm = Rhythm::new(now);
         let others = self.least_granted();
         for member in &mut self.members {
             if let Some(passed) = &mut member.passed
@@ -272,6 +300,7 @@ impl Stream {
             {
                 let silent = passed.silent;
                 *passed = Passed { since: now, granted: member.granted, others, silent };
+                member.rhythm = Rhythm::new(now);
             }
         }
     }

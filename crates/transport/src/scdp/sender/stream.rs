@@ -45,7 +45,7 @@ pub(super) struct Stream {
     demand: Option<Demand>,
     /// Symbols pushed unasked so far, announced in their options \[packets\].
     pub(super) pushed: u32,
-    window: u32,
+    pub(super) window: u32,
     object: ObjectInfo,
     /// Packets numbered so far.
     pub(super) sent: u32,
@@ -118,6 +118,7 @@ impl Stream {
         }
         member.last_heard = now;
         member.heard = true;
+        member.rhythm.on_pull(now);
         member.floor = member.floor.max(pull.floor);
         member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
         let mut asked = 0;
@@ -133,7 +134,6 @@ impl Stream {
         if in_group && granted > member.granted {
             // Also for symbols sent without its credits: they show its pace.
             member.granted = granted;
-            member.grants = member.grants.saturating_add(1);
         }
         if granted <= sent || (!in_group && granted <= member.granted) {
             if in_group {

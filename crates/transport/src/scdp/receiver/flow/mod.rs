@@ -64,9 +64,10 @@ struct Credit {
     esi: u32,
     state: CreditState,
     granted_at: Time,
-    /// Symbols that had been delivered then, and when the last of them was.
+    /// Symbols that had been delivered then, when the last of them was, and when that had been granted.
     delivered_before: u64,
     delivered_at: Time,
+    delivered_granted_at: Time,
 }
 
 /// A credit that is no longer in flight.
@@ -136,9 +137,10 @@ pub(super) struct Flow {
     window: Window,
     pace: Pace,
     run: Run,
-    /// Credits answered so far, and when the last was.
+    /// Credits answered so far, when the last was, and when that had been granted.
     delivered: u64,
     delivered_at: Time,
+    delivered_granted_at: Time,
     /// The highest delivery rate lately \[credits/s\].
     best_rate: WindowedMax,
     /// Credits in flight, at most, whatever the congestion controller says.
@@ -219,6 +221,7 @@ impl Flow {
             run: Run::new(config),
             delivered: 0,
             delivered_at: now,
+            delivered_granted_at: now,
             best_rate: WindowedMax::new(RATE_WINDOW),
             most: config.max_window.min(MAX_IN_FLIGHT),
             max_window: config.max_window.min(MAX_IN_FLIGHT),
@@ -338,7 +341,7 @@ impl Flow {
     /// Grants `count` credits for a block, whose first is for that ESI where the receiver says which.
     pub(super) fn grant(&mut self, now: Time, (sbn, first): (u32, u32), count: u32, counted: bool) {
         if self.in_flight == 0 {
-            self.delivered_at = now;
+            (self.delivered_at, self.delivered_granted_at) = (now, now);
         }
         let state = if counted { CreditState::Counted } else { CreditState::Uncounted };
         for index in 0..count {
@@ -349,6 +352,7 @@ impl Flow {
                 granted_at: now,
                 delivered_before: self.delivered,
                 delivered_at: self.delivered_at,
+                delivered_granted_at: self.delivered_granted_at,
             });
         }
         self.in_flight += count;
@@ -387,6 +391,7 @@ impl Flow {
                 granted_at: self.last_heard,
                 delivered_before: self.delivered,
                 delivered_at: self.delivered_at,
+                delivered_granted_at: self.delivered_granted_at,
             };
             self.credits.extend(core::iter::repeat_n(credit, missing as usize));
         }
@@ -417,6 +422,7 @@ impl Flow {
         let rtt = now.since(credit.granted_at);
         self.in_flight -= 1;
         (self.delivered, self.delivered_at) = (self.delivered + 1, now);
+        self.delivered_granted_at = self.delivered_granted_at.later_of(credit.granted_at);
         // Only a credit that was answered in time ends the backing off (Karn's rule): a late
         // answer may be one to a later pull that made up for a lost one.
         self.timeouts = 0;
@@ -440,7 +446,10 @@ impl Flow {
     /// granted and answered).
     fn report_delivery(&mut self, now: Time, credit: &Credit, rtt: Duration) {
         let Window::Controlled(controller) = &mut self.window else { return };
-        let span = now.since(credit.delivered_at).max(self.rtt.least().unwrap_or(rtt));
+        let answered = now.since(credit.delivered_at);
+        // Answers that waited in the socket, for a processor, come all at once.
+        let granted = credit.granted_at.since(credit.delivered_granted_at);
+        let span = answered.max(granted).max(self.rtt.least().unwrap_or(rtt));
         let delivered = self.delivered - credit.delivered_before;
         let secs = span.as_secs_f64();
         let rate = if secs > 0.0 { delivered as f64 / secs } else { 0.0 };
