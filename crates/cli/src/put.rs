@@ -55,10 +55,13 @@ pub struct PutArgs {
     /// TTL of multicast packets; 1 stays on the local network.
     #[arg(long, value_name = "N", default_value_t = 1)]
     ttl: u8,
-    /// Hosts that must have the object for success [default: all]. The others are served as long
-    /// as they make progress.
+    /// Hosts that must have the object for success [default: all]. When they have it the command ends, and the
+    /// others keep what they have for a later put.
     #[arg(long, value_name = "N")]
     quorum: Option<usize>,
+    /// Go on with the other hosts after the quorum, as long as they make progress.
+    #[arg(long, requires = "quorum")]
+    finish_rest: bool,
     /// What becomes of a host that holds up the group.
     #[arg(long, value_enum, default_value_t = Stragglers::Detach, help_heading = "Group")]
     stragglers: Stragglers,
@@ -152,6 +155,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         .resume(!args.no_resume)
         .group(args.group)
         .quorum(args.quorum)
+        .finish_rest(args.finish_rest)
         .cut(args.cut.for_scdp()?)
         .updates(display.updates());
     let put = client.put(&args.file, &args.hosts, &options);

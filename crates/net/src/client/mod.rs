@@ -266,6 +266,9 @@ pub struct PutOptions {
     pub group: Option<SocketAddr>,
     /// Succeed once so many hosts have the object verified and in place; `None`: all.
     pub quorum: Option<usize>,
+    /// Go on with the other hosts once the quorum has it, as long as they get on; otherwise they are told to
+    /// end.
+    pub finish_rest: bool,
     /// How it is to be cut.
     pub cut: Cut,
     /// Where updates go.
@@ -279,6 +282,7 @@ setters! {
         resume: bool,
         group: Option<SocketAddr>,
         quorum: Option<usize>,
+        finish_rest: bool,
         cut: Cut,
         updates: Updates,
     }
@@ -293,6 +297,7 @@ impl PutOptions {
             resume: true,
             group: None,
             quorum: None,
+            finish_rest: false,
             cut: Cut::default(),
             updates: Updates::default(),
         }

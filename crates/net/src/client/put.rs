@@ -42,10 +42,10 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 
 impl Client {
     /// Puts a file to all hosts: by multicast if a group is given, otherwise to each on its own.
-    /// Returns when every host has the object verified and in place (or is given up); with a
-    /// quorum, [`Update::Quorum`] tells when that is met, and the rest is gone on with as long as
-    /// it gets on. Dropping the future ends the transfer; receivers that were not done keep what they
-    /// have for a later put, [if they may](PutOptions::resume).
+    /// Returns when every host has the object verified and in place (or is given up), or as many as the
+    /// quorum asks for, unless [the rest is to be finished](PutOptions::finish_rest), too. That, or dropping the
+    /// future, ends the transfer; receivers that were not done keep what they have for a later put,
+    /// [if they may](PutOptions::resume).
     ///
     /// # Errors
     /// [`PutError`]; in [`PutError::Incomplete`] some hosts have the object.
@@ -89,6 +89,7 @@ impl Client {
         });
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
         let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
+        run.finish_rest = options.finish_rest;
         run.updates = updates.clone();
         run.send()?;
         run.follow().await
@@ -207,6 +208,8 @@ struct Run {
     initial_window: u8,
     source: Arc<FileSource>,
     needed: usize,
+    /// Whether hosts beyond the quorum are waited for.
+    finish_rest: bool,
     quorum_after: Option<Duration>,
     receivers: Vec<Receiver>,
     sendings: Vec<Sending>,
@@ -271,6 +274,7 @@ impl Run {
             initial_window: cut.initial_window,
             source,
             needed,
+            finish_rest: false,
             quorum_after: None,
             receivers,
             sendings: Vec::new(),
@@ -368,7 +372,7 @@ impl Run {
     async fn follow(mut self) -> Result<PutReport, PutError> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while self.receivers.iter().any(|r| r.state == ReceiverState::Unfinished) {
+        while self.has_unfinished() && (self.finish_rest || self.quorum_after.is_none()) {
             tokio::select! {
                 Some((session, event)) = self.events.recv() => self.on_event(session, event),
                 Some((index, seen)) = self.watchers.next() => self.on_seen(index, seen),
@@ -393,13 +397,18 @@ impl Run {
     /// Waits a moment for the accounts of sessions whose receivers are done.
     async fn hear_last_words(&mut self) {
         let until = Instant::now() + LAST_WORD;
-        let served = self.receivers.iter().any(|r| matches!(r.state, ReceiverState::Complete(_)));
+        let complete = |r: &Receiver| matches!(r.state, ReceiverState::Complete(_));
+        let served = self.receivers.iter().any(complete) && !self.has_unfinished();
         while served && self.sendings.iter().any(|s| s.stats.is_none()) {
             match tokio::time::timeout_at(until, self.events.recv()).await {
                 Ok(Some((session, event))) => self.on_event(session, event),
                 _ => break,
             }
         }
+    }
+
+    fn has_unfinished(&self) -> bool {
+        self.receivers.iter().any(|r| r.state == ReceiverState::Unfinished)
     }
 
     fn rest_is_stuck(&self) -> bool {
