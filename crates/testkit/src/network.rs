@@ -255,6 +255,14 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         self.drain(host);
     }
 
+    /// Gives a host a command that it may refuse; whether it took it.
+    pub fn try_command(&mut self, host: HostId, command: E::Command) -> bool {
+        let now = self.now;
+        let taken = self.hosts[host.0 as usize].endpoint.handle_command(now, command).is_ok();
+        self.drain(host);
+        taken
+    }
+
     /// Hands a host a frame out of nowhere.
     pub fn inject(&mut self, host: HostId, frame: Frame<E::Header>) {
         self.deliver(host, &frame);

@@ -141,6 +141,35 @@ proptest! {
         received(&lab, 3);
         assert_all_over(&mut lab, 4);
     }
+
+    /// The same by several paths, some of which are added while frames come by them.
+    #[test]
+    fn hostile_frames_by_any_path_spoil_no_more_than_their_session(
+        seed: u64, attack in attack(0..2), paths in prop::collection::vec(0..6_u16, 80), shared: bool,
+    ) {
+        let fabric = if shared { SHARED } else { Fabric::Trimming };
+        let mut lab = lab(seed, 4, fabric, HostConfig::new(), |c| {
+            (c.paths, c.directed) = (4, true);
+        });
+        fetch(&mut lab, 1, 300);
+        let role = Role::Unicast { receiver: host(3), share: Share::WHOLE };
+        send(&mut lab, 2, SessionId(1_000), role, 300, 12);
+        for (index, (to, wait_us, mut frame)) in attack.into_iter().enumerate() {
+            lab.run(Duration::from_micros(wait_us));
+            for (at, peer) in [(0, 1), (1, 0)] {
+                let path = 1 + paths[index] % 3;
+                if index % 4 == 1 && lab.endpoint(host(at)).object(SESSION).is_some() {
+                    let add = Command::AddPath { session: SESSION, peer: host(peer), path };
+                    lab.try_command(host(at), add);
+                }
+            }
+            frame.path = paths[index];
+            lab.inject(host(to), frame);
+        }
+        lab.run(Duration::from_secs(10));
+        received(&lab, 3);
+        assert_all_over(&mut lab, 4);
+    }
 }
 
 /// One pull brings no more than the window that its sender allows, however much it asks for.

@@ -116,6 +116,25 @@ fn a_dead_path_costs_what_it_carried() {
 }
 
 #[test]
+fn a_path_that_is_dead_for_longer_than_a_host_may_be_silent_is_tried_again() {
+    for dead_one in [0, 3] {
+        let mut lab = begin(&[line(); 4], &[0, 1, 2, 3], SHARED);
+        let (session, peer_timeout) = (SESSION, Duration::from_millis(400));
+        for host in [0, 1] {
+            let wait = Command::Wait { session, peer_timeout, win_back: false };
+            lab.command(HostId(host), wait);
+        }
+        worth(&mut lab, 200);
+        *lab.line_mut(dead_one) = dead();
+        worth(&mut lab, 2_000);
+        *lab.line_mut(dead_one) = line();
+        worth(&mut lab, 1_500);
+        let four = worth(&mut lab, 1_000);
+        assert!(four >= 3.6, "path {dead_one}: {four:.2}");
+    }
+}
+
+#[test]
 fn a_lossy_path_leaves_the_others_alone() {
     let mut lines = [line(); 4];
     lines[2].loss = 0.3;

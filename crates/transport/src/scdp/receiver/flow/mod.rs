@@ -1,6 +1,7 @@
 //! One sender of a session, or one path to it, as its receiver sees it: credits in flight, losses, pace.
 
 mod pace;
+mod path;
 mod run;
 mod silence;
 mod spurious;
@@ -35,9 +36,6 @@ const MAX_PRODUCTS: f64 = 4.0;
 
 /// How long a delivery rate counts for that.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
-
-/// Credits that may be in flight on another path to a host, at first (RFC 6928).
-const NEW_PATH_WINDOW: u32 = 10;
 
 /// How many credits may be in flight.
 #[derive(Debug)]
@@ -239,42 +237,6 @@ impl Flow {
             probed_at: now,
             probe: Probe::Unused,
             peer_timeout: config.peer_timeout,
-        }
-    }
-
-    /// Another path to the host of `first`, from which nothing was pushed: it may be used at once.
-    pub(super) fn beside(first: &Flow, now: Time, path: u16, config: &Config) -> Self {
-        let window = match first.window {
-            Window::Fixed(window) => window,
-            Window::Controlled(_) => NEW_PATH_WINDOW,
-        };
-        let mut flow = Flow::new(now, first.host, window, config);
-        (flow.path, flow.peer_timeout) = (path, first.peer_timeout);
-        (flow.epoch, flow.liveness) = (first.epoch, Liveness::Live);
-        flow
-    }
-
-    /// A path is there again. If its sender numbers in another epoch, the credits in flight are given up; calls
-    /// `for_each` with each.
-    pub(super) fn renew(&mut self, now: Time, epoch: u8, for_each: impl FnMut(Settled)) {
-        if self.epoch != epoch {
-            self.give_up(for_each);
-            self.restart(now, epoch);
-        }
-        if self.liveness != Liveness::Suspect {
-            self.liveness = Liveness::Live;
-        }
-    }
-
-    /// Whether its window is a congestion controller's and in use.
-    pub(super) fn is_controlled(&self) -> bool {
-        self.liveness == Liveness::Live && matches!(self.window, Window::Controlled(_))
-    }
-
-    /// The path takes that part of the share of a bottleneck that is the host's.
-    pub(super) fn set_part(&mut self, part: f64) {
-        if let Window::Controlled(controller) = &mut self.window {
-            controller.set_part(part);
         }
     }
 
