@@ -71,7 +71,7 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         let senders: Vec<_> = from.iter().flatten().map(Driver::local_addr).collect();
         let (half, sink) = HalfWay::new(object.0.len());
         let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, sink);
-        let (begin, source) = Gated::new(&object);
+        let (begin, source) = gated(&object);
         let mut sending: Vec<_> = (0..)
             .zip(from.iter().flatten())
             .map(|(index, driver)| {
@@ -157,12 +157,10 @@ struct Gated {
     hold: Mutex<Receiver<Infallible>>,
 }
 
-impl Gated {
-    /// The gate, which opens when it is dropped, and the source behind it.
-    fn new(object: &Arc<Bytes>) -> (Sender<Infallible>, Arc<dyn ObjectSource>) {
-        let (begin, hold) = channel();
-        (begin, Arc::new(Gated { object: Arc::clone(object), hold: Mutex::new(hold) }))
-    }
+/// The gate, which opens when it is dropped, and the source behind it.
+fn gated(object: &Arc<Bytes>) -> (Sender<Infallible>, Arc<dyn ObjectSource>) {
+    let (begin, hold) = channel();
+    (begin, Arc::new(Gated { object: Arc::clone(object), hold: Mutex::new(hold) }))
 }
 
 impl ObjectSource for Gated {

@@ -16,7 +16,7 @@ const AHEAD: u64 = 512 << 20;
 /// A manifest that several parts of a fetch look at.
 pub(crate) type SharedManifest = Arc<Mutex<Manifest>>;
 
-/// What is asked for, and of whom.
+/// The pages that are requested, and the replicas that they are requested from.
 pub(crate) struct Pages {
     pub(crate) manifest: SharedManifest,
     size: u64,
@@ -46,7 +46,7 @@ impl Pages {
         }
     }
 
-    /// What to ask now that the object is there up to `done`; `is_live` tells of whom.
+    /// The next requests, now that the object has arrived up to `done`, to replicas of which `is_live` holds.
     pub(crate) fn next(&mut self, done: u64, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
         let range = done..self.size.min(done.saturating_add(AHEAD));
         let mut manifest = lock(&self.manifest);

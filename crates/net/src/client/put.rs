@@ -37,7 +37,7 @@ use crate::store::{Digest, FileSource, Fingerprint, HashProgress, Node};
 const TICK: Duration = Duration::from_millis(100);
 /// Hosts of one put, at most.
 const MAX_HOSTS: usize = 255;
-/// How long the protocol's last account is waited for once all receivers have answered.
+/// How long the last counters of the protocol are waited for once all receivers have answered.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 impl Client {

@@ -34,7 +34,7 @@ pub(crate) enum Standing {
     Asked,
     /// Asked, and nobody listens there.
     Closed,
-    /// Sends, for all we know.
+    /// Sends, as far as is known.
     Live,
     /// Was lost, and why.
     Lost(String),
@@ -51,7 +51,7 @@ pub(crate) struct Replica {
     pub standing: Standing,
     /// What kind of trouble made it unused.
     pub trouble: HostTrouble,
-    /// It was given a share of the symbols, and so has an entry in the protocol's account.
+    /// It has a share of the symbols, and so an entry in the protocol's counters.
     pub has_share: bool,
     /// Numbering epoch of its session.
     pub epoch: u8,
@@ -126,7 +126,7 @@ struct HeldObject {
     instance: u32,
 }
 
-/// An answer to "what do you hold?", or why there is none.
+/// What a host answered about the object, or why it did not.
 type InfoAnswer = (usize, Result<HeldObject, AskError>);
 
 /// What becomes of a host that answers later than others.

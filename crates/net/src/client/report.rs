@@ -10,7 +10,7 @@ use wellspring_transport::{lttp, ndp};
 use super::{HostError, HostTrouble};
 use crate::store::Digest;
 
-/// What became of a replica in a fetch.
+/// The state of a replica at the end of a fetch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReplicaState {
     /// It took part to the end.
@@ -23,18 +23,18 @@ pub enum ReplicaState {
     Excluded(String),
 }
 
-/// What one replica did.
+/// One replica of a fetch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplicaReport {
     /// The host, as the caller named it.
     pub host: String,
     /// Its address, if it has one.
     pub address: Option<SocketAddr>,
-    /// What became of it.
+    /// Its state at the end.
     pub state: ReplicaState,
     /// How often it was lost.
     pub losses: u32,
-    /// How often it was won back.
+    /// How often it came back.
     pub returns: u32,
     /// Its symbols that turned out to be altered, by it or on their way \[symbols\].
     pub altered: u64,
@@ -210,10 +210,10 @@ fn rate(bytes: u64, time: Duration) -> f64 {
     if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 }
 }
 
-/// What became of a receiver in a put.
+/// The state of a receiver at the end of a put.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReceiverState {
-    /// It has the object, verified and in place, so long after the call.
+    /// It has the object, verified and in place; the time since the call.
     Complete(Duration),
     /// It did not take the object, or did not get it; and why.
     Failed(String),
@@ -221,14 +221,14 @@ pub enum ReceiverState {
     Unfinished,
 }
 
-/// What one receiver did.
+/// One receiver of a put.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceiverReport {
     /// The host, as the caller named it.
     pub host: String,
     /// Its address, if it has one.
     pub address: Option<SocketAddr>,
-    /// What became of it.
+    /// Its state at the end.
     pub state: ReceiverState,
     /// It was detached from its group and went on by unicast, and why.
     pub detached: Option<StragglerCause>,

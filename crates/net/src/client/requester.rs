@@ -24,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses before asking again for an answer that takes time: the first, and the longest.
 const PENDING_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
-/// Challenges in a row before a server is taken to be out of its mind.
+/// Challenges in a row, at most: a server that goes on challenging does not follow the protocol.
 const MAX_CHALLENGES: u32 = 4;
 
 /// Addresses with closed ports remembered.
@@ -137,8 +137,8 @@ struct Waiter {
 }
 
 impl Table {
-    /// Takes in a datagram that may be a reply; what is none, or answers nothing we asked of that
-    /// host, is passed over.
+    /// Handles a datagram that may be a reply. Anything else is ignored, and so is a reply to a request that was
+    /// not sent to that host.
     pub(crate) fn take_in(&self, message: &ControlMessage) {
         if let Some(trouble) = message.trouble {
             return self.on_trouble(canonical(message.from), trouble);
@@ -177,7 +177,7 @@ impl Table {
         let _ = sender.send(Heard { says, leads_there });
     }
 
-    /// Keys are in the way of an address: no request gets there.
+    /// Keys keep requests from reaching an address.
     fn on_trouble(&self, address: SocketAddr, trouble: KeyTrouble) {
         let mut waiting = lock(&self.waiting);
         let asked = waiting.iter().filter(|(_, waiter)| waiter.asked == address);
@@ -188,8 +188,8 @@ impl Table {
         }
     }
 
-    /// Nobody listens at an address, says the network. A request believes it the second time: the
-    /// report can be forged, or be about a server that is just starting.
+    /// The network reports that nobody listens at an address. A request fails at the second report: one
+    /// can be forged, or be about a server that is just starting.
     fn on_closed_port(&self, address: SocketAddr) {
         let mut closed = lock(&self.closed);
         if closed.len() < MAX_CLOSED {
@@ -258,9 +258,9 @@ impl Requester {
         self.table.is_closed(address)
     }
 
-    /// Asks until there is an answer, or none has come for `patience`; with a cookie that was given
-    /// for this request, if there is one. An answer that takes time
-    /// is waited for as long as the server says that it is at work; `pending` hears how far.
+    /// Repeats a request until it is answered, or until nothing was heard for `patience`. `cookie` is the one that
+    /// was given for this request, or none. While the server replies that it is still working, the request
+    /// waits, and `pending` is called with the progress.
     pub(crate) async fn ask(
         &self,
         to: SocketAddr,

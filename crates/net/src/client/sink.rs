@@ -24,7 +24,7 @@ pub(crate) enum Sink {
     },
 }
 
-/// What is known of the bytes that are written.
+/// Whether the bytes that are written are verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bytes {
     /// Each block is verified before. If `resume`, a file takes up what an earlier fetch has left.
@@ -34,7 +34,7 @@ pub(crate) enum Bytes {
 }
 
 impl Sink {
-    /// Makes it ready for an object of that size and digest.
+    /// Opens it for an object of that size and digest.
     pub(crate) async fn open(
         target: Target,
         size: u64,
@@ -73,7 +73,7 @@ impl Sink {
         opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
     }
 
-    /// It as what blocks are written to.
+    /// The sink that blocks are written to.
     pub(crate) fn as_object_sink(&self) -> Arc<dyn ObjectSink> {
         match self {
             Sink::File(part) => Arc::clone(part) as Arc<dyn ObjectSink>,
@@ -81,8 +81,7 @@ impl Sink {
         }
     }
 
-    /// Ends with an error when the bytes find no taker any more; otherwise it does not end before
-    /// all are out.
+    /// Completes with an error when the writer fails. Otherwise it never completes.
     pub(crate) async fn broken(&mut self) -> io::Error {
         if let Sink::Stream { copy, .. } = self
             && let Some(task) = copy

@@ -29,7 +29,7 @@ pub enum Update {
         /// Hosts that take part.
         hosts: Vec<String>,
     },
-    /// How far (told ten times a second).
+    /// The progress, ten times a second.
     Moving {
         /// Bytes in place \[bytes\]; for a put, those of the receiver that is furthest behind
         /// among those that must finish.
@@ -39,7 +39,7 @@ pub enum Update {
         /// Symbols received (fetch) or sent (put).
         symbols: u64,
     },
-    /// A host takes no part, or no part any more.
+    /// A host does not take part, or was lost.
     Lost {
         /// Which.
         host: String,
@@ -53,7 +53,7 @@ pub enum Update {
         /// How many symbols of a block.
         symbols: u32,
     },
-    /// A host takes part again, or after all.
+    /// A host takes part after it was late or lost.
     Back {
         /// Which.
         host: String,
@@ -88,7 +88,7 @@ pub enum Update {
 pub struct Updates(Option<Arc<dyn Fn(Update) + Send + Sync>>);
 
 impl Updates {
-    /// To a function, which is called from the transfer's task and must not wait.
+    /// To a function, which the transfer's task calls and which must not wait.
     pub fn to(hear: impl Fn(Update) + Send + Sync + 'static) -> Self {
         Updates(Some(Arc::new(hear)))
     }

@@ -22,7 +22,7 @@ pub type ControlSink = Box<dyn FnMut(ControlMessage) -> bool + Send>;
 /// Nothing about it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControlMessage {
-    /// Who sent it, by its own account.
+    /// The address that it claims to come from.
     pub from: SocketAddr,
     /// The local address it was sent to, where the system tells.
     pub local: Option<IpAddr>,
@@ -105,14 +105,14 @@ impl fmt::Display for KeyTrouble {
 pub enum SessionEvent<R = ReceiveStats, S = SendStats> {
     /// The last event of a receive session: all bytes are with the sink, every write returned.
     Received {
-        /// Its account.
+        /// The protocol's counters.
         stats: R,
-        /// The addresses of the senders, in the order of the account's if it lists them.
+        /// The addresses of the senders, in the order of the counters if they are listed there.
         senders: Vec<SocketAddr>,
     },
     /// The last event of a send session: every receiver finished or was lost (told before).
     Sent {
-        /// Its account.
+        /// The protocol's counters.
         stats: S,
     },
     /// The last event of a session that did not succeed. No worker touches its source or sink

@@ -51,9 +51,9 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     type Opening: Send;
     /// What applications ask besides opening and cancelling sessions.
     type Call: Send;
-    /// The account of a receive session.
+    /// The counters of a receive session.
     type ReceiveStats: Debug + Send + 'static;
-    /// The account of a send session.
+    /// The counters of a send session.
     type SendStats: Debug + Send + 'static;
 
     /// The kinds of its datagrams: low nibble of the first byte.
@@ -223,9 +223,9 @@ pub(crate) enum Unknown<P: Protocol> {
 pub(crate) enum Meaning<P: Protocol> {
     /// Nothing that applications are told.
     Nothing,
-    /// A session ended well. The account's senders, in its order, if it names any.
+    /// A session succeeded. `senders` are in the order of the counters, if they list any.
     Received { session: SessionId, stats: P::ReceiveStats, senders: Vec<HostId> },
-    /// A session ended well.
+    /// A session succeeded.
     Sent { session: SessionId, stats: P::SendStats },
     /// A session ended otherwise; a failure on this side counts before this.
     Failed { session: SessionId, failure: Failure },

@@ -1,5 +1,6 @@
 //! Protocols on the driver, and the driver that runs them all on one socket.
 
+mod complete;
 pub(crate) mod lttp;
 pub(crate) mod ndp;
 mod scdp;

@@ -3,7 +3,6 @@
 //! A transfer is a session of one sender and one receiver. Its packets are the source symbols of blocks
 //! of [`PACKETS_PER_BLOCK`], which the driver hands to the sink as they become whole.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use wellspring_transport::ndp::{
 };
 use wellspring_wire::ndp::{DATA_HEADER_LEN, KIND, emit_header, parse};
 
+use super::complete::CompleteSessions;
 use crate::driver::coding::Coding;
 use crate::driver::geometry::Geometry;
 use crate::driver::peers::PeerTable;
@@ -25,14 +25,12 @@ use crate::store::{ObjectSink, ObjectSource};
 
 /// Packets that are handed to a sink, or read, at one time.
 const PACKETS_PER_BLOCK: u32 = 100;
-/// Transfers remembered after they were complete: their senders may not know.
-const MAX_REMEMBERED: usize = 1_024;
 
 /// Adds NDP to a driver.
 pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> NdpHandle {
     let config = ndp::Config { host: HostId(0), ..config.ndp.clone() };
     let payload = config.payload;
-    let protocol = builder.add(Ndp { complete: VecDeque::new() }, ndp::Endpoint::new(config));
+    let protocol = builder.add(Ndp::default(), ndp::Endpoint::new(config));
     NdpHandle { protocol, payload }
 }
 
@@ -107,8 +105,9 @@ impl NdpHandle {
 }
 
 /// NDP, to the driver.
+#[derive(Default)]
 pub(crate) struct Ndp {
-    complete: VecDeque<SessionId>,
+    complete: CompleteSessions,
 }
 
 /// What is kept of a transfer.
@@ -179,7 +178,7 @@ impl Protocol for Ndp {
 
     fn on_unknown(&mut self, arrived: &Arrived<'_, NdpHeader>, _: SocketAddr) -> Unknown<Self> {
         let is_data = matches!(arrived.header, NdpHeader::Data(_));
-        match is_data && self.complete.contains(&arrived.session) {
+        match is_data && self.complete.contains(arrived.session) {
             true => Unknown::Answer(NdpHeader::Done),
             false => Unknown::Ignore,
         }
@@ -204,10 +203,7 @@ impl Protocol for Ndp {
         match event {
             Event::Accepted { .. } | Event::Progress { .. } => Meaning::Nothing,
             Event::Received { session, sender, stats } => {
-                if self.complete.len() == MAX_REMEMBERED {
-                    self.complete.pop_front();
-                }
-                self.complete.push_back(session);
+                self.complete.add(session);
                 Meaning::Received { session, stats, senders: vec![sender] }
             }
             Event::Sent { session, stats } => Meaning::Sent { session, stats },

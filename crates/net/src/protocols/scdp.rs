@@ -1,6 +1,5 @@
 //! SCDP on the driver.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, mpsc};
@@ -14,6 +13,7 @@ use wellspring_wire::scdp::{
     Close, CloseReason, HEADER_LEN, HEADER_WITH_OPTIONS_LEN, Mode, ScdpHeader, emit, parse,
 };
 
+use super::complete::CompleteSessions;
 use crate::driver::coding::Coding;
 use crate::driver::geometry::Geometry;
 use crate::driver::peers::PeerTable;
@@ -24,9 +24,6 @@ use crate::driver::{
     Builder, DriverConfig, EventSink, Failure, ProtocolHandle, SessionEvent, SessionProgress,
 };
 use crate::store::{ObjectSink, ObjectSource};
-
-/// Receive sessions remembered after they were complete.
-const MAX_REMEMBERED: usize = 1_024;
 
 /// To whom an object is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -152,15 +149,14 @@ pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandl
     protocol.host = HostId(0);
     // Here sessions are always announced first, by control messages.
     protocol.accept_unannounced = false;
-    let labels_are_paths = protocol.paths > 1;
-    let scdp = Scdp { complete: VecDeque::new(), labels_are_paths };
+    let scdp = Scdp { labels_are_paths: protocol.paths > 1, ..Scdp::default() };
     builder.add(scdp, scdp::Endpoint::new(protocol))
 }
 
 /// SCDP, to the driver.
+#[derive(Default)]
 pub(crate) struct Scdp {
-    /// Receive sessions that were complete: whoever still sends of them is told so.
-    complete: VecDeque<SessionId>,
+    complete: CompleteSessions,
     /// Whether path labels are numbers of paths.
     labels_are_paths: bool,
 }
@@ -300,7 +296,7 @@ impl Protocol for Scdp {
 
     fn on_unknown(&mut self, arrived: &Arrived<'_, ScdpHeader>, _: SocketAddr) -> Unknown<Self> {
         let (from_receiver, reason) = match arrived.header {
-            ScdpHeader::Symbol(_) if self.complete.contains(&arrived.session) => {
+            ScdpHeader::Symbol(_) if self.complete.contains(arrived.session) => {
                 (true, CloseReason::Complete)
             }
             ScdpHeader::Symbol(_) => (true, CloseReason::UnknownSession),
@@ -354,10 +350,7 @@ impl Protocol for Scdp {
             // Sessions are always announced; progress has its own counters.
             Event::Accepted { .. } | Event::BlockComplete { .. } => Meaning::Nothing,
             Event::Received { session, stats } => {
-                if self.complete.len() == MAX_REMEMBERED {
-                    self.complete.pop_front();
-                }
-                self.complete.push_back(session);
+                self.complete.add(session);
                 let senders = stats.senders.iter().map(|sender| sender.host).collect();
                 Meaning::Received { session, stats, senders }
             }
@@ -471,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_close_is_never_answered_and_complete_sessions_are_remembered_up_to_a_bound() {
-        let mut scdp = Scdp { complete: VecDeque::new(), labels_are_paths: false };
+        let mut scdp = Scdp::default();
         let from = "192.0.2.1:7".parse().expect("an address");
         let close = Close { reason: CloseReason::Cancelled, from_receiver: true };
         let answer = scdp.on_unknown(&arrived(1, ScdpHeader::Close(close)), from);
@@ -485,7 +478,7 @@ mod tests {
             let (session, stats) = (SessionId(session), ReceiveStats::default());
             scdp.on_event(Event::Received { session, stats });
         }
-        assert!(scdp.complete.len() <= MAX_REMEMBERED);
-        assert!(scdp.complete.contains(&SessionId(1_999)));
+        assert!(scdp.complete.contains(SessionId(1_999)));
+        assert!(!scdp.complete.contains(SessionId(975)), "1,024 are remembered");
     }
 }

@@ -11,14 +11,14 @@ use wellspring_wire::control::RefusalCode;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerEvent {
-    /// A digest is computed, because nobody asked for the object in this state before.
+    /// A digest is computed: it is the first request for the object in this state.
     Hashing {
         /// The object.
         name: String,
         /// Its length \[bytes\].
         size: u64,
     },
-    /// An object goes out.
+    /// The server begins to send an object.
     Sending {
         /// The object.
         name: String,
@@ -26,28 +26,28 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// This server's share of it: index and count.
         share: (u8, u8),
-        /// Whether an earlier life of this server, or of this session, had begun it.
+        /// Whether an earlier instance of this server, or of this session, had begun it.
         resumed: bool,
     },
-    /// An object is out.
+    /// An object is sent.
     Sent {
         /// The object.
         name: String,
         /// To whom.
         client: SocketAddr,
-        /// The account.
+        /// The protocol's counters.
         stats: SendStats,
     },
-    /// An object is out by NDP.
+    /// An object is sent, by NDP.
     SentNdp {
         /// The object.
         name: String,
         /// To whom.
         client: SocketAddr,
-        /// The account.
+        /// The protocol's counters.
         stats: ndp::SendStats,
     },
-    /// A part of an object goes out by LTTP.
+    /// The server begins to send a part of an object, by LTTP.
     SendingPart {
         /// The object.
         name: String,
@@ -58,16 +58,16 @@ pub enum ServerEvent {
         /// How long it is \[bytes\].
         len: u64,
     },
-    /// A part is out.
+    /// A part is sent.
     SentPart {
         /// The object.
         name: String,
         /// To whom.
         client: SocketAddr,
-        /// The account.
+        /// The protocol's counters.
         stats: lttp::SendStats,
     },
-    /// An object, or a part of it, did not go out to its end.
+    /// An object, or a part of it, was not sent completely.
     SendFailed {
         /// The object.
         name: String,
@@ -76,7 +76,7 @@ pub enum ServerEvent {
         /// Why.
         reason: String,
     },
-    /// An object comes in.
+    /// The server begins to receive an object.
     Receiving {
         /// Under this name.
         name: String,
@@ -97,13 +97,13 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// Its length \[bytes\].
         size: u64,
-        /// The account; absent for an object of no bytes, or one that was there already.
+        /// The protocol's counters; absent for an object of no bytes, or one that was there already.
         stats: Option<ReceiveStats>,
         /// Datagrams that the system dropped since the server started, because its sockets' buffers
         /// were full.
         socket_dropped: u64,
     },
-    /// An object was not taken to its end; nothing of it is left.
+    /// An object was not received completely.
     ReceiveFailed {
         /// Under this name.
         name: String,
@@ -114,7 +114,7 @@ pub enum ServerEvent {
     },
     /// A request was refused, or made no sense.
     Refused {
-        /// What was asked for; empty if that was not told.
+        /// The object that was requested; empty if the request named none.
         name: String,
         /// By whom.
         client: SocketAddr,

@@ -35,7 +35,7 @@ pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
                 Ok((stream, client)) => {
                     let client = canonical(client);
                     if parts.handler.config.driver.keys.is_some() {
-                        // It is in clear: there is nothing to say by it.
+                        // The control channel is not encrypted.
                         let text = "LTTP does not run under keys";
                         parts.refused(client, &Refusal::new(RefusalCode::Unsupported, text));
                         continue;

@@ -3,8 +3,8 @@
 //! - Datagrams carry symbols, reports and hellos. The control channel is a TCP connection a session, on
 //!   the port of the server's datagrams; [`LttpHandle`] stands between it and the endpoint.
 //! - A session is named by a cookie that its server sends by TCP. Symbols go to the address from
-//!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection: so
-//!   nobody has a server flood a third party.
+//!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection. So
+//!   a client cannot make a server flood a third party.
 //! - The end of the TCP connection is the end of the session.
 
 pub(crate) mod connection;
@@ -43,7 +43,7 @@ const SOLITON: (f64, f64) = (0.2, 0.7);
 const ROOM_FACTOR: u32 = 8;
 /// Longest block \[bytes\].
 const MAX_BLOCK_LEN: u64 = 8 << 20;
-/// What waits for a connection, at most: who does not take it is gone.
+/// Messages that wait for a connection, at most: a peer that does not take them is considered gone.
 const MAX_WAITING: usize = 64;
 
 /// Whether both ends can work with blocks of that geometry: bounded memory, a code that exists.
@@ -105,7 +105,7 @@ impl Part {
     }
 }
 
-/// What the task of a connection hears of its session. When the channel closes, the session is over.
+/// Events of a session for the task of its connection. The session is over when the channel closes.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
     /// The client of an offer has said hello.
@@ -234,7 +234,7 @@ struct Offer {
 pub(crate) struct Session {
     cookie: Cookie,
     connection: mpsc::Sender<ConnectionEvent>,
-    /// The last message said: TCP has it, and repeating it is the endpoint's habit, not a need.
+    /// The last message sent. TCP delivers it, so the endpoint's repetitions of it are left out.
     said: Option<LttpHeader>,
 }
 
