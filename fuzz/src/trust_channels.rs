@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
 use wellspring_core::{Duration, Time};
-use wellspring_trust::{Channels, ClusterKey, Keyring, MAX_OVERHEAD, Opened, Rights, Shape};
+use wellspring_trust::{
+    Channels, ClusterKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights, Shape,
+};
 
 static KEYRING: LazyLock<Arc<Keyring>> =
     LazyLock::new(|| Arc::new(Keyring::new().with_cluster(ClusterKey::generate(), Rights::all())));
@@ -86,15 +88,17 @@ impl Between {
 
     fn request(&mut self) {
         let (plain, now, mut out) = (self.datagram(CONTROL), self.now, Vec::new());
-        self.client.request(now, Side::Server.address(), &plain, &mut out).expect("a cluster key");
+        self.client
+            .request(now, Side::Server.address(), (&plain, false), &mut out)
+            .expect("a cluster key");
         self.sent.insert((Side::Client, plain), 0);
         self.depart(Side::Client, out);
     }
 
     fn seal(&mut self, by: Side, symbol: bool) {
         let plain = self.datagram(if symbol { SYMBOL } else { CONTROL });
-        let mut room = plain.clone();
-        room.resize(LEN + MAX_OVERHEAD, 0);
+        let mut room = vec![0; LEN + MAX_OVERHEAD];
+        room[HEADROOM..HEADROOM + LEN].copy_from_slice(&plain);
         let clear = if symbol { HEADER_LEN } else { 0 };
         let to = by.other().address();
         if let Some(len) = self.host(by).seal(to, None, &mut room, LEN, clear) {

@@ -75,7 +75,7 @@ fn pair() -> (Channels, Channels) {
     let (here, there) = (([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into());
     let now = Time::ZERO + Duration::from_secs(1);
     let (mut plain, mut answer, mut initiation) = (vec![0; 2_048], Vec::new(), Vec::new());
-    a.request(now, there, &[0; 256], &mut initiation).expect("a cluster key");
+    a.request(now, there, (&[0; 256], false), &mut initiation).expect("a cluster key");
     b.open(now, here, &initiation, None, &mut plain, &mut answer);
     let response = answer.clone();
     a.open(now, there, &response, None, &mut plain, &mut answer);

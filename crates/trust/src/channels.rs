@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 
-use crate::channel::{ChannelId, HEADROOM, MAX_OVERHEAD, Plain, Shape, Suite};
+use crate::channel::ChannelId;
 use crate::counters::TrustCounters;
+use crate::direction::{Closed, HEADROOM, MAX_OVERHEAD, Plain, Shape, Suite};
 use crate::entry::{Entry, Established, Found, Greeted, Pending, Stage};
 use crate::gate::{Gate, Verdict};
+use crate::groups::{GroupKey, Groups};
 use crate::handshake::{Initiator, Pattern, Refusal, Responder, message_of, pattern_of};
 use crate::key::PublicKey;
 use crate::keyring::{Greeting, Identity, Keyring};
@@ -69,6 +71,7 @@ pub struct Channels {
     suite: Suite,
     gate: Gate,
     entries: BTreeMap<SocketAddr, Entry>,
+    groups: Groups,
     limit: usize,
     /// Further ports of peers, by which they have sent something authentic: whose channels are theirs.
     further_ports: BTreeMap<SocketAddr, SocketAddr>,
@@ -91,6 +94,7 @@ impl Channels {
             suite: Suite::of_this_machine(),
             gate: Gate::new(blake3::derive_key("wellspring trust 1 cookies", &secret)),
             entries: BTreeMap::new(),
+            groups: Groups::default(),
             limit: limit.max(1),
             further_ports: BTreeMap::new(),
             seen: BTreeSet::new(),
@@ -169,9 +173,82 @@ impl Channels {
         sealed
     }
 
+    /// From now on this key seals a session's symbols for a group; false if there are too many such keys.
+    pub fn send_to_group(&mut self, group: SocketAddr, session: u32, key: &GroupKey) -> bool {
+        self.groups.send(group, session, key)
+    }
+
+    /// From now on this key opens the symbols of a session that `sender` sends to a group; false if there are too many
+    /// such keys.
+    pub fn receive_from_group(&mut self, sender: SocketAddr, session: u32, key: GroupKey) -> bool {
+        self.groups.receive(sender, session, key)
+    }
+
+    /// Whether a session's symbols are opened here by keys of a group.
+    pub fn receives_from_group(&self, sender: SocketAddr, session: u32) -> bool {
+        self.groups.receives(sender, session)
+    }
+
+    /// Forgets the keys of a session's group. `address` is the group's where this host sends, or else the sender's.
+    pub fn forget_group(&mut self, address: SocketAddr, session: u32) {
+        self.groups.forget(address, session);
+    }
+
+    /// Seals a symbol for a group, as [`seal`](Self::seal) does for one host. `None` if there is no key for it.
+    pub fn seal_for_group(
+        &mut self,
+        of: (SocketAddr, u32),
+        room: &mut [u8],
+        len: usize,
+        clear: usize,
+    ) -> Option<usize> {
+        let sealed = self.groups.seal(of, room, len, clear);
+        match sealed {
+            Some(_) => self.counters.sealed += 1,
+            None => self.counters.unsent += 1,
+        }
+        sealed
+    }
+
+    /// Opens a symbol of a session that its sender, at the first address, has sent to a group. `None` if it does not
+    /// claim to be sealed by a group's key, and then it may be by a [channel](Self::open).
+    pub fn open_of_group(
+        &mut self,
+        of: (SocketAddr, u32),
+        datagram: &[u8],
+        shape: Shape,
+        plain: &mut [u8],
+    ) -> Option<Opened> {
+        let opened = self.groups.open(of, datagram, shape, plain)?;
+        Some(match opened {
+            Ok(found) => Opened::Datagram { len: self.count(found), via: ChannelId::GROUP },
+            Err(closed) => {
+                let replayed = closed == Closed::Replayed;
+                let counters = &mut self.counters;
+                *(if replayed { &mut counters.replayed } else { &mut counters.forged }) += 1;
+                Opened::Nothing
+            }
+        })
+    }
+
+    /// Counts a datagram that was opened; returns its length.
+    fn count(&mut self, found: Plain) -> usize {
+        self.counters.opened += 1;
+        match found {
+            Plain::Whole(len) => len,
+            Plain::Header(len) => {
+                self.counters.trimmed += 1;
+                len
+            }
+        }
+    }
+
     /// Writes into `out` what is to be sent so that a request reaches the server at `to`: the request sealed, or a
     /// handshake that carries it. To be called again, as the request is repeated, until it is answered. Nothing is
     /// written of a request that [waits](Self::next_waiting) for a handshake that carries another.
+    ///
+    /// What goes along with a handshake can be read with the server's private key alone, and be played again.
+    /// A request that is `secret` waits for the end of the handshake, which then carries none.
     ///
     /// # Errors
     /// [`NoWay`].
@@ -179,7 +256,7 @@ impl Channels {
         &mut self,
         now: Time,
         to: SocketAddr,
-        request: &[u8],
+        (request, secret): (&[u8], bool),
         out: &mut Vec<u8>,
     ) -> Result<(), NoWay> {
         out.clear();
@@ -196,7 +273,10 @@ impl Channels {
             return Ok(());
         }
         let id = self.draw();
-        let greeted = self.greet(now, to, id, request)?;
+        let mut greeted = self.greet(now, to, id, if secret { &[] } else { request })?;
+        if secret {
+            greeted.has_put_off(request, MAX_WAITING);
+        }
         greeted.write(out);
         self.remember_own(out);
         self.entry(to).greeted = Some(greeted);
@@ -254,15 +334,7 @@ impl Channels {
         };
         match found {
             Found::Plain(found, via) => {
-                self.counters.opened += 1;
-                let len = match found {
-                    Plain::Whole(len) => len,
-                    Plain::Header(len) => {
-                        self.counters.trimmed += 1;
-                        len
-                    }
-                };
-                return Opened::Datagram { len, via };
+                return Opened::Datagram { len: self.count(found), via };
             }
             Found::Replayed => self.counters.replayed += 1,
             Found::Conflict => self.counters.handshakes_conflicting += 1,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 
-use crate::channel::{Channel, ChannelId, Closed, Plain, Shape, mark_of};
+use crate::channel::{Channel, ChannelId};
+use crate::direction::{Closed, Plain, Shape, mark_of};
 use crate::handshake::Initiator;
 use crate::keyring::Identity;
 

@@ -6,7 +6,8 @@
 use snow::{Builder, HandshakeState};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::channel::{Channel, ChannelId, Suite};
+use crate::channel::{Channel, ChannelId};
+use crate::direction::Suite;
 use crate::key::{ClusterKey, PrivateKey, PublicKey};
 use crate::layout::{
     COOKIE_AT, COOKIE_LEN, INITIATION, INITIATION_LEN, MAX_INITIATION_LEN, MESSAGE_AT, RESPONSE,
@@ -233,7 +234,7 @@ fn take(bytes: &mut [u8; 32]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::{MAX_OVERHEAD, Plain, Shape};
+    use crate::direction::{MAX_OVERHEAD, Plain, Shape};
 
     const AES: Suite = Suite::Aes128Gcm;
 

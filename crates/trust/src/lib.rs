@@ -14,9 +14,11 @@
 mod channel;
 mod channels;
 mod counters;
+mod direction;
 mod entry;
 mod files;
 mod gate;
+mod groups;
 mod handshake;
 mod key;
 mod keyring;
@@ -24,13 +26,15 @@ mod layout;
 mod replay;
 mod rights;
 
-pub use channel::{Channel, ChannelId, HEADROOM, MAX_OVERHEAD, Shape, Suite};
+pub use channel::{Channel, ChannelId};
 pub use channels::{Channels, NoWay, Opened, without_keys};
 pub use counters::TrustCounters;
+pub use direction::{HEADROOM, MAX_OVERHEAD, Shape, Suite};
 pub use files::{
     BadLine, cluster_from_text, cluster_to_text, peer_to_line, peers_from_text, private_from_text,
     private_to_text,
 };
+pub use groups::GroupKey;
 pub use handshake::{Initiator, Refusal, Responder};
 pub use key::{BadKey, ClusterKey, Fingerprint, PrivateKey, PublicKey};
 pub use keyring::{Identity, Keyring, Peer};

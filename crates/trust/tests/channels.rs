@@ -70,7 +70,7 @@ fn hear(host: &mut Channels, time: Time, from: SocketAddr, datagram: &[u8]) -> H
 
 fn request(host: &mut Channels, time: Time) -> Vec<u8> {
     let mut out = Vec::new();
-    host.request(time, server(), REQUEST, &mut out).expect("a way");
+    host.request(time, server(), (REQUEST, false), &mut out).expect("a way");
     out
 }
 
@@ -326,10 +326,11 @@ fn requests_wait_for_the_handshake_that_carries_another() {
     let (mut out, mut requests) = (Vec::new(), Vec::new());
     for byte in 0..3 {
         requests.push([byte; 256]);
-        a.request(now(1), server(), &requests[usize::from(byte)], &mut out).expect("a way");
+        a.request(now(1), server(), (&requests[usize::from(byte)], false), &mut out)
+            .expect("a way");
         assert!(out.is_empty(), "it waits");
     }
-    a.request(now(100), server(), &requests[0], &mut out).expect("a way");
+    a.request(now(100), server(), (&requests[0], false), &mut out).expect("a way");
     assert_eq!(out, initiation, "who asks again has the handshake repeated");
     let heard = hear(&mut b, now(0), client(), &initiation);
     assert_eq!(hear(&mut a, now(1), server(), &heard.answer).opened, Opened::Established);
@@ -398,7 +399,8 @@ fn the_table_is_bounded() {
     let mut a = channels(Keyring::new().with_cluster(key, Rights::all()), 1);
     for port in 1..100 {
         let mut out = Vec::new();
-        a.request(now(0), SocketAddr::new(server().ip(), port), REQUEST, &mut out).expect("a way");
+        a.request(now(0), SocketAddr::new(server().ip(), port), (REQUEST, false), &mut out)
+            .expect("a way");
     }
     assert!(format!("{:?}", a.counters()).contains("sealed: 0"));
     assert!(hear(&mut b, now(0), client(), &[0x1e; 16]).answer.is_empty());
@@ -409,11 +411,14 @@ fn without_a_key_for_a_server_there_is_no_way() {
     let own = PrivateKey::generate();
     let reader_only = peer("x", PrivateKey::generate().public(), reader());
     let mut a = channels(Keyring::new().with_own(own).with_peer(reader_only), 1);
-    assert_eq!(a.request(now(0), server(), REQUEST, &mut Vec::new()), Err(NoWay::NoServerKey));
+    assert_eq!(
+        a.request(now(0), server(), (REQUEST, false), &mut Vec::new()),
+        Err(NoWay::NoServerKey)
+    );
     let mut cluster =
         channels(Keyring::new().with_cluster(ClusterKey::generate(), Rights::all()), 1);
     assert_eq!(
-        cluster.request(now(0), server(), &[0; 1_400], &mut Vec::new()),
+        cluster.request(now(0), server(), (&[0; 1_400], false), &mut Vec::new()),
         Err(NoWay::TooLong)
     );
 }

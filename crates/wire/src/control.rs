@@ -34,7 +34,8 @@ use alloc::vec::Vec;
 use wellspring_core::SessionId;
 
 pub use layout::{
-    Parsed, VERSION, emit_reply, emit_request, parse, request_of_other_version, set_version,
+    Parsed, VERSION, emit_reply, emit_request, holds_secret, parse, request_of_other_version,
+    set_version,
 };
 
 use crate::scdp::Mode;
@@ -258,6 +259,21 @@ pub enum Request<'a> {
         /// The session of the offer.
         session: SessionId,
     },
+    /// Take this key for the symbols of an object that was offered through a group. To be sent sealed only.
+    GroupKey(GroupKey<'a>),
+}
+
+/// A key that seals the symbols of a group's session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupKey<'a> {
+    /// The session of the offer.
+    pub session: SessionId,
+    /// 0 at first, one more with every change.
+    pub generation: u8,
+    /// Number of the cipher.
+    pub suite: u8,
+    /// The secret.
+    pub secret: &'a [u8; 32],
 }
 
 /// Why a server refuses.
@@ -344,6 +360,8 @@ pub enum PutState {
     Unknown,
     /// Symbols are arriving, or all have and the digest is being verified.
     Receiving,
+    /// Symbols are to arrive by unicast from now on: a wrong block may have come from a member of the group.
+    LeftGroup,
     /// Verified, synced and in place under its name.
     Complete,
     /// Given up.

@@ -135,8 +135,6 @@ pub enum PutError {
     },
     /// A setting makes no sense.
     Config(ConfigError),
-    /// A group has no key yet: under keys each host is sent to on its own.
-    GroupUnderKeys,
     /// The file cannot be read.
     Read(io::Error),
     /// Too few hosts take the object; nothing was sent.
@@ -161,7 +159,6 @@ impl fmt::Display for PutError {
                 write!(f, "a quorum of {got} with {hosts} hosts")
             }
             PutError::Config(error) => error.fmt(f),
-            PutError::GroupUnderKeys => f.write_str("multicast does not run under keys yet"),
             PutError::Read(error) => write!(f, "cannot read the file: {error}"),
             PutError::NotAccepted { needed, hosts } => {
                 write!(f, "fewer than {needed} hosts take the object; nothing was sent:")?;

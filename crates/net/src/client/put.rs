@@ -1,5 +1,6 @@
 //! Putting an object to many hosts: by multicast, or to each on its own.
 
+mod group_keys;
 mod offers;
 pub(super) mod provider;
 mod watch;
@@ -19,6 +20,7 @@ use wellspring_transport::scdp::{
     ObjectInfo, Resume, SendStats, Share, StragglerAction, StragglerCause,
 };
 
+use self::group_keys::GroupKeys;
 use self::offers::{Asked, Offered, Offering, Taken, in_both, offer_all, receivers};
 use self::watch::{Seen, Watchers};
 use super::paths::{PathOpener, Paths};
@@ -59,9 +61,6 @@ impl Client {
         let updates = &options.updates;
         options.cut.check()?;
         let needed = check(hosts, options)?;
-        if options.group.is_some() && self.config.driver.keys.is_some() {
-            return Err(PutError::GroupUnderKeys);
-        }
         let (file, fingerprint, digest, sections) = self.open(file, updates).await?;
         let size = fingerprint.size();
         let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
@@ -80,7 +79,11 @@ impl Client {
         let object = (file.try_clone()?, size, digest);
         // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
         let _providing = self.providers.provide(object, sections, addresses, self.driver.handle());
-        let (offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
+        let (mut offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
+        let keys = match options.group.filter(|_| self.config.driver.keys.is_some()) {
+            Some(group) => GroupKeys::begin(self, group, &mut offered, needed).await?,
+            None => None,
+        };
         updates.tell(Update::Started {
             size,
             symbol_size: offer.geometry.symbol_size,
@@ -89,6 +92,7 @@ impl Client {
         });
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
         let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
+        run.keys = keys;
         run.finish_rest = options.finish_rest;
         run.updates = updates.clone();
         run.send()?;
@@ -222,6 +226,8 @@ struct Run {
     /// Further paths of the sessions to one host each.
     paths: Vec<Paths>,
     updates: Updates,
+    /// Of its group, if the host has keys.
+    keys: Option<GroupKeys>,
 }
 
 impl Drop for Run {
@@ -285,6 +291,7 @@ impl Run {
             opener: PathOpener::of(client),
             paths: Vec::new(),
             updates: Updates::default(),
+            keys: None,
         }
     }
 
@@ -448,6 +455,7 @@ impl Run {
                     Some(reason) => format!("closed the session ({reason:?})"),
                 };
                 self.receivers[index].lost = Some(reason);
+                self.exclude(index);
                 self.watchers.hurry(index);
             }
             SessionEvent::Straggler { receiver, symbols_behind, cause, action } => {
@@ -486,7 +494,16 @@ impl Run {
         self.receivers.iter().position(|r| r.offered.address.map(canonical) == Some(receiver))
     }
 
+    /// A receiver that is given up is to read no more.
+    fn exclude(&mut self, index: usize) {
+        if let (Some(keys), Some(address)) = (&mut self.keys, self.receivers[index].offered.address)
+        {
+            keys.exclude(address);
+        }
+    }
+
     fn fail(&mut self, index: usize, reason: String) {
+        self.exclude(index);
         let receiver = &mut self.receivers[index];
         if receiver.state == ReceiverState::Unfinished {
             self.watchers.stop(index);
@@ -499,8 +516,12 @@ impl Run {
     fn on_seen(&mut self, index: usize, seen: Seen) {
         let elapsed = self.began.elapsed();
         let receiver = &mut self.receivers[index];
+        if let (Seen::LeftGroup { .. }, Some(address)) = (&seen, receiver.offered.address) {
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.detach(receiver.offered.session, address);
+        }
         match seen {
-            Seen::Receiving { done, total } => {
+            Seen::Receiving { done, total } | Seen::LeftGroup { done, total } => {
                 if done > receiver.blocks.0 {
                     receiver.advanced = Instant::now();
                 }

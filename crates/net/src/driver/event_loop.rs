@@ -109,6 +109,7 @@ impl EventLoop {
             Call::GroupJoined { group, socket } => {
                 self.inlets.groups.join(&self.waiter, group, socket);
             }
+            Call::GroupKey(call) => self.host.network.on_group_key(call),
             Call::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
             Call::Statistics(reply) => {
                 // A caller that has gone away needs no answer.
@@ -292,6 +293,8 @@ impl EventLoop {
         let mut plain = std::mem::take(&mut self.plain);
         let from = origin.from;
         match self.host.network.open(now, origin, datagram, &mut plain) {
+            // A handshake that carries no request.
+            Opened::Datagram { len: 0, .. } => {}
             Opened::Datagram { len, via } => {
                 self.take_in_plain(now, origin, host, Some(via), &plain[..len]);
             }

@@ -3,13 +3,15 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wellspring_core::Time;
+use wellspring_core::{SessionId, Time};
 use wellspring_trust::{
     ChannelId, Channels, HEADROOM, Keyring, NoWay, Opened, PublicKey, Refusal, Shape, TrustCounters,
 };
+use wellspring_wire::control::holds_secret;
 use wellspring_wire::{ndp, scdp};
 
 use super::event::{KeyTrouble, PeerChannel};
+use super::handle::{GroupKeyCall, GroupKeyChange};
 use crate::address::canonical;
 use crate::socket::MAX_DATAGRAM_LEN;
 
@@ -49,7 +51,16 @@ impl Guard {
     ) -> Opened {
         let shape = shape_of(datagram);
         let from = canonical(from);
-        let opened = self.channels.open(now, from, datagram, shape, plain, &mut self.outgoing);
+        let of_group = scdp::group_session(datagram)
+            .zip(shape)
+            .filter(|(session, _)| self.channels.receives_from_group(from, session.0));
+        let opened = of_group.and_then(|(session, shape)| {
+            self.outgoing.clear();
+            self.channels.open_of_group((from, session.0), datagram, shape, plain)
+        });
+        let opened = opened.unwrap_or_else(|| {
+            self.channels.open(now, from, datagram, shape, plain, &mut self.outgoing)
+        });
         if let Opened::Datagram { len, .. } = opened
             && shape.is_some()
         {
@@ -75,6 +86,11 @@ impl Guard {
         let datagram = &mut room[HEADROOM..HEADROOM + len];
         mark(datagram, true);
         let clear = shape_of(datagram).map_or(0, |shape| shape.clear);
+        if to.ip().is_multicast() {
+            // Nothing but symbols goes to a group.
+            let session = scdp::group_session(datagram)?;
+            return self.channels.seal_for_group((canonical(to), session.0), room, len, clear);
+        }
         self.channels.seal(canonical(to), via, room, len, clear)
     }
 
@@ -96,6 +112,7 @@ impl Guard {
         to: SocketAddr,
         request: &[u8],
     ) -> Result<(), KeyTrouble> {
+        let request = (request, holds_secret(request));
         let way = self.channels.request(now, canonical(to), request, &mut self.outgoing);
         way.map_err(|no_way| match no_way {
             NoWay::NoServerKey => KeyTrouble::NoServerKey,
@@ -106,6 +123,30 @@ impl Guard {
     /// Makes [`outgoing`](Self::outgoing) the next request that waited for a handshake; false if there is none.
     pub(super) fn next_waiting(&mut self, to: SocketAddr) -> bool {
         self.channels.next_waiting(canonical(to), &mut self.outgoing)
+    }
+
+    /// Takes in what a handle says of a group's keys; false if there are too many.
+    pub(super) fn on_group_key(&mut self, call: GroupKeyCall) -> bool {
+        let GroupKeyCall { address, session, what } = call;
+        let address = canonical(address);
+        match what {
+            GroupKeyChange::Send(key) => self.channels.send_to_group(address, session.0, &key),
+            GroupKeyChange::Receive(key) => {
+                self.channels.receive_from_group(address, session.0, key)
+            }
+            GroupKeyChange::Forget => {
+                self.channels.forget_group(address, session.0);
+                true
+            }
+        }
+    }
+
+    /// Takes no more symbols of a session that members of its group can forge; false if it took none.
+    pub(super) fn leave_group(&mut self, sender: SocketAddr, session: SessionId) -> bool {
+        let sender = canonical(sender);
+        let received = self.channels.receives_from_group(sender, session.0);
+        self.channels.forget_group(sender, session.0);
+        received
     }
 
     /// Who has sent a datagram.

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 
-use wellspring_trust::ChannelId;
+use wellspring_core::SessionId;
+use wellspring_trust::{ChannelId, GroupKey};
 
 use super::statistics::Statistics;
 
@@ -71,11 +72,26 @@ impl std::error::Error for HandleError {
     }
 }
 
+/// A key of a session's group, come or gone.
+pub(crate) struct GroupKeyCall {
+    /// The group where this host sends; the sender where it receives.
+    pub address: SocketAddr,
+    pub session: SessionId,
+    pub what: GroupKeyChange,
+}
+
+pub(crate) enum GroupKeyChange {
+    Send(GroupKey),
+    Receive(GroupKey),
+    Forget,
+}
+
 /// What crosses from the handles to the loop, whatever the protocol.
 pub(crate) enum Call {
     Control(OutgoingControl),
     GroupJoined { group: SocketAddr, socket: crate::socket::UdpSocket },
     GroupLeft { group: SocketAddr },
+    GroupKey(GroupKeyCall),
     Statistics(mpsc::SyncSender<Statistics>),
     Shutdown,
 }

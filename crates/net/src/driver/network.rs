@@ -2,14 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use wellspring_core::{Duration, Rate, Time};
+use wellspring_core::{Duration, Rate, SessionId, Time};
 use wellspring_trust::{ChannelId, HEADROOM, Opened};
 
 use super::DscpMap;
 use super::event::KeyTrouble;
 use super::faults::Origin;
 use super::guard::Guard;
-use super::handle::OutgoingControl;
+use super::handle::{GroupKeyCall, OutgoingControl};
 use super::outbox::{Marks, Outbox, Target};
 use super::peers::Peer;
 use super::ports::Ports;
@@ -238,6 +238,20 @@ impl Network {
             }
         }
         opened
+    }
+
+    /// Takes in what a handle says of a group's keys. Of too many none is taken, and the group is not heard.
+    pub(super) fn on_group_key(&mut self, call: GroupKeyCall) {
+        if let Some(guard) = &mut self.guard
+            && !guard.on_group_key(call)
+        {
+            self.sent.errors += 1;
+        }
+    }
+
+    /// Takes no more symbols of a session that members of its group can forge; false if it took none.
+    pub(super) fn leave_group(&mut self, sender: SocketAddr, session: SessionId) -> bool {
+        self.guard.as_mut().is_some_and(|guard| guard.leave_group(sender, session))
     }
 
     /// The guard, if the host has keys.

@@ -28,6 +28,8 @@ pub(super) struct Session<P: Protocol> {
     pub jobs: u32,
     /// Symbols kept of each peer, and how many of them were altered.
     pub kept: Vec<(u64, u64)>,
+    /// Its group was left, since a member that has the group's key may have forged symbols.
+    pub left_group: bool,
     /// Peers whose symbols are not used any more, by their index.
     pub suspects: Vec<u8>,
     /// Blocks of which it could not be told whether they are right.
@@ -125,6 +127,7 @@ impl<P: Protocol> SessionTable<P> {
             kept,
             suspects: Vec::new(),
             unchecked: Vec::new(),
+            left_group: false,
             held: VecDeque::new(),
             failure: None,
             events,

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use crossbeam_channel::Sender;
 
-use super::handle::{Call, FIRST_CONTROL_KIND, HandleError, MAX_CONTROL_LEN, OutgoingControl};
+use super::handle::{
+    Call, FIRST_CONTROL_KIND, GroupKeyCall, HandleError, MAX_CONTROL_LEN, OutgoingControl,
+};
 use super::ports::FirstPorts;
 use super::statistics::Statistics;
 use super::wait::LoopWaker;
@@ -117,6 +119,11 @@ impl Shared {
             self.ask(Call::GroupLeft { group })?;
         }
         Ok(())
+    }
+
+    /// Tells the loop of a group's key.
+    pub(crate) fn group_key(&self, call: GroupKeyCall) -> Result<(), HandleError> {
+        self.ask(Call::GroupKey(call))
     }
 
     /// Sends the loop a call and wakes it.

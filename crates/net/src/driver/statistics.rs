@@ -87,6 +87,8 @@ pub struct Received {
     pub out_of_memory: u64,
     /// Packets of senders refused for announcing other bytes.
     pub refused_senders: u64,
+    /// Groups left because a block was wrong that any member could have forged symbols of.
+    pub groups_left: u64,
     /// Packets the protocol did not use, by reason.
     pub dropped: BTreeMap<DropReason, u64>,
     /// Errors of earlier datagrams that the network reported (ICMP).

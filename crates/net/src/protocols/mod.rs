@@ -12,8 +12,9 @@ use std::sync::{Arc, mpsc};
 use wellspring_core::{Duration, SessionId};
 
 use crate::driver::{
-    Builder, ControlSink, DriverConfig, EventSink, FirstPorts, HandleError, OutgoingControl,
-    ProtocolHandle, RunningDriver, SessionProgress, Shared, StartError, Statistics,
+    Builder, ControlSink, DriverConfig, EventSink, FirstPorts, GroupKeyCall, GroupKeyChange,
+    HandleError, OutgoingControl, ProtocolHandle, RunningDriver, SessionProgress, Shared,
+    StartError, Statistics,
 };
 use crate::socket::Interface;
 
@@ -178,6 +179,18 @@ impl DriverHandle {
         self.scdp.call(scdp::Call::Wait { session, peer_timeout, win_back: false })
     }
 
+    /// Has a send session serve a member of its group by unicast.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub(crate) fn detach(
+        &self,
+        session: SessionId,
+        receiver: SocketAddr,
+    ) -> Result<(), HandleError> {
+        self.scdp.call(scdp::Call::Detach { session, receiver })
+    }
+
     /// As [`wait_for_peers`](DriverHandle::wait_for_peers), for a receive session whose senders are
     /// won back when they are lost: it outlives for so long, too, that all have closed it.
     ///
@@ -279,6 +292,19 @@ impl DriverHandle {
     /// [`HandleError::Stopped`].
     pub fn leave_group(&self, group: SocketAddr) -> Result<(), HandleError> {
         self.shared.leave_group(group)
+    }
+
+    /// From now on, or after this one: a key of a session's group.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub(crate) fn group_key(
+        &self,
+        address: SocketAddr,
+        session: SessionId,
+        what: GroupKeyChange,
+    ) -> Result<(), HandleError> {
+        self.shared.group_key(GroupKeyCall { address, session, what })
     }
 
     /// A snapshot of the driver's counters. Waits for one turn of the loop (commonly well under

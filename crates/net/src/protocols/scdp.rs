@@ -188,6 +188,10 @@ pub(crate) enum Call {
         sender: SocketAddr,
         epoch: u8,
     },
+    Detach {
+        session: SessionId,
+        receiver: SocketAddr,
+    },
     Wait {
         session: SessionId,
         peer_timeout: Duration,
@@ -427,6 +431,10 @@ impl Protocol for Scdp {
                 }
                 Action::Command(Command::AddPath { session, peer, path })
             }
+            Call::Detach { session, receiver } => match peers.host(receiver) {
+                Some(receiver) => Action::Command(Command::Detach { session, receiver }),
+                None => Action::Nothing,
+            },
             Call::Wait { session, peer_timeout, win_back } => {
                 Action::Command(Command::Wait { session, peer_timeout, win_back })
             }

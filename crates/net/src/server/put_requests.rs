@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
-use wellspring_wire::control::{Offer, RefusalCode};
+use wellspring_trust::GroupKey;
+use wellspring_wire::control::{self, Offer, RefusalCode};
 use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
@@ -17,10 +18,10 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::put_pages::Taken;
-use super::puts::{Rival, Stage};
+use super::puts::{Put, Rival, Stage};
 use super::taking::Taking;
 use crate::client::pages::Pages;
-use crate::driver::SessionEvent;
+use crate::driver::{GroupKeyChange, SessionEvent};
 use crate::manifest::{RESUMED_EPOCH, Verified, first_missing};
 use crate::protocols::ReceiveObject;
 use crate::store::{Digest, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
@@ -48,10 +49,6 @@ impl Handler {
         }
         if offer.overwrite && !self.config.allow_overwrite {
             return not_allowed("this server does not let objects be replaced");
-        }
-        if offer.group.is_some() && self.config.driver.keys.is_some() {
-            let text = "multicast does not run under keys yet";
-            return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
         if lock(&self.sends).holds(offer.session) {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
@@ -175,7 +172,7 @@ impl Handler {
         };
         let events = self.session_events(session, 0);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
-            self.leave(group);
+            self.leave(group, client, session);
             Refusal::failed(error)
         })?;
         self.wait_for_client(session, taking.timeout_ms);
@@ -220,11 +217,37 @@ impl Handler {
         }
     }
 
-    fn leave(&self, group: Option<SocketAddr>) {
+    fn leave(&self, group: Option<SocketAddr>, sender: SocketAddr, session: SessionId) {
         if let Some(group) = group {
             // Fails only when the driver has stopped, and with it all groups.
             let _ = self.handle.leave_group(group);
+            let _ = self.handle.group_key(sender, session, GroupKeyChange::Forget);
         }
+    }
+
+    /// Takes a key of the group through which an object comes, from the host that has offered it.
+    pub(super) fn group_key(
+        &self,
+        client: SocketAddr,
+        key: &control::GroupKey<'_>,
+    ) -> Result<Outcome, Refusal> {
+        let control::GroupKey { session, generation, suite, secret } = *key;
+        let through_group =
+            |put: &mut Put| put.client == client && put.group.is_some() && !put.stage.is_over();
+        let unsupported = |text| Refusal::new(RefusalCode::Unsupported, text);
+        if self.config.driver.keys.is_none() {
+            return Err(unsupported("this host has no keys"));
+        }
+        // Held until the key is on its way, so that it is not forgotten before it comes.
+        let mut puts = lock(&self.puts);
+        if !puts.get_mut(session).is_some_and(through_group) {
+            return Err(unsupported("no object is expected through that group"));
+        }
+        let key = GroupKey::from_parts(*secret, generation, suite);
+        let key = key.ok_or_else(|| unsupported("a cipher that is not known here"))?;
+        let taken = self.handle.group_key(client, session, GroupKeyChange::Receive(key));
+        taken.map_err(Refusal::failed)?;
+        Ok(Outcome::Accepted)
     }
 
     /// Gives up an object for a reason of its client's.
@@ -249,16 +272,18 @@ impl Handler {
         let mut puts = lock(&self.puts);
         let Some(put) = puts.get_mut(session) else { return };
         match event {
+            SessionEvent::LeftGroup => put.left_group = true,
             SessionEvent::MovedToUnicast => {
-                let group = put.group.take();
+                put.left_group = false;
+                let (group, client) = (put.group.take(), put.client);
                 drop(puts);
-                self.leave(group);
+                self.leave(group, client, session);
             }
             SessionEvent::Received { stats, .. } => {
                 let stage = std::mem::replace(&mut put.stage, Stage::Verifying);
-                let group = put.group.take();
+                let (group, client) = (put.group.take(), put.client);
                 drop(puts);
-                self.leave(group);
+                self.leave(group, client, session);
                 if let Stage::Receiving(part, _) = stage {
                     let handler = Arc::clone(self);
                     tokio::task::spawn_blocking(move || {
@@ -289,7 +314,7 @@ impl Handler {
                 puts.end(session, Stage::Failed(code));
                 drop(puts);
                 self.has_left_parts.store(true, Ordering::Release);
-                self.leave(group);
+                self.leave(group, client, session);
                 self.tell(ServerEvent::ReceiveFailed { name, client, reason });
             }
             event => tracing::debug!(?session, ?event, "receiving"),

@@ -48,6 +48,8 @@ pub(super) struct Put {
     /// Blocks that were there before, the first of them.
     held: Vec<Range<u32>>,
     pub group: Option<SocketAddr>,
+    /// It is to come by unicast, since a member of the group may have forged symbols.
+    pub left_group: bool,
     pub stage: Stage,
     symbol_size: u16,
     /// It was given up since it got on too slowly.
@@ -117,6 +119,13 @@ pub(super) enum Stage {
     Failed(RefusalCode),
 }
 
+impl Stage {
+    /// Whether nothing is received any more.
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(self, Stage::Opening | Stage::Receiving(..))
+    }
+}
+
 impl Puts {
     pub(super) fn new(places: Arc<Places>) -> Self {
         Puts { places, all: BTreeMap::new(), over: VecDeque::new(), empty: MinuteCount::default() }
@@ -160,7 +169,8 @@ impl Puts {
             Stage::Opening | Stage::Checking(_) => (PutState::Receiving, 0),
             Stage::Receiving(_, progress) => {
                 let done = u32::try_from(progress.blocks_done()).unwrap_or(u32::MAX);
-                (PutState::Receiving, done)
+                let state = if put.left_group { PutState::LeftGroup } else { PutState::Receiving };
+                (state, done)
             }
             Stage::Verifying => (PutState::Receiving, put.blocks),
             Stage::Complete => (PutState::Complete, put.blocks),
@@ -254,6 +264,7 @@ impl Puts {
             blocks: 0,
             held: Vec::new(),
             group: offer.group,
+            left_group: false,
             stage: Stage::Opening,
             symbol_size: offer.geometry.symbol_size,
             patience: config.idle_put.max(waits * 2),

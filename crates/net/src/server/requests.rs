@@ -51,6 +51,8 @@ impl Handler {
             Request::Manifest { name, digest, log, index } => {
                 self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
             }
+            // Needs no cookie: it comes sealed, from the host that has proven its address by its offer.
+            Request::GroupKey(key) => self.group_key(client, key),
             // These need no cookie: the answer is no longer than the question, and nothing follows.
             Request::Held { session, from } => {
                 let runs = Runs::write(lock(&self.puts).held(*session, client, *from));
@@ -85,9 +87,10 @@ impl Handler {
                     Request::Start(start) => start.name.to_string(),
                     Request::Offer(offer) => offer.name.to_string(),
                     Request::StartNdp(start) => start.name.to_string(),
-                    Request::Status { .. } | Request::Held { .. } | Request::Path { .. } => {
-                        String::new()
-                    }
+                    Request::Status { .. }
+                    | Request::Held { .. }
+                    | Request::Path { .. }
+                    | Request::GroupKey(_) => String::new(),
                 };
                 let Refusal { code, text } = refusal;
                 let refused = ServerEvent::Refused { name, client, reason: text.clone() };
@@ -108,7 +111,10 @@ impl Handler {
             Request::StartNdp(start) => (&start.name, false),
             Request::Offer(offer) => (&offer.name, true),
             // Answered only to who has made the offer, or has the session.
-            Request::Status { .. } | Request::Held { .. } | Request::Path { .. } => return Ok(()),
+            Request::Status { .. }
+            | Request::Held { .. }
+            | Request::Path { .. }
+            | Request::GroupKey(_) => return Ok(()),
         };
         let Some(PeerChannel { identity, .. }) = &message.peer else {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));

@@ -294,6 +294,14 @@ pub enum Command {
         /// it, so that one can be won back ([`SenderBack`](Command::SenderBack)).
         win_back: bool,
     },
+    /// Take a receiver out of its group, and serve it by unicast from now on: it does not want the group's symbols. Of
+    /// no effect if it has been taken out, or is gone.
+    Detach {
+        /// The session.
+        session: SessionId,
+        /// The receiver.
+        receiver: HostId,
+    },
     /// End a session and notify the peers.
     Cancel {
         /// The session.

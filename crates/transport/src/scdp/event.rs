@@ -124,6 +124,8 @@ pub enum StragglerCause {
     },
     /// It was given up, and has come back to find its blocks no longer served.
     Returned,
+    /// The application has asked for it ([`Command::Detach`](super::Command::Detach)).
+    Asked,
 }
 
 impl fmt::Display for StragglerCause {
@@ -142,6 +144,7 @@ impl fmt::Display for StragglerCause {
                 write!(f, "asked for {asked} more symbols, of {begun} sent")
             }
             Self::Returned => f.write_str("back after it was given up"),
+            Self::Asked => f.write_str("does not want the group's symbols"),
         }
     }
 }

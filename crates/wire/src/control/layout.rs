@@ -1,8 +1,9 @@
 //! Control messages to bytes and back.
 
 use super::{
-    Cookie, Geometry, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_TEXT_LEN, Name, Offer, PutState,
-    REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Runs, Start, StartNdp,
+    Cookie, Geometry, GroupKey, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_TEXT_LEN, Name, Offer,
+    PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Runs, Start,
+    StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -18,10 +19,18 @@ const KIND_REQUEST: u8 = 8;
 const KIND_REPLY: u8 = 9;
 const HEADER_LEN: usize = 16;
 const CHECK_AT: usize = 4;
+const OPERATION_GROUP_KEY: u8 = 8;
 const FLAG_RESUME: u8 = 1;
 const FLAG_OVERWRITE: u8 = 1;
 const FLAG_RESUME_PUT: u8 = 2;
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
+
+/// Whether a datagram claims to be a request that holds a key, which nobody may read who gets at a host's private key
+/// later.
+pub fn holds_secret(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| first & 0x0f == KIND_REQUEST)
+        && datagram.get(1) == Some(&OPERATION_GROUP_KEY)
+}
 
 /// A control message, understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +64,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Manifest { .. } => 5,
         Request::Held { .. } => 6,
         Request::Path { .. } => 7,
+        Request::GroupKey(_) => OPERATION_GROUP_KEY,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -85,6 +95,11 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Path { session, path } => {
             out.extend_from_slice(&session.0.to_be_bytes());
             out.push(*path);
+        }
+        Request::GroupKey(GroupKey { session, generation, suite, secret }) => {
+            out.extend_from_slice(&session.0.to_be_bytes());
+            out.extend_from_slice(&[*generation, *suite]);
+            out.extend_from_slice(*secret);
         }
     }
     end(out);
@@ -142,6 +157,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
                 PutState::Receiving => (1, 0),
                 PutState::Complete => (2, 0),
                 PutState::Failed(code) => (3, *code as u8),
+                PutState::LeftGroup => (4, 0),
             };
             out.extend_from_slice(&[state, code]);
             out.extend_from_slice(&blocks_done.to_be_bytes());
@@ -336,6 +352,12 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
             }
             Ok(Request::Path { session, path })
         }
+        OPERATION_GROUP_KEY => {
+            let session = SessionId(body.u32()?);
+            let (generation, suite) = (body.u8()?, body.u8()?);
+            let secret = body.take(32)?.first_chunk().ok_or(ParseError::BadField("key"))?;
+            Ok(Request::GroupKey(GroupKey { session, generation, suite, secret }))
+        }
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -425,6 +447,7 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
                 (1, 0) => PutState::Receiving,
                 (2, 0) => PutState::Complete,
                 (3, code) => PutState::Failed(refusal(code)?),
+                (4, 0) => PutState::LeftGroup,
                 _ => return Err(ParseError::BadField("state")),
             };
             Ok(Reply::Status { state, blocks_done: body.u32()?, blocks_total: body.u32()? })

@@ -140,6 +140,16 @@ pub fn tagged_len(datagram: &[u8]) -> Option<usize> {
     Some(header_len + payload_len)
 }
 
+/// Of a symbol numbered in epoch 0, as all that a group is sent: its session, by a header of which nothing has been
+/// checked.
+pub fn group_session(datagram: &[u8]) -> Option<SessionId> {
+    if !is_symbol(datagram) || datagram[20] != 0 {
+        return None;
+    }
+    let session = [datagram[4], datagram[5], datagram[6], datagram[7]];
+    Some(SessionId(u32::from_be_bytes(session)))
+}
+
 fn is_symbol(datagram: &[u8]) -> bool {
     datagram.len() >= HEADER_LEN && datagram[0] == (VERSION << 4) | KIND_SYMBOL
 }

@@ -19,8 +19,18 @@ const SHORT_PAUSE: Duration = Duration::from_millis(20);
 /// What a receiver says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Seen {
-    Receiving { done: u32, total: u32 },
-    Complete { total: u32 },
+    Receiving {
+        done: u32,
+        total: u32,
+    },
+    /// As `Receiving`, but it wants to be sent to on its own.
+    LeftGroup {
+        done: u32,
+        total: u32,
+    },
+    Complete {
+        total: u32,
+    },
     Failed(String),
 }
 
@@ -49,7 +59,7 @@ impl Watchers {
                 let seen = look(&requester, address, session, timeout).await;
                 let pause = match &seen {
                     Seen::Receiving { done, total } if done == total && *total > 0 => SHORT_PAUSE,
-                    Seen::Receiving { .. } => PAUSE,
+                    Seen::Receiving { .. } | Seen::LeftGroup { .. } => PAUSE,
                     Seen::Complete { .. } | Seen::Failed(_) => Duration::MAX,
                 };
                 if told.send((index, seen)).is_err() || pause == Duration::MAX {
@@ -90,6 +100,7 @@ async fn look(
     match requester.ask(address, &status, Cookie::NONE, timeout, &|_, _| {}).await {
         Ok(Answer::Status { state, blocks_done, blocks_total }) => match state {
             PutState::Receiving => Seen::Receiving { done: blocks_done, total: blocks_total },
+            PutState::LeftGroup => Seen::LeftGroup { done: blocks_done, total: blocks_total },
             PutState::Complete => Seen::Complete { total: blocks_total },
             PutState::Failed(code) => Seen::Failed(code.to_string()),
             PutState::Unknown => Seen::Failed("has forgotten the object (restarted?)".to_owned()),

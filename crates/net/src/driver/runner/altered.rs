@@ -29,6 +29,7 @@ impl<P: Protocol> Runner<P> {
         verdict: Verdict,
         k: u32,
     ) -> Option<u32> {
+        self.leave_group(host, key);
         let more = match verdict {
             Verdict::More(more) => more,
             Verdict::Blame(sender) => {
@@ -45,6 +46,19 @@ impl<P: Protocol> Runner<P> {
         self.sessions.by_key(key.0).filter(|session| !session.is_over()).map(|_| more)
     }
 
+    /// A block is wrong: if members of a group could forge its symbols, no more are taken from the group. The
+    /// application asks the sender to go on by unicast, which no member can forge.
+    fn leave_group(&mut self, host: &mut Host, key: BlockKey) {
+        let Some(session) = self.sessions.by_key(key.0) else { return };
+        let sender = session.peers.first().and_then(|peer| host.peers.peer(*peer));
+        let sender = sender.map(|peer| peer.address);
+        if sender.is_some_and(|sender| host.network.leave_group(sender, session.id)) {
+            session.left_group = true;
+            session.report(SessionEvent::LeftGroup);
+            host.counters.groups_left += 1;
+        }
+    }
+
     /// Notes altered symbols of a sender, and excludes it if they are too many.
     fn accuse(&mut self, host: &mut Host, id: SessionId, sender: u8, symbols: u32, proven: bool) {
         let Some(session) = self.sessions.by_id(id) else { return };
@@ -56,7 +70,8 @@ impl<P: Protocol> Runner<P> {
         };
         *altered += u64::from(symbols);
         let is_damage = *altered < 2 || *altered * DAMAGED_ONE_IN < *kept;
-        let excluded = proven || !is_damage;
+        // Where any member of the group could forge symbols, they accuse nobody.
+        let excluded = proven || (!is_damage && !session.left_group);
         if let Some(address) = host.peers.peer(peer).map(|peer| peer.address) {
             session.report(SessionEvent::SymbolsAltered { sender: address, symbols, excluded });
         }

@@ -413,6 +413,16 @@ impl wellspring_core::Endpoint for Endpoint {
                 });
                 Ok(())
             }
+            Command::Detach { session, receiver } => {
+                let &place =
+                    self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
+                self.with(now, place, |state, cx| {
+                    if let Session::Sending(sender) = state {
+                        sender.detach(cx, receiver);
+                    }
+                });
+                Ok(())
+            }
             Command::Cancel { session } => {
                 let &place =
                     self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;

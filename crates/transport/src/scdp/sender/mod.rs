@@ -20,7 +20,7 @@ use self::symbols::SymbolStream;
 use super::context::Context;
 use super::{
     Config, Event, Fabric, FailReason, ObjectInfo, Resume, Role, SendSession, SendStats, Share,
-    StragglerAction,
+    StragglerAction, StragglerCause,
 };
 
 /// More packets than that are never pushed unasked: the options count them in 8 bits.
@@ -356,6 +356,26 @@ impl Sender {
                 self.serve_by_unicast(cx.now, index, straggler.host, straggler.floor);
             }
         }
+    }
+
+    /// Takes a receiver out of its group, as it has asked for.
+    pub(super) fn detach(&mut self, cx: &mut Context<'_>, receiver: HostId) {
+        let session = self.session;
+        let groups = self.streams.iter_mut().enumerate();
+        let found =
+            groups.filter(|(_, stream)| stream.mode == Mode::OneToMany).find_map(|(i, s)| {
+                let member = s.member(receiver).filter(|m| !m.closed)?;
+                matches!(member.standing, Standing::Live | Standing::Finished).then(|| {
+                    member.standing = Standing::Detached;
+                    (i, member.floor)
+                })
+            });
+        let Some((index, floor)) = found else { return };
+        let (symbols_behind, action) = (0, StragglerAction::Detached);
+        let cause = StragglerCause::Asked;
+        cx.events.push_back(Event::Straggler { session, receiver, symbols_behind, cause, action });
+        self.serve_by_unicast(cx.now, index, receiver, floor);
+        self.plan(cx.config);
     }
 
     /// Opens a stream of its own for a receiver taken out of its group.

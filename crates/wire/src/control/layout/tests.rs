@@ -62,6 +62,10 @@ proptest! {
         check_request(nonce, cookie, Request::Status { session });
         let held = check_request(nonce, cookie, Request::Held { session, from: timeout_ms });
         prop_assert!(held.len() >= MANIFEST_LEN, "no shorter than its answer");
+        let (generation, suite) = (share.0, share.1);
+        let key = GroupKey { session, generation, suite, secret: &digest };
+        let bytes = check_request(nonce, cookie, Request::GroupKey(key));
+        prop_assert!(holds_secret(&bytes));
         let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
         let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
         let start = Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms };
@@ -101,6 +105,7 @@ proptest! {
         check_reply(nonce, Reply::Refused { code, text: &text });
         for state in [
             PutState::Unknown, PutState::Receiving, PutState::Complete, PutState::Failed(code),
+            PutState::LeftGroup,
         ] {
             let (blocks_done, blocks_total) = done;
             check_reply(nonce, Reply::Status { state, blocks_done, blocks_total });
