@@ -132,9 +132,6 @@ pub fn of_put(error: &PutError) -> Failed {
         PutError::Config(_) | PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => {
             failed(USAGE)
         }
-        PutError::GroupUnderKeys => {
-            failed(USAGE).hint("Leave out --group, or give --insecure here and at the receivers.")
-        }
         _ => Failed::other(error.to_string()),
     }
 }
