@@ -173,7 +173,7 @@ impl Engine {
 
     pub(crate) fn status(&self, unseen: u64) -> PartitionStatus {
         PartitionStatus {
-            code: self.send.parameters().cloned(),
+            code: self.send.code().cloned(),
             heard: self.heard,
             send: *self.send.counters(),
             receive: *self.receive.counters(),

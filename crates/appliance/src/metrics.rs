@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use wellspring_codec::interleave::Parameters;
 use wellspring_maelstrom::{Cause, DropReason};
 
 use crate::status::{LATE_BUCKETS_MS, Status};
@@ -101,7 +100,7 @@ pub fn to_prometheus(status: &Status) -> String {
         "# HELP wellspring_maelstrom_overhead_ratio Repairs for each packet.\n\
          # TYPE wellspring_maelstrom_overhead_ratio gauge\n\
          wellspring_maelstrom_overhead_ratio{{appliance=\"{name}\"}} {}",
-        status.sum.code.as_ref().map_or(0.0, Parameters::overhead)
+        status.sum.code.as_ref().map_or(0.0, wellspring_maelstrom::Code::overhead)
     );
     histogram(&mut text, status);
     text

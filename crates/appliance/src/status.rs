@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use wellspring_codec::interleave::{Account, Parameters};
 use wellspring_maelstrom::{
-    CacheCounters, Cause, DropReason, FailoverCounters, LossReport, ReceiveCounters, SendCounters,
+    CacheCounters, Cause, Code, DropReason, FailoverCounters, LossReport, ReceiveCounters,
+    SendCounters,
 };
 
 use crate::aggregation::AggregationStatus;
@@ -89,7 +90,7 @@ impl Status {
 #[derive(Clone, Debug)]
 pub struct PartitionStatus {
     /// The code in use; none while it is off.
-    pub code: Option<Parameters>,
+    pub code: Option<Code>,
     /// When the peer was heard last.
     pub heard: Option<Instant>,
     /// The send side's account.
@@ -188,6 +189,25 @@ impl Losses {
     }
 }
 
+fn layers_of(code: Option<&Code>) -> Option<&Parameters> {
+    match code {
+        Some(Code::Layers(code)) => Some(code),
+        _ => None,
+    }
+}
+
+fn window_of(code: Option<&Code>) -> Option<u16> {
+    match code {
+        Some(Code::Sliding(code)) => Some(code.parameters.window()),
+        _ => None,
+    }
+}
+
+/// Packets for so many repairs.
+fn rate_of(code: &Code) -> [usize; 2] {
+    [usize::from(code.rate()), layers_of(Some(code)).map_or(1, |code| code.interleaves().len())]
+}
+
 /// A status for programs. Times in seconds, lengths in bytes.
 pub fn to_json(status: &Status) -> Value {
     let sum = &status.sum;
@@ -200,10 +220,12 @@ pub fn to_json(status: &Status) -> Value {
         "uptime": status.uptime.as_secs_f64(),
         "longest_protected": status.longest,
         "code_on": sum.code.is_some(),
-        "rate": sum.code.as_ref().map(|code| [usize::from(code.rate()), code.interleaves().len()]),
-        "interleaves": sum.code.as_ref().map(Parameters::interleaves),
-        "delayed": sum.code.as_ref().is_some_and(|code| code.delayed),
-        "overhead": sum.code.as_ref().map_or(0.0, Parameters::overhead),
+        "code": sum.code.as_ref().map(|code| code.family().name()),
+        "rate": sum.code.as_ref().map(rate_of),
+        "interleaves": layers_of(sum.code.as_ref()).map(Parameters::interleaves),
+        "delayed": layers_of(sum.code.as_ref()).is_some_and(|code| code.delayed),
+        "window": window_of(sum.code.as_ref()),
+        "overhead": sum.code.as_ref().map_or(0.0, Code::overhead),
         "adaptive": status.adaptive,
         "peer_alive": status.peer_alive(),
         "trouble": sum.causes.iter().map(|cause| json!({

@@ -2,10 +2,14 @@
 
 use std::collections::VecDeque;
 
-use wellspring_codec::interleave::Parameters;
+use wellspring_codec::interleave::{
+    MAX_NAMES, MAX_WINDOW, Parameters, SYMBOL_HEADER_LEN, SlidingParameters,
+};
 use wellspring_core::{Duration, Time};
 
+use crate::code::{Code, Family, SlidingCode};
 use crate::meter::LossReport;
+use crate::wire::{HALF_INGREDIENT_LEN, INGREDIENT_LEN};
 
 /// Part of all packets that may stay lost.
 const RESIDUAL: f64 = 1e-5;
@@ -14,9 +18,9 @@ const LEAST_LOSS: f64 = 1e-5;
 /// The code of a link of which nothing is known. It serves single losses and bursts, and costs little where nothing is
 /// lost: at the low rates of a flow's beginning deadlines make shorter XORs of it.
 const FIRST: (u8, [u16; 2]) = (16, [1, 23]);
-/// Loss and burst that are reckoned with there where the limits forbid that code.
+/// Loss and burst that are reckoned with there where the limits forbid that code, and by a sliding window.
 const FIRST_LOSS: f64 = 0.01;
-const FIRST_BURST: u16 = 20;
+const FIRST_BURST: u16 = 15;
 /// After so many packets, or at the latest so long, something is known of a link.
 const KNOWN_PACKETS: u64 = 6_000;
 const KNOWN_AFTER: Duration = Duration::from_secs(3);
@@ -36,17 +40,26 @@ const LONGEST_REPORT: Duration = Duration::from_millis(1_500);
 const PATIENCE: u32 = 3;
 /// Packets of which a part lost says something.
 const FEW: u64 = 100;
+/// Packets for each repair of a sliding window, tried.
+const SLIDING_RATES: [u8; 11] = [16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2];
+/// Packets in which a sliding window must have made up for what is lost: what hosts wait for at the rates that matter.
+const SOON_PACKETS: f64 = 128.0;
+/// Packets that may follow the first of a burst until as many repairs have followed as it has packets.
+const BURST_PACKETS: u16 = 120;
 /// Packets in an XOR, r, tried.
 const RATES: [u8; 8] = [16, 12, 10, 8, 7, 6, 5, 4];
 
 /// Within what a code may be chosen.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
+    /// Which kind of code.
+    pub family: Family,
     /// Repairs for each packet, c / r, at most.
     pub overhead: f64,
     /// Largest interleave: how long bursts may be that are protected against \[packets\].
     pub interleave: u16,
-    /// Packets in an XOR, r, at most: the MTU plan depends on it.
+    /// Packets in an XOR, r, at most: the MTU plan depends on it. Repairs of a sliding window are no longer than those of
+    /// such XORs.
     pub rate: u8,
     /// Layers, c, at most.
     pub layers: usize,
@@ -55,8 +68,53 @@ pub struct Limits {
 impl Default for Limits {
     /// Half as many repairs as packets, bursts of 64 packets.
     fn default() -> Self {
-        Limits { overhead: 0.5, interleave: 67, rate: 16, layers: 4 }
+        Limits { family: Family::Sliding, overhead: 0.5, interleave: 67, rate: 16, layers: 4 }
     }
+}
+
+/// The sliding window of least overhead that makes up for this loss (0 to 1) in bursts of this length \[packets\] soon; if
+/// none within the limits does, the strongest.
+///
+/// With ρ repairs for each packet, w packets lose more than there are repairs with a probability of at most
+/// exp(-w D(ρ, p)), where D is the divergence of the two (Chernoff). A burst needs as many repairs as it has packets.
+pub fn choose_sliding(loss: f64, burst: u16, limits: &Limits) -> SlidingCode {
+    let loss = loss.clamp(LEAST_LOSS, 0.5);
+    let burst = burst.clamp(1, limits.interleave.max(1));
+    let allowed = |rate: &u8| 1.0 / f64::from(*rate) <= limits.overhead;
+    let soon = |rate: &u8| {
+        let repairs = 1.0 / f64::from(*rate);
+        let too_few = repairs <= loss;
+        // Long bursts are one event each: what they lose is made up for apart.
+        let alone = if burst >= LONG_BURST { loss / f64::from(burst) } else { loss };
+        !too_few && SOON_PACKETS * divergence(repairs, alone) >= -RESIDUAL.ln()
+    };
+    let in_time = |rate: &u8| u16::from(*rate) * burst <= BURST_PACKETS.max(4 * burst);
+    let mut rates = SLIDING_RATES.into_iter().filter(allowed);
+    let strongest = rates.clone().next_back().unwrap_or(SLIDING_RATES[0]);
+    let rate = rates.find(|rate| soon(rate) && in_time(rate)).unwrap_or(strongest);
+    // At low rates a few packets may lose several.
+    let burst = burst.max(2 + (60.0 * loss).ceil() as u16);
+    // A burst may come while another is being made up for.
+    let window = (u16::from(rate) * burst * 3 + burst).clamp(LEAST_WINDOW, MAX_WINDOW);
+    let parameters = SlidingParameters::new(rate, window, names(limits.rate));
+    SlidingCode { parameters: parameters.expect("within the code's limits"), burst }
+}
+
+/// The least sliding window.
+const LEAST_WINDOW: u16 = 192;
+/// Shorter runs of lost packets chance makes, too.
+const LONG_BURST: u16 = 5;
+
+/// Packets that a repair of a sliding window names, so that it is as long as an XOR of `rate` packets.
+fn names(rate: u8) -> u8 {
+    let bytes = usize::from(rate) * INGREDIENT_LEN;
+    let names = bytes.saturating_sub(SYMBOL_HEADER_LEN) / HALF_INGREDIENT_LEN;
+    names.clamp(1, usize::from(MAX_NAMES)) as u8
+}
+
+/// Divergence of two probabilities, the first of which is the greater.
+fn divergence(of: f64, from: f64) -> f64 {
+    of * (of / from).ln() + (1.0 - of) * ((1.0 - of) / (1.0 - from)).ln()
 }
 
 /// The code of least overhead that leaves at most one packet in 100,000 lost on a link of this loss
@@ -166,7 +224,7 @@ struct Remembered {
 #[derive(Debug)]
 pub(crate) struct Controller {
     limits: Limits,
-    current: Option<Parameters>,
+    current: Option<Code>,
     reports: VecDeque<Remembered>,
     /// Time in which packets were sent.
     clock: Duration,
@@ -203,7 +261,7 @@ impl Controller {
     }
 
     /// The code to use; none while nothing is lost.
-    pub(crate) fn parameters(&self) -> Option<&Parameters> {
+    pub(crate) fn code(&self) -> Option<&Code> {
         self.current.as_ref()
     }
 
@@ -253,7 +311,7 @@ impl Controller {
     }
 
     /// The code while nothing is known: more than the first if the losses so far call for it.
-    fn first_wanted(&self) -> Parameters {
+    fn first_wanted(&self) -> Code {
         let first = first_code(&self.limits);
         match self.wanted() {
             Some(wanted) if !is_weaker(&wanted, &first) => wanted,
@@ -280,7 +338,7 @@ impl Controller {
     }
 
     /// The code that the remembered losses call for.
-    fn wanted(&self) -> Option<Parameters> {
+    fn wanted(&self) -> Option<Code> {
         let last_loss = self.last_loss?;
         let calm = |span| last_loss + span < self.clock;
         if calm(CALM) && (self.since_loss >= CALM_PACKETS || calm(CALM * 12)) {
@@ -289,7 +347,7 @@ impl Controller {
         let loss = self.loss(RECENT).max(self.loss(MEMORY));
         let burst = self.burst();
         let burst = if burst <= natural_burst(loss) { 1 } else { burst };
-        Some(choose(loss, burst, &self.limits))
+        Some(best(loss, burst, &self.limits))
     }
 
     /// Part of the packets lost in that time.
@@ -318,8 +376,16 @@ impl Controller {
     }
 }
 
+/// The limits' best code for that loss and burst.
+fn best(loss: f64, burst: u16, limits: &Limits) -> Code {
+    match limits.family {
+        Family::Sliding => Code::Sliding(choose_sliding(loss, burst, limits)),
+        Family::Layers => Code::Layers(choose(loss, burst, limits)),
+    }
+}
+
 /// The code of a link of which nothing is known.
-fn first_code(limits: &Limits) -> Parameters {
+fn first_code(limits: &Limits) -> Code {
     let (rate, interleaves) = FIRST;
     let rate = rate.min(limits.rate.max(1));
     let mut code = Parameters::new(rate, &interleaves).expect("a code");
@@ -327,14 +393,16 @@ fn first_code(limits: &Limits) -> Parameters {
     let fits = code.overhead() <= limits.overhead
         && interleaves.len() <= limits.layers
         && interleaves.iter().all(|&i| i <= limits.interleave);
-    if fits { code } else { choose(FIRST_LOSS, FIRST_BURST, limits) }
+    match limits.family {
+        Family::Layers if fits => Code::Layers(code),
+        _ => best(FIRST_LOSS, FIRST_BURST, limits),
+    }
 }
 
 /// Whether a code does less than another.
-fn is_weaker(code: &Parameters, than: &Parameters) -> bool {
-    let reach = |code: &Parameters| code.interleaves().iter().copied().max();
+fn is_weaker(code: &Code, than: &Code) -> bool {
     code.overhead() < than.overhead()
-        || (code.overhead() == than.overhead() && reach(code) < reach(than))
+        || (code.overhead() == than.overhead() && code.burst() < than.burst())
 }
 
 #[cfg(test)]
@@ -367,8 +435,10 @@ mod tests {
         for (overhead, interleave, rate, layers) in
             [(0.0, 0, 0, 0), (9.0, 1, 1, 1), (0.01, 4_096, 255, 99), (0.3, 2, 4, 8)]
         {
-            let code = choose(0.02, 30, &Limits { overhead, interleave, rate, layers });
+            let code = choose(0.02, 30, &Limits { overhead, interleave, rate, layers, ..LAYERS });
             assert!(code.interleaves().len() <= 8);
+            let limits = Limits { overhead, interleave, rate, layers, ..Limits::default() };
+            assert!(choose_sliding(0.02, 30, &limits).parameters.rate() >= 2);
         }
     }
 
@@ -381,6 +451,29 @@ mod tests {
         assert!(residual(0.05, 8, 3) < 1e-5);
     }
 
+    #[test]
+    fn windows_follow_loss_and_bursts() {
+        let of = |loss, burst| {
+            let code = choose_sliding(loss, burst, &Limits::default());
+            (code.parameters.rate(), code.parameters.window(), code.burst)
+        };
+        let mut last = 255;
+        for loss in [0.0, 0.000_1, 0.001, 0.01, 0.02, 0.05, 0.1, 0.3, 0.5, 1.0] {
+            let (rate, window, _) = of(loss, 1);
+            assert!(rate <= last && window >= LEAST_WINDOW, "{loss}: {rate}");
+            last = rate;
+        }
+        for burst in 1..100 {
+            let (rate, window, protected) = of(0.01, burst);
+            // As many repairs as packets of the burst are of a window that still has them all.
+            let used = protected * u16::from(rate) + protected;
+            assert!(protected >= burst.min(67) && window >= used, "{burst}: {rate}, {window}");
+        }
+    }
+
+    const LAYERS: Limits =
+        Limits { family: Family::Layers, overhead: 0.5, interleave: 67, rate: 16, layers: 4 };
+
     fn report(packets: u32, lost: u32, usual_burst: u16) -> LossReport {
         LossReport { packets, lost, usual_burst, ..LossReport::default() }
     }
@@ -389,7 +482,7 @@ mod tests {
     fn follow(controller: &mut Controller, from: u64, reports: &[LossReport]) -> Vec<f64> {
         let hear = |(n, report): (usize, &LossReport)| {
             controller.on_report(Time::ZERO + Duration::from_secs(from + n as u64), report);
-            controller.parameters().map_or(0.0, Parameters::overhead)
+            controller.code().map_or(0.0, Code::overhead)
         };
         reports.iter().enumerate().map(hear).collect()
     }
@@ -398,7 +491,7 @@ mod tests {
     fn the_code_is_off_while_nothing_is_lost() {
         let mut controller = Controller::new(Limits::default());
         let first = first_code(&Limits::default());
-        assert_eq!(controller.parameters(), Some(&first), "on before anything is known");
+        assert_eq!(controller.code(), Some(&first), "on before anything is known");
         // Off after some seconds without a loss: of packets, not of silence.
         let silent = follow(&mut controller, 0, &[report(0, 0, 0); 100]);
         assert_eq!(silent, [first.overhead(); 100]);
@@ -406,7 +499,7 @@ mod tests {
         assert!(calm[1] > 0.0 && calm[4..] == [0.0; 6], "{calm:?}");
         // On with the first losses, and off some seconds after the last.
         let on = follow(&mut controller, 110, &[report(1_000, 10, 1); 5]);
-        assert!(on[0] > 0.1, "{on:?}");
+        assert!(on[0] > 0.05, "{on:?}");
         let after = follow(&mut controller, 115, &[report(1_000, 0, 0); 10]);
         assert!(after[4] > 0.0 && after[6..] == [0.0; 4], "{after:?}");
         // What a full queue drops says nothing of the link.
@@ -417,10 +510,7 @@ mod tests {
     #[test]
     fn bursts_are_answered_at_once_and_forgotten_by_time() {
         let mut controller = Controller::new(Limits::default());
-        let reach = |controller: &Controller| {
-            let interleaves = controller.parameters().map(|code| code.interleaves().to_vec());
-            interleaves.into_iter().flatten().max()
-        };
+        let reach = |controller: &Controller| controller.code().map(Code::burst);
         follow(&mut controller, 0, &[report(1_000, 20, 20)]);
         assert!(reach(&controller) >= Some(20));
         // Single losses go on, and the bursts do not come back.
@@ -455,9 +545,9 @@ mod tests {
         let mut controller = Controller::new(Limits::default());
         let first = first_code(&Limits::default()).overhead();
         follow(&mut controller, 0, &[report(2_500, 25, 1); 2]);
-        assert_eq!(controller.parameters(), Some(&first_code(&Limits::default())));
+        assert_eq!(controller.code(), Some(&first_code(&Limits::default())));
         follow(&mut controller, 2, &[report(2_500, 25, 1); 2]);
-        assert_eq!(controller.parameters(), Some(&choose(0.01, 1, &Limits::default())));
+        assert_eq!(controller.code(), Some(&best(0.01, 1, &Limits::default())));
         // Losses that the first code does not bring back are answered at once.
         let mut controller = Controller::new(Limits::default());
         let overheads = follow(&mut controller, 0, &[report(1_000, 120, 1); 2]);

@@ -235,7 +235,7 @@ impl Run {
                 }
                 Event::Report(report) => {
                     sender.on_report(now, &report, &mut repairs);
-                    if sender.parameters().is_some() && link.first_loss.is_some() {
+                    if sender.code().is_some() && link.first_loss.is_some() {
                         on_at.get_or_insert(now);
                     }
                 }
@@ -364,8 +364,7 @@ fn a_clean_full_link_costs_nothing() {
     );
     assert!(alone_packets > 35 * 1_000, "the link is full: {alone_packets}");
     assert!(packets * 100 >= alone_packets * 97, "{packets} of {alone_packets}: {with:?}");
-    // Some more than alone: in slow start the link is unknown, and has repairs too.
-    assert!(with.queue_drops <= alone.queue_drops * 2, "{with:?}");
+    assert!(with.queue_drops * 2 <= alone.queue_drops * 3, "{with:?}");
     // The code that the flow began with is off by then.
     let bytes = |sent: &SendCounters| (sent.digest_bytes + sent.repair_bytes, sent.packet_bytes);
     let (before, after) = (bytes(&with.sent_before), bytes(&with.send));
@@ -381,8 +380,7 @@ fn losses_of_the_link_are_hidden_and_those_of_its_queue_are_not() {
     let with = Run { policy: Some(CongestionLoss::Signal), ..lossy }.run();
     let (alone, packets) = (alone.packets(5..40), with.packets(5..40));
     println!("{alone} alone, {packets} with: {with:?}");
-    // Two layers whose repairs come within a round trip take a quarter of a link that is so slow.
-    assert!(packets > 35 * 700 && packets > 2 * alone, "{alone} alone, {packets} with");
+    assert!(packets > 35 * 800 && packets > 2 * alone, "{alone} alone, {packets} with");
 }
 
 /// A flow's first slow start decides how it fares on a link that loses from the start: it is protected.

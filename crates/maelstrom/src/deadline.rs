@@ -34,6 +34,12 @@ const FAR: u64 = 4;
 const STEPS: u64 = 8;
 /// Packets of which it is remembered that a repair of them alone has left.
 const ALONE: usize = 256;
+/// Repairs of a sliding window that are counted, at most: more than any burst needs.
+const MOST_COUNTED: usize = 512;
+/// Bursts that take the repairs of the packets that they take.
+const LONG_BURST: u64 = 8;
+/// Fewer packets are a thin stream, which pays for one repair each.
+const FEW: u64 = 3;
 
 /// When bins are to be sent, and whether they may.
 #[derive(Debug)]
@@ -52,6 +58,10 @@ pub(crate) struct Deadlines {
     credited_at: Time,
     /// Packets of which a repair of them alone has left, by number modulo the length.
     alone: Vec<u64>,
+    /// When repairs of a sliding window left, in two of a near layer's deadlines.
+    sliding: VecDeque<Time>,
+    /// The number of packets when repairs last followed a silence.
+    silent_at: u64,
 }
 
 impl Deadlines {
@@ -66,6 +76,8 @@ impl Deadlines {
             credit: SAVED,
             credited_at: Time::ZERO,
             alone: vec![u64::MAX; ALONE],
+            sliding: VecDeque::new(),
+            silent_at: 0,
         }
     }
 
@@ -83,6 +95,8 @@ impl Deadlines {
         self.marks.clear();
         self.check_at = None;
         self.alone.fill(u64::MAX);
+        self.sliding.clear();
+        self.silent_at = 0;
     }
 
     /// How long bins of a layer wait, if not for ever: near layers are those of interleave 1 and, of a code for
@@ -101,6 +115,40 @@ impl Deadlines {
     fn near(&self) -> Duration {
         let by_path = self.round_trip.map_or(UNKNOWN, |round_trip| round_trip / PART);
         self.budget.unwrap_or(by_path.max(LEAST).min(MOST))
+    }
+
+    /// How long far layers wait, and a sliding window reaches back.
+    pub(crate) fn far(&self) -> Duration {
+        self.near() * FAR
+    }
+
+    /// A repair of a sliding window leaves.
+    pub(crate) fn on_sliding(&mut self, now: Time) {
+        while self.sliding.front().is_some_and(|&at| now.has_reached(at + self.near() * 2))
+            || self.sliding.len() > MOST_COUNTED
+        {
+            self.sliding.pop_front();
+        }
+        self.sliding.push_back(now);
+    }
+
+    /// How many more repairs of a sliding window are wanted that serves bursts of so many packets; `next` is the next
+    /// packet's number.
+    ///
+    /// In the time of a near deadline there are to be as many as the burst has packets, but no more than packets left.
+    /// A burst may take the last packets before a silence with all their repairs: some follow when it is that long.
+    pub(crate) fn wanted(&mut self, now: Time, next: u64, burst: u64) -> u64 {
+        let near = self.near();
+        let recent = next.saturating_sub(self.before(now, near / 2 * 3));
+        if recent == 0 && burst >= LONG_BURST && self.silent_at != next {
+            self.silent_at = next;
+            let last = next.saturating_sub(self.before(now, self.far()));
+            return if last < FEW { 0 } else { last.min(burst / 4 + 1) };
+        }
+        // As long as packets are recent, and what that is rounded to.
+        let counted = near + if recent < FEW { near } else { Duration::ZERO };
+        let sent = self.sliding.iter().filter(|&&at| now.is_before(at + counted)).count() as u64;
+        recent.min(burst).saturating_sub(sent)
     }
 
     fn step(&self) -> Duration {

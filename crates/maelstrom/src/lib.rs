@@ -24,6 +24,7 @@ mod auth;
 mod batch;
 mod bundle;
 mod cache;
+mod code;
 mod deadline;
 mod diagnosis;
 mod digest;
@@ -41,13 +42,14 @@ mod send;
 mod trunk;
 mod wire;
 
-pub use adaptive::{Limits, choose};
+pub use adaptive::{Limits, choose, choose_sliding};
 #[doc(hidden)]
 pub use auth::seal_datagram;
 pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
 pub use bundle::{BundleCounters, Bundler, Unbundler};
 pub use cache::{CacheCounters, PacketCache, Wanted};
+pub use code::{Code, Family, SlidingCode};
 pub use diagnosis::{Cause, Hearing};
 pub use drop_reason::DropReason;
 pub use failover::{Failover, FailoverConfig, FailoverCounters};

@@ -88,11 +88,14 @@ const LONGEST: usize = 1_024;
 /// How many packets of short queues count as of late, and of long ones: those are few, and it matters soon
 /// what they say.
 const LATELY_SHORT: f64 = 8_000.0;
-const LATELY_LONG: f64 = 600.0;
+const LATELY_LONG: f64 = 2_000.0;
 /// Runs of packets lost at a long queue, or packets at a short one, before which none is left to the hosts: until then
 /// one or two may be the link's.
 const CERTAIN: f64 = 3.0;
 const CERTAIN_PACKETS: f64 = 1_000.0;
+
+/// Packets at a short queue that say that a link of some loss would have lost one.
+const SUSPECT_PACKETS: f64 = 300.0;
 
 /// How often packets were lost of late.
 #[derive(Clone, Copy, Default, Debug)]
@@ -119,13 +122,13 @@ impl Frequency {
     }
 
     /// Whether losses are twice as frequent as in another, and by more than three standard deviations of what
-    /// chance does: packets lost, or runs of them.
+    /// chance does, and three losses: packets lost, or runs of them.
     fn exceeds(&self, other: &Frequency) -> bool {
         let share = self.packets / other.packets.max(1.0);
         let exceeds = |count: f64, expected: f64, at_a_time: f64| {
-            count > 2.0 * expected + 3.0 * (expected * at_a_time).sqrt()
+            count > 2.0 * expected + 3.0 * (expected * at_a_time).sqrt() + 3.0 * at_a_time
         };
-        let burst = other.lost / other.events.max(1.0);
+        let burst = (other.lost / other.events.max(1.0)).max(1.0);
         exceeds(self.events, other.events * share, 1.0)
             || exceeds(self.lost, other.lost * share, burst)
     }
@@ -299,9 +302,15 @@ impl Meter {
         self.lately_long.exceeds(&self.lately_short)
     }
 
+    /// Whether nothing but a long queue seems to lose packets, which may be chance so far.
+    fn queue_is_suspect(&self) -> bool {
+        self.lately_short.events == 0.0 && self.lately_short.packets >= SUSPECT_PACKETS
+    }
+
     /// Whether losses of the link were counted since the last report.
     pub(crate) fn has_losses(&self) -> bool {
-        self.short.lost > 0 || (self.long.lost > 0 && !self.queue_drops())
+        let of_link = !self.queue_drops() && !self.queue_is_suspect();
+        self.short.lost > 0 || (self.long.lost > 0 && of_link)
     }
 
     /// The peer began anew, and so do its numbers.
@@ -398,7 +407,7 @@ impl Meter {
         let open = if self.run_long { (0, self.run) } else { (self.run, 0) };
         let mut short = self.short.take(open.0);
         let long = self.long.take(open.1);
-        if self.queue_drops() {
+        if self.queue_drops() || self.queue_is_suspect() {
             congested = (long.packets, long.lost);
         } else {
             short.add(&long);

@@ -2,8 +2,8 @@
 //!
 //! Datagrams of the peer have the time at which they left, by the peer's clock. How much later than the
 //! quickest of them one arrives is what it waited in queues: clocks need not agree, only run at the same
-//! speed, to two milliseconds in half a minute. A queue drops when it is long: it counts as long from half
-//! of the longest wait on that lasted. Losses of the link come at any wait.
+//! speed, to two milliseconds in half a minute. A queue drops when it is long: it counts as long from seven
+//! eighths of the longest wait on that lasted. Losses of the link come at any wait.
 
 use wellspring_core::{Duration, Time};
 
@@ -18,6 +18,9 @@ const PEAK_SPAN: Duration = Duration::from_secs(30);
 const LASTING: Duration = Duration::from_millis(10);
 /// Shorter waits are no queue, but the jitter of machines \[units\]: 2 ms.
 const FLOOR: i32 = 2_000 / UNIT_US as i32;
+
+/// Shorter waits are no queue that drops \[units\]: 5 ms.
+const LONG: i32 = 5_000 / UNIT_US as i32;
 
 /// What a datagram says of the time before it, at most.
 const LONGEST_GAP: Duration = Duration::from_millis(20);
@@ -144,7 +147,7 @@ impl QueueDelay {
             (state.lasting, state.lasting_since) = (state.last, now);
         }
         let peak = state.most.now.max(state.most.before);
-        state.last >= FLOOR.max(peak / 2)
+        state.last >= LONG.max(peak / 8 * 7)
     }
 
     /// Thousandths of the time since the last call in which datagrams waited in a queue: bursts make one for a moment, a
@@ -184,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_long_from_half_of_its_longest_wait_on() {
+    fn a_queue_is_long_near_its_longest_wait() {
         let mut delay = QueueDelay::default();
         assert!(long(&mut delay, 0, (0..1_000).map(|n| n % 7 * 200)).iter().all(|long| !long));
         let ramp = long(&mut delay, 1_000, (0..1_000).map(|n| n * 100));
-        assert!(ramp[30..].iter().all(|&long| long), "each is the longest so far");
+        assert!(ramp[60..].iter().all(|&long| long), "each is the longest so far");
         let sawtooth = long(&mut delay, 2_000, (0..2_000).map(|n| n % 100 * 1_000));
         for (n, full) in sawtooth.into_iter().enumerate() {
             let wait = n % 100;
-            assert!(full == (wait >= 45) || (40..=50).contains(&wait), "{wait} ms: {full}");
+            assert!(full == (wait >= 80) || (72..=88).contains(&wait), "{wait} ms: {full}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use wellspring_codec::interleave::{
     Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
+    SYMBOL_HEADER_LEN,
 };
 use wellspring_core::{Duration, Time};
 
@@ -15,7 +16,7 @@ use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
 use crate::meter::{LossReport, Meter};
 use crate::named::{Named, NamedPackets};
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
-use crate::wire::{Body, Ingredient, Sealed, WireRepair};
+use crate::wire::{Body, Ingredient, Sealed, WireRepair, WireSliding};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
 const URGENT: Duration = Duration::from_millis(20);
@@ -165,6 +166,7 @@ pub struct ReceiveSide {
     counters: ReceiveCounters,
     congestion: CongestionLoss,
     diagnosis: Diagnosis,
+    own: SessionId,
     /// Probes of the peer's session.
     probes: u32,
     reported: u64,
@@ -206,6 +208,7 @@ impl ReceiveSide {
             counters: ReceiveCounters::default(),
             congestion: config.congestion,
             diagnosis: Diagnosis::new(own),
+            own,
             probes: 0,
             reported: 0,
             reported_at: Time::ZERO,
@@ -254,7 +257,9 @@ impl ReceiveSide {
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
         }
         self.digests.on_packet(identity.name);
-        if let Some(late) = self.named.take(identity.name) {
+        // Repairs of the sliding-window code name packets by half.
+        let late = self.named.take(identity.name);
+        if let Some(late) = late.or_else(|| self.named.take(half(identity.name))) {
             self.counters.overtaken += 1;
             self.counters.withdrawn += u64::from(self.hold.withdraw(identity.name));
             self.hold.learn(now, now.since(late.at));
@@ -288,6 +293,10 @@ impl ReceiveSide {
         self.latest.clear();
         let arrival = match self.open(now, datagram) {
             Ok((Body::Repair(repair), long)) => match self.repair(now, &repair, long) {
+                Ok(()) => Arrival::Repair,
+                Err(reason) => Arrival::Dropped(reason),
+            },
+            Ok((Body::Sliding(repair), long)) => match self.sliding(now, &repair, long) {
                 Ok(()) => Arrival::Repair,
                 Err(reason) => Arrival::Dropped(reason),
             },
@@ -414,6 +423,7 @@ impl ReceiveSide {
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();
+            self.recoverer.restart_window();
             self.digests.restart();
             self.probes = 0;
             self.digest_meter.restart();
@@ -444,31 +454,17 @@ impl ReceiveSide {
         self.lacking.clear();
         for ingredient in ingredients {
             self.recipe.push(ingredient.name);
-            // Another layer's repair has reported it already: no need to search for the name.
-            if self.meter.has_arrived(ingredient.number) {
-                continue;
-            }
-            match self.recoverer.remembered(ingredient.name) {
-                Some(Remembered { stamp, age }) => {
-                    self.meter.record(ingredient.number, Some(Time::from_picos(stamp)));
-                    let place = self.recoverer.taken_in() - age as u64;
-                    self.landmark = Some(Landmark { number: ingredient.number, place });
-                }
-                None => self.lacking.push(ingredient),
-            }
+            self.find(ingredient, |recoverer| recoverer.remembered(ingredient.name));
         }
         if self.lacking.is_empty() {
             self.recoverer.on_redundant_repair();
             return Ok(());
         }
-        if self.may_be_forgotten(repair) {
+        if self.may_be_forgotten(repair.first) {
             self.recoverer.on_late_repair();
             return Ok(());
         }
-        for &Ingredient { name, number, volatile } in &self.lacking {
-            self.meter.record(number, None);
-            self.named.insert(Named { name, number, volatile, at: now });
-        }
+        self.record_lacking(now);
         let mut accept = Accept {
             namer: &self.namer,
             named: &self.named,
@@ -493,10 +489,86 @@ impl ReceiveSide {
             .map_err(|_| DropReason::Malformed)
     }
 
+    fn sliding(
+        &mut self,
+        now: Time,
+        repair: &WireSliding<'_>,
+        long: bool,
+    ) -> Result<(), DropReason> {
+        if repair.symbol.len() > self.longest + SYMBOL_HEADER_LEN {
+            return Err(DropReason::Malformed);
+        }
+        let ingredients = repair.ingredients();
+        self.meter.reach(ingredients.len() as u32);
+        let end = repair.first.wrapping_add(u32::from(repair.window));
+        self.meter.record_queue_at_newest(end.wrapping_sub(1), long);
+        self.recipe.clear();
+        self.lacking.clear();
+        for ingredient in ingredients {
+            self.recipe.push(ingredient.name);
+            let half = ingredient.name.0 as u32;
+            self.find(ingredient, |recoverer| recoverer.remembered_half(half));
+        }
+        if !self.lacking.is_empty() && self.may_be_forgotten(repair.first_named()) {
+            self.recoverer.on_late_repair();
+            return Ok(());
+        }
+        self.record_lacking(now);
+        let mut accept = Accept {
+            namer: &self.namer,
+            named: &self.named,
+            meter: &self.meter,
+            now,
+            congestion: self.congestion,
+            tcp_waits: self.link_loses_nothing(now),
+            counters: &mut self.counters,
+            hold: &mut self.hold,
+        };
+        let repair = Repair {
+            layer: repair.seed,
+            first: u64::from(repair.first),
+            recipe: &self.recipe,
+            length: repair.window,
+            xor: repair.symbol,
+        };
+        self.recoverer
+            .on_sliding_repair_at(now.as_picos(), &repair, |name, bytes, layer| {
+                accept.packet(name, bytes, layer)
+            })
+            .map_err(|_| DropReason::Malformed)
+    }
+
+    /// Looks for a packet that a repair names: records that it has arrived, or that the repair lacks it.
+    fn find(
+        &mut self,
+        ingredient: Ingredient,
+        remembered: impl FnOnce(&Recoverer) -> Option<Remembered>,
+    ) {
+        // Another repair has reported it already: no need to search for the name.
+        if self.meter.has_arrived(ingredient.number) {
+            return;
+        }
+        match remembered(&self.recoverer) {
+            Some(Remembered { stamp, age }) => {
+                self.meter.record(ingredient.number, Some(Time::from_picos(stamp)));
+                let place = self.recoverer.taken_in() - age as u64;
+                self.landmark = Some(Landmark { number: ingredient.number, place });
+            }
+            None => self.lacking.push(ingredient),
+        }
+    }
+
+    fn record_lacking(&mut self, now: Time) {
+        for &Ingredient { name, number, volatile } in &self.lacking {
+            self.meter.record(number, None);
+            self.named.insert(Named { name, number, volatile, at: now });
+        }
+    }
+
     /// Whether a packet that a repair lacks may have arrived so long ago that it is not remembered, as
     /// when the other appliance had to wait for a core, or before this end began to watch: brought
     /// back, it would arrive twice.
-    fn may_be_forgotten(&self, repair: &WireRepair<'_>) -> bool {
+    fn may_be_forgotten(&self, first_named: u32) -> bool {
         let known = |lacking: &Ingredient| self.meter.has_arrived(lacking.number);
         if self.lacking.iter().any(known) {
             return true;
@@ -506,10 +578,17 @@ impl ReceiveSide {
             return taken_in > self.packets;
         };
         // As many packets arrived between two as were sent, at most.
-        let before = i64::from(number.wrapping_sub(repair.first) as i32);
+        let before = i64::from(number.wrapping_sub(first_named) as i32);
         let first = place as i64 - before;
-        first <= 0 || taken_in as i64 - first >= self.packets as i64
+        // A peer that began later has sent nothing before this end watched: what seems to be of then was lost.
+        let before = self.verifier.peer().is_none_or(|peer| peer.start < self.own.start);
+        (before && first <= 0) || taken_in as i64 - first >= self.packets as i64
     }
+}
+
+/// A packet as repairs of the sliding-window code name it.
+fn half(name: PacketName) -> PacketName {
+    PacketName(u64::from(name.0 as u32))
 }
 
 /// What looks at a packet that a repair gave back.
@@ -530,7 +609,7 @@ impl Accept<'_> {
         if self.namer.name(normal) != name {
             return false;
         }
-        let named = self.named.get(name);
+        let named = self.named.get(name).or_else(|| self.named.get(half(name)));
         // Forgotten only when thousands were missing since: then as a host would send it.
         let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
         let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));

@@ -1,11 +1,14 @@
 //! Send side: outgoing packets mixed into repairs that follow them.
 
-use wellspring_codec::interleave::{InterleaveError, Interleaver, Parameters, Repair};
+use wellspring_codec::interleave::{
+    InterleaveError, Interleaver, MAX_LAYERS, Parameters, Repair, SlidingSender,
+};
 use wellspring_core::{Duration, Time};
 
 use crate::adaptive::{Controller, Limits};
 use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN};
 use crate::batch::Batch;
+use crate::code::{Code, Coder, SlidingCode};
 use crate::deadline::Deadlines;
 use crate::diagnosis::Hearing;
 use crate::digest::Digester;
@@ -13,12 +16,13 @@ use crate::identity::{Identity, Namer, Unprotected, Volatile};
 use crate::meter::LossReport;
 use crate::wire::{
     HEADER_LEN, INGREDIENT_LEN, RepairHead, emit_digest, emit_probe, emit_repair, emit_report,
+    emit_sliding,
 };
 
 /// How a send side protects.
 #[derive(Clone, Debug)]
 pub struct SendConfig {
-    /// Rate and interleaves; with limits, they are chosen within those instead.
+    /// Rate and interleaves of layers; with limits, a code is chosen within those instead.
     pub parameters: Parameters,
     /// Follow the loss that the peer reports, within these limits: on until the link is known, and off while
     /// nothing is lost.
@@ -77,9 +81,10 @@ pub struct SendSide {
     namer: Namer,
     sealer: Sealer,
     /// None while the code is off.
-    interleaver: Option<Interleaver>,
+    coder: Option<Coder>,
+    code: Option<Code>,
     digester: Digester,
-    /// Number of the interleaver's first packet.
+    /// Number of the coder's first packet.
     base: u64,
     /// What routers may change in the newest packets, by number modulo its length.
     volatile: Vec<Volatile>,
@@ -105,17 +110,18 @@ impl SendSide {
         config: &SendConfig,
     ) -> Result<Self, InterleaveError> {
         let controller = config.adaptive.map(Controller::new);
-        let first =
-            controller.as_ref().and_then(Controller::parameters).unwrap_or(&config.parameters);
-        let interleaver = Interleaver::new(first, config.longest)?;
-        let volatile = remembered(first);
+        let first = controller.as_ref().and_then(Controller::code).cloned();
+        let first = first.unwrap_or_else(|| Code::Layers(config.parameters.clone()));
+        let coder = Coder::new(&first, config.longest)?;
+        let volatile = remembered(&first);
         let overhead = config.adaptive.map_or(first.overhead(), |limits| limits.overhead);
         let timed = config.adaptive.is_some() || config.repair_within.is_some();
         let deadlines = timed.then(|| Deadlines::new(config.repair_within, overhead));
         Ok(SendSide {
             namer: Namer::new(key),
             sealer: Sealer::new(key, session),
-            interleaver: Some(interleaver),
+            coder: Some(coder),
+            code: Some(first),
             digester: Digester::default(),
             base: 0,
             volatile,
@@ -135,8 +141,8 @@ impl SendSide {
     }
 
     /// The code in use; none while it is off.
-    pub fn parameters(&self) -> Option<&Parameters> {
-        self.interleaver.as_ref().map(Interleaver::parameters)
+    pub fn code(&self) -> Option<&Code> {
+        self.code.as_ref()
     }
 
     /// Sees an IP packet that leaves. The repairs to follow it go to `out`. What routers change is
@@ -169,20 +175,30 @@ impl SendSide {
         };
         self.counters.packets += 1;
         self.counters.packet_bytes += identity.len as u64;
-        let Some((interleaver, mut post)) = self.split(now, out) else {
+        let Some((coder, mut post)) = self.split(now, out) else {
             if self.digester.add(now, identity.name, identity.len) {
                 self.digest(now, out);
             }
             return Ok(identity);
         };
-        post.remember(interleaver.packets(), identity.volatile);
+        post.remember(coder.packets(), identity.volatile);
         if let Some(deadlines) = &mut post.deadlines {
-            deadlines.on_packet(now, interleaver.packets());
+            deadlines.on_packet(now, coder.packets());
         }
-        interleaver
-            .add(identity.name, &packet[..identity.len], |repair| post.repair(&repair))
-            .expect("the length was compared to the longest");
-        self.flush_at = Some(now + self.flush_after);
+        let (name, packet) = (identity.name, &packet[..identity.len]);
+        match coder {
+            Coder::Layers(interleaver) => {
+                interleaver
+                    .add(name, packet, |repair| post.repair(&repair))
+                    .expect("the length was compared to the longest");
+                self.flush_at = Some(now + self.flush_after);
+            }
+            Coder::Sliding(sender, _) => {
+                sender
+                    .add(name, packet, |repair| post.sliding(&repair, true))
+                    .expect("the length was compared to the longest");
+            }
+        }
         Ok(identity)
     }
 
@@ -196,28 +212,41 @@ impl SendSide {
         if !controller.on_report(now, report) {
             return;
         }
-        let chosen = controller.parameters().cloned();
+        let chosen = controller.code().cloned();
+        self.counters.changes += 1;
+        self.code.clone_from(&chosen);
+        if let (Some(Coder::Sliding(sender, code)), Some(Code::Sliding(chosen))) =
+            (&mut self.coder, &chosen)
+        {
+            // The packets of the window stay protected.
+            sender.set(&chosen.parameters);
+            *code = *chosen;
+            return;
+        }
         match self.split(now, out) {
-            Some((interleaver, mut post)) => {
-                interleaver.finish(|repair| post.repair(&repair));
-                let packets = interleaver.packets();
+            Some((coder, mut post)) => {
+                match coder {
+                    Coder::Layers(interleaver) => interleaver.finish(|repair| post.repair(&repair)),
+                    Coder::Sliding(sender, _) => {
+                        sender.repair(|repair| post.sliding(&repair, false));
+                    }
+                }
+                let packets = coder.packets();
                 self.base += packets;
             }
             // What waits for its digest is named before the first repair.
             None => self.digest(now, out),
         }
-        self.interleaver = chosen.as_ref().map(|parameters| {
-            Interleaver::new(parameters, self.longest)
-                .expect("the length was good for the first code")
+        self.coder = chosen.as_ref().map(|code| {
+            Coder::new(code, self.longest).expect("the length was good for the first code")
         });
-        if let Some(parameters) = &chosen {
-            self.volatile = remembered(parameters);
+        if let Some(code) = &chosen {
+            self.volatile = remembered(code);
         }
         self.flush_at = None;
         if let Some(deadlines) = &mut self.deadlines {
             deadlines.restart();
         }
-        self.counters.changes += 1;
     }
 
     /// Appends a report to the peer to `out`.
@@ -243,7 +272,7 @@ impl SendSide {
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         if self.flush_at.is_some_and(|at| now.has_reached(at)) {
             self.flush_at = None;
-            if let Some((interleaver, mut post)) = self.split(now, out) {
+            if let Some((Coder::Layers(interleaver), mut post)) = self.split(now, out) {
                 interleaver.flush(|repair| post.repair(&repair));
                 // A burst may have taken several of them, which the layer of interleave 1 does not bring back.
                 let wide = interleaver.parameters().interleaves().iter().position(|&i| i > 1);
@@ -259,13 +288,17 @@ impl SendSide {
         }
     }
 
-    /// Sends what has waited in bins until its deadline.
+    /// Sends what has waited in bins until its deadline, or what a window of few packets needs.
     fn expire(&mut self, now: Time, out: &mut Batch) {
-        let Some((interleaver, mut post)) = self.split(now, out) else { return };
-        let next = interleaver.packets();
+        let Some((coder, mut post)) = self.split(now, out) else { return };
+        let next = coder.packets();
         if !post.deadlines.as_mut().is_some_and(|deadlines| deadlines.is_due(now, next)) {
             return;
         }
+        let interleaver = match coder {
+            Coder::Layers(interleaver) => interleaver,
+            Coder::Sliding(sender, code) => return post.refresh(now, sender, code),
+        };
         for layer in 0..interleaver.parameters().interleaves().len() {
             let before = post.deadlines.as_ref().map_or(0, |deadlines| {
                 let waits = deadlines.of_layer(interleaver.parameters(), layer);
@@ -288,23 +321,19 @@ impl SendSide {
     }
 
     /// The code, if it is on, and what sends its repairs.
-    fn split<'a>(
-        &'a mut self,
-        now: Time,
-        out: &'a mut Batch,
-    ) -> Option<(&'a mut Interleaver, Post<'a>)> {
-        let interleaver = self.interleaver.as_mut()?;
+    fn split<'a>(&'a mut self, now: Time, out: &'a mut Batch) -> Option<(&'a mut Coder, Post<'a>)> {
+        let coder = self.coder.as_mut()?;
         let post = Post {
             now,
             sealer: &mut self.sealer,
             volatile: &mut self.volatile,
-            strides: strides(interleaver.parameters()),
+            strides: strides(coder),
             base: self.base,
             deadlines: self.deadlines.as_mut(),
             counters: &mut self.counters,
             out,
         };
-        Some((interleaver, post))
+        Some((coder, post))
     }
 }
 
@@ -313,7 +342,7 @@ struct Post<'a> {
     now: Time,
     sealer: &'a mut Sealer,
     volatile: &'a mut [Volatile],
-    strides: [u16; wellspring_codec::interleave::MAX_LAYERS],
+    strides: [u16; MAX_LAYERS],
     base: u64,
     deadlines: Option<&'a mut Deadlines>,
     counters: &'a mut SendCounters,
@@ -345,6 +374,39 @@ impl Post<'_> {
             },
         );
         self.deadlines = Some(shared.into_inner());
+    }
+
+    /// Sends what a window needs beside the repairs that its rate gives: as many in a near deadline as the longest burst
+    /// has packets, or one for each packet where there are fewer. What is older than the far deadline leaves the window.
+    fn refresh(&mut self, now: Time, sender: &mut SlidingSender, code: &SlidingCode) {
+        let Some(deadlines) = &mut self.deadlines else { return };
+        let next = sender.packets();
+        let wanted = deadlines.wanted(now, next, u64::from(code.burst));
+        sender.forget(deadlines.before(now, deadlines.far()));
+        for _ in 0..wanted {
+            let may = self.deadlines.as_ref().is_some_and(|deadlines| deadlines.may_send());
+            if !may || !sender.repair(|repair| self.sliding(&repair, false)) {
+                return;
+            }
+        }
+    }
+
+    /// Sends a repair of a window, which its rate calls for or not.
+    fn sliding(&mut self, repair: &Repair<'_>, by_rate: bool) {
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.on_repair(None, by_rate);
+            deadlines.on_sliding(self.now);
+        }
+        let first = self.base.wrapping_add(repair.first) as u32;
+        let named = repair.first + u64::from(repair.length) - repair.recipe.len() as u64;
+        let volatiles: &[Volatile] = self.volatile;
+        let volatiles = (named..).map(|number| volatiles[place(volatiles, number)]);
+        self.out.write(|bytes| {
+            let start = bytes.len();
+            emit_sliding(self.sealer, self.now, first, repair, volatiles, bytes);
+            self.counters.repairs += 1;
+            self.counters.repair_bytes += (bytes.len() - start) as u64;
+        });
     }
 
     fn repair(&mut self, repair: &Repair<'_>) {
@@ -380,10 +442,8 @@ fn alone(repair: &Repair<'_>) -> Option<u64> {
 }
 
 /// A memory of what routers may change that reaches as far back as a repair does.
-fn remembered(parameters: &Parameters) -> Vec<Volatile> {
-    let largest = parameters.interleaves().iter().copied().max().unwrap_or(1);
-    let reach = (parameters.reach() + 2 * usize::from(largest)).next_power_of_two();
-    vec![Volatile::default(); reach]
+fn remembered(code: &Code) -> Vec<Volatile> {
+    vec![Volatile::default(); code.reach().next_power_of_two()]
 }
 
 /// Where the memory has a packet: its length is a power of two.
@@ -391,6 +451,10 @@ fn place(volatile: &[Volatile], number: u64) -> usize {
     number as usize & (volatile.len() - 1)
 }
 
-fn strides(parameters: &Parameters) -> [u16; wellspring_codec::interleave::MAX_LAYERS] {
-    std::array::from_fn(|layer| parameters.interleaves().get(layer).copied().unwrap_or(1))
+fn strides(coder: &Coder) -> [u16; MAX_LAYERS] {
+    let interleaves = match coder {
+        Coder::Layers(interleaver) => interleaver.parameters().interleaves(),
+        Coder::Sliding(..) => &[],
+    };
+    std::array::from_fn(|layer| interleaves.get(layer).copied().unwrap_or(1))
 }

@@ -476,11 +476,11 @@ fn the_code_follows_the_loss() {
         for repair in out.iter() {
             receiver.handle_datagram(now, repair, &mut Batch::new());
         }
-        overheads.push(sender.parameters().map_or(0.0, Parameters::overhead));
+        overheads.push(sender.code().map_or(0.0, Code::overhead));
     }
     assert!(back_at[40] < lost_at[40], "the first bursts come as a surprise");
     let (lost, back) = (lost_at[80] - lost_at[45], back_at[82] - back_at[45]);
-    assert!(back + 3 >= lost, "{back} of {lost}, {:?}", sender.parameters());
+    assert!(back + 3 >= lost, "{back} of {lost}, {:?}", sender.code());
     assert!(overheads[39] < overheads[50] && overheads[119] < overheads[50], "{overheads:?}");
     assert_eq!(receiver.account().garbled, 0);
     assert!(sender.counters().changes >= 3);

@@ -16,6 +16,10 @@
 //! | rest | XOR of the packets |
 //! | 16 | tag over all before it |
 //!
+//! Kind 7 is a repair of the sliding-window code: the seed of its factors instead of the layer, the packets of its window
+//! instead of the XOR of lengths, the number of the window's oldest packet, and of each of the window's n newest packets
+//! the second half of its name (4), hops (1), class (1); then the combination.
+//!
 //! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the
 //! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
 //! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), the stamp of the
@@ -25,7 +29,7 @@
 //! own: stride 1, and 4 bytes of each packet's name. A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
 //! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
 
-use wellspring_codec::interleave::{MAX_LAYERS, MAX_RATE, PacketName};
+use wellspring_codec::interleave::{MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
 use wellspring_core::{Duration, Time};
 
 use crate::auth::{Sealer, SessionId, TAG_LEN};
@@ -40,6 +44,8 @@ use crate::queue_delay::{Echo, Stamp};
 pub const HEADER_LEN: usize = 36;
 /// A packet's name and what routers change in it \[bytes\].
 pub const INGREDIENT_LEN: usize = 10;
+/// Half of a packet's name and what routers change in it \[bytes\].
+pub(crate) const HALF_INGREDIENT_LEN: usize = 6;
 /// A whole report \[bytes\].
 pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 
@@ -50,6 +56,7 @@ const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
 const DIGEST: u8 = 5;
 const PROBE: u8 = 6;
+const SLIDING: u8 = 7;
 const SESSION_AT: usize = 12;
 const STAMP_AT: usize = 28;
 const NUMBER_AT: usize = 30;
@@ -92,6 +99,7 @@ impl<'a> Sealed<'a> {
         let (header, rest) = self.bytes.split_at(HEADER_LEN);
         match header[1] {
             REPAIR => parse_repair(header, rest).map(Body::Repair),
+            SLIDING => parse_sliding(header, rest).map(Body::Sliding),
             REPORT => parse_report(rest).map(|(report, hearing)| Body::Report(report, hearing)),
             PROBE => Ok(Body::Probe),
             DIGEST => parse_digest(header, rest).map(Body::Digest),
@@ -132,6 +140,7 @@ pub(crate) struct Hello {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'a> {
     Repair(WireRepair<'a>),
+    Sliding(WireSliding<'a>),
     Report(LossReport, Hearing),
     Probe,
     Digest(WireDigest<'a>),
@@ -193,6 +202,54 @@ impl WireRepair<'_> {
             }
         })
     }
+}
+
+/// A repair of the sliding-window code as it travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WireSliding<'a> {
+    pub seed: u8,
+    /// Number of the window's oldest packet.
+    pub first: u32,
+    /// Packets in the window.
+    pub window: u16,
+    ingredients: &'a [[u8; HALF_INGREDIENT_LEN]],
+    pub symbol: &'a [u8],
+}
+
+impl WireSliding<'_> {
+    /// The number of the first packet that is named.
+    pub(crate) fn first_named(&self) -> u32 {
+        let unnamed = u32::from(self.window).wrapping_sub(self.ingredients.len() as u32);
+        self.first.wrapping_add(unnamed)
+    }
+
+    /// The packets that are named: of their names there is the second half.
+    pub(crate) fn ingredients(&self) -> impl ExactSizeIterator<Item = Ingredient> {
+        let first = self.first_named();
+        let numbered = move |(place, bytes): (usize, &[u8; HALF_INGREDIENT_LEN])| Ingredient {
+            number: first.wrapping_add(place as u32),
+            name: PacketName(u64::from(u32::from_be_bytes(array(bytes, 0)))),
+            volatile: Volatile { hops: bytes[4], class: bytes[5] },
+        };
+        self.ingredients.iter().enumerate().map(numbered)
+    }
+}
+
+fn parse_sliding<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireSliding<'a>, DropReason> {
+    let packets = header[3];
+    let window = u16::from_be_bytes(array(header, 4));
+    let names = usize::from(packets) * HALF_INGREDIENT_LEN;
+    if !(1..=MAX_NAMES).contains(&packets) || window < u16::from(packets) || rest.len() < names {
+        return Err(DropReason::Malformed);
+    }
+    let (ingredients, symbol) = rest.split_at(names);
+    Ok(WireSliding {
+        seed: header[2],
+        first: u32::from_be_bytes(array(header, 8)),
+        window,
+        ingredients: ingredients.as_chunks().0,
+        symbol,
+    })
 }
 
 fn parse_repair<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireRepair<'a>, DropReason> {
@@ -289,6 +346,29 @@ pub(crate) fn emit_repair(
         out.extend_from_slice(&bytes);
     }
     out.extend_from_slice(xor);
+    seal(sealer, start, out);
+}
+
+/// Appends a repair of the sliding-window code to `out`; `first` is the number of its window's oldest packet.
+pub(crate) fn emit_sliding(
+    sealer: &mut Sealer,
+    now: Time,
+    first: u32,
+    repair: &Repair<'_>,
+    volatiles: impl Iterator<Item = Volatile>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(&[VERSION, SLIDING, repair.layer, repair.recipe.len() as u8]);
+    out.extend_from_slice(&repair.length.to_be_bytes());
+    out.extend_from_slice(&[0, 1]);
+    out.extend_from_slice(&first.to_be_bytes());
+    emit_session(sealer, now, out);
+    for (name, volatile) in repair.recipe.iter().zip(volatiles) {
+        out.extend_from_slice(&(name.0 as u32).to_be_bytes());
+        out.extend_from_slice(&[volatile.hops, volatile.class]);
+    }
+    out.extend_from_slice(repair.xor);
     seal(sealer, start, out);
 }
 

@@ -89,7 +89,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     let rows: Vec<Row> =
         args.size.iter().map(|&size| measure(args, &parameters, size)).collect::<Result<_, _>>()?;
     if args.json {
-        let rows: Vec<_> = rows.iter().map(|row| to_json(row, args)).collect();
+        let rows: Vec<_> = rows.iter().map(|row| to_json(row, args, &parameters)).collect();
         writeln!(Stdout, "{}", serde_json::Value::from(rows))?;
         return Ok(());
     }
@@ -114,7 +114,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     Ok(write!(Stdout, "{}", table(&lines))?)
 }
 
-fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {
+fn to_json(row: &Row, args: &BenchArgs, parameters: &Parameters) -> serde_json::Value {
     let side = |times: &Times| {
         json!({
             "gbit_per_second": times.gbit_per_second(row.size),
@@ -124,8 +124,8 @@ fn to_json(row: &Row, args: &BenchArgs) -> serde_json::Value {
         })
     };
     json!({
-        "bytes": row.size, "rate": args.code.rate.0, "interleaves": args.code.interleave.0,
-        "delayed": args.code.delayed, "loss": args.loss, "seed": args.seed,
+        "bytes": row.size, "rate": parameters.rate(), "interleaves": parameters.interleaves(),
+        "delayed": parameters.delayed, "loss": args.loss, "seed": args.seed,
         "frames": args.frames,
         "send": side(&row.send), "receive": side(&row.receive),
         "packets": row.packets, "repairs": row.repairs,

@@ -15,7 +15,7 @@ fn parse_rate(text: &str) -> Result<(u8, usize), String> {
 
 /// `1,20,40`: one interleave a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Interleaves(pub(super) Vec<u16>);
+struct Interleaves(Vec<u16>);
 
 fn parse_interleaves(text: &str) -> Result<Interleaves, String> {
     let numbers: Result<Vec<u16>, _> = text.split(',').map(|i| i.trim().parse()).collect();
@@ -25,22 +25,30 @@ fn parse_interleaves(text: &str) -> Result<Interleaves, String> {
 /// How packets are mixed into repairs.
 #[derive(Args, Clone, Debug)]
 pub(super) struct CodeArgs {
-    /// Packets in an XOR, r, and layers, c: c repairs leave for every r packets.
-    #[arg(long, value_name = "R,C", default_value = "8,3", value_parser = parse_rate)]
-    pub(super) rate: (u8, usize),
+    /// Packets in an XOR, r, and layers, c: c repairs leave for every r packets [default of layers that do not
+    /// adapt: 8,3].
+    #[arg(long, value_name = "R,C", value_parser = parse_rate)]
+    rate: Option<(u8, usize)>,
     /// One interleave per layer, preferably without common divisors; bursts up to the largest are
-    /// recovered.
-    #[arg(long, value_name = "I,I,...", default_value = "1,20,40", value_parser = parse_interleaves)]
-    pub(super) interleave: Interleaves,
+    /// recovered [default of layers that do not adapt: 1,20,40].
+    #[arg(long, value_name = "I,I,...", value_parser = parse_interleaves)]
+    interleave: Option<Interleaves>,
     /// Delay each repair until its bin is used again. Recovery is slower, but no burst shorter than
     /// the interleave loses both a repair and its last packet.
     #[arg(long)]
-    pub(super) delayed: bool,
+    delayed: bool,
 }
 
 impl CodeArgs {
+    /// Whether a code was asked for.
+    pub(super) fn is_given(&self) -> bool {
+        self.rate.is_some() || self.interleave.is_some() || self.delayed
+    }
+
+    /// The code; the paper's where nothing else was asked for.
     pub(super) fn parameters(&self) -> Result<Parameters, Failed> {
-        let ((rate, layers), Interleaves(interleaves)) = (self.rate, &self.interleave);
+        let (rate, layers) = self.rate.unwrap_or((8, 3));
+        let interleaves = self.interleave.as_ref().map_or(&[1, 20, 40][..], |given| &given.0);
         if layers != interleaves.len() {
             return Err(Failed::usage(format!(
                 "a rate of {layers} layers and {} interleaves",

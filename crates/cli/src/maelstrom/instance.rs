@@ -122,6 +122,18 @@ fn trouble(status: &Value) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join("; ") }
 }
 
+fn code(status: &Value) -> String {
+    if status["code_on"] != true {
+        return "off: nothing is lost".to_owned();
+    }
+    match status["code"].as_str() {
+        Some("sliding") => "sliding window",
+        Some("layers") => "layered interleaving",
+        _ => "on",
+    }
+    .to_owned()
+}
+
 fn rows(status: &Value) -> Vec<Vec<String>> {
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64).unwrap_or(0);
     // While the code is off there is no rate and no interleave.
@@ -147,9 +159,10 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("failover peer", failover.to_owned()),
         ("split mode", split),
         ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
-        ("code", if status["code_on"] == true { "on" } else { "off: nothing is lost" }.to_owned()),
+        ("code", code(status)),
         ("rate", text("/rate")),
         ("interleaves", text("/interleaves")),
+        ("window", text("/window")),
         ("protected", format!("{} packets", number("/sent/packets"))),
         ("", bytes(number("/sent/bytes"))),
         ("repairs sent", number("/sent/repairs").to_string()),

@@ -15,7 +15,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::{part, percent};
 use wellspring_core::Duration;
-use wellspring_maelstrom::{CongestionLoss, Limits, ReceiveConfig, SendConfig};
+use wellspring_maelstrom::{CongestionLoss, Family, Limits, ReceiveConfig, SendConfig};
 
 use super::code_args::CodeArgs;
 
@@ -36,7 +36,7 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 Examples:
   wellspring maelstrom key /etc/wellspring/maelstrom.key     # once; copy it to the other end
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key /etc/wellspring/maelstrom.key
-  wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY --adaptive \\
+  wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY \\
       --remote 10.2.0.0/16 --metrics 127.0.0.1:9714
   # two appliances on one router that share the load, with failover:
   wellspring maelstrom up --name one ... --failover-listen 127.0.0.1:4801 --failover-peer 127.0.0.1:4802
@@ -60,15 +60,25 @@ pub struct UpArgs {
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     remote: Vec<IpNet>,
     #[command(flatten)]
-    code: CodeArgs,
-    /// Adapt rate and interleaves to the loss that the peer measures.
+    layers: CodeArgs,
+    /// Use the paper's code, (8,3) with interleaves 1, 20 and 40, all the time. Recovers what queues drop, too.
+    #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed", "adaptive"])]
+    paper: bool,
+    /// Adapt the code to the loss that the peer measures, and turn it off while nothing is lost [default unless
+    /// --paper, --rate, --interleave or --delayed is given].
     #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed"])]
     adaptive: bool,
-    /// With --adaptive: the maximum number of repairs per packet.
-    #[arg(long, value_name = "PART", default_value_t = 0.5, requires = "adaptive", value_parser = parse_overhead)]
+    /// Which code adapts.
+    #[arg(long, value_enum, default_value_t = AdaptiveCode::Sliding,
+          conflicts_with_all = ["paper", "rate", "interleave", "delayed"])]
+    code: AdaptiveCode,
+    /// Of a code that adapts: the maximum number of repairs per packet.
+    #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = parse_overhead,
+          conflicts_with_all = ["paper", "rate", "interleave", "delayed"])]
     max_overhead: f64,
-    /// With --adaptive: the longest burst to protect against, in packets.
-    #[arg(long, value_name = "PACKETS", default_value_t = 67, requires = "adaptive",
+    /// Of a code that adapts: the longest burst to protect against, in packets.
+    #[arg(long, value_name = "PACKETS", default_value_t = 67,
+          conflicts_with_all = ["paper", "rate", "interleave", "delayed"],
           value_parser = clap::value_parser!(u16).range(2..=4096))]
     max_interleave: u16,
     /// Packets stored to recover others [default: 1024, or as many as the interleaves require].
@@ -81,8 +91,8 @@ pub struct UpArgs {
     #[arg(long, value_name = "MS", default_value_t = 5)]
     flush: u64,
     /// Milliseconds that packets wait in a repair of the near layers for others that fill it; in the far layers
-    /// four times as long. What is not full by then is sent as it is [default: a fifth of the round trip with
-    /// --adaptive, and no such deadline without].
+    /// four times as long. What is not full by then is sent as it is [default: a fifth of the round trip where the
+    /// code adapts, and no such deadline otherwise].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     repair_within: Option<u64>,
     /// Milliseconds for which a recovered packet is held, unless it is TCP's. If the packet was only
@@ -172,6 +182,24 @@ impl InstanceArgs {
     }
 }
 
+/// Codes that adapt.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
+enum AdaptiveCode {
+    /// Each repair is a combination of the newest packets (RFC 8681): the most for the least overhead.
+    Sliding,
+    /// XORs in layers of interleaves, as in the paper: the least work.
+    Layers,
+}
+
+impl AdaptiveCode {
+    fn family(self) -> Family {
+        match self {
+            AdaptiveCode::Sliding => Family::Sliding,
+            AdaptiveCode::Layers => Family::Layers,
+        }
+    }
+}
+
 /// Endpoints of TCP connections (§4.2).
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
 enum Mode {
@@ -237,8 +265,10 @@ fn state(status: &Status) -> Option<String> {
 }
 
 fn config(args: &UpArgs) -> Result<Config, Failed> {
-    let parameters = args.code.parameters()?;
-    let limits = args.adaptive.then(|| Limits {
+    let parameters = args.layers.parameters()?;
+    let adapts = !args.paper && !args.layers.is_given();
+    let limits = adapts.then(|| Limits {
+        family: args.code.family(),
         overhead: args.max_overhead,
         interleave: args.max_interleave,
         ..Limits::default()

@@ -30,6 +30,9 @@
 //! # Ok::<(), wellspring_codec::interleave::InterleaveError>(())
 //! ```
 //!
+//! A sliding-window code ([`SlidingSender`]) is beside them: its repairs are combinations over GF(256) of the newest
+//! packets, and the [`Recoverer`] takes them too.
+//!
 //! Codes of blocks with interleave, which the paper compares to, stand behind the same traits
 //! ([`StreamSender`], [`StreamReceiver`]): [`RaptorQBlocks`] is here, and any other is a
 //! [`BlockCode`].
@@ -39,16 +42,21 @@ mod parameters;
 mod rateless;
 mod receiver;
 mod sender;
+mod sliding;
 mod store;
 mod stream;
+mod window;
 
 pub use block::{BlockCode, BlockReceiver, BlockSender};
-pub use parameters::{InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, Parameters};
+pub use parameters::{
+    InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, MAX_WINDOW, Parameters,
+};
 pub use rateless::RaptorQBlocks;
 pub use receiver::{Account, Recoverer};
 pub use sender::{Interleaver, Repair};
+pub use sliding::{MAX_NAMES, SYMBOL_HEADER_LEN, SlidingParameters, SlidingSender};
 pub use store::Remembered;
-pub use stream::{Accept, StreamReceiver, StreamSender};
+pub use stream::{Accept, SlidingRecoverer, StreamReceiver, StreamSender};
 
 /// Names a packet within a receiver's memory: equal names must mean equal bytes. A hash of the
 /// packet serves; it should be spread evenly.
@@ -57,5 +65,7 @@ pub struct PacketName(pub u64);
 
 #[cfg(test)]
 mod block_tests;
+#[cfg(test)]
+mod sliding_tests;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,8 @@ pub const MAX_RATE: u8 = 32;
 pub const MAX_LAYERS: usize = 8;
 /// Largest interleave \[packets\].
 pub const MAX_INTERLEAVE: u16 = 4_096;
+/// Largest sliding window \[packets\].
+pub const MAX_WINDOW: u16 = 512;
 
 /// Rate (r, c), interleaves, and the options of Maelstrom §4.3.1.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,6 +109,8 @@ pub enum InterleaveError {
     Layers(usize),
     /// An interleave is not 1 to [`MAX_INTERLEAVE`].
     Interleave(u16),
+    /// A sliding window is not 1 to [`MAX_WINDOW`] packets.
+    Window(u16),
     /// A receiver that remembers no packets or no repairs, or packets of no length, or more of
     /// either than 4 GiB.
     Memory,
@@ -128,6 +132,9 @@ impl fmt::Display for InterleaveError {
             InterleaveError::Layers(c) => write!(f, "{c} layers: there must be 1 to {MAX_LAYERS}"),
             InterleaveError::Interleave(i) => {
                 write!(f, "interleave {i} is not 1 to {MAX_INTERLEAVE}")
+            }
+            InterleaveError::Window(n) => {
+                write!(f, "a window of {n} packets is not 1 to {MAX_WINDOW}")
             }
             InterleaveError::Memory => {
                 f.write_str("a receiver must remember some packets and repairs, in at most 4 GiB")

@@ -6,7 +6,8 @@ use wellspring_kernels::Kernels;
 
 use super::parameters::MAX_MEMORY;
 use super::store::{PacketStore, Remembered};
-use super::{InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Repair};
+use super::window::{Taken, Window};
+use super::{InterleaveError, MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
 
 /// What a receiver has seen and done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -74,6 +75,7 @@ pub struct Recoverer {
     awaited: BTreeSet<(PacketName, u32)>,
     /// Repairs that lack one packet.
     ready: Vec<u32>,
+    window: Window,
     account: Account,
 }
 
@@ -104,6 +106,7 @@ impl Recoverer {
             next: 0,
             awaited: BTreeSet::new(),
             ready: Vec::new(),
+            window: Window::new(Kernels::detect()),
             account: Account::default(),
         })
     }
@@ -127,6 +130,16 @@ impl Recoverer {
     /// What is known of a packet, if it is remembered.
     pub fn remembered(&self, name: PacketName) -> Option<Remembered> {
         self.packets.remembered(name)
+    }
+
+    /// What is known of a packet whose name ends in those four bytes.
+    pub fn remembered_half(&self, half: u32) -> Option<Remembered> {
+        self.packets.remembered(self.packets.by_half(half)?)
+    }
+
+    /// The sender of a sliding-window code numbers its packets anew.
+    pub fn restart_window(&mut self) {
+        self.window.restart();
     }
 
     /// Packets taken in or brought back so far, without duplicates.
@@ -170,7 +183,7 @@ impl Recoverer {
         name: PacketName,
         stamp: u64,
         packet: &[u8],
-        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+        mut accept: impl FnMut(PacketName, &[u8], u8) -> bool,
     ) -> Result<(), InterleaveError> {
         if packet.len() > self.longest {
             return Err(InterleaveError::TooLong { got: packet.len(), limit: self.longest });
@@ -178,9 +191,56 @@ impl Recoverer {
         if self.packets.insert(name, stamp, packet) {
             self.account.packets += 1;
             self.no_longer_missing(name);
+            self.window.on_packet(&self.packets, name);
+            self.solve_window(stamp, &mut accept);
             self.bring_back(stamp, accept);
         }
         Ok(())
+    }
+
+    /// Takes in a repair of a [`SlidingSender`](super::SlidingSender), with a stamp for the packets that it brings back.
+    /// Of its names only the last four bytes count. Packets that it brings back have layer 0.
+    ///
+    /// # Errors
+    /// It names more packets than can be.
+    pub fn on_sliding_repair_at(
+        &mut self,
+        stamp: u64,
+        repair: &Repair<'_>,
+        mut accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
+        if !(1..=usize::from(MAX_NAMES)).contains(&repair.recipe.len()) {
+            return Err(InterleaveError::Recipe(repair.recipe.len()));
+        }
+        self.account.repairs += 1;
+        match self.window.on_repair(&self.packets, repair, self.longest) {
+            Taken::Redundant => self.account.redundant += 1,
+            Taken::Late => self.account.too_late += 1,
+            Taken::Kept => {}
+        }
+        // Names alone may have shown that a packet is here.
+        self.solve_window(stamp, &mut accept);
+        Ok(())
+    }
+
+    /// Uses what the window's equations give.
+    fn solve_window(&mut self, stamp: u64, accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool) {
+        while let Some(solved) = self.window.solve() {
+            let Some((name, packet)) = solved.packet else {
+                self.account.garbled += 1;
+                continue;
+            };
+            if !self.packets.contains(name) {
+                if !accept(name, &packet, 0) {
+                    self.account.garbled += 1;
+                    continue;
+                }
+                self.account.recovered[0] += 1;
+                self.packets.insert(name, stamp, &packet);
+                self.no_longer_missing(name);
+            }
+            self.window.on_solved(&self.packets, solved.number, name);
+        }
     }
 
     /// Takes in a repair; `accept` is as for [`Recoverer::on_packet`].

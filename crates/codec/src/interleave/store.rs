@@ -106,9 +106,26 @@ impl PacketStore {
         self.slot(name).is_some()
     }
 
+    /// The packet whose name ends in those four bytes, if one is remembered.
+    pub(super) fn by_half(&self, half: u32) -> Option<PacketName> {
+        let mut at = self.home(PacketName(u64::from(half)));
+        loop {
+            let found = self.table[at];
+            if found == EMPTY {
+                return None;
+            }
+            if (found >> 32) as u32 == half {
+                return Some(self.slots[slot_of(found)].name);
+            }
+            at = (at + 1) & (self.table.len() - 1);
+        }
+    }
+
+    /// Where a packet's search begins: by the half of its name that repairs of the sliding-window code have.
     fn home(&self, name: PacketName) -> usize {
         // Names may be small numbers: spread them (Fibonacci hashing).
-        (name.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.table.len() - 1)
+        let half = u64::from(name.0 as u32);
+        (half.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.table.len() - 1)
     }
 
     fn slot(&self, name: PacketName) -> Option<usize> {
@@ -200,6 +217,8 @@ mod tests {
                 }
                 for (age, (name, packet)) in model.iter().rev().enumerate() {
                     prop_assert_eq!(store.get(*name), Some(packet.as_slice()));
+                    let found = store.by_half(name.0 as u32).map(|found| found.0 as u32);
+                    prop_assert_eq!(found, Some(name.0 as u32));
                     let known = store.remembered(*name).map(|known| (known.stamp as usize % 9, known.age));
                     prop_assert_eq!(known, Some((packet.len(), age)));
                 }

@@ -3,8 +3,8 @@
 use wellspring_codec::interleave::Parameters;
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
-    Arrival, Batch, CongestionLoss, Limits, PresharedKey, ReceiveConfig, ReceiveCounters,
-    ReceiveSide, SendConfig, SendCounters, SendSide, SessionId, restore,
+    Arrival, Batch, Code, CongestionLoss, Family, Limits, PresharedKey, ReceiveConfig,
+    ReceiveCounters, ReceiveSide, SendConfig, SendCounters, SendSide, SessionId, restore,
 };
 
 use super::agenda::{Agenda, Event};
@@ -35,6 +35,12 @@ impl Protection {
         Protection { code, adaptive: Some(Limits::default()) }
     }
 
+    /// An adaptive pair of the other family: layers.
+    pub fn adaptive_layers() -> Self {
+        let limits = Limits { family: Family::Layers, ..Limits::default() };
+        Protection { adaptive: Some(limits), ..Self::adaptive() }
+    }
+
     /// A fixed code.
     ///
     /// # Panics
@@ -60,7 +66,8 @@ pub(super) struct Site {
 impl Site {
     pub fn new(protection: &Protection, number: u64) -> Self {
         let key = PresharedKey::new([7; wellspring_maelstrom::KEY_LEN]);
-        let own = SessionId { start: 1_000 + number, random: number };
+        // The site that sends begins last: the other has watched all that it sent.
+        let own = SessionId { start: 1_001 - number, random: number };
         let send = SendConfig {
             parameters: protection.code.clone(),
             adaptive: protection.adaptive,
@@ -211,8 +218,8 @@ impl Sites {
 
     /// Repairs for each packet of site 0's code.
     pub fn overhead(&self) -> f64 {
-        let code = self.appliances[0].as_ref().and_then(|site| site.send.parameters());
-        code.map_or(0.0, Parameters::overhead)
+        let code = self.appliances[0].as_ref().and_then(|site| site.send.code());
+        code.map_or(0.0, Code::overhead)
     }
 
     pub fn sent(&self, site: usize) -> SendCounters {

@@ -2,7 +2,8 @@
 //!
 //! Of RFC 8985: loss detection by time (§6.2) with a reordering window that follows duplicates (§6.2 step 4), and the
 //! tail loss probe (§7). A reduction is undone when all that was sent again was reported as duplicate
-//! (RFC 3708), or when the original turns out to have arrived (Eifel, RFC 3522). Retransmission timer:
+//! (RFC 3708), or when the original turns out to have arrived (Eifel, RFC 3522). While losses are recovered from, Reno
+//! and CUBIC send by proportional rate reduction (RFC 6937), so that lost retransmissions are noticed. Retransmission timer:
 //! RFC 6298, with the least timeout of 200 ms that systems have. Everything counts packets.
 
 use std::collections::VecDeque;
@@ -114,6 +115,38 @@ struct Undo {
     first_repeat: Option<Time>,
 }
 
+/// Proportional rate reduction (RFC 6937 §3) of a recovery.
+#[derive(Clone, Copy, Debug)]
+struct Reduction {
+    /// Packets in flight when it began.
+    in_flight: u64,
+    /// Packets delivered and sent since then.
+    delivered: u64,
+    sent: u64,
+    /// Packets that may be sent now.
+    credit: u64,
+}
+
+impl Reduction {
+    fn new(in_flight: u64) -> Self {
+        // The first packet is sent again at once.
+        Reduction { in_flight, delivered: 0, sent: 0, credit: 1 }
+    }
+
+    /// An acknowledgement says that so many more packets are there.
+    fn on_delivered(&mut self, delivered: u64, in_flight: u64, threshold: u64) {
+        self.delivered += delivered;
+        self.credit = if in_flight > threshold {
+            let share = (self.delivered * threshold).div_ceil(self.in_flight.max(1));
+            share.saturating_sub(self.sent)
+        } else {
+            // The slow start reduction bound.
+            let limit = self.delivered.saturating_sub(self.sent).max(delivered) + 1;
+            (threshold - in_flight).min(limit)
+        };
+    }
+}
+
 /// Where the data of a transfer leaves.
 #[derive(Debug)]
 pub struct Sender {
@@ -143,7 +176,7 @@ pub struct Sender {
     recovers_until: Option<u64>,
     /// That recovery is one after a timeout: the window grows in it.
     timed_out: bool,
-    hurry: bool,
+    reduction: Option<Reduction>,
     undo: Option<Undo>,
     timer_from: Time,
     probed: bool,
@@ -177,7 +210,7 @@ impl Sender {
             back_off: 0,
             recovers_until: None,
             timed_out: false,
-            hurry: false,
+            reduction: None,
             undo: None,
             timer_from: now,
             probed: false,
@@ -193,10 +226,11 @@ impl Sender {
 
     /// The next packet to send now, if one may be sent.
     pub fn poll(&mut self, now: Time) -> Option<u64> {
-        // The first packet of a recovery is sent again whatever is in flight (RFC 6675 §5, step 4.3).
-        let hurry = std::mem::take(&mut self.hurry) && self.lost > 0;
-        let full = self.in_flight >= u64::from(self.control.window());
-        if !hurry && (full || now.is_before(self.pace_at)) {
+        let full = match &self.reduction {
+            Some(reduction) => reduction.credit == 0,
+            None => self.in_flight >= u64::from(self.control.window()),
+        };
+        if full || now.is_before(self.pace_at) {
             return None;
         }
         let place = if self.lost > 0 {
@@ -217,6 +251,10 @@ impl Sender {
         if self.in_flight == 0 {
             self.timer_from = now;
             self.delivered_at = self.delivered_at.later_of(now);
+        }
+        if let Some(reduction) = &mut self.reduction {
+            reduction.credit = reduction.credit.saturating_sub(1);
+            reduction.sent += 1;
         }
         let again = place < self.segments.len();
         let segment = Segment {
@@ -291,6 +329,7 @@ impl Sender {
         }
         self.control.on_timeout(now);
         self.timed_out = true;
+        self.reduction = None;
         self.recovers_until = Some(self.end());
         for segment in &mut self.segments {
             if segment.state == State::InFlight {
@@ -310,6 +349,7 @@ impl Sender {
     /// An acknowledgement comes.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         let advances = ack.next > self.first;
+        let delivered = self.delivered;
         let in_flight = self.in_flight;
         while self.first < ack.next
             && let Some(segment) = self.segments.pop_front()
@@ -339,13 +379,18 @@ impl Sender {
         }
         self.undo_if_spurious(advances, ack.echo);
         if self.recovers_until.is_some_and(|until| self.first >= until) {
-            (self.recovers_until, self.timed_out) = (None, false);
+            (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
             self.wide_left = self.wide_left.saturating_sub(1);
             if self.wide_left == 0 {
                 self.steps = 1;
             }
         }
         self.detect(now);
+        let threshold = u64::from(self.control.window());
+        if let Some(reduction) = &mut self.reduction {
+            let delivered = self.delivered - delivered;
+            reduction.on_delivered(delivered, self.in_flight, threshold);
+        }
     }
 
     fn deliver(&mut self, now: Time, number: u64, segment: Segment, in_flight: u64) {
@@ -414,7 +459,7 @@ impl Sender {
         if all_arrived || original {
             self.control = undo.control;
             self.undo = None;
-            (self.recovers_until, self.timed_out) = (None, false);
+            (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
             for segment in &mut self.segments {
                 if segment.state == State::Lost {
                     segment.state = State::InFlight;
@@ -460,9 +505,13 @@ impl Sender {
         }
         if found && self.recovers_until.is_none() {
             self.begin_undo();
+            // The window of before: what was in flight, and what is lost of it.
+            let before = self.in_flight + self.lost;
             self.control.on_lost(now);
             self.recovers_until = Some(self.end());
-            self.hurry = true;
+            // BBR paces by its model, whatever is lost.
+            let by_window = !matches!(self.control, Control::Bbr(_));
+            self.reduction = by_window.then(|| Reduction::new(before));
         }
     }
 }

@@ -92,6 +92,11 @@ fn ours() -> Option<Protection> {
     Some(Protection::adaptive())
 }
 
+/// The adaptive pair with layers instead of a sliding window.
+fn layers() -> Option<Protection> {
+    Some(Protection::adaptive_layers())
+}
+
 /// A link that only its queue drops on, and a neighbour there.
 pub fn clean(lab: &mut Lab) -> Result<()> {
     lab.quick();
@@ -151,10 +156,11 @@ pub fn losing(lab: &mut Lab) -> Result<()> {
     let codes = [
         None,
         ours(),
+        layers(),
         Some(Protection::fixed(8, &[1, 20, 40], false)),
         Some(Protection::fixed(8, &[1, 19, 41], true)),
     ];
-    let names = ["alone", "adaptive", "(8,3) 1,20,40", "(8,3) 1,19,41 delayed"];
+    let names = ["alone", "adaptive", "adaptive layers", "(8,3) 1,20,40", "(8,3) 1,19,41 delayed"];
     let mut cases = Vec::new();
     for (_, loss, ..) in links {
         for tcp in TCPS {
@@ -214,6 +220,7 @@ pub fn changing(lab: &mut Lab) -> Result<()> {
     let codes = [
         ours(),
         None,
+        layers(),
         Some(Protection::fixed(10, &[1, 11], false)),
         Some(Protection::fixed(8, &[1, 20, 40], false)),
         Some(Protection::fixed(8, &[1, 19, 41], true)),
