@@ -2,7 +2,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -68,23 +68,6 @@ pub(super) enum Done {
     Prepared { encoder: io::Result<Box<BlockEncoder>> },
 }
 
-/// Locks for writing, each for the sinks whose addresses have one remainder.
-const WRITE_LOCKS: usize = 64;
-
-/// One worker at a time writes to a file. The kernel would have the others spin for the file's lock, since its owner is
-/// running: measured as a tenth of a fetch's processor time on two cores.
-struct WriteLocks([Mutex<()>; WRITE_LOCKS]);
-
-impl WriteLocks {
-    fn of(&self, sink: &Arc<dyn ObjectSink>) -> MutexGuard<'_, ()> {
-        let address = Arc::as_ptr(sink).cast::<()>().addr();
-        // Allocations are aligned: the lowest bits say nothing.
-        let lock = &self.0[(address >> 6) % WRITE_LOCKS];
-        // What it guards is outside of this process: a writer that panicked leaves nothing half done here.
-        lock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The pool.
 pub(super) struct Workers {
     jobs: Option<crossbeam_channel::Sender<(BlockKey, Job)>>,
@@ -105,7 +88,6 @@ impl Workers {
         // Unbounded, but see `Job`.
         let (sender, jobs) = crossbeam_channel::unbounded();
         let codes = Codecs::cache();
-        let writing = Arc::new(WriteLocks(std::array::from_fn(|_| Mutex::default())));
         let mut threads = Vec::new();
         for _ in 0..count.max(1) {
             let worker = Worker {
@@ -113,7 +95,6 @@ impl Workers {
                 done: done.clone(),
                 waker: Arc::clone(waker),
                 codecs: Codecs::new(Arc::clone(&codes)),
-                writing: Arc::clone(&writing),
             };
             threads.push(
                 std::thread::Builder::new()
@@ -145,7 +126,6 @@ struct Worker {
     done: Sender<(BlockKey, Done)>,
     waker: Arc<LoopWaker>,
     codecs: Codecs,
-    writing: Arc<WriteLocks>,
 }
 
 impl Worker {
@@ -201,7 +181,6 @@ impl Worker {
                 }
             }
         }
-        let _writing = self.writing.of(sink);
         sink.write_block(offset, &block.data)?;
         Ok(BlockResult::HandedOver(altered))
     }
