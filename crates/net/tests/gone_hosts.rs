@@ -2,6 +2,7 @@
 
 mod served;
 
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -93,4 +94,87 @@ fn a_fetch_from_one_host_outlives_its_restart_which_is_named() {
         let seen = seen.lock().expect("no panic");
         assert!(seen.iter().any(|update| update.contains("has restarted")), "{seen:?}");
     });
+}
+
+/// An ICMP message that says that nobody listens at `server`, as if in answer to a datagram of `client`'s.
+fn port_unreachable(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+    let (SocketAddr::V4(client), SocketAddr::V4(server)) = (client, server) else {
+        panic!("IPv4 only")
+    };
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(&[0x45, 0, 1, 28, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    message.extend_from_slice(&client.ip().octets());
+    message.extend_from_slice(&server.ip().octets());
+    message.extend_from_slice(&client.port().to_be_bytes());
+    message.extend_from_slice(&server.port().to_be_bytes());
+    message.extend_from_slice(&[1, 8, 0, 0]);
+    let pairs = message.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = pairs.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let check = !((folded & 0xffff) + (folded >> 16)) as u16;
+    message[2..4].copy_from_slice(&check.to_be_bytes());
+    message
+}
+
+#[test]
+fn forged_reports_of_a_closed_port_end_no_request() {
+    let raw = socket2::Socket::new(
+        socket2::Domain::IPV4,
+        socket2::Type::RAW,
+        Some(socket2::Protocol::ICMPV4),
+    );
+    let raw = match raw {
+        Ok(raw) => raw,
+        Err(error) => return println!("NOT TESTED: no CAP_NET_RAW: {error}"),
+    };
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = home.path().join("served");
+    std::fs::create_dir(&served).expect("directory");
+    std::fs::write(served.join("x"), vec![7; 100_000]).expect("write");
+    let bind = || UdpSocket::bind("127.0.0.1:0").expect("socket");
+    let (front, back) = (bind(), bind());
+    for socket in [&front, &back] {
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+    }
+    let address = front.local_addr().expect("bound");
+    let stop = Arc::new(AtomicBool::new(false));
+    let runtime = runtime();
+    let server = runtime.block_on(serve(&served, "127.0.0.1:0"));
+    let (server_at, stopped) = (server.local_addr(), Arc::clone(&stop));
+    // Loses the first attempt, and meets every datagram of the client's with three forged reports.
+    let forger = std::thread::spawn(move || {
+        let (mut buffer, mut client, mut reports) = (vec![0; 65_536], None, 0);
+        while !stopped.load(Relaxed) {
+            if let Ok((len, from)) = front.recv_from(&mut buffer) {
+                for _ in 0..3 {
+                    let report = port_unreachable(from, address);
+                    raw.send_to(&report, &from.into()).expect("sent");
+                    reports += 1;
+                }
+                if client.replace(from).is_some() {
+                    back.send_to(&buffer[..len], server_at).expect("sent");
+                }
+            }
+            if let (Ok((len, _)), Some(client)) = (back.recv_from(&mut buffer), client) {
+                front.send_to(&buffer[..len], client).expect("sent");
+            }
+        }
+        reports
+    });
+    let mut config = ClientConfig::default().timeout(Duration::from_secs(20));
+    config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");
+    let fetched = runtime.block_on(async {
+        let client = Client::new(config).expect("client");
+        let options = FetchOptions::new("x".parse().expect("name"));
+        let target = Target::File { path: home.path().join("got"), existing: Existing::Keep };
+        let host: Host = address.to_string().parse().expect("host");
+        let report = client.fetch(&[host], &options, target).await;
+        (report, client.statistics().expect("running").received.icmp_errors)
+    });
+    stop.store(true, Relaxed);
+    let reports = forger.join().expect("no panic");
+    let (report, seen) = fetched;
+    println!("{reports} reports were forged, {seen} seen");
+    report.expect("fetched");
+    assert!(seen >= 2, "then nothing is shown");
 }

@@ -29,6 +29,12 @@ const MAX_CHALLENGES: u32 = 4;
 
 /// Addresses with closed ports remembered.
 const MAX_CLOSED: usize = 256;
+/// Addresses known to have answered, at most.
+const MAX_ANSWERED: usize = 4_096;
+/// Attempts reported to have met a closed port after which it counts as closed: 300 ms after the first, or 1.5 s at an
+/// address that has answered before. Whoever forges the reports defeats a server that takes longer to answer.
+const REPORTS: u32 = 3;
+const REPORTS_OF_KNOWN: u32 = 5;
 
 /// A final answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,14 +131,19 @@ pub(crate) struct Table {
     waiting: Mutex<BTreeMap<u64, Waiter>>,
     /// Addresses whose ports were closed when something was sent there last.
     closed: Mutex<BTreeSet<SocketAddr>>,
+    /// Addresses that have answered, the first so many.
+    answered: Mutex<BTreeSet<SocketAddr>>,
 }
 
 struct Waiter {
     asked: SocketAddr,
     /// If it was asked by one path after the other.
     by_any_path: bool,
-    /// Reports that the port is closed.
+    /// How often it was sent.
+    attempts: u32,
+    /// How often the port was reported closed after it was sent, and the last attempt that was so reported.
     closed: u32,
+    reported: u32,
     sender: oneshot::Sender<Heard>,
 }
 
@@ -156,6 +167,11 @@ impl Table {
         drop(waiting);
         let leads_there = by_any_path.then_some(message.port);
         lock(&self.closed).remove(&from);
+        let mut answered = lock(&self.answered);
+        if answered.len() < MAX_ANSWERED {
+            answered.insert(from);
+        }
+        drop(answered);
         let says = match reply {
             Reply::Info { cookie, size, digest, instance } => {
                 let digest = Digest(digest);
@@ -188,19 +204,24 @@ impl Table {
         }
     }
 
-    /// The network reports that nobody listens at an address. A request fails at the second report: one
-    /// can be forged, or be about a server that is just starting.
+    /// The network reports that nobody listens at an address, which anybody can forge. A closed port reports each attempt,
+    /// so one report an attempt counts, and a request fails when several attempts in a row had a report and no
+    /// answer: more of them at an address that has answered before.
     fn on_closed_port(&self, address: SocketAddr) {
         let mut closed = lock(&self.closed);
         if closed.len() < MAX_CLOSED {
             closed.insert(address);
         }
         drop(closed);
+        let known = lock(&self.answered).contains(&address);
+        let enough = if known { REPORTS_OF_KNOWN } else { REPORTS };
         let mut waiting = lock(&self.waiting);
         let mut believed = Vec::new();
         for (nonce, waiter) in waiting.iter_mut().filter(|(_, w)| w.asked == address) {
-            waiter.closed += 1;
-            if waiter.closed >= 2 {
+            if waiter.reported < waiter.attempts {
+                (waiter.reported, waiter.closed) = (waiter.attempts, waiter.closed + 1);
+            }
+            if waiter.closed >= enough {
                 believed.push(*nonce);
             }
         }
@@ -335,7 +356,8 @@ impl Requester {
         // What begins nothing may be asked by any path, until one leads there.
         let by_any_path =
             path.is_none() && matches!(request, Request::Info { .. } | Request::Manifest { .. });
-        let waiter = Waiter { asked: to, by_any_path, closed: 0, sender };
+        let (attempts, closed, reported) = (0, 0, 0);
+        let waiter = Waiter { asked: to, by_any_path, attempts, closed, reported, sender };
         lock(&self.table.waiting).insert(nonce, waiter);
         let _waiting = Waiting { table: &self.table, nonce };
         let (mut pause, mut attempt) = (FIRST_PAUSE, 0_u8);
@@ -344,6 +366,9 @@ impl Requester {
             let path = path.unwrap_or(attempt);
             let message = OutgoingControl { to, path, local: None, bytes, via: None };
             attempt = if by_any_path { attempt.wrapping_add(1) } else { 0 };
+            if let Some(waiter) = lock(&self.table.waiting).get_mut(&nonce) {
+                waiter.attempts += 1;
+            }
             match self.handle.send_control(message) {
                 // A full queue is a loss like any other: asked again in a moment.
                 Ok(()) | Err(crate::driver::HandleError::Busy) => {}
