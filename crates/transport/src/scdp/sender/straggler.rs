@@ -20,6 +20,10 @@ use crate::scdp::{ObjectInfo, StragglerCause, StragglerPolicy};
 /// been full are no pace.
 const MIN_TAKEN: u32 = 64;
 
+/// How much slower than a straggler a receiver must be to be one when it is judged for the first time: on a busy
+/// machine chance makes one host several times as fast as another for a moment.
+const BEYOND_DOUBT: u64 = 4;
+
 /// Windows of symbols that were sent of a receiver's incomplete blocks: with more, it is its disk, or the verifying of
 /// its blocks, that is late.
 const MOST_OPEN: u64 = 2;
@@ -245,7 +249,9 @@ impl Group {
         let own = member.granted.saturating_sub(passed.granted);
         let others = self.others.saturating_sub(passed.others);
         let span = self.now.since(passed.since);
-        let multiple = u64::from(own) * u64::from(policy.relative_rate) + u64::from(MIN_TAKEN);
+        let doubt = if member.judged == 0 { BEYOND_DOUBT } else { 1 };
+        let rate = u64::from(policy.relative_rate) * doubt;
+        let multiple = u64::from(own) * rate + u64::from(MIN_TAKEN);
         let slower = policy.relative_rate > 0
             && span >= policy.judge_over
             && member.rhythm.is_steady(self.now)
