@@ -32,6 +32,7 @@ mod handle;
 mod key;
 mod network;
 mod outbox;
+mod pace;
 pub(crate) mod peers;
 mod ports;
 mod progress;

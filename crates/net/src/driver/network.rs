@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use wellspring_core::{Duration, Rate, SessionId, Time};
+use wellspring_core::{Rate, SessionId, Time};
 use wellspring_trust::{ChannelId, HEADROOM, Opened};
 
 use super::DscpMap;
@@ -11,6 +11,7 @@ use super::faults::Origin;
 use super::guard::Guard;
 use super::handle::{GroupKeyCall, OutgoingControl};
 use super::outbox::{Marks, Outbox, Target};
+use super::pace::Pace;
 use super::peers::Peer;
 use super::ports::Ports;
 use super::statistics::Sent;
@@ -18,8 +19,6 @@ use crate::socket::UdpSocket;
 
 /// UDP and IPv4 headers, as a rate counts them \[bytes\].
 const UDP_IP_LEN: u64 = 28;
-/// What a loop that was late may make good of its rate.
-const CATCH_UP: Duration = Duration::from_millis(1);
 
 /// Sends datagrams while the socket has room and the rate allows.
 pub(super) struct Network {
@@ -31,9 +30,7 @@ pub(super) struct Network {
     guard: Option<Box<Guard>>,
     /// The socket had no room when last asked.
     blocked: bool,
-    rate: Option<Rate>,
-    /// The link is busy until then, at that rate.
-    busy_until: Option<Time>,
+    pace: Option<Pace>,
     pub dscp: DscpMap,
     pub sent: Sent,
 }
@@ -51,8 +48,7 @@ impl Network {
             outbox: Outbox::new(),
             guard: guard.map(Box::new),
             blocked: false,
-            rate,
-            busy_until: None,
+            pace: rate.map(Pace::new),
             dscp,
             sent: Sent::default(),
         }
@@ -81,17 +77,19 @@ impl Network {
 
     /// Whether the rate holds back what is to be sent.
     pub(super) fn is_paced(&self, now: Time) -> bool {
-        self.busy_until.is_some_and(|until| until.is_after(now))
+        self.pace.as_ref().is_some_and(|pace| pace.holds(now))
     }
 
     /// When the rate lets more go, if it holds anything back.
     pub(super) fn deadline(&self) -> Option<Time> {
-        self.busy_until
+        self.pace.as_ref()?.deadline()
     }
 
     /// Nothing waits for the rate.
     pub(super) fn forget_pace(&mut self, now: Time) {
-        self.busy_until = self.busy_until.filter(|until| until.is_after(now));
+        if let Some(pace) = &mut self.pace {
+            pace.forget(now);
+        }
     }
 
     /// Room for one datagram of any length, flushed if need be; `None` if the socket is full.
@@ -118,11 +116,8 @@ impl Network {
             [target] => self.push_sealed(len, None, marks, *target).unwrap_or(0),
             targets => self.push_sealed_to_each(len, marks, targets),
         };
-        if let Some(rate) = self.rate {
-            let earliest = now - CATCH_UP;
-            let start = self.busy_until.filter(|until| until.is_after(earliest)).unwrap_or(now);
-            let bytes = (len as u64 + UDP_IP_LEN) * targets.len() as u64;
-            self.busy_until = Some(start + rate.time_for(bytes));
+        if let Some(pace) = &mut self.pace {
+            pace.count(now, (len as u64 + UDP_IP_LEN) * targets.len() as u64);
         }
     }
 
