@@ -110,6 +110,32 @@ fn a_restarted_sender_takes_up_its_share_with_fresh_symbols() {
     assert_all_over(&mut lab, 4);
 }
 
+/// On a busy host the receiver is told that a sender has agreed to come back only when its symbols are there
+/// already: their credits stay.
+#[test]
+fn a_sender_whose_symbols_come_before_its_word_keeps_its_credits() {
+    let mut lab = lab(6, 4, SHARED, HostConfig { trims: false, ..HostConfig::new() }, |_| {});
+    fetch(&mut lab, 3, 60_000);
+    lab.run(Duration::from_millis(50));
+    lab.command(host(2), Command::Cancel { session: SESSION });
+    lab.run(Duration::from_millis(50));
+    let (floor, horizon) = lab.endpoint(host(0)).progress(SESSION).expect("still receiving");
+    let resume = Some(Resume { epoch: 1, floor, horizon });
+    let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
+    let object = object(60_000);
+    let send =
+        SendSession { session: SESSION, object, role, initial_window: 6, class: None, resume };
+    lab.command(host(2), Command::Send(send));
+    lab.run(Duration::from_millis(20));
+    let back = Command::SenderBack { session: SESSION, sender: host(2), epoch: 1 };
+    lab.command(host(0), back);
+    lab.run(Duration::from_secs(5));
+    let (_, stats) = received(&lab, 0);
+    let back = stats.senders[1];
+    assert!(back.useful > 15_000, "{stats:?}");
+    assert!(back.lost < 100, "{stats:?}");
+}
+
 #[test]
 fn an_object_of_one_symbol_comes_from_one_sender() {
     let mut lab = lab(7, 4, Fabric::Trimming, HostConfig::new(), |_| {});

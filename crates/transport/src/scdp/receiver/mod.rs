@@ -447,6 +447,11 @@ impl Receiver {
         config: &Config,
     ) -> bool {
         let Some(index) = self.flow_by(sender, 0) else { return false };
+        if epoch <= self.flows[index].epoch {
+            // Its symbols were here first. Granting anew from 1 would stall it: it believes the highest
+            // number that was granted, and waits for higher ones.
+            return true;
+        }
         self.leave_paths(sender);
         self.forget_credits(index);
         self.blocks.forget_share(index as u8);
