@@ -85,7 +85,7 @@ impl Inner {
             Update::Altered { host, symbols } => {
                 self.remark(&format!("{host}: {symbols} altered symbols, replaced"));
             }
-            Update::Back { host } => self.remark(&format!("{host}: is back")),
+            Update::Back { host } => self.remark(&format!("{host}: takes part now")),
             Update::Straggler { host, symbols_behind, cause, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
                 let behind = format!("{symbols_behind} symbols behind");
