@@ -1,6 +1,7 @@
 //! `wellspring get`: one object from many hosts.
 
 mod lttp;
+mod many;
 mod report;
 mod tree;
 
@@ -36,14 +37,20 @@ Examples:
   wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
   wellspring get a.example/logs.tar | tar x
   wellspring get a.example,b.example/models/ -o models   # a directory; again: what has changed
+  wellspring get a.example/x a.example/y b.example/z -o here
+  generate-names | wellspring get --from - -o here   # HOST/OBJECT, one a line
   wellspring get --protocol lttp a.example,b.example,c.example/7b.bin -o 7b.bin
   wellspring get a.example/x -o x                    # after Ctrl-C: what is missing
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
     /// Hosts that hold the object, and its name: its path below the directory they serve; with `/` at its
-    /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`.
-    #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/")]
-    from: Source,
+    /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`. Several objects go to the
+    /// directory -o under their file names.
+    #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/", required_unless_present = "list")]
+    from: Vec<Source>,
+    /// Fetch the objects that a file lists, too, one a line; `-` is standard input.
+    #[arg(long = "from", value_name = "FILE", id = "list")]
+    list: Option<PathBuf>,
     /// File to write; in a directory it has the object's name; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -87,16 +94,36 @@ enum ProtocolArg {
 }
 
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
-    let from = match &args.from {
-        Source::Object(from) => from,
-        Source::Tree(_) if args.protocol != ProtocolArg::Scdp => {
-            return Err(Failed::usage("directories are fetched by --protocol scdp"));
+    let mut sources = args.from.clone();
+    if let Some(list) = &args.list {
+        sources.extend(many::read_list(list)?);
+    }
+    let by_scdp = args.protocol == ProtocolArg::Scdp;
+    let from = match &sources[..] {
+        [Source::Object(from)] => from,
+        [] => return Err(Failed::usage("the list names no object")),
+        _ if !by_scdp => {
+            return Err(Failed::usage(
+                "by other protocols than SCDP objects are fetched one by one",
+            ));
         }
-        Source::Tree(from) => {
+        [Source::Tree(from)] => {
             let GetArgs { tree, cut, keys, network, report, .. } = args;
             let output = args.output.as_deref();
             let fetch = tree::Fetch { tree, output, cut, keys, network, report };
             return tree::run(&fetch, from, quiet).await;
+        }
+        sources => {
+            if args.digest.is_some() {
+                return Err(Failed::usage("--digest is of one object"));
+            }
+            if let Some(flag) = args.tree.first_given() {
+                return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
+            }
+            let GetArgs { force, cut, keys, network, report, .. } = args;
+            let (force, output) = (*force, args.output.as_deref());
+            let fetch = many::Fetch { output, force, cut, keys, network, report };
+            return many::run(&fetch, sources, quiet).await;
         }
     };
     if let Some(flag) = args.tree.first_given() {

@@ -54,9 +54,10 @@ pub async fn run(args: &LsArgs) -> Result<(), Failed> {
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let options = TreeOptions::new(args.from.directory.clone()).checksum(args.digests);
-    let level = !args.recursive && !args.digests;
-    let listing = interrupt.guard(client.list(&args.from.hosts, &options, level)).await?;
+    let options = TreeOptions::new(args.from.directory.clone())
+        .checksum(args.digests)
+        .level(!args.recursive && !args.digests);
+    let listing = interrupt.guard(client.list(&args.from.hosts, &options)).await?;
     let failed = |error| exit::of_tree(&error, "listing");
     let listing = listing.map_err(failed)?;
     let wrong = |error| Failed::new(exit::BAD_DIGEST, format!("the host sent {error}"));

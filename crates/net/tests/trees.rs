@@ -195,6 +195,15 @@ fn a_part_of_a_tree_is_fetched_and_what_is_outside_of_it_is_left_alone() {
         let report = fetch(std::slice::from_ref(&host), &options, home.path()).await.report();
         assert_eq!((report.fetched_files, report.removed, report.skipped_count), (0, 0, 1));
         assert!(home.path().join("a/b/x").exists() && home.path().join("left").exists());
+        // What a filter leaves out keeps its mode and time, too.
+        let before = contents(home.path());
+        let nothing = TreeFilter::by(|path, is_directory| !is_directory && path == "large");
+        let options = everything().filter(nothing);
+        let report = fetch(std::slice::from_ref(&host), &options, home.path()).await.report();
+        assert_eq!((report.files, report.fetched_files, report.made), (1, 1, 0));
+        let mut after = contents(home.path());
+        assert!(after.remove("large").is_some());
+        assert_eq!(before, after);
         for bad in ["none", "large", "deep/link"] {
             let options = TreeOptions::new(Some(bad.parse().expect("a name")));
             let error = fetch(std::slice::from_ref(&host), &options, home.path())
@@ -300,7 +309,7 @@ fn a_level_lists_a_directory_alone() {
     write(served.path(), ".hidden", b"not served");
     runtime().block_on(async {
         let (_server, host) = serve(served.path()).await;
-        let listing = client().list(&[host], &everything(), true).await.expect("a listing");
+        let listing = client().list(&[host], &everything().level(true)).await.expect("a listing");
         let mut cursor = Cursor::new(&listing.bytes).expect("a listing");
         let mut paths = Vec::new();
         while let Some(entry) = cursor.next_entry().expect("a listing") {

@@ -177,7 +177,7 @@ impl Handler {
         let digest = self.digests.of_made(&file, bytes.len() as u64).map_err(StoreError::from)?;
         let (name_of, file) = (text.to_owned(), Arc::new(file));
         let made = Made { name: name_of, file, fingerprint, digest };
-        let listed = match is_listing && name.part != TreePart::Level {
+        let listed = match is_listing {
             true => Some(Listed::new(name.directory, digest, bytes).map_err(refused)?),
             false => None,
         };

@@ -31,9 +31,8 @@ impl Client {
         &self,
         hosts: &[Host],
         options: &TreeOptions,
-        level: bool,
     ) -> Result<TreeListing, TreeError> {
-        let part = match (level, options.checksum) {
+        let part = match (options.level, options.checksum) {
             (true, _) => TreePart::Level,
             (false, true) => TreePart::Digests,
             (false, false) => TreePart::Listing,
@@ -72,7 +71,7 @@ impl Client {
             told(change);
         });
         loop {
-            let listing = self.list(hosts, options, false).await?;
+            let listing = self.list(hosts, options).await?;
             report.digest = Some(listing.digest);
             let plan = Plan::make(options, listing, directory, Arc::clone(&hear));
             let plan = tokio::task::spawn_blocking(plan).await;

@@ -41,6 +41,8 @@ impl std::fmt::Debug for TreeFilter {
 pub enum TreeChange {
     /// A directory or a link is made, or gets another mode or time.
     Made(String),
+    /// A file or a link is here already.
+    Kept(String),
     /// A file is fetched: its length \[bytes\].
     Fetched(String, u64),
     /// Something is removed.
@@ -55,6 +57,8 @@ pub enum TreeChange {
 pub struct TreeOptions {
     /// The directory; `None` is all that is served.
     pub directory: Option<ObjectName>,
+    /// The files of the directory alone, without those in its directories.
+    pub level: bool,
     /// Remove what the tree does not have.
     pub delete: bool,
     /// Say what would be done, and do nothing.
@@ -72,6 +76,7 @@ pub struct TreeOptions {
 setters! {
     TreeOptions {
         directory: Option<ObjectName>,
+        level: bool,
         delete: bool,
         dry_run: bool,
         checksum: bool,
@@ -86,6 +91,7 @@ impl TreeOptions {
     pub fn new(directory: Option<ObjectName>) -> Self {
         TreeOptions {
             directory,
+            level: false,
             delete: false,
             dry_run: false,
             checksum: false,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::TreeError;
-use super::options::{TreeChange, TreeListing, TreeOptions, TreeReport};
+use super::options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
 use crate::store::tree::listing::{
     Content, Cursor, Entry, Listing, Pair, Place, Selection, SkipReason, TreePart, compare,
 };
@@ -43,6 +43,7 @@ pub(super) struct Plan {
     /// Bytes to move.
     pub len: u64,
     is_dry: bool,
+    filter: Filter,
     /// Paths that the tree does not have.
     surplus: Vec<String>,
     skipped: Vec<(String, SkipReason)>,
@@ -116,16 +117,35 @@ impl Plan {
             return Ok(self.surplus.len() as u64);
         };
         let mut cursor = Cursor::new(&self.listing.bytes)?;
+        self.filter.outside = None;
         while let Some(entry) = cursor.next_entry()? {
-            if entry.content == Content::Directory {
-                match target.set(entry.path, entry.mode, entry.modified) {
-                    // It does not belong to what was fetched.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    set => set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?,
-                }
+            if self.filter.passes(&entry) && entry.content == Content::Directory {
+                let set = target.set(entry.path, entry.mode, entry.modified);
+                set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?;
             }
         }
         Ok(self.surplus.len() as u64)
+    }
+}
+
+/// Entries that belong to what is fetched, asked for in the order of their paths.
+struct Filter {
+    options: TreeFilter,
+    /// A directory that does not belong to it, and so nothing below it.
+    outside: Option<String>,
+}
+
+impl Filter {
+    fn passes(&mut self, entry: &Entry<'_>) -> bool {
+        if self.outside.as_deref().is_some_and(|outside| is_below(entry.path, outside)) {
+            return false;
+        }
+        let is_directory = entry.content == Content::Directory;
+        let passes = (self.options.0)(entry.path, is_directory);
+        if !passes && is_directory {
+            self.outside = Some(entry.path.to_owned());
+        }
+        passes
     }
 }
 
@@ -135,8 +155,6 @@ struct Maker {
     plan: Plan,
     /// Names without case that were seen; absent where the file system tells cases apart.
     seen: Option<BTreeSet<String>>,
-    /// A directory that does not belong to what is fetched, and so nothing below it.
-    outside: Option<String>,
     /// What is surplus with all that is below it.
     removed: Option<String>,
     open: Option<Pack>,
@@ -161,7 +179,7 @@ impl Maker {
             // Of an earlier call that was killed. What cannot be looked at stays.
             let _ = remove_stale_parts(&directory, true);
         }
-        let how = Scan { hidden: true, deep: true, digests: options.checksum };
+        let how = Scan { hidden: true, deep: !options.level, digests: options.checksum };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
         let folds = match &target {
@@ -175,6 +193,7 @@ impl Maker {
             packs: Vec::new(),
             len: 0,
             is_dry,
+            filter: Filter { options: options.filter.clone(), outside: None },
             surplus: Vec::new(),
             skipped: Vec::new(),
             skipped_count: 0,
@@ -185,8 +204,7 @@ impl Maker {
         };
         let part = TreePart::Files { listing: [0; 16], files: Selection::default() };
         let name_len = options.name(part).len();
-        let (outside, removed) = (None, None);
-        let mut maker = Maker { options, plan, seen, outside, removed, open: None, name_len };
+        let mut maker = Maker { options, plan, seen, removed: None, open: None, name_len };
         maker.compare(&listing, &local)?;
         maker.close();
         Ok(maker.plan)
@@ -204,7 +222,7 @@ impl Maker {
                 Pair::Both(there, here) => (Some(there), Some(here)),
             };
             let Some(entry) = there.or(here) else { return Ok(()) };
-            if !self.belongs(&entry) {
+            if !self.plan.filter.passes(&entry) {
                 return Ok(());
             }
             let Some(there) = there else { return self.surplus(&entry) };
@@ -217,21 +235,6 @@ impl Maker {
                 Ok((number, follow.place(&listing.bytes)))
             })
         })
-    }
-
-    fn belongs(&mut self, entry: &Entry<'_>) -> bool {
-        let below = |directory: &Option<String>| {
-            directory.as_deref().is_some_and(|directory| is_below(entry.path, directory))
-        };
-        if below(&self.outside) {
-            return false;
-        }
-        let is_directory = entry.content == Content::Directory;
-        let belongs = (self.options.filter.0)(entry.path, is_directory);
-        if !belongs && is_directory {
-            self.outside = Some(entry.path.to_owned());
-        }
-        belongs
     }
 
     /// Something that the tree does not have.
@@ -282,6 +285,8 @@ impl Maker {
             let is_file = matches!(there.content, Content::File { .. });
             if is_file && here.is_some_and(|here| here.mode != there.mode) {
                 self.do_here(there, |target| target.set(path, there.mode, there.modified))?;
+            } else if there.content != Content::Directory {
+                (self.plan.hear)(TreeChange::Kept(path.to_owned()));
             }
             return Ok(());
         }
