@@ -225,12 +225,13 @@ impl FromStr for TreeLocation {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let (hosts, directory) = text.split_once('/').unwrap_or((text, ""));
-        let directory = directory.strip_suffix('/').unwrap_or(directory);
+        let name = |text: &str| {
+            let name = text.strip_suffix('/').unwrap_or(text);
+            name.parse().map_err(|error| format!("bad name of a directory: {error}"))
+        };
         let directory = match directory {
             "" => None,
-            name => {
-                Some(name.parse().map_err(|error| format!("bad name of a directory: {error}"))?)
-            }
+            text => Some(name(text)?),
         };
         Ok(TreeLocation { hosts: parse_hosts(hosts)?, directory })
     }

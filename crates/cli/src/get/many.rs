@@ -276,7 +276,7 @@ mod tests {
             .map(|group| group.names.iter().map(|name| group.object(name)).collect::<Vec<_>>())
             .map(|objects| objects.join(" "))
             .collect();
-        assert_eq!(shown, ["a:4711,b:4711/x/4", "a:4711/3", "a:4711/x/1 a:4711/x/2"]);
+        assert_eq!(shown, ["a:4711/3", "a:4711/x/1 a:4711/x/2", "a:4711,b:4711/x/4"]);
     }
 
     #[test]
