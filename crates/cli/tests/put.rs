@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 
 use support::{Place, Server, Transfer, hosts, listing, random_bytes, run, text, wait_until_empty};
+use wellspring_testkit::wait::wait_until;
 
 const TAKES: &[&str] = &["--allow-put", "--interface", "127.0.0.1"];
 
@@ -231,21 +232,41 @@ fn caps_are_kept() {
     assert_eq!(listing(&dir), [""; 0]);
 }
 
-#[test]
-fn an_interrupted_put_leaves_nothing_at_the_receiver() {
-    let place = Place::new();
-    let [a] = &takers(&place);
-    let file = file(&place, &random_bytes(8_000_000, 8));
-    let put = Transfer::start(&["put", text(&file), &hosts(&[a]), "--inject-send-rate", "40M"]);
+/// A put of 8 MB that is interrupted after a tenth.
+fn interrupt_a_put(place: &Place, receiver: &Server, seed: u64, more: &[&str]) {
+    let file = file(place, &random_bytes(8_000_000, seed));
+    let to = hosts(&[receiver]);
+    let put = [&["put", text(&file), &to, "--inject-send-rate", "40M"], more].concat();
+    let put = Transfer::start(&put);
     put.wait_for_part(0.1);
     put.interrupt();
     assert_eq!(put.end().code, Some(130));
-    a.wait_for("receive_failed");
+    receiver.wait_for("receive_failed");
+}
+
+fn holds_one_kept_part(place: &Place) -> bool {
+    let files = listing(&place.path("taker0"));
+    files.len() == 1 && files[0].ends_with(".kept.part")
+}
+
+#[test]
+fn an_interrupted_put_leaves_what_the_next_needs() {
+    let place = Place::new();
+    let [a] = &takers(&place);
+    interrupt_a_put(&place, a, 8, &[]);
+    wait_until(|| "a part that is kept", || holds_one_kept_part(&place));
+}
+
+#[test]
+fn an_interrupted_put_that_is_not_to_be_resumed_leaves_nothing_at_the_receiver() {
+    let place = Place::new();
+    let [a] = &takers(&place);
+    interrupt_a_put(&place, a, 8, &["--no-resume"]);
     wait_until_empty(&place.path("taker0"));
 }
 
 #[test]
-fn an_interrupted_server_leaves_no_part_file() {
+fn an_interrupted_server_leaves_what_the_next_put_needs() {
     let place = Place::new();
     let [mut a] = takers(&place);
     let file = file(&place, &random_bytes(8_000_000, 9));
@@ -260,6 +281,6 @@ fn an_interrupted_server_leaves_no_part_file() {
     ]);
     put.wait_for_part(0.1);
     assert!(a.interrupt().success());
-    assert_eq!(listing(&place.path("taker0")), [""; 0]);
+    assert!(holds_one_kept_part(&place), "{:?}", listing(&place.path("taker0")));
     assert_eq!(put.end().code, Some(9));
 }

@@ -56,7 +56,8 @@ fn shape(line: &str) -> String {
         }
         let hexadecimal =
             word.len() > 20 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-        let is_number = word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains(':');
+        let digits = word.trim_start_matches('(');
+        let is_number = digits.starts_with(|c: char| c.is_ascii_digit()) && !word.contains(':');
         if hexadecimal || word.contains('-') && word.len() > 20 || is_number {
             "N".to_owned()
         } else {

@@ -69,7 +69,7 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
         let mut from: Vec<_> = (0..3).map(|_| Some(start(config()))).collect();
         let object = Bytes::random(20_000_000, 9);
         let senders: Vec<_> = from.iter().flatten().map(Driver::local_addr).collect();
-        let (half, sink) = HalfWay::new(object.0.len());
+        let (half, sink) = HalfWay::with_sink(object.0.len());
         let mut receiving = expect_into(&to, 7, &object, Mode::ManyToOne, &senders, sink);
         let (begin, source) = gated(&object);
         let mut sending: Vec<_> = (0..)
@@ -114,7 +114,7 @@ fn a_sender_keeps_no_blocks_that_its_receiver_has() {
     let open = u64::from(few.scdp.limits.open_blocks);
     let (from, to) = (start(config()), start(few));
     let object = Bytes::random(50_000_000, 12);
-    let (half, sink) = HalfWay::new(object.0.len());
+    let (half, sink) = HalfWay::with_sink(object.0.len());
     let senders = [from.local_addr()];
     let mut receiving = expect_into(&to, 9, &object, Mode::Unicast, &senders, sink);
     let mut sending = send(&from, 9, &object, to_one(to.local_addr(), 0, 1));
@@ -138,7 +138,7 @@ fn a_receiver_whose_only_sender_stops_is_told_and_fails() {
     let (from, to) = (start(config()), start(small));
     let object = Bytes::random(20_000_000, 11);
     let senders = [from.local_addr()];
-    let (half, sink) = HalfWay::new(object.0.len());
+    let (half, sink) = HalfWay::with_sink(object.0.len());
     let mut receiving = expect_into(&to, 8, &object, Mode::Unicast, &senders, sink);
     let mut sending = send(&from, 8, &object, to_one(to.local_addr(), 0, 1));
     half.wait();
@@ -189,7 +189,7 @@ struct HalfWaySink {
 }
 
 impl HalfWay {
-    fn new(len: usize) -> (HalfWay, Arc<dyn ObjectSink>) {
+    fn with_sink(len: usize) -> (HalfWay, Arc<dyn ObjectSink>) {
         let ((tell, reached), (held, hold)) = (channel(), channel());
         let gather = Gather::new(len);
         let sink = HalfWaySink {
