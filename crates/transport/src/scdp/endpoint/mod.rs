@@ -43,6 +43,8 @@ pub struct Endpoint {
     /// Sessions whose deadline has come; empty between calls.
     due: Vec<u32>,
     pulls: PullQueue,
+    /// Sessions that owe a sign of life. It asks for nothing, so that it waits for no pace.
+    signs_of_life: VecDeque<u32>,
     /// Corrects the rate of pulls, if it is to be corrected.
     pace: Option<Pace>,
     /// Sending sessions with something to send, round robin.
@@ -69,6 +71,7 @@ impl Endpoint {
             (config.adapt_pace && config.fabric == Fabric::Trimming).then(|| Pace::new(link));
         Endpoint {
             pulls,
+            signs_of_life: VecDeque::new(),
             pace,
             sessions: Slots::new(),
             places: BTreeMap::new(),
@@ -178,6 +181,11 @@ impl Endpoint {
             return;
         }
         match session {
+            Session::Receiving(r) if r.owes_sign_of_life() => {
+                if !self.signs_of_life.contains(&place) {
+                    self.signs_of_life.push_back(place);
+                }
+            }
             Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(now, place),
             Session::Sending(s) if s.can_send() && !self.is_ready[index] => {
                 self.is_ready[index] = true;
@@ -285,8 +293,19 @@ impl Endpoint {
         Some(self.control_frame(peer, session, path, ScdpHeader::Close(close)))
     }
 
+    /// The next session to pull.
+    fn next_puller(&mut self, now: Time) -> Option<u32> {
+        while let Some(place) = self.signs_of_life.pop_front() {
+            let session = self.sessions.peek(place);
+            if matches!(session, Some((_, Session::Receiving(r))) if r.owes_sign_of_life()) {
+                return Some(place);
+            }
+        }
+        self.pulls.next(now)
+    }
+
     fn next_pull(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
-        while let Some(place) = self.pulls.next(now) {
+        while let Some(place) = self.next_puller(now) {
             let Some((id, Session::Receiving(receiver))) = self.sessions.get(place) else {
                 continue;
             };

@@ -117,7 +117,7 @@ impl Receiver {
             needed: object.total_symbols(),
             over: false,
             keepalive_interval: keepalive_interval(config.peer_timeout),
-            group_keepalive: config.stragglers.patience / 4,
+            group_keepalive: config.stragglers.judge_over / 4,
             grace: None,
             abandoned: None,
         }

@@ -18,6 +18,11 @@ pub(in crate::scdp) struct Grant {
 }
 
 impl Receiver {
+    /// Whether a pull that asks for nothing is due.
+    pub(in crate::scdp) fn owes_sign_of_life(&self) -> bool {
+        !self.over && self.keepalive.is_some()
+    }
+
     /// Whether a pull could be sent, pace permitting.
     pub(in crate::scdp) fn wants_pull(&self) -> bool {
         if self.over || self.keepalive.is_some() {

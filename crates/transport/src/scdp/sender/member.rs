@@ -39,6 +39,8 @@ pub(super) struct Passed {
     pub(super) since: Time,
     /// What it had granted then.
     pub(super) granted: u32,
+    /// What it had asked for beyond the blocks' K then.
+    pub(super) asked: u64,
     /// What all others had granted then.
     pub(super) others: u32,
     /// It had fallen silent; otherwise it was slow.
@@ -57,7 +59,9 @@ pub(super) struct Rhythm {
 /// Pulls that show a rhythm.
 const MIN_PULLS: u32 = 4;
 
-/// The longest gap of a steady rhythm: so many mean gaps, or one part in so many of the span.
+/// The longest gap of a steady rhythm: no more than one part in so many of the span, for a host that runs gives
+/// signs of life; and so many mean gaps, or one of many parts of the span.
+const FEW_PARTS: u64 = 3;
 const MEAN_GAPS: u64 = 8;
 const PARTS: u64 = 16;
 
@@ -78,6 +82,7 @@ impl Rhythm {
         let gap = self.longest_gap.max(now.since(self.last)).as_micros();
         let span = now.since(self.began).as_micros();
         self.pulls >= MIN_PULLS
+            && gap * FEW_PARTS <= span
             && (gap * u64::from(self.pulls) <= span * MEAN_GAPS || gap * PARTS <= span)
     }
 }
@@ -104,6 +109,8 @@ pub(super) struct Member {
     pub(super) rhythm: Rhythm,
     /// The stream goes on without its credits.
     pub(super) passed: Option<Passed>,
+    /// When it was last sent a symbol so that it hears how far the stream is.
+    pub(super) told_at: Time,
     /// How often its pace was judged and found good enough, and when it may be judged again.
     pub(super) judged: u32,
     pub(super) not_before: Time,
@@ -118,6 +125,11 @@ pub(super) struct Member {
 }
 
 impl Member {
+    /// Whether it has asked for the last symbols, and more of them may be sent.
+    pub(super) fn waits_for_the_last(&self, sent: u32) -> bool {
+        self.standing == Standing::Finished && !self.closed && self.granted > sent
+    }
+
     pub(super) fn new(now: Time, host: HostId, pushed: u32) -> Self {
         Member {
             host,
@@ -131,6 +143,7 @@ impl Member {
             held_up_at_look: Duration::ZERO,
             rhythm: Rhythm::new(now),
             passed: None,
+            told_at: now,
             judged: 0,
             not_before: now,
             asked_beyond: 0,

@@ -22,7 +22,7 @@ const MIN_TAKEN: u32 = 64;
 
 /// How much slower than a straggler a receiver must be to be one when it is judged for the first time: on a busy
 /// machine chance makes one host several times as fast as another for a moment.
-const BEYOND_DOUBT: u64 = 4;
+const BEYOND_DOUBT: u64 = 2;
 
 /// Windows of symbols that were sent of a receiver's incomplete blocks: with more, it is its disk, or the verifying of
 /// its blocks, that is late.
@@ -123,7 +123,8 @@ impl Stragglers {
             let taken = member.granted.saturating_sub(passed.granted);
             if passed.silent && taken > 0 {
                 // It is back, but has not caught up: from now on its pace counts.
-                *passed = Passed { since: now, granted: member.granted, others, silent: false };
+                let (granted, asked) = (member.granted, member.asked_beyond);
+                *passed = Passed { since: now, granted, asked, others, silent: false };
                 member.rhythm = Rhythm::new(now);
             } else if !passed.silent && now.has_reached(passed.since + policy.judge_over * 2) {
                 member.passed = None;
@@ -246,7 +247,9 @@ impl Group {
     /// Whether the others take a multiple of what a receiver takes that they do not wait for.
     fn is_slower(&self, member: &Member, policy: &StragglerPolicy) -> Option<StragglerCause> {
         let passed = member.passed.filter(|passed| !passed.silent)?;
-        let own = member.granted.saturating_sub(passed.granted);
+        // Its credits follow the stream's numbers; what it asks for again it has lost.
+        let lost = u32::try_from(member.asked_beyond - passed.asked).unwrap_or(u32::MAX);
+        let own = member.granted.saturating_sub(passed.granted).saturating_sub(lost);
         let others = self.others.saturating_sub(passed.others);
         let span = self.now.since(passed.since);
         let doubt = if member.judged == 0 { BEYOND_DOUBT } else { 1 };
@@ -276,18 +279,22 @@ impl Member {
 }
 
 impl Stream {
-    /// What all receivers have granted that the stream waits for.
+    /// What all receivers have granted that the stream waits for; if none, what those have that wait for the last
+    /// symbols.
     fn least_granted(&self) -> u32 {
         let waited_for =
             self.members.iter().filter(|m| m.standing == Standing::Live && m.passed.is_none());
-        waited_for.map(|m| m.granted).min().unwrap_or(0)
+        let finished = self.members.iter().filter(|m| m.standing == Standing::Finished);
+        let least = waited_for.map(|m| m.granted).min();
+        least.or(finished.map(|m| m.granted).max()).unwrap_or(0)
     }
 
     /// Whether another receiver is left to go on with.
     fn can_pass(&self, member: &Member) -> bool {
-        self.members
-            .iter()
-            .any(|m| m.host != member.host && m.standing == Standing::Live && m.passed.is_none())
+        self.members.iter().any(|m| {
+            let goes_on = m.standing == Standing::Live && m.passed.is_none();
+            m.host != member.host && (goes_on || m.waits_for_the_last(self.sent))
+        })
     }
 
     /// Goes on without the credits of a receiver. Others that are passed over are judged anew: so far, it has
@@ -296,16 +303,16 @@ impl Stream {
         if !self.can_pass(&self.members[index]) {
             return;
         }
-        let granted = self.members[index].granted;
-        self.members[index].passed = Some(Passed { since: now, granted, others: 0, silent });
+        let (granted, asked) = (self.members[index].granted, self.members[index].asked_beyond);
+        self.members[index].passed = Some(Passed { since: now, granted, asked, others: 0, silent });
         self.members[index].rhythm = Rhythm::new(now);
         let others = self.least_granted();
         for member in &mut self.members {
             if let Some(passed) = &mut member.passed
                 && (!passed.silent || passed.since == now)
             {
-                let silent = passed.silent;
-                *passed = Passed { since: now, granted: member.granted, others, silent };
+                let (granted, asked, silent) = (member.granted, member.asked_beyond, passed.silent);
+                *passed = Passed { since: now, granted, asked, others, silent };
                 member.rhythm = Rhythm::new(now);
             }
         }
@@ -315,10 +322,10 @@ impl Stream {
     pub(super) fn note_hold_up(&mut self, now: Time) {
         let sent = self.sent;
         let others_wait = self.has_more()
-            && self
-                .members
-                .iter()
-                .any(|m| m.standing == Standing::Live && m.passed.is_none() && m.granted > sent);
+            && self.members.iter().any(|m| {
+                let waits = m.standing == Standing::Live && m.passed.is_none() && m.granted > sent;
+                waits || m.waits_for_the_last(sent)
+            });
         for member in &mut self.members {
             let behind = member.standing == Standing::Live && member.granted <= sent;
             // Who is passed over would hold up the others still.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use wellspring_core::{Destination, DropReason, HostId, Time};
+use wellspring_core::{Destination, DropReason, Duration, HostId, Time};
 use wellspring_wire::scdp::{MAX_ESI, Mode, Pull};
 
 use super::demand::Demand;
@@ -12,6 +12,9 @@ use crate::scdp::ObjectInfo;
 
 /// Credits beyond these are not believed at all \[packets\].
 const MAX_PENDING: u32 = 65_536;
+
+/// A receiver that does not know how far the stream is hears of it that often.
+const TELL_EVERY: Duration = Duration::from_millis(40);
 
 /// What a stream is to be.
 pub(super) struct StreamPlan {
@@ -138,6 +141,7 @@ impl Stream {
         if granted <= sent || (!in_group && granted <= member.granted) {
             if in_group {
                 self.raise_floor();
+                self.tell(now, source);
                 return Ok(()); // it reports what is wanted
             }
             return Err(DropReason::Stale); // already served
@@ -164,6 +168,19 @@ impl Stream {
         Ok(())
     }
 
+    /// Sends one symbol to a receiver that holds up the stream because it does not know how far it is: while it was
+    /// passed over, symbols were sent beyond its credits, and it has lost the last of them.
+    fn tell(&mut self, now: Time, source: HostId) {
+        let (sent, stuck) = (self.sent, self.sendable() == 0);
+        let Some(member) = self.member(source) else { return };
+        let waited_for = member.standing == Standing::Live && member.passed.is_none();
+        let unaware = waited_for && member.granted < sent;
+        if unaware && stuck && now.has_reached(member.told_at + TELL_EVERY) {
+            member.told_at = now;
+            self.push_one_more();
+        }
+    }
+
     /// Forgets the blocks that every receiver still served has.
     fn raise_floor(&mut self) {
         let served = |m: &&Member| matches!(m.standing, Standing::Live | Standing::Finished);
@@ -182,20 +199,22 @@ impl Stream {
         if !self.has_more() {
             return 0;
         }
-        let (mut least, mut least_passed, mut most_finished) = (None, None, 0);
+        let (mut least, mut least_passed, mut most_finished) = (None, None, None);
         for member in &self.members {
             let so_far = match (member.standing, member.passed) {
                 (Standing::Live, None) => &mut least,
                 (Standing::Live, Some(_)) => &mut least_passed,
                 (Standing::Finished, _) => {
-                    most_finished = most_finished.max(member.granted);
+                    most_finished = most_finished.max(Some(member.granted));
                     continue;
                 }
                 (Standing::Lost | Standing::Detached, _) => continue,
             };
             *so_far = Some(so_far.unwrap_or(u32::MAX).min(member.granted));
         }
-        least.or(least_passed).unwrap_or(most_finished).saturating_sub(self.sent)
+        let goes_on = |granted: &u32| *granted > self.sent;
+        let granted = least.or(most_finished.filter(goes_on)).or(least_passed).or(most_finished);
+        granted.unwrap_or(0).saturating_sub(self.sent)
     }
 
     /// Whether some block is wanted more of than was sent; one receiver's credits always are for
