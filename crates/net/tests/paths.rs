@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use wellspring_core::Seed;
+use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target,
@@ -18,6 +18,9 @@ use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 /// Bytes of the object: each path has some hundred runs to carry.
 const SIZE: usize = 24_000_000;
+
+/// What a sender sends at most: an object takes 0.3 s, so that no path joins when all is over.
+const RATE: Rate = Rate::from_mbps(600);
 
 /// What becomes of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,6 +135,7 @@ fn client(ports: u8, keys: Keys) -> Client {
     let mut config = ClientConfig::default().timeout(Duration::from_secs(5));
     config.driver = config.driver.ports(ports);
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");
+    config.driver.faults.send_rate = Some(RATE);
     config.driver.keys = keys;
     Client::new(config).expect("a client")
 }
@@ -140,6 +144,7 @@ async fn server(directory: &Path, paths: u16, keys: Keys) -> Server {
     let bind = "127.0.0.1:0".parse().expect("an address");
     let mut config = ServerConfig::new(bind, directory.to_owned()).allow_put(true);
     config.driver.scdp.paths = paths;
+    config.driver.faults.send_rate = Some(RATE);
     config.driver.keys = keys;
     Server::bind(config).await.expect("loopback")
 }

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn blocks_that_all_receivers_have_are_sent_of_only_when_asked() {
-        let object = ObjectInfo::new(6 * 10, 10, 6, 0);
+        let object = ObjectInfo::new(6 * 10, 10, 1, 0);
         let mut symbols = SymbolStream::new(Share::WHOLE, None);
         let mut demand = Demand::new(object, &symbols, [0..2, 3..5].into());
         assert_eq!(drain(&mut demand, &mut symbols), [(2, 0), (5, 0)]);
