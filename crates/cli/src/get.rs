@@ -137,7 +137,10 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     match args.protocol {
         ProtocolArg::Scdp => {}
         ProtocolArg::Lttp => args.network.check_one_path("LTTP")?,
-        ProtocolArg::Ndp => args.network.check_one_path("NDP")?,
+        ProtocolArg::Ndp => {
+            args.network.check_one_path("NDP")?;
+            args.cut.check_none("NDP")?;
+        }
     }
     let (target, shown) = target(args.output.as_deref(), name, args.force)?;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);

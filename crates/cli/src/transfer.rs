@@ -40,6 +40,19 @@ impl CutArgs {
         cut.symbols_per_block(self.block_symbols).initial_window(self.initial_window)
     }
 
+    /// Refuses symbols and blocks of a protocol that has none.
+    ///
+    /// # Errors
+    /// One of them was given.
+    pub fn check_none(&self, protocol: &str) -> Result<(), Failed> {
+        let flag = match (self.symbol_size, self.block_symbols) {
+            (Some(_), _) => "--symbol-size",
+            (_, Some(_)) => "--block-symbols",
+            _ => return Ok(()),
+        };
+        Err(Failed::usage(format!("{flag}: {protocol} has no code, so no symbols and no blocks")))
+    }
+
     /// How SCDP cuts an object.
     ///
     /// # Errors

@@ -46,6 +46,14 @@ fn wrong_hosts_and_names() {
 }
 
 #[test]
+fn symbols_of_a_protocol_without_a_code() {
+    let get = ["get", "--protocol", "ndp", "127.0.0.1/x", "-o", "/dev/null"];
+    for flag in ["--symbol-size", "--block-symbols"] {
+        assert_told(&[&get[..], &[flag, "100"]].concat(), 2, &[flag, "NDP has no code"]);
+    }
+}
+
+#[test]
 fn folders_and_files_in_each_others_place() {
     let place = Place::new();
     let (folder, file) = (place.dir("folder"), place.path("file"));

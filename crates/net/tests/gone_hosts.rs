@@ -12,8 +12,8 @@ use served::runtime;
 use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchOptions, Host, PutOptions, Server, ServerConfig, Target, Update,
-    Updates,
+    Client, ClientConfig, FetchOptions, Host, PutOptions, ReplicaState, Server, ServerConfig,
+    Target, Update, Updates,
 };
 
 /// A client that would wait for an hour.
@@ -50,6 +50,25 @@ fn a_closed_port_is_known_at_once_and_named() {
         let error = client.put(&file, &[nobody()], &options).await;
         let text = error.expect_err("nobody is there").to_string();
         assert!(text.contains("connection refused"), "{text}");
+    });
+}
+
+#[test]
+fn a_closed_port_beside_a_host_that_serves_is_named_in_the_report() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 1_000_000]).expect("write");
+    runtime().block_on(async {
+        let server = serve(home.path(), "127.0.0.1:0").await;
+        let hosts = [server.local_addr().to_string().parse().expect("host"), nobody()];
+        let options = FetchOptions::new("x".parse().expect("name"));
+        let target = Target::File { path: home.path().join("got"), existing: Existing::Keep };
+        let report = client().fetch(&hosts, &options, target).await.expect("one host serves");
+        match &report.replicas[1].state {
+            ReplicaState::Unused(reason) => {
+                assert!(reason.contains("connection refused"), "{reason}");
+            }
+            state => panic!("{state:?}"),
+        }
     });
 }
 

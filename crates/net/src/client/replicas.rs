@@ -92,10 +92,12 @@ impl Replica {
         HostError { host: self.host.clone(), reason, trouble }
     }
 
-    /// Its entry in the report of a fetch that has succeeded.
-    pub(crate) fn report(self) -> ReplicaReport {
+    /// Its entry in the report of a fetch that has succeeded, and whose requests went by `requester`.
+    pub(crate) fn report(self, requester: &Requester) -> ReplicaReport {
+        let is_closed = self.address.is_some_and(|address| requester.is_closed(address));
         let state = match self.standing {
             Standing::Live => ReplicaState::Served,
+            Standing::Asked if is_closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
             Standing::Asked => ReplicaState::Unused(NO_ANSWER.to_owned()),
             Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
             Standing::Lost(reason) => ReplicaState::Lost(reason),

@@ -77,7 +77,7 @@ impl Client {
             finishing: finishing.elapsed(),
             symbol_size,
             resumed,
-            replicas: replicas.into_iter().map(Replica::report).collect(),
+            replicas: replicas.into_iter().map(|replica| replica.report(&self.requester)).collect(),
             protocol: report,
         })
     }
