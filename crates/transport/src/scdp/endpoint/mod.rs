@@ -181,11 +181,7 @@ impl Endpoint {
             return;
         }
         match session {
-            Session::Receiving(r) if r.owes_sign_of_life() => {
-                if !self.signs_of_life.contains(&place) {
-                    self.signs_of_life.push_back(place);
-                }
-            }
+            Session::Receiving(r) if r.owes_sign_of_life() => self.owe_sign_of_life(place),
             Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(now, place),
             Session::Sending(s) if s.can_send() && !self.is_ready[index] => {
                 self.is_ready[index] = true;
@@ -291,6 +287,12 @@ impl Endpoint {
     fn next_close(&mut self) -> Option<Frame<ScdpHeader>> {
         let (peer, path, session, close) = self.closes.pop_front()?;
         Some(self.control_frame(peer, session, path, ScdpHeader::Close(close)))
+    }
+
+    fn owe_sign_of_life(&mut self, place: u32) {
+        if !self.signs_of_life.contains(&place) {
+            self.signs_of_life.push_back(place);
+        }
     }
 
     /// The next session to pull.
