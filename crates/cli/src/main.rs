@@ -40,7 +40,7 @@ Exit status:
     8  the target exists (give --force to replace it)
     9  fewer receivers than needed have the object
    10  symbols contradict each other: bytes have changed (fec decode)
-  130  interrupted (Ctrl-C); a fetch goes on from there when it is run again
+  130  interrupted (Ctrl-C); the same get or put goes on from there when it is run again
 
 An object is a file below a server's directory; its name is its path with `/`. Every object is
 verified by its BLAKE3 digest before it takes its name. Set WELLSPRING_LOG=debug for logs.
