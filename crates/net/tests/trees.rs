@@ -1,37 +1,23 @@
 //! Trees over loopback: what moves, what stays, and what never happens.
 
+mod served;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use wellspring_core::Seed;
+use served::runtime;
 use wellspring_net::store::tree::listing::Cursor;
 use wellspring_net::{
     Client, ClientConfig, FetchError, Host, Server, ServerConfig, TreeChange, TreeError,
     TreeFilter, TreeOptions, TreeReport,
 };
+use wellspring_testkit::random_bytes;
 
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("runtime")
-}
-
-fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
-    let mut stream = Seed(seed).stream("object");
-    let mut bytes = vec![0; len];
-    for chunk in bytes.chunks_mut(8) {
-        chunk.copy_from_slice(&stream.next_u64().to_le_bytes()[..chunk.len()]);
-    }
-    bytes
-}
 
 async fn serve(directory: &Path) -> (Server, Host) {
     let config = ServerConfig::new("127.0.0.1:0".parse().expect("address"), directory.to_owned());

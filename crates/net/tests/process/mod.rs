@@ -12,7 +12,7 @@ pub struct Process {
 impl Process {
     pub fn start(role: &str, arguments: &[&str]) -> Process {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "a_process_that_is_killed", "--nocapture"])
+            .args(["--exact", "a_process_that_is_killed", "--nocapture", "--ignored"])
             .env("ROLE", role)
             .env("ARGUMENTS", arguments.join("\n"))
             .stdout(Stdio::piped())
