@@ -109,8 +109,8 @@ report: ## Draw the figures from the records in results/, without simulating: ta
 nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
 	@$(SETUP) browser
-	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip a_host --skip a_process_that_is_killed
-	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test soak -- --nocapture
+	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip ::program_
+	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test it soak:: -- --nocapture
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
 	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
 	@$(MAKE) --no-print-directory report

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside] [RTT in us]...`
 
-#[path = "../tests/support/coexistence.rs"]
+#[path = "../tests/it/coexistence.rs"]
 mod coexistence;
 
 use coexistence::{Path, alone, jain, together};

@@ -1,0 +1,157 @@
+//! The command under keys: what two hosts and a cluster type, and who is refused.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Place, program, random_bytes, text};
+
+struct Ended {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+fn run(command: &mut Command) -> Ended {
+    let output = command.output().expect("runs");
+    Ended {
+        status: output.status.code().expect("no signal"),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A command of the host whose keys lie in that directory.
+fn of(keys: &Path, arguments: &[&str]) -> Ended {
+    run(program().env("WELLSPRING_KEYS", keys).args(arguments))
+}
+
+fn done(keys: &Path, arguments: &[&str]) -> String {
+    let ended = of(keys, arguments);
+    assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.err);
+    ended.out
+}
+
+fn new_key(keys: &Path) -> String {
+    let out = done(keys, &["key", "new"]);
+    out.lines().next().expect("a line").to_owned()
+}
+
+#[test]
+fn two_hosts_trust_each_other_and_nobody_else() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 1);
+    let served = place.replica("served", &bytes);
+    std::fs::create_dir(served.join("incoming")).expect("directory");
+    let (server, client, stranger) =
+        (place.path("s/keys"), place.path("c/keys"), place.path("x/keys"));
+    let (server_key, client_key, stranger_key) =
+        (new_key(&server), new_key(&client), new_key(&stranger));
+    assert_ne!(of(&server, &["key", "new"]).status, 0, "a key that exists is kept");
+    done(&server, &["key", "trust", "alice", &client_key, "--read", "--put=incoming"]);
+    done(&client, &["key", "trust", "server", &server_key, "--serve"]);
+    done(&stranger, &["key", "trust", "server", &server_key, "--serve"]);
+    let shown = done(&server, &["key", "show", "--json"]);
+    assert!(
+        shown.contains(&client_key) && shown.contains(&server_key) && !shown.contains("wsec-"),
+        "{shown}"
+    );
+    let serving = place.serve(&served, &["--allow-put", "--keys", text(&server)]);
+    let address = serving.address.to_string();
+    let object = format!("{address}/object");
+    let output = place.path("output");
+    done(&client, &["get", &object, "-o", text(&output)]);
+    assert!(std::fs::read(&output).expect("read") == bytes);
+    done(&client, &["put", text(&output), &address, "--name", "incoming/y"]);
+    assert!(std::fs::read(served.join("incoming/y")).expect("read") == bytes);
+    let refused = of(&client, &["put", text(&output), &address, "--name", "y"]);
+    assert!(
+        refused.status == 4
+            && refused.err.contains("alice")
+            && refused.err.contains("no right to put y"),
+        "{}",
+        refused.err
+    );
+    let refused = of(&stranger, &["get", &object, "-o", text(&place.path("no"))]);
+    let hint = format!("wellspring key trust NAME {stranger_key} --read");
+    assert!(refused.status == 4 && refused.err.contains(&hint), "{}", refused.err);
+    let without = run(program().args(["get", &object, "-o", text(&place.path("no"))]));
+    assert!(without.status == 4 && without.err.contains("only with keys"), "{}", without.err);
+    let lttp = of(&client, &["get", &object, "--protocol", "lttp", "-o", text(&place.path("no"))]);
+    assert!(lttp.status == 2 && lttp.err.contains("LTTP does not run under keys"), "{}", lttp.err);
+    assert!(!place.path("no").exists());
+}
+
+#[test]
+fn a_cluster_shares_one_file_and_changes_its_key() {
+    let place = Place::new();
+    let served = place.replica("served", &random_bytes(500_000, 2));
+    let (server, client) = (place.path("s"), place.path("c"));
+    done(&server, &["key", "new", "--cluster"]);
+    let copy = || {
+        std::fs::create_dir_all(&client).expect("directory");
+        let _ = std::fs::remove_file(client.join("cluster"));
+        std::fs::copy(server.join("cluster"), client.join("cluster")).expect("copy");
+    };
+    copy();
+    let mut step = 0;
+    let mut fetch = || {
+        step += 1;
+        let serving = place.serve(&served, &["--keys", text(&server)]);
+        let (object, output) =
+            (format!("{}/object", serving.address), place.path(&format!("out-{step}")));
+        of(&client, &["get", &object, "-o", text(&output)]).status
+    };
+    assert_eq!(fetch(), 0);
+    done(&server, &["key", "change", "add"]);
+    assert_eq!(fetch(), 0, "the client has only the old one");
+    copy();
+    done(&server, &["key", "change", "use"]);
+    assert_eq!(fetch(), 0, "the client uses the old one");
+    copy();
+    done(&server, &["key", "change", "end"]);
+    assert_eq!(fetch(), 0, "the client uses the new one");
+    done(&server, &["key", "change", "add"]);
+    done(&server, &["key", "change", "use"]);
+    done(&server, &["key", "change", "end"]);
+    assert_eq!(fetch(), 4, "two changes behind");
+}
+
+#[test]
+fn without_keys_a_server_stays_on_loopback_unless_it_says_insecure() {
+    let place = Place::new();
+    let served = place.replica("served", b"x");
+    let refused = |arguments: &[&str], status: i32, part: &str| {
+        let ended = run(program().args(arguments).arg(&served));
+        assert!(
+            ended.status == status && ended.err.contains(part),
+            "{arguments:?}: {} {}",
+            ended.status,
+            ended.err
+        );
+    };
+    refused(&["serve", "--bind", "0.0.0.0:0"], 2, "--insecure");
+    refused(&["serve", "--insecure", "--bind", "203.0.113.1:0"], 2, "--insecure-public");
+    // Documentation's address is nobody's: with both flags it is the system that refuses.
+    refused(
+        &["serve", "--insecure", "--insecure-public", "--bind", "203.0.113.1:0"],
+        1,
+        "WARNING: --insecure",
+    );
+    refused(&["serve", "--keys", text(&place.path("none"))], 2, "no keys");
+    let serving = place.serve(&served, &[]);
+    assert!(serving.address.ip().is_loopback());
+}
+
+#[test]
+fn a_key_that_others_can_read_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let keys = place.path("keys");
+    new_key(&keys);
+    std::fs::set_permissions(keys.join("key"), std::fs::Permissions::from_mode(0o644))
+        .expect("mine");
+    let ended = of(&keys, &["get", "127.0.0.1:9/x", "-o", text(&place.path("no"))]);
+    assert!(ended.status == 1 && ended.err.contains("chmod 600"), "{}", ended.err);
+    let nothing = of(&place.path("other"), &["key", "trust", "a", "wpub-00", "--read"]);
+    assert_eq!(nothing.status, 2);
+}

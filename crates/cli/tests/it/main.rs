@@ -1,0 +1,21 @@
+//! Tests of the command, by its binary.
+
+mod demo;
+mod documents;
+mod fec;
+mod get;
+mod keys;
+mod lab;
+mod lttp;
+mod maelstrom;
+mod maelstrom_ipv6;
+mod maelstrom_roles;
+mod maelstrom_split;
+mod maelstrom_unit;
+mod mistakes;
+mod put;
+mod replicas;
+mod support;
+mod switch;
+mod trees;
+mod tutorial;

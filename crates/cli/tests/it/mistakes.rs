@@ -1,0 +1,106 @@
+//! Typical mistakes: each has its exit status, names what it is about, and says what to do next.
+
+use std::process::Output;
+
+use crate::support::{Place, listing, program, text};
+
+/// Runs the command with these arguments.
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().expect("runs")
+}
+
+/// Runs it, and checks exit status and words on standard error.
+#[track_caller]
+fn assert_told(arguments: &[&str], status: i32, words: &[&str]) {
+    let output = run(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments:?}: no `{word}` in: {said}");
+    }
+}
+
+#[test]
+fn wrong_hosts_and_names() {
+    let place = Place::new();
+    let server = place.serve(&place.replica("a", b"x"), &[]);
+    let (here, out) = (server.address.to_string(), place.dir("out"));
+    let get = |from: &str, words: &[&str], status| {
+        assert_told(&["get", from, "-o", text(&out), "--timeout", "0.3"], status, words);
+    };
+    get("no.such.host.invalid/object", &["no.such.host.invalid", "spelling"], 4);
+    get(&format!("{here}/objct"), &["no object named objct", "below the directory"], 4);
+    get(&here, &["HOST/OBJECT"], 2);
+    get(&format!("{here}/../object"), &["bad object name"], 2);
+    assert_eq!(listing(&out), [""; 0]);
+    // Nobody listens there.
+    let mut gone = place.serve(&place.dir("b"), &[]);
+    let address = gone.address.to_string();
+    gone.kill();
+    get(&format!("{address}/object"), &[&address, "`wellspring serve`"], 4);
+    // LTTP asks by TCP, whose port is closed.
+    let lttp = ["get", "--protocol", "lttp", &format!("{address}/object"), "-o", text(&out)];
+    assert_told(&lttp, 4, &[&address, "`wellspring serve`"]);
+}
+
+#[test]
+fn symbols_of_a_protocol_without_a_code() {
+    let get = ["get", "--protocol", "ndp", "127.0.0.1/x", "-o", "/dev/null"];
+    for flag in ["--symbol-size", "--block-symbols"] {
+        assert_told(&[&get[..], &[flag, "100"]].concat(), 2, &[flag, "NDP has no code"]);
+    }
+}
+
+#[test]
+fn folders_and_files_in_each_others_place() {
+    let place = Place::new();
+    let (folder, file) = (place.dir("folder"), place.path("file"));
+    std::fs::write(&file, b"x").expect("written");
+    let missing = place.path("missing");
+    assert_told(&["put", text(&folder), "127.0.0.1"], 2, &[text(&folder), "directory", "tar"]);
+    assert_told(&["put", text(&missing), "127.0.0.1"], 1, &[text(&missing), "Check the path"]);
+    assert_told(&["serve", "--bind", "127.0.0.1:0", text(&file)], 1, &[text(&file), "directory"]);
+    assert_told(
+        &["serve", "--bind", "127.0.0.1:0", text(&missing)],
+        1,
+        &[text(&missing), "Check the path"],
+    );
+    let out = missing.join("x");
+    assert_told(&["fec", "encode", text(&file), "-o", text(&out)], 1, &[text(&missing), "first"]);
+    assert_told(&["fec", "encode", text(&folder), "-o", text(&out)], 2, &[text(&folder)]);
+    assert_told(&["demo", "--file", text(&missing)], 1, &[text(&missing), "Check the path"]);
+}
+
+#[test]
+fn a_port_in_use() {
+    let place = Place::new();
+    let server = place.serve(&place.dir("a"), &[]);
+    let here = server.address.to_string();
+    assert_told(&["serve", "--bind", &here, text(&place.dir("b"))], 1, &[&here, "--bind"]);
+}
+
+/// Even root makes no files there.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_permission() {
+    let place = Place::new();
+    let file = place.path("file");
+    std::fs::write(&file, b"x").expect("written");
+    let server = place.serve(&place.replica("a", b"x"), &[]);
+    let from = format!("{}/object", server.address);
+    let forbidden = "/sys/kernel";
+    assert_told(&["get", &from, "-o", &format!("{forbidden}/x")], 1, &[forbidden]);
+    let encode = ["fec", "encode", text(&file), "-o", &format!("{forbidden}/x")];
+    assert_told(&encode, 1, &[forbidden]);
+    let key = ["maelstrom", "key", &format!("{forbidden}/x")];
+    assert_told(&key, 1, &[forbidden]);
+}
+
+#[test]
+fn misspelt_commands_and_flags() {
+    assert_told(&["serv", "/srv"], 2, &["similar", "serve"]);
+    assert_told(&["get", "a/b", "--forse"], 2, &["similar", "--force"]);
+    assert_told(&["sim", "list"], 2, &["wellspring-lab"]);
+    assert_told(&["fec", "bench"], 2, &["wellspring-lab"]);
+    assert_told(&["get", "a/b", "--link-rate", "10X"], 2, &["10X", "500M"]);
+}

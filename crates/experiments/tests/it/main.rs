@@ -1,0 +1,15 @@
+//! Tests of scenarios from outside of the crate.
+
+mod book;
+mod bounds;
+mod coexist;
+mod graphs;
+mod groups;
+mod impairments;
+#[cfg(feature = "long-link")]
+mod long_link;
+mod lttp;
+mod runs;
+mod senders;
+mod smoke;
+mod tcp;

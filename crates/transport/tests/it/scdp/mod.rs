@@ -1,0 +1,11 @@
+//! SCDP endpoints against each other on a virtual network.
+
+mod coexistence;
+mod delay;
+mod hostile;
+mod lab;
+mod many_to_one;
+mod one_to_many;
+mod paths;
+mod unicast;
+mod verified;
