@@ -35,7 +35,7 @@ fn script(steps: &[Step]) -> String {
             let log = step.command.split("> ").nth(1).expect("a log").split(' ').next();
             let log = log.expect("a name");
             script.push_str(&format!(
-                "until grep -q serving {log} || ! kill -0 $!; do sleep 0.01; done\n"
+                "until grep -qs serving {log} || ! kill -0 $!; do sleep 0.01; done\n"
             ));
         }
         script.push_str("echo; echo ---\n");
