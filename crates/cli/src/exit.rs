@@ -40,8 +40,6 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
                  --timeout waits longer.",
         ),
         FetchError::Config(_) => failed(USAGE),
-        FetchError::LttpUnderKeys => failed(USAGE)
-            .hint("Leave out --protocol lttp, or give --insecure here and at the server."),
         FetchError::Geometry => failed(USAGE)
             .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),
         FetchError::Store(StoreError::BadDigest { .. }) => failed(BAD_DIGEST).hint(

@@ -19,7 +19,7 @@ use crate::key::PublicKey;
 use crate::keyring::{Greeting, Identity, Keyring};
 use crate::layout::{
     COOKIE_AT, COOKIE_LEN, HELLO, HELLO_LEN, INITIATION, MESSAGE_AT, REFUSAL, REFUSAL_LEN,
-    RESPONSE, RETRY, SEALED, begin, id_of,
+    RESPONSE, RETRY, SEALED, begin, id_of, refusal,
 };
 
 /// Initiations remembered as answered. A replay of an older one makes a channel that nobody can use.
@@ -471,7 +471,7 @@ impl Channels {
         };
         *counter += 1;
         if self.gate.may_refuse(now) {
-            answer.extend_from_slice(&refusal(id, reason));
+            answer.extend_from_slice(&refusal(id, reason as u8));
         }
         Opened::Nothing
     }
@@ -579,13 +579,7 @@ impl Greeted {
 pub fn without_keys(datagram: &[u8]) -> Option<[u8; REFUSAL_LEN]> {
     let handshake =
         matches!(datagram.first(), Some(&HELLO | &INITIATION)) && datagram.len() >= HELLO_LEN;
-    Some(refusal(id_of(datagram).filter(|_| handshake)?, Refusal::NoKeys))
-}
-
-fn refusal(id: u64, reason: Refusal) -> [u8; REFUSAL_LEN] {
-    let mut refusal = begin(REFUSAL, id);
-    refusal[1] = reason as u8;
-    refusal
+    Some(refusal(id_of(datagram).filter(|_| handshake)?, Refusal::NoKeys as u8))
 }
 
 /// The handshake begun here that a datagram answers.

@@ -10,9 +10,10 @@ use crate::channel::{Channel, ChannelId};
 use crate::direction::Suite;
 use crate::key::{ClusterKey, PrivateKey, PublicKey};
 use crate::layout::{
-    COOKIE_AT, COOKIE_LEN, INITIATION, INITIATION_LEN, MAX_INITIATION_LEN, MESSAGE_AT, RESPONSE,
-    begin, id_of,
+    COOKIE_AT, COOKIE_LEN, INITIATION, INITIATION_LEN, MAX_INITIATION_LEN, MEDIUM_AT, MESSAGE_AT,
+    RESPONSE, begin, id_of,
 };
+use crate::stream::{Opener, Sealer, ends};
 
 /// What the two hosts mean by it.
 const PROLOGUE: &[u8] = b"wellspring trust 1";
@@ -26,6 +27,14 @@ const MAX_NOISE: usize = 32 + 48 + 16;
 pub(crate) enum Pattern {
     Pinned = 0,
     Cluster = 1,
+}
+
+/// What the keys of a handshake are for. It is part of the prologue, so a handshake for one is none for the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Medium {
+    Datagrams = 0,
+    Stream = 1,
 }
 
 impl Pattern {
@@ -77,7 +86,17 @@ impl Initiator {
         id: u64,
         request: &[u8],
     ) -> Option<Self> {
-        let head = head(Pattern::Pinned, suite, id, request)?;
+        Self::pinned_for(Medium::Datagrams, (own, server), suite, id, request)
+    }
+
+    pub(crate) fn pinned_for(
+        medium: Medium,
+        (own, server): (&PrivateKey, &PublicKey),
+        suite: Suite,
+        id: u64,
+        request: &[u8],
+    ) -> Option<Self> {
+        let head = head(Pattern::Pinned, medium, suite, id, request)?;
         let prologue = prologue(&head);
         let builder = Pattern::Pinned.builder().local_private_key(own.secret()).ok()?;
         let builder = builder.remote_public_key(&server.0).ok()?.prologue(&prologue).ok()?;
@@ -86,7 +105,17 @@ impl Initiator {
 
     /// Greets a member of a cluster; `None` if the request is too long.
     pub fn cluster(key: &ClusterKey, suite: Suite, id: u64, request: &[u8]) -> Option<Self> {
-        let head = head(Pattern::Cluster, suite, id, request)?;
+        Self::cluster_for(Medium::Datagrams, key, suite, id, request)
+    }
+
+    pub(crate) fn cluster_for(
+        medium: Medium,
+        key: &ClusterKey,
+        suite: Suite,
+        id: u64,
+        request: &[u8],
+    ) -> Option<Self> {
+        let head = head(Pattern::Cluster, medium, suite, id, request)?;
         let prologue = prologue(&head);
         let builder =
             Pattern::Cluster.builder().psk(0, key.secret()).ok()?.prologue(&prologue).ok()?;
@@ -118,12 +147,22 @@ impl Initiator {
 
     /// Takes in a response; `None` if it is none to this. Others may follow: a forged one does no harm.
     pub fn finish(&mut self, response: &[u8]) -> Option<Channel> {
+        let suite = self.read_response(response)?;
+        Some(channel(&mut self.state, suite))
+    }
+
+    /// As [`finish`](Self::finish), of a handshake over a stream; the first response must be the right one.
+    pub(crate) fn finish_stream(mut self, response: &[u8]) -> Option<(Sealer, Opener)> {
+        self.read_response(response)?;
+        ends(self.state)
+    }
+
+    fn read_response(&mut self, response: &[u8]) -> Option<Suite> {
         let mut payload = [0; 64];
         let message = response.strip_prefix(&begin(RESPONSE, id_of(&self.datagram)?))?;
         let len = self.state.read_message(message, &mut payload).ok()?;
-        let suite = Suite::from_number(*payload[..len].first()?)
-            .filter(|suite| self.suite.agreed(*suite) == *suite)?;
-        Some(channel(&mut self.state, suite))
+        Suite::from_number(*payload[..len].first()?)
+            .filter(|suite| self.suite.agreed(*suite) == *suite)
     }
 }
 
@@ -141,18 +180,31 @@ pub struct Responder {
 impl Responder {
     /// Reads an initiation for the owner of a key.
     pub fn pinned(own: &PrivateKey, datagram: &[u8]) -> Option<Self> {
+        Self::pinned_for(Medium::Datagrams, own, datagram)
+    }
+
+    pub(crate) fn pinned_for(medium: Medium, own: &PrivateKey, datagram: &[u8]) -> Option<Self> {
         let builder = Pattern::Pinned.builder().local_private_key(own.secret()).ok()?;
-        Self::read(builder, Pattern::Pinned, datagram)
+        Self::read(builder, (Pattern::Pinned, medium), datagram)
     }
 
     /// Reads an initiation for members of a cluster.
     pub fn cluster(key: &ClusterKey, datagram: &[u8]) -> Option<Self> {
-        let builder = Pattern::Cluster.builder().psk(0, key.secret()).ok()?;
-        Self::read(builder, Pattern::Cluster, datagram)
+        Self::cluster_for(Medium::Datagrams, key, datagram)
     }
 
-    fn read(builder: Builder<'_>, pattern: Pattern, datagram: &[u8]) -> Option<Self> {
-        let head: &[u8; HEAD_LEN] = datagram.first_chunk()?;
+    pub(crate) fn cluster_for(medium: Medium, key: &ClusterKey, datagram: &[u8]) -> Option<Self> {
+        let builder = Pattern::Cluster.builder().psk(0, key.secret()).ok()?;
+        Self::read(builder, (Pattern::Cluster, medium), datagram)
+    }
+
+    fn read(
+        builder: Builder<'_>,
+        (pattern, medium): (Pattern, Medium),
+        datagram: &[u8],
+    ) -> Option<Self> {
+        let head: &[u8; HEAD_LEN] =
+            datagram.first_chunk().filter(|head| head[MEDIUM_AT] == medium as u8)?;
         let message = message_of(datagram).filter(|_| pattern_of(datagram) == Some(pattern))?;
         let suite = Suite::from_number(head[2])?;
         let mut state = builder.prologue(&prologue(head)).ok()?.build_responder().ok()?;
@@ -166,12 +218,24 @@ impl Responder {
 
     /// Answers: the datagram to send, and the channel that is there once the initiator has it.
     pub fn finish(mut self, suite: Suite) -> Option<(Vec<u8>, Channel)> {
+        let (response, suite) = self.write_response(suite)?;
+        Some((response, channel(&mut self.state, suite)))
+    }
+
+    /// As [`finish`](Self::finish), of a handshake over a stream.
+    pub(crate) fn finish_stream(mut self, suite: Suite) -> Option<(Vec<u8>, Sealer, Opener)> {
+        let (response, _) = self.write_response(suite)?;
+        let (sealer, opener) = ends(self.state)?;
+        Some((response, sealer, opener))
+    }
+
+    fn write_response(&mut self, suite: Suite) -> Option<(Vec<u8>, Suite)> {
         let suite = suite.agreed(self.suite);
         let mut response = vec![0; HEAD_LEN + 1 + MAX_NOISE];
         response[..HEAD_LEN].copy_from_slice(&begin(RESPONSE, self.id));
         let len = self.state.write_message(&[suite as u8], &mut response[HEAD_LEN..]).ok()?;
         response.truncate(HEAD_LEN + len);
-        Some((response, channel(&mut self.state, suite)))
+        Some((response, suite))
     }
 }
 
@@ -191,7 +255,13 @@ pub(crate) fn message_of(datagram: &[u8]) -> Option<&[u8]> {
     datagram[MESSAGE_AT..].get(..len)
 }
 
-fn head(pattern: Pattern, suite: Suite, id: u64, request: &[u8]) -> Option<[u8; HEAD_LEN]> {
+fn head(
+    pattern: Pattern,
+    medium: Medium,
+    suite: Suite,
+    id: u64,
+    request: &[u8],
+) -> Option<[u8; HEAD_LEN]> {
     let noise = match pattern {
         Pattern::Pinned => 32 + 48 + 16,
         Pattern::Cluster => 32 + 16,
@@ -204,6 +274,7 @@ fn head(pattern: Pattern, suite: Suite, id: u64, request: &[u8]) -> Option<[u8; 
     head[1] = pattern as u8;
     head[2] = suite as u8;
     head[3..5].copy_from_slice(&u16::try_from(len).ok()?.to_be_bytes());
+    head[MEDIUM_AT] = medium as u8;
     Some(head)
 }
 

@@ -7,7 +7,8 @@
 //! kind           bytes 1-7                       8-15   from byte 16
 //! 10 hello       zero                            id     zeros to byte 64: asks for the key and a cookie
 //! 11 retry       zero                            id     cookie (16), static key of the responder or zeros (32)
-//! 12 initiation  pattern, suites, length (2), 0  id     cookie (16), Noise message 1 with a request, zeros
+//! 12 initiation  pattern, suites, length (2),    id     cookie (16), Noise message 1 with a request, zeros
+//!                medium, 0
 //! 13 response    zero                            id     Noise message 2 with the suite chosen
 //! 14 sealed      zero                            channel (1) and counter (7), ciphertext, tag (16)
 //! 15 refusal     reason, zero                    id
@@ -32,6 +33,8 @@ pub(crate) const HELLO_LEN: usize = 64;
 pub const REFUSAL_LEN: usize = 16;
 /// Where the cookie stands in an initiation and a retry.
 pub(crate) const COOKIE_AT: usize = 16;
+/// Where an initiation says what its keys are for: datagrams or a stream.
+pub(crate) const MEDIUM_AT: usize = 5;
 /// Length of a cookie \[bytes\].
 pub(crate) const COOKIE_LEN: usize = 16;
 /// Where the Noise message begins in an initiation, and the key in a retry.
@@ -53,4 +56,11 @@ pub(crate) fn begin(kind: u8, id: u64) -> [u8; 16] {
     head[0] = kind;
     head[8..].copy_from_slice(&id.to_be_bytes());
     head
+}
+
+/// A refusal of a handshake, for that reason.
+pub(crate) fn refusal(id: u64, reason: u8) -> [u8; REFUSAL_LEN] {
+    let mut refusal = begin(REFUSAL, id);
+    refusal[1] = reason;
+    refusal
 }

@@ -25,6 +25,7 @@ mod keyring;
 mod layout;
 mod replay;
 mod rights;
+mod stream;
 
 pub use channel::{Channel, ChannelId};
 pub use channels::{Channels, NoWay, Opened, without_keys};
@@ -40,3 +41,7 @@ pub use key::{BadKey, ClusterKey, Fingerprint, PrivateKey, PublicKey};
 pub use keyring::{Identity, Keyring, Peer};
 pub use layout::{REFUSAL, REFUSAL_LEN};
 pub use rights::{Folders, Rights};
+pub use stream::{
+    Answered, Greeted, MAX_HANDSHAKE_LEN, MAX_STREAM_MESSAGE_LEN, Opener, STREAM_OVERHEAD, Sealer,
+    StreamGreeting, StreamTrouble, answer_greeting,
+};

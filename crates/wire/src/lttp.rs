@@ -35,6 +35,8 @@
 //! | 5 stopped | server | the same (4) |
 //! | 6 close | both | none |
 //! | 7 refused | server | why: a code (1), a text |
+//! | 8 handshake | both | where hosts have keys: a part of the handshake, at most [`MAX_ENVELOPE_LEN`] bytes |
+//! | 9 sealed | both | where hosts have keys: a message with its header, sealed, at most [`MAX_ENVELOPE_LEN`] bytes |
 
 mod datagram;
 mod message;
@@ -43,8 +45,8 @@ use wellspring_core::Duration;
 
 pub use datagram::{Datagram, emit, emit_header, parse};
 pub use message::{
-    HEADER_LEN as MESSAGE_HEADER_LEN, MAX_BODY_LEN, Message, emit_message, message_kind,
-    parse_message,
+    Envelope, HEADER_LEN as MESSAGE_HEADER_LEN, MAX_BODY_LEN, MAX_ENVELOPE_LEN, Message,
+    emit_envelope, emit_message, envelope, message_kind, parse_message, parse_whole,
 };
 
 /// The kinds of LTTP's datagrams, which no other protocol on the port has.

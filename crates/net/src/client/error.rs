@@ -47,8 +47,6 @@ pub enum FetchError {
     Config(ConfigError),
     /// Symbols or blocks as large, or as many of them, are not possible.
     Geometry,
-    /// LTTP does not run under keys: its control channel is TCP in clear.
-    LttpUnderKeys,
     /// The object cannot be kept here, or its digest is wrong.
     Store(StoreError),
     /// The writer given takes no more.
@@ -79,7 +77,6 @@ impl fmt::Display for FetchError {
                 list(f, hosts)
             }
             FetchError::Config(error) => error.fmt(f),
-            FetchError::LttpUnderKeys => f.write_str("LTTP does not run under keys yet"),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),
             FetchError::Write(error) => write!(f, "cannot write the object out: {error}"),

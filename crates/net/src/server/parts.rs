@@ -1,29 +1,34 @@
 //! Parts of objects on their way out by LTTP: connections of its control channel, answered.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use wellspring_transport::lttp::Parameters;
+use wellspring_trust::{Identity, Refusal as Untrusted};
 use wellspring_wire::control::RefusalCode;
-use wellspring_wire::lttp::{Cookie, Message};
+use wellspring_wire::lttp::{Cookie, MAX_SYMBOL_SIZE, Message};
 
-use super::address_limit::Places;
+use super::address_limit::{MinuteCount, Places};
 use super::answer::Refusal;
-use super::handler::{Handler, OpenObject};
+use super::handler::{Handler, OpenObject, lock};
+use super::requests::has_right;
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
 use crate::driver::protocol::Side;
 use crate::protocols::lttp::connection::{Over, begun, carry};
 use crate::protocols::lttp::control::{ControlError, Reader, Writer, split};
+use crate::protocols::lttp::keys::admit;
 use crate::protocols::lttp::{LttpHandle, Part, is_possible};
 use crate::store::{FileSource, ObjectSource};
 
 /// How often a client that waits for a digest is told how far it is.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
+/// Handshakes of one address in a minute, at most: each takes about 0.2 ms of a core.
+const MAX_HANDSHAKES: usize = 6_000;
 
 /// Takes connections, each in a task of its own; these end with this one.
 pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
@@ -34,12 +39,6 @@ pub(super) async fn accept(listener: TcpListener, parts: Arc<Parts>) {
                 // One too many is closed at once: there is no room to tell it why.
                 Ok((stream, client)) => {
                     let client = canonical(client);
-                    if parts.handler.config.driver.keys.is_some() {
-                        // The control channel is not encrypted.
-                        let text = "LTTP does not run under keys";
-                        parts.refused(client, &Refusal::new(RefusalCode::Unsupported, text));
-                        continue;
-                    }
                     match parts.connections.take(client) {
                         Ok(place) => {
                             let parts = Arc::clone(&parts);
@@ -69,6 +68,7 @@ pub(super) struct Parts {
     limits: LttpLimits,
     connections: Arc<Places>,
     sessions: Arc<Semaphore>,
+    handshakes: Mutex<MinuteCount>,
 }
 
 /// Why a connection ends without a session.
@@ -109,6 +109,7 @@ impl Parts {
             handle,
             connections: Places::new("connections", max_connections, max_connections_an_address),
             sessions: Arc::new(Semaphore::new(limits.max_sessions)),
+            handshakes: Mutex::default(),
             limits,
         }
     }
@@ -132,6 +133,40 @@ impl Parts {
         }
     }
 
+    /// Who the client is; nobody where there are no keys.
+    async fn identify(
+        &self,
+        reader: &mut Reader,
+        writer: &mut Writer,
+        client: SocketAddr,
+    ) -> Result<Option<Arc<Identity>>, Ended> {
+        let Some(keyring) = &self.handler.config.driver.keys else { return Ok(None) };
+        let counted = lock(&self.handshakes).take(
+            "handshakes in this minute",
+            client,
+            MAX_HANDSHAKES,
+            Instant::now(),
+        );
+        counted.map_err(Refusal::from)?;
+        match admit(keyring, (reader, writer), self.timeout()).await {
+            Ok(identity) => Ok(Some(identity)),
+            Err(ControlError::InClear) => Err(Ended::refused(
+                RefusalCode::NotAllowed,
+                "this host speaks only with keys that it trusts, and you have none (wellspring key --help)",
+            )),
+            // The client was told by the handshake itself.
+            Err(error @ ControlError::Untrusted(reason)) => {
+                let code = match reason {
+                    Untrusted::NotTrusted => RefusalCode::NotAllowed,
+                    _ => RefusalCode::Failed,
+                };
+                self.refused(client, &Refusal::new(code, error.to_string()));
+                Err(ControlError::Closed.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn timeout(&self) -> Duration {
         self.limits.timeout
     }
@@ -148,13 +183,19 @@ impl Parts {
         writer: &mut Writer,
         client: SocketAddr,
     ) -> Result<(), Ended> {
+        let identity = self.identify(reader, writer, client).await?;
         let request = reader.next_within(self.timeout()).await?;
         let Message::Request { name, digest, offset, len, geometry } = request else {
             return Err(ControlError::OutOfPlace.into());
         };
         let name = name.to_string();
+        if let Some(identity) = &identity {
+            has_right(identity, false, &name)?;
+        }
         let object = self.object_to_send(writer, &name, digest).await?;
-        if offset + len > object.size || !is_possible(&geometry) {
+        let longest = MAX_SYMBOL_SIZE - self.handler.handle.sealing_overhead();
+        let is_possible = is_possible(&geometry) && geometry.symbol_size <= longest;
+        if offset + len > object.size || !is_possible {
             let text = "no such part, or blocks too long";
             return Err(Ended::refused(RefusalCode::Unsupported, text));
         }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use wellspring_trust::Identity;
 use wellspring_wire::control::{
     Geometry, Parsed, RefusalCode, Reply, Request, Runs, VERSION, emit_reply, parse,
     request_of_other_version, set_version,
@@ -18,6 +19,18 @@ use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
 use crate::store::Digest;
 use crate::store::tree::listing::TreeName;
+
+/// Whether a key has the right to put an object of that name, or to read it.
+pub(super) fn has_right(identity: &Identity, put: bool, name: &str) -> Result<(), Refusal> {
+    let rights = &identity.rights;
+    let (right, folders) = if put { ("put", &rights.put) } else { ("read", &rights.read) };
+    if folders.hold(name) {
+        return Ok(());
+    }
+    let (key, fingerprint) = (&identity.name, identity.fingerprint);
+    let text = format!("key {key} ({fingerprint}) has no right to {right} {name}");
+    Err(Refusal::new(RefusalCode::NotAllowed, text))
+}
 
 impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
@@ -119,14 +132,7 @@ impl Handler {
         let Some(PeerChannel { identity, .. }) = &message.peer else {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
         };
-        let rights = &identity.rights;
-        let (right, folders) = if put { ("put", &rights.put) } else { ("read", &rights.read) };
-        if folders.hold(name.as_str()) {
-            return Ok(());
-        }
-        let (key, fingerprint) = (&identity.name, identity.fingerprint);
-        let text = format!("key {key} ({fingerprint}) has no right to {right} {name}");
-        Err(Refusal::new(RefusalCode::NotAllowed, text))
+        has_right(identity, put, name.as_str())
     }
 
     /// Refuses a request of another version, in that version.

@@ -11,8 +11,8 @@ use crate::served::runtime;
 use wellspring_core::SessionId;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
-    PutError, PutOptions, PutReport, Server, ServerConfig, Target,
+    Client, ClientConfig, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, PutError,
+    PutOptions, PutReport, Server, ServerConfig, Target,
 };
 use wellspring_transport::scdp::ReceiveStats;
 use wellspring_trust::{
@@ -477,21 +477,14 @@ fn a_server_that_starts_again_is_greeted_again() {
 }
 
 #[test]
-fn ndp_runs_under_keys_and_what_does_not_is_refused() {
+fn ndp_runs_under_keys() {
     let (client, server) = pinned(Rights::all());
     let place = Place::new(Some(client), Some(server));
     let hosts = [host(place.server.local_addr())];
     let options = FetchOptions::new("models/x".parse().expect("a name"));
-    let target = || Target::File { path: place.output(), existing: Existing::Replace };
+    let target = Target::File { path: place.output(), existing: Existing::Replace };
     let options = options.protocol(FetchProtocol::Ndp);
-    let ndp = place.client.fetch(&hosts, &options, target());
+    let ndp = place.client.fetch(&hosts, &options, target);
     place.runtime.block_on(ndp).expect("fetched");
     place.assert_fetched();
-    let options = options.protocol(FetchProtocol::Lttp { method: Method::Improved });
-    let lttp = place.client.fetch(&hosts, &options, target());
-    assert!(matches!(place.runtime.block_on(lttp), Err(FetchError::LttpUnderKeys)));
-    // A client without keys gets no further by LTTP's own channel.
-    let clear = place.runtime.block_on(async { client_with(None) });
-    let lttp = clear.fetch(&hosts, &options, target());
-    assert!(place.runtime.block_on(lttp).is_err());
 }

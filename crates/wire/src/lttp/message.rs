@@ -13,8 +13,22 @@ const REQUEST_LEN: usize = 32 + 8 + 8 + 6;
 /// Longest body \[bytes\]: a request with the longest name.
 pub const MAX_BODY_LEN: usize = REQUEST_LEN + MAX_NAME_LEN;
 
+/// Longest content of an [`Envelope`] \[bytes\].
+pub const MAX_ENVELOPE_LEN: usize = 1_400;
+
 const VERSION: u8 = 2;
-const _: () = assert!(MAX_TEXT_LEN < MAX_BODY_LEN);
+const _: () =
+    assert!(MAX_TEXT_LEN < MAX_BODY_LEN && HEADER_LEN + MAX_BODY_LEN + 16 <= MAX_ENVELOPE_LEN);
+
+/// What stands on the connection instead of messages where hosts have keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Envelope {
+    /// A part of the handshake.
+    Handshake = 8,
+    /// A message with its header, sealed.
+    Sealed = 9,
+}
 
 /// A message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,6 +159,55 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes an envelope behind what `out` holds.
+///
+/// # Panics
+/// If the content is longer than [`MAX_ENVELOPE_LEN`].
+pub fn emit_envelope(envelope: Envelope, content: &[u8], out: &mut Vec<u8>) {
+    assert!(content.len() <= MAX_ENVELOPE_LEN, "the content's length");
+    out.extend_from_slice(&[(VERSION << 4) | envelope as u8, 0]);
+    out.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    out.extend_from_slice(content);
+}
+
+/// Reads an envelope's header: what it is, and the length of its content.
+///
+/// # Errors
+/// Another version, a length that none has, and [`ParseError::UnknownKind`] for a message in clear.
+pub fn envelope(header: [u8; HEADER_LEN]) -> Result<(Envelope, usize), ParseError> {
+    let [first, reserved, len @ ..] = header;
+    if first >> 4 != VERSION {
+        return Err(ParseError::UnknownVersion(first >> 4));
+    }
+    let envelope = match first & 0x0f {
+        8 => Envelope::Handshake,
+        9 => Envelope::Sealed,
+        kind => return Err(ParseError::UnknownKind(kind)),
+    };
+    if reserved != 0 {
+        return Err(ParseError::BadField("reserved"));
+    }
+    let len = usize::from(u16::from_be_bytes(len));
+    if len > MAX_ENVELOPE_LEN {
+        return Err(ParseError::BadField("length"));
+    }
+    Ok((envelope, len))
+}
+
+/// Reads a message that is all of `bytes`, header and body.
+///
+/// # Errors
+/// What it is not; see [`ParseError`].
+pub fn parse_whole(bytes: &[u8]) -> Result<Message<'_>, ParseError> {
+    let short = ParseError::TooShort { got: bytes.len(), needed: HEADER_LEN };
+    let (header, body) = bytes.split_first_chunk().ok_or(short)?;
+    let (kind, len) = message_kind(*header)?;
+    if len != body.len() {
+        return Err(ParseError::BadField("length"));
+    }
+    parse_message(kind, body)
+}
+
 /// Reads a message's header: its kind, to be given to [`parse_message`], and the length of its
 /// body.
 ///
@@ -222,6 +285,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::string::String;
+
+    #[test]
+    fn envelopes_hold_what_is_put_in_and_no_message_in_clear_is_one() {
+        for kind in [Envelope::Handshake, Envelope::Sealed] {
+            let mut out = Vec::new();
+            emit_envelope(kind, &[7; MAX_ENVELOPE_LEN], &mut out);
+            let header = *out.first_chunk().expect("a header");
+            assert_eq!(envelope(header), Ok((kind, MAX_ENVELOPE_LEN)));
+            assert_eq!(out.len(), HEADER_LEN + MAX_ENVELOPE_LEN);
+            let wrong = [header[0], 1, header[2], header[3]];
+            assert_eq!(envelope(wrong), Err(ParseError::BadField("reserved")));
+            let long = [header[0], 0, 0xff, 0xff];
+            assert_eq!(envelope(long), Err(ParseError::BadField("length")));
+            assert_eq!(envelope([0x18, 0, 0, 0]), Err(ParseError::UnknownVersion(1)));
+        }
+        let mut clear = Vec::new();
+        emit_message(&Message::Stop { next: 3 }, &mut clear);
+        let header = *clear.first_chunk().expect("a header");
+        assert_eq!(envelope(header), Err(ParseError::UnknownKind(4)));
+        assert_eq!(parse_whole(&clear), Ok(Message::Stop { next: 3 }));
+        assert!(parse_whole(&clear[..6]).is_err() && parse_whole(&clear[..2]).is_err());
+        clear.push(0);
+        assert_eq!(parse_whole(&clear), Err(ParseError::BadField("length")));
+    }
 
     fn geometries() -> impl Strategy<Value = Geometry> {
         (1..=MAX_SYMBOL_SIZE, 1..=u32::MAX)

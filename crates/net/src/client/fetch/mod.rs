@@ -50,9 +50,6 @@ impl Client {
         target: Target,
     ) -> Result<FetchReport, FetchError> {
         let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
-        if by_lttp && self.config.driver.keys.is_some() {
-            return Err(FetchError::LttpUnderKeys);
-        }
         let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };
         let began = Instant::now();
         let found = find(&self.requester, hosts, options, (self.config.timeout, late)).await?;

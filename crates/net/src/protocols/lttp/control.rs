@@ -1,4 +1,4 @@
-//! Messages over a TCP connection.
+//! Messages over a TCP connection, sealed where hosts have keys.
 
 use std::fmt;
 use std::io;
@@ -7,11 +7,15 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use wellspring_trust::{Opener, STREAM_OVERHEAD, Sealer};
 use wellspring_wire::ParseError;
 use wellspring_wire::control::RefusalCode;
 use wellspring_wire::lttp::{
-    MESSAGE_HEADER_LEN, Message, emit_message, message_kind, parse_message,
+    Envelope, MESSAGE_HEADER_LEN, Message, emit_envelope, emit_message, envelope, message_kind,
+    parse_message, parse_whole,
 };
+
+use crate::driver::KeyTrouble;
 
 /// Why a control channel is of no use any more.
 #[derive(Debug)]
@@ -26,6 +30,14 @@ pub(crate) enum ControlError {
     OutOfPlace,
     /// The server is about to send other symbols than it was asked for.
     OtherParameters,
+    /// A message came that the peer has not sealed, or out of order.
+    Forged,
+    /// The peer speaks without keys.
+    InClear,
+    /// The server refuses the handshake, or is not trusted.
+    Keys(KeyTrouble),
+    /// The client is not trusted, or has greeted another host.
+    Untrusted(wellspring_trust::Refusal),
     /// The server says no.
     Refused { code: RefusalCode, text: String },
     /// The system's error.
@@ -44,6 +56,13 @@ impl fmt::Display for ControlError {
             ControlError::OtherParameters => {
                 f.write_str("sends other symbols than it was asked for")
             }
+            ControlError::Forged => f.write_str("a message that was not sealed by the other host"),
+            ControlError::InClear => f.write_str("speaks without keys"),
+            ControlError::Keys(trouble) => trouble.fmt(f),
+            ControlError::Untrusted(wellspring_trust::Refusal::NotTrusted) => {
+                f.write_str("its key is not trusted here")
+            }
+            ControlError::Untrusted(_) => f.write_str("it has greeted another key"),
             ControlError::Refused { code, text } if text.is_empty() => {
                 write!(f, "refused: {code}")
             }
@@ -69,24 +88,64 @@ pub(crate) fn split(stream: TcpStream) -> io::Result<(Reader, Writer)> {
     // A stop that waits for a segment to fill would cost what it is to save.
     stream.set_nodelay(true)?;
     let (read, write) = stream.into_split();
-    Ok((Reader { half: read, body: Vec::new() }, Writer { half: write, bytes: Vec::new() }))
+    let reader = Reader { half: read, body: Vec::new(), sealed: Vec::new(), opener: None };
+    Ok((reader, Writer { half: write, bytes: Vec::new(), plain: Vec::new(), sealer: None }))
 }
 
 /// The half that messages come from.
 pub(crate) struct Reader {
     half: OwnedReadHalf,
     body: Vec<u8>,
+    sealed: Vec<u8>,
+    /// From the end of the handshake on, where there are keys.
+    opener: Option<Opener>,
 }
 
 impl Reader {
+    /// From now on messages are sealed.
+    pub(super) fn open_by(&mut self, opener: Opener) {
+        self.opener = Some(opener);
+    }
+
     /// The next message. A future that is dropped half way loses its place in the stream.
     pub(crate) async fn next(&mut self) -> Result<Message<'_>, ControlError> {
         let mut header = [0; MESSAGE_HEADER_LEN];
         self.half.read_exact(&mut header).await?;
-        let (kind, len) = message_kind(header).map_err(ControlError::Nonsense)?;
-        self.body.resize(len, 0);
-        self.half.read_exact(&mut self.body).await?;
-        parse_message(kind, &self.body).map_err(ControlError::Nonsense)
+        let Some(opener) = &mut self.opener else {
+            let (kind, len) = message_kind(header).map_err(ControlError::Nonsense)?;
+            self.body.resize(len, 0);
+            self.half.read_exact(&mut self.body).await?;
+            return parse_message(kind, &self.body).map_err(ControlError::Nonsense);
+        };
+        let Ok((Envelope::Sealed, len)) = envelope(header) else {
+            return Err(ControlError::Forged);
+        };
+        self.sealed.resize(len, 0);
+        self.half.read_exact(&mut self.sealed).await?;
+        opener.open(&self.sealed, &mut self.body).ok_or(ControlError::Forged)?;
+        parse_whole(&self.body).map_err(ControlError::Nonsense)
+    }
+
+    /// The next part of a handshake, if it comes in time.
+    pub(super) async fn handshake_within(&mut self, time: Duration) -> Result<&[u8], ControlError> {
+        let read = async {
+            let mut header = [0; MESSAGE_HEADER_LEN];
+            self.half.read_exact(&mut header).await?;
+            let len = match envelope(header) {
+                Ok((Envelope::Handshake, len)) => len,
+                Ok((Envelope::Sealed, _)) => return Err(ControlError::OutOfPlace),
+                Err(ParseError::UnknownKind(_)) => return Err(ControlError::InClear),
+                Err(error) => return Err(ControlError::Nonsense(error)),
+            };
+            self.body.resize(len, 0);
+            self.half.read_exact(&mut self.body).await?;
+            Ok(())
+        };
+        match tokio::time::timeout(time, read).await {
+            Ok(Ok(())) => Ok(&self.body),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(ControlError::Silent(time)),
+        }
     }
 
     /// The next message, if it comes in time. A refusal is an error.
@@ -108,9 +167,17 @@ impl Reader {
 pub(crate) struct Writer {
     half: OwnedWriteHalf,
     bytes: Vec<u8>,
+    plain: Vec<u8>,
+    /// From the end of the handshake on, where there are keys.
+    sealer: Option<Sealer>,
 }
 
 impl Writer {
+    /// From now on messages are sealed.
+    pub(super) fn seal_by(&mut self, sealer: Sealer) {
+        self.sealer = Some(sealer);
+    }
+
     /// Sends a message, if it is taken in time.
     pub(crate) async fn say(
         &mut self,
@@ -118,7 +185,27 @@ impl Writer {
         time: Duration,
     ) -> Result<(), ControlError> {
         self.bytes.clear();
-        emit_message(message, &mut self.bytes);
+        match &mut self.sealer {
+            None => emit_message(message, &mut self.bytes),
+            Some(sealer) => {
+                self.plain.clear();
+                emit_message(message, &mut self.plain);
+                let mut sealed = Vec::with_capacity(self.plain.len() + STREAM_OVERHEAD);
+                sealer.seal(&self.plain, &mut sealed).expect("shorter than what is sealed");
+                emit_envelope(Envelope::Sealed, &sealed, &mut self.bytes);
+            }
+        }
+        self.send(time).await
+    }
+
+    /// Sends a part of a handshake, if it is taken in time.
+    pub(super) async fn greet(&mut self, part: &[u8], time: Duration) -> Result<(), ControlError> {
+        self.bytes.clear();
+        emit_envelope(Envelope::Handshake, part, &mut self.bytes);
+        self.send(time).await
+    }
+
+    async fn send(&mut self, time: Duration) -> Result<(), ControlError> {
         match tokio::time::timeout(time, self.half.write_all(&self.bytes)).await {
             Ok(written) => Ok(written?),
             Err(_) => Err(ControlError::Silent(time)),

@@ -5,10 +5,13 @@
 //! - A session is named by a cookie that its server sends by TCP. Symbols go to the address from
 //!   which the cookie comes by UDP, if that is the host at the other end of the TCP connection. So
 //!   a client cannot make a server flood a third party.
+//! - Where hosts have keys, the connection begins with a handshake of its own and then carries sealed messages, so the
+//!   cookie is secret; datagrams are sealed by the channel of their addresses, as those of all protocols.
 //! - The end of the TCP connection is the end of the session.
 
 pub(crate) mod connection;
 pub(crate) mod control;
+pub(crate) mod keys;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

@@ -34,8 +34,10 @@ impl Client {
         };
         let servers: Vec<Server> = live.filter_map(server).collect();
         let addresses = servers.iter().map(|server| server.address);
-        let symbol_size =
-            options.cut.symbol_size_towards(addresses, SYMBOL_HEADER_LEN, DEFAULT_LTTP_SYMBOL_SIZE);
+        let overhead = self.driver.handle().sealing_overhead();
+        let headers = SYMBOL_HEADER_LEN + usize::from(overhead);
+        let most = DEFAULT_LTTP_SYMBOL_SIZE - overhead;
+        let symbol_size = options.cut.symbol_size_towards(addresses, headers, most);
         let block_symbols = options.cut.symbols_per_block.unwrap_or(DEFAULT_LTTP_BLOCK_SYMBOLS);
         let geometry = Geometry::new(symbol_size, block_symbols)
             .filter(is_possible)
@@ -46,6 +48,7 @@ impl Client {
         let mut sink = open_sink(options, &found, target, Bytes::Unverified, moves).await?;
         let common = Common {
             handle: self.driver.handle().lttp(),
+            keys: self.config.driver.keys.clone(),
             name: options.name.clone(),
             size: found.size,
             digest: found.digest,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::{Parameters, ReceiveStats};
+use wellspring_trust::Keyring;
 use wellspring_wire::lttp::{Geometry, Message};
 
 use super::spans::Span;
@@ -17,6 +18,7 @@ use crate::driver::protocol::Side;
 use crate::driver::{Failure, SessionProgress};
 use crate::protocols::lttp::connection::{Over, carry};
 use crate::protocols::lttp::control::{ControlError, split};
+use crate::protocols::lttp::keys::greet;
 use crate::protocols::lttp::{LttpHandle, Part};
 use crate::store::{Digest, ObjectName, ObjectSink};
 use crate::store_messages;
@@ -24,6 +26,7 @@ use crate::store_messages;
 /// What all parts of a fetch have in common.
 pub(super) struct Common {
     pub handle: LttpHandle,
+    pub keys: Option<Arc<Keyring>>,
     pub name: ObjectName,
     pub size: u64,
     pub digest: Digest,
@@ -72,6 +75,9 @@ pub(super) async fn receive(
     let connecting = tokio::time::timeout(timeout, TcpStream::connect(address)).await;
     let stream = connecting.map_err(|_| ControlError::Silent(timeout))?;
     let (mut reader, mut writer) = split(stream.map_err(ControlError::from)?)?;
+    if let Some(keys) = &common.keys {
+        greet(keys, canonical(address).ip(), (&mut reader, &mut writer), timeout).await?;
+    }
     let name = store_messages::name(&common.name);
     writer.say(&Message::Request { name, digest, offset, len, geometry }, timeout).await?;
     let (cookie, seed) = loop {
