@@ -13,7 +13,7 @@ use crate::layout::{
     COOKIE_AT, COOKIE_LEN, INITIATION, INITIATION_LEN, MAX_INITIATION_LEN, MEDIUM_AT, MESSAGE_AT,
     RESPONSE, begin, id_of,
 };
-use crate::stream::{Opener, Sealer, ends};
+use crate::messages::{Opener, Sealer, ends};
 
 /// What the two hosts mean by it.
 const PROLOGUE: &[u8] = b"wellspring trust 1";

@@ -23,6 +23,7 @@ mod handshake;
 mod key;
 mod keyring;
 mod layout;
+mod messages;
 mod replay;
 mod rights;
 mod stream;
@@ -40,8 +41,8 @@ pub use handshake::{Initiator, Refusal, Responder};
 pub use key::{BadKey, ClusterKey, Fingerprint, PrivateKey, PublicKey};
 pub use keyring::{Identity, Keyring, Peer};
 pub use layout::{REFUSAL, REFUSAL_LEN};
+pub use messages::{MAX_STREAM_MESSAGE_LEN, Opener, STREAM_OVERHEAD, Sealer};
 pub use rights::{Folders, Rights};
 pub use stream::{
-    Answered, Greeted, MAX_HANDSHAKE_LEN, MAX_STREAM_MESSAGE_LEN, Opener, STREAM_OVERHEAD, Sealer,
-    StreamGreeting, StreamTrouble, answer_greeting,
+    Answered, Greeted, MAX_HANDSHAKE_LEN, StreamGreeting, StreamTrouble, answer_greeting,
 };
