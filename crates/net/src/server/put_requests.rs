@@ -210,7 +210,9 @@ impl Handler {
         match self.digests.verify(&file, fingerprint) {
             Known::Pending(done) => Here::Pending(done),
             Known::Digest(found) if found == digest => {
-                let now = self.store.open_object(name);
+                // It may have come without having been brought onto the disk.
+                let synced = self.store.sync_object(name, &file);
+                let now = synced.and_then(|()| self.store.open_object(name));
                 if now.is_ok_and(|(_, now)| now == fingerprint) { Here::Yes } else { Here::No }
             }
             _ => Here::No,

@@ -13,12 +13,15 @@ use rustix::io::Errno;
 
 use super::beneath;
 use super::stale::{self, Cleaned, PartLimits};
-use super::{Digest, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError};
+use super::{
+    Digest, Disk, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError, SystemDisk,
+};
 use crate::existing::Existing;
 
 /// A directory whose files are objects.
 #[derive(Debug)]
 pub struct Store {
+    disk: Arc<dyn Disk>,
     root: OwnedFd,
     path: PathBuf,
     reservations: Arc<Reservations>,
@@ -30,8 +33,16 @@ impl Store {
     /// # Errors
     /// It cannot be opened, or is no directory.
     pub fn open(path: &Path, limits: Limits) -> Result<Self, StoreError> {
+        Store::open_on(Arc::new(SystemDisk), path, limits)
+    }
+
+    /// [`open`](Self::open) on any disk.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(disk: Arc<dyn Disk>, path: &Path, limits: Limits) -> Result<Self, StoreError> {
         let root = beneath::open_root(path)?;
-        Ok(Store { root, path: path.to_owned(), reservations: Reservations::new(limits) })
+        Ok(Store { disk, root, path: path.to_owned(), reservations: Reservations::new(limits) })
     }
 
     /// Where it is, as it was given.
@@ -47,6 +58,16 @@ impl Store {
         let file = beneath::open_regular(&self.root, name)?;
         let fingerprint = Fingerprint::of(&file)?;
         Ok((file, fingerprint))
+    }
+
+    /// Brings an object that was opened, and its name, onto the disk: others may have put it in place and not have
+    /// come so far.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync_object(&self, name: &ObjectName, file: &File) -> Result<(), StoreError> {
+        self.disk.sync(file)?;
+        Ok(self.disk.sync_directory(&beneath::open_parent(&self.root, name)?)?)
     }
 
     /// Opens a directory below it, whose tree is served; the empty path is the directory itself.
@@ -81,8 +102,10 @@ impl Store {
     ) -> Result<PartFile, StoreError> {
         let parent = beneath::open_parent(&self.root, name)?;
         beneath::check_target(&parent, name, existing == Existing::Replace)?;
-        let reservation = self.reservations.reserve(size, 0, &parent)?;
-        PartFile::create(parent, name.file_name(), size, digest, existing, Some(reservation))
+        let reservation = self.reservations.reserve(size, 0, &*self.disk, &parent)?;
+        let disk = Arc::clone(&self.disk);
+        let object = (size, digest, existing);
+        PartFile::create(disk, parent, name.file_name(), object, Some(reservation))
     }
 
     /// As [`create`](Self::create), and takes up what an earlier part file of the same object has; the new one
@@ -100,9 +123,10 @@ impl Store {
         let parent = beneath::open_parent(&self.root, name)?;
         beneath::check_target(&parent, name, existing == Existing::Replace)?;
         let there = PartFile::left_in(&parent, name.file_name(), digest);
-        let reservation = self.reservations.reserve(size, there, &parent)?;
-        PartFile::create(parent, name.file_name(), size, digest, existing, Some(reservation))?
-            .take_up()
+        let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
+        let disk = Arc::clone(&self.disk);
+        let object = (size, digest, existing);
+        PartFile::create(disk, parent, name.file_name(), object, Some(reservation))?.take_up()
     }
 
     /// Removes part files that could be taken up and that nobody works on: what the limits do not
@@ -112,6 +136,6 @@ impl Store {
     /// The directory cannot be opened.
     pub fn trim_parts(&self, limits: &PartLimits, wanted: u64) -> io::Result<Cleaned> {
         let root = openat(&self.root, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(stale::trim(&root, limits, SystemTime::now(), wanted))
+        Ok(stale::trim(&*self.disk, &root, limits, SystemTime::now(), wanted))
     }
 }

@@ -4,13 +4,14 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use blake3::hazmat::{self, ChainingValue, HasherExt, Mode};
 use rayon::prelude::*;
+
+use super::{Disk, SystemDisk};
 
 /// Bytes hashed at a time: enough for the widest vector code, little enough for the cache.
 const CHUNK: usize = 256 * 1024;
@@ -101,7 +102,7 @@ impl HashProgress {
 pub fn hash_file(file: &File, len: u64, progress: &HashProgress) -> io::Result<Digest> {
     let hash = if len <= LEAF {
         let mut hasher = blake3::Hasher::new();
-        hash_range(file, 0, len, &mut hasher, progress)?;
+        hash_range(&SystemDisk, file, 0..len, &mut hasher, progress)?;
         hasher.finalize()
     } else {
         let (left, right) = halves(file, 0, len, progress)?;
@@ -126,10 +127,20 @@ pub fn hash_node(bytes: &[u8], offset: u64) -> Node {
 /// # Errors
 /// The file ends early, or cannot be read.
 pub fn hash_nodes(file: &File, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
+    hash_nodes_on(&SystemDisk, file, range, len)
+}
+
+/// The same on any disk.
+pub(super) fn hash_nodes_on(
+    disk: &dyn Disk,
+    file: &File,
+    range: Range<u64>,
+    len: u64,
+) -> io::Result<Vec<Node>> {
     let starts: Vec<u64> = (range.start..range.end).step_by(len as usize).collect();
     let hash = |start: u64| {
         let mut bytes = vec![0; (range.end - start).min(len) as usize];
-        file.read_exact_at(&mut bytes, start)?;
+        disk.read_at(file, &mut bytes, start)?;
         Ok(hash_node(&bytes, start))
     };
     // Short ones are not worth a thread's attention each.
@@ -162,26 +173,26 @@ fn subtree(file: &File, from: u64, len: u64, progress: &HashProgress) -> io::Res
     }
     let mut hasher = blake3::Hasher::new();
     hasher.set_input_offset(from);
-    hash_range(file, from, from + len, &mut hasher, progress)?;
+    hash_range(&SystemDisk, file, from..from + len, &mut hasher, progress)?;
     Ok(hasher.finalize_non_root())
 }
 
 /// Hashes a range of a file into `hasher`.
 pub(super) fn hash_range(
+    disk: &dyn Disk,
     file: &File,
-    from: u64,
-    to: u64,
+    range: Range<u64>,
     hasher: &mut blake3::Hasher,
     progress: &HashProgress,
 ) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK.min(usize::try_from(to.saturating_sub(from)).unwrap_or(CHUNK))];
-    let mut at = from;
+    let Range { start: mut at, end: to } = range;
+    let mut buffer = vec![0; CHUNK.min(usize::try_from(to.saturating_sub(at)).unwrap_or(CHUNK))];
     while at < to {
         if progress.0.1.load(Relaxed) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "hashing was stopped"));
         }
         let len = (to - at).min(CHUNK as u64) as usize;
-        file.read_exact_at(&mut buffer[..len], at)?;
+        disk.read_at(file, &mut buffer[..len], at)?;
         hasher.update(&buffer[..len]);
         at += len as u64;
         progress.0.0.fetch_add(len as u64, Relaxed);

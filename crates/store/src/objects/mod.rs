@@ -3,6 +3,7 @@
 mod beneath;
 mod digest_cache;
 mod directory;
+mod disk;
 mod error;
 mod file_source;
 mod hash;
@@ -18,6 +19,7 @@ mod write_back;
 
 pub use digest_cache::{DigestCache, Fingerprint};
 pub use directory::Store;
+pub use disk::{Disk, SystemDisk};
 pub use error::StoreError;
 pub use file_source::FileSource;
 pub use hash::{Digest, HashProgress, Node, NotADigest, hash_file, hash_node, hash_nodes};
@@ -26,13 +28,14 @@ pub use part_file::PartFile;
 pub use payload::{Check, ObjectSink, ObjectSource};
 pub use reserve::{Limits, Reservation, Reservations};
 pub use scratch::ScratchFile;
-pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts};
+pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts, remove_stale_parts_on};
 pub use write_back::WriteBack;
 
 pub(crate) use beneath::{open_directory_beneath, split_path};
 pub(crate) use name::{is_part_file, part_file_name};
-pub(crate) use part_file::random_number;
 pub(crate) use stale::claim;
 
+#[cfg(test)]
+mod fault_tests;
 #[cfg(test)]
 mod tests;

@@ -4,24 +4,22 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, openat, renameat, renameat_with, seek,
-    unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, seek};
 use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::ObjectSink;
+use super::hash::hash_nodes_on;
 use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
 use super::stale::{self, Stale};
 use super::write_back::WriteBack;
-use super::{Digest, Fingerprint, Node, Reservation, StoreError, hash_nodes};
+use super::{Digest, Disk, Fingerprint, Node, Reservation, StoreError, SystemDisk};
 use crate::existing::Existing;
 
 /// Names tried before giving up: each has 64 random bits.
@@ -32,6 +30,7 @@ const ATTEMPTS: usize = 8;
 /// step. Dropped before, it is removed, unless it can be [taken up](PartFile::resumed_beside).
 #[derive(Debug)]
 pub struct PartFile {
+    disk: Arc<dyn Disk>,
     file: File,
     parent: OwnedFd,
     part_name: String,
@@ -41,7 +40,8 @@ pub struct PartFile {
     existing: Existing,
     prefix: Prefix,
     write_back: WriteBack,
-    in_place: AtomicBool,
+    /// It has its object's name, or none.
+    is_gone: AtomicBool,
     /// It stays for another process to take up if it does not get its name.
     is_kept: AtomicBool,
     /// Another process has written to it: where nothing was written by this one may be anything.
@@ -56,6 +56,20 @@ impl PartFile {
     /// Something of that name exists (unless `existing` allows to replace it), or the system's
     /// error.
     pub fn beside(
+        path: &Path,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<Self, StoreError> {
+        PartFile::beside_on(Arc::new(SystemDisk), path, size, digest, existing)
+    }
+
+    /// [`beside`](Self::beside) on any disk.
+    ///
+    /// # Errors
+    /// As [`beside`](Self::beside).
+    pub fn beside_on(
+        disk: Arc<dyn Disk>,
         path: &Path,
         size: u64,
         digest: Digest,
@@ -80,7 +94,7 @@ impl PartFile {
             Ok(_) if existing == Existing::Keep => return Err(StoreError::Exists(shown)),
             Ok(_) => {}
         }
-        PartFile::create(parent, target, size, digest, existing, None)
+        PartFile::create(disk, parent, target, (size, digest, existing), None)
     }
 
     /// Takes up the part file beside `path` of an object of that digest, or makes one that can be
@@ -97,12 +111,26 @@ impl PartFile {
         digest: Digest,
         existing: Existing,
     ) -> Result<Self, StoreError> {
-        let part = PartFile::beside(path, size, digest, existing)?;
+        PartFile::resumed_beside_on(Arc::new(SystemDisk), path, size, digest, existing)
+    }
+
+    /// [`resumed_beside`](Self::resumed_beside) on any disk.
+    ///
+    /// # Errors
+    /// As [`beside`](Self::beside).
+    pub fn resumed_beside_on(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        size: u64,
+        digest: Digest,
+        existing: Existing,
+    ) -> Result<Self, StoreError> {
+        let part = PartFile::beside_on(Arc::clone(&disk), path, size, digest, existing)?;
         let kept = kept_name(&part.target, digest);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let useless = Stale::Useless { file_name: Some(&part.target), kept: &kept };
         // What cannot be looked at stays; whether it can be written to has shown.
-        let _ = stale::sweep(folder.unwrap_or(Path::new(".")), false, useless);
+        let _ = stale::sweep(&*disk, folder.unwrap_or(Path::new(".")), false, useless);
         part.take_up()
     }
 
@@ -111,23 +139,20 @@ impl PartFile {
     pub(super) fn take_up(self) -> Result<Self, StoreError> {
         let mut part = self.of_verified();
         let kept = kept_name(&part.target, part.digest);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let flags = flags | OFlags::NONBLOCK;
-        let Ok(fd) = openat(&part.parent, &kept, flags, Mode::from_raw_mode(0o600)) else {
-            return Ok(part);
-        };
-        let stat = rustix::fs::fstat(&fd)?;
+        let Ok(file) = part.disk.create(&part.parent, &kept, false) else { return Ok(part) };
+        let stat = rustix::fs::fstat(&file)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         // Somebody else's, or another name of some file: not to be written into.
         let is_ours = stat.st_uid == rustix::fs::fstat(&part.file)?.st_uid && stat.st_nlink == 1;
-        if !is_file || !is_ours || !stale::claim(&fd) {
+        let is_free = || stale::claim_left(&*part.disk, &part.parent, &kept, &file);
+        if !is_file || !is_ours || !is_free() {
             return Ok(part);
         }
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(0o600))?;
-        unlinkat(&part.parent, &part.part_name, AtFlags::empty())?;
-        (part.file, part.part_name) = (File::from(fd), kept);
+        part.disk.set_mode(&file, 0o600)?;
+        part.disk.remove(&part.parent, &part.part_name)?;
+        (part.file, part.part_name) = (file, kept);
         *part.is_kept.get_mut() = true;
-        part.file.set_len(part.size)?;
+        part.disk.set_len(&part.file, part.size)?;
         part.has_old_bytes = stat.st_blocks > 0;
         Ok(part)
     }
@@ -182,7 +207,7 @@ impl PartFile {
     /// # Errors
     /// The system's.
     pub fn hash_nodes(&self, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
-        hash_nodes(&self.file, range, len)
+        hash_nodes_on(&*self.disk, &self.file, range, len)
     }
 
     /// Reads bytes of the file.
@@ -190,7 +215,7 @@ impl PartFile {
     /// # Errors
     /// The system's.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
+        self.disk.read_at(&self.file, buffer, offset)
     }
 
     /// Takes note of bytes that are in the file already, and verified.
@@ -199,26 +224,24 @@ impl PartFile {
     }
 
     pub(super) fn create(
+        disk: Arc<dyn Disk>,
         parent: OwnedFd,
         target: &str,
-        size: u64,
-        digest: Digest,
-        existing: Existing,
+        (size, digest, existing): (u64, Digest, Existing),
         reservation: Option<Reservation>,
     ) -> Result<Self, StoreError> {
-        let flags =
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
-            let part_name = part_file_name(target, random_number()?);
+            let part_name = part_file_name(target, disk.random()?);
             // Not readable by others until it is verified and has its name.
-            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
+            match disk.create(&parent, &part_name, true) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
                 // Taken for stale in the moment before it was ours.
-                Ok(fd) if !stale::claim(&fd) => {}
-                Ok(fd) => {
+                Ok(file) if !stale::claim(&*disk, &file) => {}
+                Ok(file) => {
                     let part = PartFile {
-                        file: File::from(fd),
+                        disk,
+                        file,
                         parent,
                         part_name,
                         target: target.to_owned(),
@@ -227,13 +250,13 @@ impl PartFile {
                         existing,
                         prefix: Prefix::new(),
                         write_back: WriteBack::default(),
-                        in_place: AtomicBool::new(false),
+                        is_gone: AtomicBool::new(false),
                         is_kept: AtomicBool::new(false),
                         has_old_bytes: false,
                         _reservation: reservation,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
-                    part.file.set_len(size)?;
+                    part.disk.set_len(&part.file, size)?;
                     return Ok(part);
                 }
             }
@@ -272,24 +295,30 @@ impl PartFile {
     /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), or the system's.
     /// The part file is removed on drop.
     pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
-        if let Some(got) = self.prefix.digest(&self.file, self.size)?
+        if let Some(got) = self.prefix.digest(&*self.disk, &self.file, self.size)?
             && got != self.digest
         {
             return Err(StoreError::BadDigest { expected: self.digest, got });
         }
-        self.write_back.finish()?;
         let stamped = self.stamp();
-        rustix::fs::fchmod(&self.file, usual_mode())?;
-        self.file.sync_all()?;
+        self.disk.set_mode(&self.file, usual_mode())?;
+        let synced = self.write_back.finish().and_then(|()| self.disk.sync(&self.file));
+        synced.inspect_err(|_| self.distrust())?;
         self.take_name()?;
-        self.in_place.store(true, Ordering::Release);
+        self.is_gone.store(true, Ordering::Release);
         let fingerprint = Fingerprint::of(&self.file).ok();
-        match rustix::fs::fsync(&self.parent) {
-            // Some file systems cannot sync a directory: the data are synced, the name follows.
-            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) | Ok(()) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        self.disk.sync_directory(&self.parent)?;
         Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
+    }
+
+    /// A sync has failed. The system may read bytes back that are not on the disk and say of a later sync that it
+    /// went well, so what is there is of no use to anybody, however right it looks.
+    fn distrust(&self) {
+        self.discard();
+        // At once: the process may be killed before the file is dropped, which tries it again.
+        if self.disk.remove(&self.parent, &self.part_name).is_ok() {
+            self.is_gone.store(true, Ordering::Release);
+        }
     }
 
     /// Sets the time of the last change to this very nanosecond. The kernel's own stamps move in
@@ -297,39 +326,33 @@ impl PartFile {
     /// within it, would otherwise look like this file.
     fn stamp(&self) -> Option<SystemTime> {
         let now = SystemTime::now();
-        self.file.set_modified(now).ok().map(|()| now)
+        self.disk.set_modified(&self.file, now).ok().map(|()| now)
     }
 
     fn take_name(&self) -> Result<(), StoreError> {
-        let (parent, part, target) = (&self.parent, &self.part_name, &self.target);
-        if self.existing == Existing::Replace {
-            return Ok(renameat(parent, part, parent, target)?);
-        }
-        let renamed = renameat_with(parent, part, parent, target, RenameFlags::NOREPLACE);
-        let taken = match renamed {
-            // The file system cannot; a hard link fails on an existing name just as well.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                rustix::fs::linkat(parent, part, parent, target, AtFlags::empty())
-                    .and_then(|()| unlinkat(parent, part, AtFlags::empty()))
-            }
-            other => other,
-        };
-        taken.map_err(|errno| match errno {
-            Errno::EXIST => StoreError::Exists(target.clone()),
-            errno => errno.into(),
-        })
+        let (target, replace) = (&self.target, self.existing == Existing::Replace);
+        self.disk.rename(&self.parent, &self.part_name, target, replace).map_err(
+            |error| match error.kind() {
+                io::ErrorKind::AlreadyExists => StoreError::Exists(target.clone()),
+                _ => error.into(),
+            },
+        )
     }
 }
 
 impl ObjectSink for PartFile {
     fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
         if self.has_old_bytes {
-            write_over(&self.file, self.size, offset, block)?;
+            write_over(&*self.disk, &self.file, self.size, offset, block)?;
         } else {
-            write_sparse(&self.file, self.size, offset, block)?;
+            write_sparse(&*self.disk, &self.file, self.size, offset, block)?;
         }
         self.write_back.wrote(&self.file, block.len() as u64);
-        self.prefix.wrote(&self.file, offset, block)
+        if self.write_back.has_failed() {
+            self.distrust();
+            return Err(io::Error::other("what was written could not be brought onto the disk"));
+        }
+        self.prefix.wrote(&*self.disk, &self.file, offset, block)
     }
 }
 
@@ -337,9 +360,9 @@ impl Drop for PartFile {
     fn drop(&mut self) {
         // One without a byte is of no use to anybody.
         let stays = *self.is_kept.get_mut() && self.prefix.furthest() > 0;
-        if !*self.in_place.get_mut() && !stays {
+        if !*self.is_gone.get_mut() && !stays {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
-            let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
+            let _ = self.disk.remove(&self.parent, &self.part_name);
         }
     }
 }
@@ -351,38 +374,30 @@ fn kept_name(target: &str, digest: Digest) -> String {
     kept_part_name(target, tag)
 }
 
-/// A number that nobody can guess.
-pub(crate) fn random_number() -> io::Result<u64> {
-    getrandom::u64().map_err(io::Error::from)
-}
-
 /// The mode that a new file of this process gets: read and write for all, less the umask.
-fn usual_mode() -> Mode {
+fn usual_mode() -> u32 {
     // Asking the system by setting it would race with other threads.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let umask = line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
     // Where it cannot be known, nobody else may.
-    Mode::from_raw_mode(0o666 & !umask.unwrap_or(0o077))
+    0o666 & !umask.unwrap_or(0o077)
 }
 
 /// Writes a block of a file that may have anything there; zeros become a hole where that is possible.
-fn write_over(file: &File, size: u64, offset: u64, block: &[u8]) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    if offset.checked_add(block.len() as u64).is_some_and(|end| end <= size)
-        && block.iter().all(|byte| *byte == 0)
-    {
-        use rustix::fs::{FallocateFlags, fallocate};
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(file, flags, offset, block.len() as u64).is_ok() {
-            return Ok(());
-        }
+fn write_over(
+    disk: &dyn Disk,
+    file: &File,
+    size: u64,
+    offset: u64,
+    block: &[u8],
+) -> io::Result<()> {
+    let end = offset.checked_add(block.len() as u64).filter(|end| *end <= size);
+    let end = end.ok_or_else(beyond_the_end)?;
+    if block.iter().all(|byte| *byte == 0) && disk.punch_hole(file, offset..end).is_ok() {
+        return Ok(());
     }
-    let end = offset.checked_add(block.len() as u64);
-    if end.is_none_or(|end| end > size) {
-        return Err(beyond_the_end());
-    }
-    file.write_all_at(block, offset)
+    disk.write_at(file, block, offset)
 }
 
 fn beyond_the_end() -> io::Error {
@@ -390,7 +405,13 @@ fn beyond_the_end() -> io::Error {
 }
 
 /// Writes a block of a file that is all holes where it was not written; zeros need no writing.
-pub(super) fn write_sparse(file: &File, size: u64, offset: u64, block: &[u8]) -> io::Result<()> {
+pub(super) fn write_sparse(
+    disk: &dyn Disk,
+    file: &File,
+    size: u64,
+    offset: u64,
+    block: &[u8],
+) -> io::Result<()> {
     let end = offset.checked_add(block.len() as u64);
     if end.is_none_or(|end| end > size) {
         return Err(beyond_the_end());
@@ -399,5 +420,5 @@ pub(super) fn write_sparse(file: &File, size: u64, offset: u64, block: &[u8]) ->
     if block.iter().all(|byte| *byte == 0) {
         return Ok(());
     }
-    file.write_all_at(block, offset)
+    disk.write_at(file, block, offset)
 }

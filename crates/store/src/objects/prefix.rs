@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::hash::hash_range;
-use super::{Digest, HashProgress};
+use super::{Digest, Disk, HashProgress};
 
 /// Which bytes of an object are there, and the digest of those without a gap before them.
 #[derive(Debug)]
@@ -91,7 +91,13 @@ impl Prefix {
 
     /// Takes note of a block that was written to `file`. One of the threads that write hashes for
     /// all, the block from memory if it is the next one, others read back.
-    pub(super) fn wrote(&self, file: &File, offset: u64, block: &[u8]) -> io::Result<()> {
+    pub(super) fn wrote(
+        &self,
+        disk: &dyn Disk,
+        file: &File,
+        offset: u64,
+        block: &[u8],
+    ) -> io::Result<()> {
         let end = offset + block.len() as u64;
         let mut state = self.lock();
         state.insert(offset, end);
@@ -105,7 +111,7 @@ impl Prefix {
                 hasher.update(block);
                 to = end;
             } else {
-                hash_range(file, from, to, &mut hasher, &HashProgress::default())?;
+                hash_range(disk, file, from..to, &mut hasher, &HashProgress::default())?;
             }
             state = self.lock();
             state.hashed = to;
@@ -116,7 +122,12 @@ impl Prefix {
 
     /// The digest of the first `size` bytes of the file; hashes what is left. `None` where it is not
     /// hashed, since each block was verified. All writes are over.
-    pub(super) fn digest(&self, file: &File, size: u64) -> io::Result<Option<Digest>> {
+    pub(super) fn digest(
+        &self,
+        disk: &dyn Disk,
+        file: &File,
+        size: u64,
+    ) -> io::Result<Option<Digest>> {
         let mut state = self.lock();
         if state.contiguous() != size || state.ranges.len() > 1 {
             return Err(io::Error::other("bytes of the object are missing"));
@@ -127,7 +138,7 @@ impl Prefix {
         let from = state.hashed;
         let hasher = state.hasher.as_mut();
         let hasher = hasher.ok_or_else(|| io::Error::other("the object could not be read back"))?;
-        hash_range(file, from, size, hasher, &HashProgress::default())?;
+        hash_range(disk, file, from..size, hasher, &HashProgress::default())?;
         let digest = Digest(*hasher.finalize().as_bytes());
         state.hashed = size;
         Ok(Some(digest))
@@ -140,6 +151,7 @@ impl Prefix {
 
 #[cfg(test)]
 mod tests {
+    use super::super::SystemDisk;
     use super::*;
     use proptest::prelude::*;
     use std::os::unix::fs::FileExt;
@@ -160,16 +172,16 @@ mod tests {
             }
             let mut there = vec![false; blocks.len()];
             for (i, &b) in blocks.iter().enumerate() {
-                prop_assert!(prefix.digest(&file, len as u64).is_err(), "{i} blocks are not all");
+                prop_assert!(prefix.digest(&SystemDisk, &file, len as u64).is_err(), "{i} blocks are not all");
                 let bytes = &bytes[b * block..len.min((b + 1) * block)];
                 file.write_all_at(bytes, (b * block) as u64).expect("write");
-                prefix.wrote(&file, (b * block) as u64, bytes).expect("hash");
+                prefix.wrote(&SystemDisk, &file, (b * block) as u64, bytes).expect("hash");
                 there[b] = true;
                 let whole = there.iter().take_while(|t| **t).count();
                 prop_assert_eq!(*prefix.watch().borrow(), len.min(whole * block) as u64);
             }
             prop_assert_eq!(prefix.furthest(), len as u64);
-            let digest = prefix.digest(&file, len as u64).expect("digest").expect("hashed");
+            let digest = prefix.digest(&SystemDisk, &file, len as u64).expect("digest").expect("hashed");
             prop_assert_eq!(digest.0, *blake3::hash(&bytes).as_bytes());
         }
     }
@@ -186,12 +198,12 @@ mod tests {
                     for b in (thread..400).step_by(4) {
                         let block = &bytes[b * 1_000..(b + 1) * 1_000];
                         file.write_all_at(block, b as u64 * 1_000).expect("write");
-                        prefix.wrote(file, b as u64 * 1_000, block).expect("hash");
+                        prefix.wrote(&SystemDisk, file, b as u64 * 1_000, block).expect("hash");
                     }
                 });
             }
         });
-        let digest = prefix.digest(&file, 400_000).expect("digest").expect("hashed");
+        let digest = prefix.digest(&SystemDisk, &file, 400_000).expect("digest").expect("hashed");
         assert_eq!(digest.0, *blake3::hash(&bytes).as_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::StoreError;
+use super::{Disk, StoreError};
 
 /// Bounds on what strangers may put into a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,10 +59,10 @@ impl Reservations {
         self: &Arc<Self>,
         size: u64,
         there: u64,
+        disk: &dyn Disk,
         directory: &OwnedFd,
     ) -> Result<Reservation, StoreError> {
-        let disk = rustix::fs::fstatvfs(directory)?;
-        self.reserve_of(size, there, disk.f_bavail.saturating_mul(disk.f_frsize))
+        self.reserve_of(size, there, disk.free(directory)?)
     }
 
     fn reserve_of(

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::ObjectSink;
 use super::part_file::write_sparse;
 use super::prefix::Prefix;
-use super::{Digest, StoreError};
+use super::{Digest, Disk, StoreError, SystemDisk};
 
 /// A nameless temporary file that reorders blocks for a reader who wants them in order. What was
 /// read can be given back to the disk at once.
@@ -68,7 +68,7 @@ impl ScratchFile {
     /// # Errors
     /// [`StoreError::BadDigest`] or the system's.
     pub fn verify(&self) -> Result<(), StoreError> {
-        match self.prefix.digest(&self.file, self.size)? {
+        match self.prefix.digest(&SystemDisk, &self.file, self.size)? {
             Some(got) if got != self.digest => {
                 Err(StoreError::BadDigest { expected: self.digest, got })
             }
@@ -83,21 +83,14 @@ impl ScratchFile {
 
     /// Gives the disk space of a range back, where the file system can.
     pub fn release(&self, from: u64, to: u64) {
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::{FallocateFlags, fallocate};
-            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Only a kindness to the disk: nothing depends on it.
-            let _ = fallocate(&self.file, flags, from, to.saturating_sub(from));
-        }
-        #[cfg(not(target_os = "linux"))]
-        let _ = (from, to);
+        // Only a kindness to the disk: nothing depends on it.
+        let _ = SystemDisk.punch_hole(&self.file, from..to.max(from));
     }
 }
 
 impl ObjectSink for ScratchFile {
     fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
-        write_sparse(&self.file, self.size, offset, block)?;
-        self.prefix.wrote(&self.file, offset, block)
+        write_sparse(&SystemDisk, &self.file, self.size, offset, block)?;
+        self.prefix.wrote(&SystemDisk, &self.file, offset, block)
     }
 }

@@ -10,11 +10,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat,
-};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 
 use super::name::{is_kept_part, is_part_file};
+use super::{Disk, SystemDisk};
 
 /// Directories below the first that are looked into, one in the other.
 const MAX_DEPTH: usize = 32;
@@ -24,13 +23,24 @@ const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LEFT: usize = 65_536;
 
 /// Makes a part file known as somebody's; false if it was taken for stale before that.
-pub(crate) fn claim(file: &OwnedFd) -> bool {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+pub(crate) fn claim(disk: &dyn Disk, file: &File) -> bool {
+    match disk.lock(file) {
         Ok(()) => fstat(file).is_ok_and(|stat| stat.st_nlink > 0),
-        Err(rustix::io::Errno::WOULDBLOCK) => false,
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
         // A file system without locks: then nothing in it is taken for stale either.
         Err(_) => true,
     }
+}
+
+/// Locks a part file that was there; false if somebody has it, or had it until now and gave it its object's name. As
+/// long as it is locked nobody else renames or removes it; so without a lock it is nobody's.
+pub(super) fn claim_left(disk: &dyn Disk, directory: &OwnedFd, name: &str, file: &File) -> bool {
+    if disk.lock(file).is_err() {
+        return false;
+    }
+    let named = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    let (Ok(named), Ok(opened)) = (named, fstat(file)) else { return false };
+    (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 }
 
 /// Part files whose processes have died.
@@ -67,7 +77,16 @@ impl Stale<'_> {
 /// # Errors
 /// The directory cannot be opened.
 pub fn remove_stale_parts(directory: &Path, deep: bool) -> io::Result<usize> {
-    sweep(directory, deep, Stale::Useless { file_name: None, kept: "" }).map(|swept| swept.removed)
+    remove_stale_parts_on(&SystemDisk, directory, deep)
+}
+
+/// [`remove_stale_parts`] on any disk.
+///
+/// # Errors
+/// The directory cannot be opened.
+pub fn remove_stale_parts_on(disk: &dyn Disk, directory: &Path, deep: bool) -> io::Result<usize> {
+    let useless = Stale::Useless { file_name: None, kept: "" };
+    sweep(disk, directory, deep, useless).map(|swept| swept.removed)
 }
 
 /// Removes part files whose processes have died, as [`remove_stale_parts`] does, also those that
@@ -76,7 +95,7 @@ pub fn remove_stale_parts(directory: &Path, deep: bool) -> io::Result<usize> {
 /// # Errors
 /// The directory cannot be opened.
 pub fn clean(directory: &Path) -> io::Result<Cleaned> {
-    sweep(directory, true, Stale::All)
+    sweep(&SystemDisk, directory, true, Stale::All)
 }
 
 /// What was removed.
@@ -114,12 +133,18 @@ struct Left {
 
 /// Removes part files that could be taken up and that nobody works on, in a directory and all below it: those
 /// beyond the limits, and the oldest until `wanted` bytes are free that were not.
-pub(super) fn trim(root: &OwnedFd, limits: &PartLimits, now: SystemTime, wanted: u64) -> Cleaned {
+pub(super) fn trim(
+    disk: &dyn Disk,
+    root: &OwnedFd,
+    limits: &PartLimits,
+    now: SystemTime,
+    wanted: u64,
+) -> Cleaned {
     let mut found = Vec::new();
     visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
         if is_kept_part(name, None)
             && found.len() < MAX_LEFT
-            && let Some((_lock, meta)) = lock_stale(directory, name)
+            && let Some((_lock, meta)) = lock_stale(disk, directory, name)
         {
             let changed = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             found.push(Left { changed, bytes: meta.blocks() * 512 });
@@ -130,10 +155,10 @@ pub(super) fn trim(root: &OwnedFd, limits: &PartLimits, now: SystemTime, wanted:
     visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
         let changed = |meta: &Metadata| meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         if is_kept_part(name, None)
-            && let Some((_lock, meta)) = lock_stale(directory, name)
+            && let Some((_lock, meta)) = lock_stale(disk, directory, name)
             && changed(&meta) <= cutoff
         {
-            cleaned.remove(directory, name, &meta);
+            cleaned.remove(disk, directory, name, &meta);
         }
     });
     cleaned
@@ -163,15 +188,20 @@ fn cutoff(
     cutoff
 }
 
-pub(super) fn sweep(directory: &Path, deep: bool, stale: Stale<'_>) -> io::Result<Cleaned> {
+pub(super) fn sweep(
+    disk: &dyn Disk,
+    directory: &Path,
+    deep: bool,
+    stale: Stale<'_>,
+) -> io::Result<Cleaned> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(directory, flags, Mode::empty())?;
     let mut cleaned = Cleaned::default();
     visit(&root, if deep { MAX_DEPTH } else { 0 }, &mut 0, &mut |directory, name| {
         if stale.is_one(name)
-            && let Some((_lock, meta)) = lock_stale(directory, name)
+            && let Some((_lock, meta)) = lock_stale(disk, directory, name)
         {
-            cleaned.remove(directory, name, &meta);
+            cleaned.remove(disk, directory, name, &meta);
         }
     });
     Ok(cleaned)
@@ -207,19 +237,18 @@ fn visit(
 }
 
 /// Opens and locks a part file, if nobody works on it.
-fn lock_stale(directory: &OwnedFd, name: &str) -> Option<(File, Metadata)> {
+fn lock_stale(disk: &dyn Disk, directory: &OwnedFd, name: &str) -> Option<(File, Metadata)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let fd = openat(directory.as_fd(), name, flags, Mode::empty()).ok()?;
     let file = File::from(fd);
     let meta = file.metadata().ok().filter(Metadata::is_file)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    Some((file, meta))
+    claim_left(disk, directory, name, &file).then_some((file, meta))
 }
 
 impl Cleaned {
     /// Removes a part file that is locked.
-    fn remove(&mut self, directory: &OwnedFd, name: &str, meta: &Metadata) {
-        if unlinkat(directory, name, AtFlags::empty()).is_ok() {
+    fn remove(&mut self, disk: &dyn Disk, directory: &OwnedFd, name: &str, meta: &Metadata) {
+        if disk.remove(directory, name).is_ok() {
             self.removed += 1;
             self.bytes += meta.blocks() * 512;
         }
@@ -267,11 +296,11 @@ mod tests {
         for path in &paths {
             std::fs::write(path, [1; 5_000]).expect("written");
         }
-        let used = OwnedFd::from(File::open(&paths[0]).expect("open"));
-        assert!(claim(&used));
+        let used = File::open(&paths[0]).expect("open");
+        assert!(claim(&SystemDisk, &used));
         let root = OwnedFd::from(File::open(home.path()).expect("open"));
         let limits = PartLimits { bytes: 0, ..PartLimits::default() };
-        let cleaned = trim(&root, &limits, SystemTime::now(), 0);
+        let cleaned = trim(&SystemDisk, &root, &limits, SystemTime::now(), 0);
         assert_eq!(cleaned.removed, 1);
         assert_eq!(paths.map(|path| path.exists()), [true, false, true, true]);
     }

@@ -64,6 +64,12 @@ impl WriteBack {
         }
     }
 
+    /// Whether a sync has failed: the system says so once, to [`finish`](Self::finish) here.
+    pub fn has_failed(&self) -> bool {
+        // The thread lives as long as its syncs go well.
+        self.lock().syncer.as_ref().is_some_and(|syncer| syncer.thread.is_finished())
+    }
+
     /// Ends it, and waits for the sync under way. What was written since is for the caller to sync.
     ///
     /// # Errors
@@ -102,7 +108,7 @@ mod tests {
         for _ in 0..50 {
             back.wrote(&file, 999);
         }
-        assert!(back.lock().syncer.is_some());
+        assert!(back.lock().syncer.is_some() && !back.has_failed());
         back.finish().expect("synced");
         assert!(back.lock().syncer.is_none());
         back.finish().expect("nothing left to do");
@@ -115,6 +121,9 @@ mod tests {
         let back = WriteBack::every(10);
         for _ in 0..1_000 {
             back.wrote(&file, 10);
+        }
+        while !back.has_failed() {
+            std::thread::yield_now();
         }
         assert!(back.finish().is_err());
     }

@@ -15,7 +15,7 @@ use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::file::{READ, state};
 use super::scan::{Scan, ScanError, scan};
-use crate::objects::{claim, open_directory_beneath, part_file_name, random_number, split_path};
+use crate::objects::{Disk, SystemDisk, claim, open_directory_beneath, part_file_name, split_path};
 
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
@@ -51,7 +51,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn folds_case(&self) -> io::Result<bool> {
-        let name = part_file_name("case", random_number()?);
+        let name = part_file_name("case", SystemDisk.random()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         openat(&self.root, &name, flags, Mode::from_raw_mode(0o600))?;
         let found = statat(&self.root, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
@@ -106,7 +106,7 @@ impl TreeTarget {
     pub fn make_link(&mut self, path: &str, target: &str, modified: Modified) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         for _ in 0..ATTEMPTS {
-            let temporary = part_file_name(name, random_number()?);
+            let temporary = part_file_name(name, SystemDisk.random()?);
             match symlinkat(target, &parent, &temporary) {
                 Err(Errno::EXIST) => continue,
                 made => made?,
@@ -132,15 +132,17 @@ impl TreeTarget {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         for _ in 0..ATTEMPTS {
-            let part_name = part_file_name(name, random_number()?);
+            let part_name = part_file_name(name, SystemDisk.random()?);
             match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
-                // Taken for stale in the moment before it was ours.
-                Ok(fd) if !claim(&fd) => {}
                 Ok(fd) => {
-                    let name = name.to_owned();
                     let file = File::from(fd);
+                    // Taken for stale in the moment before it was ours.
+                    if !claim(&SystemDisk, &file) {
+                        continue;
+                    }
+                    let name = name.to_owned();
                     return Ok(NewFile { file, parent, part_name, name, in_place: false });
                 }
             }

@@ -1,0 +1,171 @@
+//! System calls by which received objects get onto a disk.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, RenameFlags, fchmod, flock, fstatvfs, fsync, linkat,
+    openat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+
+/// Calls on files and directories while objects are received. Their order decides what is lost when a
+/// disk, a process or the power fails; a simulation puts calls in their place that fail.
+///
+/// The provided methods are the system's calls. Each returns the system's error.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Makes a file that its owner alone may read and write, or, unless `exclusive`, opens the one of
+    /// that name. No symbolic link is followed.
+    ///
+    /// # Errors
+    /// The system's.
+    fn create(&self, directory: &OwnedFd, name: &str, exclusive: bool) -> io::Result<File> {
+        // A pipe must not make the call wait.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK;
+        let mut flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        flags.set(OFlags::EXCL, exclusive);
+        Ok(File::from(openat(directory, name, flags, Mode::from_raw_mode(0o600))?))
+    }
+
+    /// Takes the lock of a file, without waiting for it.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::WouldBlock`] if somebody else has it; the system's.
+    fn lock(&self, file: &File) -> io::Result<()> {
+        Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
+    }
+
+    /// Sets the length of a file \[bytes\].
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    /// Sets the permissions of a file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+    }
+
+    /// Sets the time of a file's last modification.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_modified(&self, file: &File, time: SystemTime) -> io::Result<()> {
+        file.set_modified(time)
+    }
+
+    /// Fills `buffer` with the bytes of a file from `offset` on.
+    ///
+    /// # Errors
+    /// The file ends before, or the system's.
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        file.read_exact_at(buffer, offset)
+    }
+
+    /// Writes bytes into a file from `offset` on.
+    ///
+    /// # Errors
+    /// The system's; any part of the bytes may be written then.
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Makes a hole, which reads as zeros, and leaves the length of the file.
+    ///
+    /// # Errors
+    /// The file system cannot, or the system's.
+    fn punch_hole(&self, file: &File, range: Range<u64>) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::fs::{FallocateFlags, fallocate};
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            Ok(fallocate(file, flags, range.start, range.end - range.start)?)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (file, range);
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    /// Brings what was written to a file onto the disk. After an error nobody knows what is there, and a
+    /// later call may succeed all the same.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_all()
+    }
+
+    /// Brings the names in a directory onto the disk.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
+        match fsync(directory) {
+            // Some file systems cannot sync a directory: the data are synced, the name follows.
+            Err(Errno::INVAL | Errno::NOTSUP | Errno::ROFS) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Gives a file another name in its directory, in one step.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::AlreadyExists`] if something has that name and is not to be replaced;
+    /// the system's.
+    fn rename(&self, directory: &OwnedFd, from: &str, to: &str, replace: bool) -> io::Result<()> {
+        if replace {
+            return Ok(renameat(directory, from, directory, to)?);
+        }
+        match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+            // The file system cannot; a hard link fails on an existing name just as well.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                linkat(directory, from, directory, to, AtFlags::empty())?;
+                Ok(unlinkat(directory, from, AtFlags::empty())?)
+            }
+            renamed => Ok(renamed?),
+        }
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn remove(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(unlinkat(directory, name, AtFlags::empty())?)
+    }
+
+    /// Bytes that can be written to the disk of a directory.
+    ///
+    /// # Errors
+    /// The system's.
+    fn free(&self, directory: &OwnedFd) -> io::Result<u64> {
+        let disk = fstatvfs(directory)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
+    /// A number that nobody can guess.
+    ///
+    /// # Errors
+    /// The system's.
+    fn random(&self) -> io::Result<u64> {
+        getrandom::u64().map_err(io::Error::from)
+    }
+}
+
+/// The system's calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SystemDisk;
+
+impl Disk for SystemDisk {}

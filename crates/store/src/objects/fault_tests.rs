@@ -1,0 +1,112 @@
+//! Part files on a disk whose calls fail, or come at a bad time.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::Existing;
+
+type Deed = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// A disk on which something happens at one call.
+#[derive(Default)]
+struct OddDisk {
+    at_sync: Mutex<Option<Deed>>,
+    /// At the lock after so many.
+    at_lock: Mutex<(usize, Option<Deed>)>,
+}
+
+impl fmt::Debug for OddDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OddDisk")
+    }
+}
+
+impl Disk for OddDisk {
+    fn sync(&self, file: &File) -> io::Result<()> {
+        let deed = self.at_sync.lock().expect("no panic").take();
+        deed.map_or(Ok(()), |deed| deed())?;
+        SystemDisk.sync(file)
+    }
+
+    fn lock(&self, file: &File) -> io::Result<()> {
+        let deed = {
+            let (before, deed) = &mut *self.at_lock.lock().expect("no panic");
+            *before = before.wrapping_sub(1);
+            if *before == usize::MAX { deed.take() } else { None }
+        };
+        deed.map_or(Ok(()), |deed| deed())?;
+        SystemDisk.lock(file)
+    }
+}
+
+const BYTES: &[u8] = b"hello";
+
+fn resumed(disk: &Arc<OddDisk>, path: &Path) -> PartFile {
+    let digest = Digest(*blake3::hash(BYTES).as_bytes());
+    let disk = Arc::clone(disk) as Arc<dyn Disk>;
+    let part = PartFile::resumed_beside_on(disk, path, 5, digest, Existing::Replace);
+    part.expect("made")
+}
+
+fn files(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("directory").count()
+}
+
+#[test]
+fn a_part_file_whose_sync_failed_is_taken_up_by_nobody() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let disk = Arc::new(OddDisk::default());
+    let fails: Deed = Box::new(|| Err(io::Error::other("the disk failed")));
+    *disk.at_sync.lock().expect("no panic") = Some(fails);
+    let part = resumed(&disk, &dir.path().join("x"));
+    part.write_block(0, BYTES).expect("written");
+    assert!(part.commit().is_err());
+    // Before it is dropped: its process may be killed.
+    assert_eq!(files(dir.path()), 0);
+    let again = resumed(&disk, &dir.path().join("x"));
+    drop(part);
+    assert!(!again.has_old_bytes());
+    again.write_block(0, BYTES).expect("written");
+    again.commit().expect("in place");
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), BYTES);
+}
+
+#[test]
+fn a_part_file_that_got_its_name_before_it_was_locked_is_not_taken_up() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("x");
+    let disk = Arc::new(OddDisk::default());
+    let first = resumed(&disk, &path);
+    first.write_block(0, BYTES).expect("written");
+    // The second lock is that of the part file that is there.
+    let commits: Deed = Box::new(move || first.commit().map(drop).map_err(io::Error::other));
+    *disk.at_lock.lock().expect("no panic") = (2, Some(commits));
+    let second = resumed(&disk, &path);
+    let mode = || fs::metadata(&path).expect("in place").permissions().mode() & 0o777;
+    let usual = mode();
+    assert_ne!(usual, 0o600, "the object is not a part file");
+    second.write_block(0, BYTES).expect("written");
+    second.commit().expect("in place");
+    assert_eq!(mode(), usual);
+    assert_eq!(files(dir.path()), 1);
+}
+
+#[test]
+fn a_part_file_that_cannot_be_locked_is_not_taken_up() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let disk = Arc::new(OddDisk::default());
+    let first = resumed(&disk, &dir.path().join("x"));
+    first.write_block(0, BYTES).expect("written");
+    drop(first);
+    let fails: Deed = Box::new(|| Err(io::Error::other("the disk failed")));
+    // Before it are that of the look for useless ones, twice, and that of its own part file.
+    *disk.at_lock.lock().expect("no panic") = (2, Some(fails));
+    let second = resumed(&disk, &dir.path().join("x"));
+    assert!(!second.has_old_bytes());
+    assert_eq!(files(dir.path()), 2, "one of its own");
+}
