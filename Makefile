@@ -16,6 +16,9 @@ ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport 
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
 CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
 
+# Seeds of the store on a disk that fails, in the nightly run.
+FAULT_SEEDS ?= 1000000
+
 # Papers whose figures the nightly run reproduces.
 PAPERS ?= scdp polyraptor lttp maelstrom
 
@@ -110,6 +113,7 @@ nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, e
 	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
 	@$(SETUP) browser
 	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip ::program_
+	SEEDS=$(FAULT_SEEDS) $(CARGO) test --release -p wellspring-fault-sim --test seeds -- --nocapture
 	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test it soak:: -- --nocapture
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
 	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done

@@ -83,6 +83,8 @@ pub const CRATES: &[Crate] = &[
     product("wellspring-lab", 4),
     product("wellspring-web", 4),
     product("wellspring-py", 4),
+    // Runs the store's own code on a disk that fails: a tool of tests, which nothing depends on.
+    Crate { package: "wellspring-fault-sim", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "wellspring-testkit", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "wellspring-fuzz", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "xtask", level: Level::Dev, blind_to: &[], may_use: &[] },

@@ -1,0 +1,163 @@
+//! Calls of one process on the virtual disk, at any of which it may be killed.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use wellspring_store::{Disk, SystemDisk};
+
+use crate::virtual_disk::{Kind, VirtualDisk, died};
+
+/// Other sessions, which go on during a call.
+pub(crate) trait Others: Send + Sync {
+    fn go_on(&self);
+}
+
+/// A process. What it has open is closed when it is dropped.
+pub(crate) struct Process {
+    disk: Arc<VirtualDisk>,
+    others: Weak<dyn Others>,
+    /// Calls left until it is killed.
+    left: AtomicU64,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    pub(crate) fn new(disk: Arc<VirtualDisk>, others: Weak<dyn Others>) -> Arc<Self> {
+        Arc::new(Process { disk, others, left: AtomicU64::new(u64::MAX) })
+    }
+
+    /// Kills it at the call after so many more.
+    pub(crate) fn kill_after(&self, calls: u64) {
+        self.left.fetch_min(calls, Relaxed);
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.left.load(Relaxed) > 0 && !self.disk.is_off()
+    }
+
+    /// A call begins: whether it has its effect.
+    fn begin(&self, kind: Kind, says: &str) -> io::Result<()> {
+        if !self.is_alive() {
+            return Err(died());
+        }
+        if self.disk.interrupts()
+            && let Some(others) = self.others.upgrade()
+        {
+            others.go_on();
+        }
+        let left = self.left.load(Relaxed);
+        if left != u64::MAX {
+            self.left.store(left.saturating_sub(1), Relaxed);
+        }
+        if !self.is_alive() {
+            return Err(died());
+        }
+        self.disk.begin(kind, says)
+    }
+}
+
+impl Disk for Process {
+    fn create(&self, directory: &OwnedFd, name: &str, exclusive: bool) -> io::Result<File> {
+        self.begin(Kind::Call, name)?;
+        let file = SystemDisk.create(directory, name, exclusive)?;
+        self.disk.opened(directory, name, &file);
+        Ok(file)
+    }
+
+    fn lock(&self, file: &File) -> io::Result<()> {
+        self.begin(Kind::Call, "lock")?;
+        SystemDisk.lock(file)
+    }
+
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        self.begin(Kind::Call, "set_len")?;
+        SystemDisk.set_len(file, len)?;
+        self.disk.change(file, |image, _| image.set_len(len));
+        self.disk.written(file);
+        Ok(())
+    }
+
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        self.begin(Kind::Call, "set_mode")?;
+        SystemDisk.set_mode(file, mode)?;
+        self.disk.change(file, |image, _| image.set_mode(mode));
+        Ok(())
+    }
+
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.begin(Kind::Call, "read_at")?;
+        SystemDisk.read_at(file, buffer, offset)
+    }
+
+    fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if !self.is_alive() {
+            return Err(died());
+        }
+        let outcome = self.begin(Kind::Write, "write_at");
+        // A write that fails, or that its process did not outlive, may have been done in part.
+        let done = match outcome {
+            Ok(()) => bytes.len(),
+            Err(_) => self.disk.below(bytes.len() as u64) as usize,
+        };
+        SystemDisk.write_at(file, &bytes[..done], offset)?;
+        self.disk.change(file, |image, _| image.write(offset, &bytes[..done]));
+        self.disk.written(file);
+        outcome
+    }
+
+    fn punch_hole(&self, file: &File, range: Range<u64>) -> io::Result<()> {
+        self.begin(Kind::Write, "punch_hole")?;
+        SystemDisk.punch_hole(file, range.clone())?;
+        self.disk.change(file, |image, _| image.punch_hole(range));
+        self.disk.written(file);
+        Ok(())
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        let outcome = self.begin(Kind::Sync, "sync");
+        match outcome {
+            Ok(()) => self.disk.change(file, |image, _| image.sync()),
+            Err(_) if self.is_alive() => self.disk.change(file, |image, rng| image.fail_sync(rng)),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
+        self.begin(Kind::Sync, "sync_directory")?;
+        self.disk.synced(directory);
+        Ok(())
+    }
+
+    fn rename(&self, directory: &OwnedFd, from: &str, to: &str, replace: bool) -> io::Result<()> {
+        self.begin(Kind::Name, to)?;
+        SystemDisk.rename(directory, from, to, replace)?;
+        self.disk.renamed(directory, from, to);
+        Ok(())
+    }
+
+    fn remove(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.begin(Kind::Name, name)?;
+        SystemDisk.remove(directory, name)?;
+        self.disk.removed(directory, name);
+        Ok(())
+    }
+
+    fn free(&self, _: &OwnedFd) -> io::Result<u64> {
+        self.begin(Kind::Call, "free")?;
+        Ok(self.disk.free())
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        Ok(self.disk.random())
+    }
+}
