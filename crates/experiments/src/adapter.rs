@@ -18,6 +18,7 @@ use crate::scenario::Scenario;
 use core::fmt::{Debug, Display};
 use wellspring_core::{Endpoint, Frame, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
+use wellspring_sim::pcapng::Transport;
 
 /// Events of a session, whatever the protocol.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -64,8 +65,8 @@ pub trait Adapter {
     }
     /// Ends a session early at its sender.
     fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>);
-    /// A frame's header as bytes behind UDP, for captures.
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8>;
+    /// What captures show of a frame behind its IP header: the real protocol's layout.
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport;
     /// What an event says, and of which session.
     fn session_event(
         &self,

@@ -11,14 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use wellspring_core::{Destination, Duration, Time};
+use wellspring_sim::pcapng::{Packet, PcapWriter};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
-use wellspring_sim::{PcapWriter, Simulator, TapPoint};
+use wellspring_sim::{Simulator, TapPoint};
 use wellspring_store::atomic_file::AtomicFile;
 
 /// The first bytes of every capture.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// UDP's header \[bytes\].
-const UDP_HEADER: u32 = 8;
 
 /// The most that samples may hold \[instants, and hosts and ports with values in them\]:
 /// some 24 bytes each.
@@ -248,11 +247,17 @@ fn write_frame<A: Adapter, W: Write>(
         Destination::Host(host) => PcapWriter::<W>::host_address(host.0),
         Destination::Group(group) => PcapWriter::<W>::group_address(group.0),
     };
-    let header = adapter.header_bytes(frame);
-    let len = header.len() as u32 + UDP_HEADER + u32::from(frame.payload_len);
+    let packet = Packet {
+        time: now,
+        source: frame.source.0,
+        destination,
+        ecn: frame.ecn,
+        transport: adapter.captured(frame),
+        payload_len: frame.payload_len.into(),
+    };
     if let Ok(mut writer) = writer.lock()
         && let Some(writer) = writer.as_mut()
     {
-        let _ = writer.write(now, frame.source.0, destination, len, &header);
+        let _ = writer.write(&packet);
     }
 }

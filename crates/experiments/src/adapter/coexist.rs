@@ -6,6 +6,7 @@ use core::fmt::{self, Display};
 use wellspring_core::{
     Endpoint, Frame, Header, HostId, Rate, Seed, SessionId, Time, Verdict, Work, WorkDone,
 };
+use wellspring_sim::pcapng::Transport;
 use wellspring_transport::tcp;
 
 /// One of two: the scenario's protocol, or the TCP beside it.
@@ -191,10 +192,10 @@ impl<A: Adapter> Adapter for BesideTcp<A> {
         }
     }
 
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport {
         match frame.header.of {
-            Of::Protocol(header) => self.protocol.header_bytes(&frame.with_header(header)),
-            Of::Tcp(header) => self.tcp.header_bytes(&frame.with_header(header)),
+            Of::Protocol(header) => self.protocol.captured(&frame.with_header(header)),
+            Of::Tcp(header) => self.tcp.captured(&frame.with_header(header)),
         }
     }
 

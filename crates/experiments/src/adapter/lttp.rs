@@ -3,7 +3,12 @@
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
 use crate::scenario::{Protocol, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
-use wellspring_transport::lttp;
+use wellspring_sim::pcapng::{Transport, client_port};
+use wellspring_transport::lttp::{self, LttpHeader, Parameters};
+use wellspring_wire::control::Name;
+use wellspring_wire::lttp::{
+    Cookie, Datagram, Geometry, Message, SYMBOL_HEADER_LEN, emit_header, emit_message,
+};
 
 /// Symbols between two [`SessionEvent::Progress`].
 const PROGRESS: u32 = 16;
@@ -49,22 +54,37 @@ impl Adapter for Lttp {
         actions.command(HostId(from), lttp::Command::Cancel { session });
     }
 
-    /// LTTP has no byte layout here: a letter for the kind, then session, block and symbol.
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
-        let (kind, block, symbol) = match frame.header {
-            lttp::LttpHeader::Request => (b'Q', 0, 0),
-            lttp::LttpHeader::Parameters(parameters) => (b'P', parameters.blocks(), 0),
-            lttp::LttpHeader::Symbol { sbn, esi, .. } => (b'D', sbn, esi),
-            lttp::LttpHeader::Report(_) => (b'R', 0, 0),
-            lttp::LttpHeader::Stop { next } => (b'S', next, 0),
-            lttp::LttpHeader::Stopped { next } => (b'T', next, 0),
-            lttp::LttpHeader::Close => (b'C', 0, 0),
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport {
+        let cookie = Cookie(frame.session.0.into());
+        let datagram = |datagram: &Datagram<'_>| {
+            let mut bytes = [0; SYMBOL_HEADER_LEN];
+            let len = emit_header(cookie, datagram, &mut bytes);
+            Transport::Udp(bytes[..len].to_vec())
         };
-        let mut bytes = vec![kind, 0, 0, 0];
-        for number in [frame.session.0, block, symbol] {
-            bytes.extend_from_slice(&number.to_be_bytes());
+        match frame.header {
+            LttpHeader::Symbol { stamp, sbn, esi } => datagram(&Datagram::Symbol {
+                sbn,
+                esi,
+                number: stamp.number,
+                sent: stamp.sent,
+                rtt: stamp.rtt,
+                payload: &[],
+            }),
+            LttpHeader::Report(report) => datagram(&Datagram::Report {
+                echo: report.echo,
+                delay: report.delay,
+                receive_rate: report.receive_rate,
+                loss_event_rate: report.loss_event_rate,
+            }),
+            LttpHeader::Request => message(frame, true, &request()),
+            LttpHeader::Parameters(Parameters { transfer_len, symbol_size, block_symbols }) => {
+                let geometry = Geometry { symbol_size, block_symbols };
+                message(frame, false, &Message::Parameters { transfer_len, geometry })
+            }
+            LttpHeader::Stop { next } => message(frame, true, &Message::Stop { next }),
+            LttpHeader::Stopped { next } => message(frame, false, &Message::Stopped { next }),
+            LttpHeader::Close => message(frame, true, &Message::Close),
         }
-        bytes
     }
 
     fn session_event(&self, event: lttp::Event) -> Option<(SessionId, SessionEvent)> {
@@ -99,5 +119,23 @@ impl Adapter for Lttp {
             block_symbols: self.protocol.block_symbols,
         };
         parameters.symbols_in_block(sbn)
+    }
+}
+
+/// A message of the control channel, which is a TCP connection of its own.
+fn message(frame: &FrameOf<Lttp>, from_client: bool, message: &Message<'_>) -> Transport {
+    let mut bytes = Vec::new();
+    emit_message(message, &mut bytes);
+    Transport::Message { client_port: client_port(frame.session), from_client, bytes }
+}
+
+/// Simulated objects have neither name nor digest, and are asked for whole.
+fn request() -> Message<'static> {
+    Message::Request {
+        name: Name::new("simulated").expect("a name"),
+        digest: [0; 32],
+        offset: 0,
+        len: u64::MAX,
+        geometry: Geometry { symbol_size: 1, block_symbols: 1 },
     }
 }

@@ -3,7 +3,9 @@
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
 use crate::scenario::{Protocol, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
+use wellspring_sim::pcapng::Transport;
 use wellspring_transport::ndp;
+use wellspring_wire::ndp::{DATA_HEADER_LEN, emit_header};
 
 /// Path labels where the number of equal paths is not known: few remain unused at any switch.
 const PATHS: u16 = 64;
@@ -56,20 +58,10 @@ impl Adapter for Ndp {
         transfer::cancel(leg, actions);
     }
 
-    /// NDP has no byte layout: a letter for the kind, the trimmed flag, then session and number.
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
-        let (kind, number) = match frame.header {
-            ndp::NdpHeader::Data(data) => (b'D', data.number),
-            ndp::NdpHeader::Ack { number, .. } => (b'A', number),
-            ndp::NdpHeader::Nack { number } => (b'N', number),
-            ndp::NdpHeader::Pull { granted } => (b'P', granted),
-            ndp::NdpHeader::Done => (b'F', 0),
-            ndp::NdpHeader::Close => (b'C', 0),
-        };
-        let mut bytes = vec![kind, u8::from(frame.trimmed), 0, 0];
-        bytes.extend_from_slice(&frame.session.0.to_be_bytes());
-        bytes.extend_from_slice(&number.to_be_bytes());
-        bytes
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport {
+        let mut bytes = [0; DATA_HEADER_LEN];
+        let len = emit_header(frame.session, &frame.header, self.protocol.payload(), &mut bytes);
+        Transport::Udp(bytes[..len].to_vec())
     }
 
     fn session_event(&self, event: ndp::Event) -> Option<(SessionId, SessionEvent)> {

@@ -4,6 +4,7 @@ use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
 use crate::record::Reason;
 use crate::scenario::{Configuration, FabricKind, Protocol, ProtocolName, Scenario};
 use wellspring_core::{Class, GroupId, HostId, Rate, Seed, SessionId};
+use wellspring_sim::pcapng::Transport;
 use wellspring_transport::scdp;
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, Mode, emit};
 
@@ -153,11 +154,11 @@ impl Adapter for Scdp {
     }
 
     /// The bytes that are sent over UDP, without an object's digest, which simulated ones lack.
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport {
         let mut bytes = [0; HEADER_WITH_OPTIONS_LEN];
         let symbol_size = self.protocol.payload();
         let len = emit(frame.session, &frame.header, &[0; 32], symbol_size, &mut bytes);
-        bytes[..len].to_vec()
+        Transport::Udp(bytes[..len].to_vec())
     }
 
     fn session_event(&self, event: scdp::Event) -> Option<(SessionId, SessionEvent)> {

@@ -3,10 +3,13 @@
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
 use crate::scenario::{Protocol, ProtocolName, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
+use wellspring_sim::pcapng::{TcpHeader, Transport, client_port, flags};
 use wellspring_transport::tcp;
 
 /// Bytes between two [`SessionEvent::Progress`].
 const PROGRESS: u64 = 100_000;
+/// The port of receivers in captures: iperf's.
+const SINK: u16 = 5_001;
 
 /// TCP NewReno, DCTCP and PIAS.
 #[derive(Debug)]
@@ -56,18 +59,26 @@ impl Adapter for Tcp {
         transfer::cancel(leg, actions);
     }
 
-    /// Not TCP's own layout, which captures put behind UDP: a letter for the kind, ECN-echo, then
-    /// session and sequence number.
-    fn header_bytes(&self, frame: &FrameOf<Self>) -> Vec<u8> {
-        let (kind, echo, number) = match frame.header {
-            tcp::TcpHeader::Data { offset, .. } => (b'D', false, offset),
-            tcp::TcpHeader::Ack { next, echo } => (b'A', echo, next),
-            tcp::TcpHeader::Reset => (b'R', false, 0),
+    /// Offsets stand for sequence numbers as they would behind a SYN.
+    fn captured(&self, frame: &FrameOf<Self>) -> Transport {
+        let (data, ack) = ([client_port(frame.session), SINK], [SINK, client_port(frame.session)]);
+        let number = |offset: u64| (offset + 1) as u32;
+        let (ports, sequence, acknowledgement, flags) = match frame.header {
+            tcp::TcpHeader::Data { offset, .. } => (data, number(offset), 1, flags::ACK),
+            tcp::TcpHeader::Ack { next, echo } => {
+                let echo = if echo { flags::ECE } else { 0 };
+                (ack, 1, number(next), flags::ACK | echo)
+            }
+            tcp::TcpHeader::Reset => (data, 1, 0, flags::RST),
         };
-        let mut bytes = vec![kind, u8::from(echo), 0, 0];
-        bytes.extend_from_slice(&frame.session.0.to_be_bytes());
-        bytes.extend_from_slice(&number.to_be_bytes());
-        bytes
+        let [source_port, destination_port] = ports;
+        Transport::Tcp(TcpHeader {
+            source_port,
+            destination_port,
+            sequence,
+            acknowledgement,
+            flags,
+        })
     }
 
     fn session_event(&self, event: tcp::Event) -> Option<(SessionId, SessionEvent)> {
