@@ -15,6 +15,7 @@ pub mod figures;
 pub mod live;
 #[cfg(feature = "long-link")]
 pub mod long_link;
+pub mod merge;
 pub mod observe;
 pub mod quantity;
 pub mod record;
@@ -25,4 +26,5 @@ mod sizes;
 pub mod stats;
 mod store;
 pub mod sweep;
+pub mod trace;
 pub mod workload;

@@ -114,7 +114,7 @@ impl RunRow {
             | Workload::Single { size, .. }
             | Workload::Incast { size, .. }
             | Workload::Outcast { size, .. } => (0.0, size.0),
-            Workload::Convergence { .. } => (0.0, 0),
+            Workload::Convergence { .. } | Workload::Trace { .. } => (0.0, 0),
         };
         let tcp_times: Vec<f64> =
             tcp.iter().filter_map(|f| f.completion()).map(|t| t * 1e3).collect();

@@ -17,6 +17,9 @@ use wellspring_store::atomic_file::AtomicFile;
 /// Goodputs and completion times by rank, by hash and seed.
 type Ranks = BTreeMap<(String, u64), [Vec<f64>; 2]>;
 
+/// Swept keys and their values.
+type Swept = Vec<(String, String)>;
+
 /// The quantities of `ranks.csv`.
 const RANKED: [&str; 2] = ["goodput_gbps", "fct_ms"];
 
@@ -32,6 +35,8 @@ pub(crate) struct Store {
     keys: Vec<String>,
     /// This version's rows by hash and seed; of several the last.
     rows: BTreeMap<(String, u64), RunRow>,
+    /// Their swept keys and values.
+    swept: BTreeMap<(String, u64), Swept>,
     /// Distributions of these runs, as far as they were kept.
     ranks: Ranks,
     /// What was seen in runs beside their rows, by hash, seed and the name of what was looked for.
@@ -55,12 +60,17 @@ impl Store {
             widen(&table, &more).with_context(|| table.display().to_string())?;
         }
         all.extend(more);
-        let ours = rows.into_iter().filter(|row| row.version == env!("CARGO_PKG_VERSION"));
-        let rows = ours.map(|row| ((row.hash.clone(), row.seed), row)).collect();
+        let ours = rows.into_iter().filter(|(row, _)| row.version == env!("CARGO_PKG_VERSION"));
+        let (mut rows, mut swept) = (BTreeMap::new(), BTreeMap::new());
+        for (row, values) in ours {
+            let key = (row.hash.clone(), row.seed);
+            swept.insert(key.clone(), values);
+            rows.insert(key, row);
+        }
         let ranks = read_ranks(&ranks_file(folder));
         let seen = read_seen(&seen_file(folder));
         let written = Mutex::default();
-        Ok(Store { folder: folder.into(), table, keys: all, rows, ranks, seen, written })
+        Ok(Store { folder: folder.into(), table, keys: all, rows, swept, ranks, seen, written })
     }
 
     /// The row of a run that this version made.
@@ -68,6 +78,34 @@ impl Store {
         let key = (hash.to_owned(), seed);
         let [goodputs, times] = self.ranks.get(&key).cloned().unwrap_or_default();
         self.rows.get(&key).map(|row| RunRow { goodputs, times, ..row.clone() })
+    }
+
+    /// The swept keys that its table has columns for.
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// All rows that this version made, with what was swept.
+    pub fn runs(&self) -> impl Iterator<Item = RunRow> {
+        let runs = self.rows.keys().filter_map(|key| Some((self.row(&key.0, key.1)?, key)));
+        runs.map(|(row, key)| RunRow {
+            swept: self.swept.get(key).cloned().unwrap_or_default(),
+            ..row
+        })
+    }
+
+    /// Keeps what was seen in the runs of another folder and in none of this.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn absorb_seen(&self, other: &Store) -> Result<()> {
+        for ((hash, seed, what), value) in &other.seen {
+            if !self.seen.contains_key(&(hash.clone(), *seed, what.clone())) {
+                let row = RunRow { hash: hash.clone(), seed: *seed, ..RunRow::default() };
+                self.keep_seen(&row, what, value)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes a row, unless it stands there already.
@@ -211,9 +249,9 @@ fn widen(path: &Path, keys: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The rows of an earlier, perhaps interrupted, sweep, and the keys that it has columns for. A last line that was cut off is taken away,
-/// from a table of this version only.
-fn read(path: &Path) -> Result<(Vec<RunRow>, Vec<String>)> {
+/// The rows of an earlier, perhaps interrupted, sweep with what was swept, and the keys that it has columns for. A last line
+/// that was cut off is taken away, from a table of this version only.
+fn read(path: &Path) -> Result<(Vec<(RunRow, Swept)>, Vec<String>)> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
@@ -237,9 +275,17 @@ fn read(path: &Path) -> Result<(Vec<RunRow>, Vec<String>)> {
     }
     let mut table = csv::Reader::from_reader(&text[..whole]);
     let columns = header.split(|byte| *byte == b',').count();
-    let keys = table.headers()?.iter().skip(columns).map(str::to_owned).collect();
-    let rows = table.deserialize().filter_map(|row: Result<RunRow, csv::Error>| row.ok());
-    Ok((rows.collect(), keys))
+    let header = table.headers()?.clone();
+    let keys: Vec<String> = header.iter().skip(columns).map(str::to_owned).collect();
+    let rows = table.records().filter_map(|record| {
+        let record = record.ok()?;
+        let row: RunRow = record.deserialize(Some(&header)).ok()?;
+        let values = record.iter().skip(columns).map(str::to_owned);
+        let swept = keys.iter().cloned().zip(values).filter(|(_, value)| !value.is_empty());
+        Some((row, swept.collect()))
+    });
+    let rows = rows.collect();
+    Ok((rows, keys))
 }
 
 #[cfg(test)]

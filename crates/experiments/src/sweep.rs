@@ -20,6 +20,42 @@ pub struct Output {
     pub flows: bool,
     /// Packets to be written down: of one run, or each overwrites the one before.
     pub capture: Option<Capture>,
+    /// The part of the runs that is run; all without.
+    pub shard: Option<Shard>,
+}
+
+/// One of several parts of a sweep, which machines run apart: every N-th run, so that parts cost about the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shard {
+    number: usize,
+    of: usize,
+}
+
+impl Shard {
+    /// The part of that number, counted from 1, of so many; `None` if there is no such part.
+    pub fn new(number: usize, of: usize) -> Option<Shard> {
+        (1..=of).contains(&number).then_some(Shard { number, of })
+    }
+
+    /// How many of `runs` runs are its own.
+    pub fn share(self, runs: usize) -> usize {
+        (runs + self.of - self.number) / self.of
+    }
+
+    fn has(self, run: usize) -> bool {
+        run % self.of == self.number - 1
+    }
+}
+
+impl core::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parts = text
+            .split_once('/')
+            .and_then(|(number, of)| Shard::new(number.parse().ok()?, of.parse().ok()?));
+        parts.ok_or_else(|| format!("`{text}` is no part: write NUMBER/COUNT, from 1/4 to 4/4"))
+    }
 }
 
 /// Who hears how far the run of that number is.
@@ -39,7 +75,7 @@ const DONE_BEFORE: Progress =
 pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Result<Vec<RunRow>> {
     let store = open(output, scenarios)?;
     let bare = bare(scenarios);
-    let jobs = jobs(scenarios, &bare);
+    let jobs = jobs(scenarios, &bare, output.shard);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
         match store.as_ref().and_then(|store| job.done(store, output)) {
             Some(row) => {
@@ -66,7 +102,7 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
 ) -> Result<Vec<(RunRow, T)>> {
     let store = open(output, scenarios)?;
     let bare = bare(scenarios);
-    let jobs = jobs(scenarios, &bare);
+    let jobs = jobs(scenarios, &bare, output.shard);
     let runs = jobs.par_iter().enumerate().map(|(number, job)| {
         let before = store.as_ref().and_then(|store| {
             let row = job.done(store, output)?;
@@ -107,11 +143,16 @@ fn bare(scenarios: &[Scenario]) -> Vec<(Scenario, String)> {
     bare.collect()
 }
 
-fn jobs<'a>(scenarios: &[Scenario], bare: &'a [(Scenario, String)]) -> Vec<Job<'a>> {
+fn jobs<'a>(
+    scenarios: &[Scenario],
+    bare: &'a [(Scenario, String)],
+    shard: Option<Shard>,
+) -> Vec<Job<'a>> {
     let all = scenarios.iter().zip(bare).flat_map(|(scenario, (bare, hash))| {
         scenario.run.seeds.iter().map(move |seed| Job { scenario: bare, hash, seed: *seed })
     });
-    all.collect()
+    let all = all.enumerate().filter(|(number, _)| shard.is_none_or(|shard| shard.has(*number)));
+    all.map(|(_, job)| job).collect()
 }
 
 /// A scenario with one of its seeds.
@@ -181,7 +222,8 @@ mod tests {
                     \"protocol.name\" = [\"scdp\", \"ndp\"]";
         let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let output = Output { folder: Some(folder.path().into()), flows: true, capture: None };
+        let output =
+            Output { folder: Some(folder.path().into()), flows: true, ..Output::default() };
         let runs = AtomicUsize::new(0);
         let count = |_: usize, progress: Progress| {
             if progress.finished.0 == progress.finished.1 && progress.events > 0 {

@@ -1,6 +1,7 @@
 //! Generation of requests, one at a time as the run goes.
 
 use crate::scenario::{Background, Placement, Scenario, Sizes, Workload};
+use crate::trace::Trace;
 use anyhow::{Result, ensure};
 use wellspring_core::{Duration, RandomStream, Seed};
 
@@ -9,6 +10,17 @@ use wellspring_core::{Duration, RandomStream, Seed};
 pub enum Request {
     /// From one host to another.
     Transfer {
+        /// Sender.
+        from: u32,
+        /// Receiver.
+        to: u32,
+        /// Size \[bytes\].
+        bytes: u64,
+    },
+    /// A transfer of a trace.
+    Traced {
+        /// Its number there.
+        flow: u32,
         /// Sender.
         from: u32,
         /// Receiver.
@@ -159,6 +171,7 @@ pub struct Requests {
     listed: Listed,
     rounds: Option<Rounds>,
     stream: Option<Stream>,
+    trace: Option<Trace>,
     population: Population,
 }
 
@@ -200,7 +213,8 @@ impl Requests {
     /// # Errors
     /// Its hosts are too few, or not where they have to be.
     pub fn new(workload: &Workload, population: Population, seed: Seed) -> Result<Requests> {
-        let mut requests = Requests { listed: Vec::new(), rounds: None, stream: None, population };
+        let (listed, rounds, stream, trace) = (Vec::new(), None, None, None);
+        let mut requests = Requests { listed, rounds, stream, trace, population };
         let mut random = seed.stream("workload");
         match workload {
             Workload::Flows { sessions, lambda, .. }
@@ -215,6 +229,16 @@ impl Requests {
                     sizes: seed.stream("sizes"),
                 });
             }
+            Workload::Trace { matrix } => {
+                let timed = matrix.flows.iter().enumerate();
+                let timed =
+                    timed.filter_map(|(flow, of)| Some((of.start?, traced(matrix, flow as u32)?)));
+                requests.listed = timed.collect();
+                // Of flows that start at one time the first of the file comes first.
+                requests.listed.reverse();
+                requests.listed.sort_by_key(|entry| core::cmp::Reverse(entry.0));
+                requests.trace = Some(matrix.clone());
+            }
             _ => {
                 requests.listed = list(workload, &requests.population, &mut random)?;
                 requests.rounds = Rounds::new(workload, &requests.listed, random);
@@ -228,7 +252,20 @@ impl Requests {
     pub fn total(&self) -> u32 {
         let rounds = 1 + self.rounds.as_ref().map_or(0, |rounds| rounds.left);
         let listed = (self.listed.len() as u32).saturating_mul(rounds);
+        let listed = self.trace.as_ref().map_or(listed, |trace| trace.flows.len() as u32);
         self.stream.as_ref().map_or(listed, |stream| stream.left)
+    }
+
+    /// A flow of the trace has ended: the requests that start now.
+    pub fn triggered(&mut self, flow: u32) -> Vec<Request> {
+        let Some(trace) = &mut self.trace else { return Vec::new() };
+        let flows = trace.ended(flow);
+        flows.into_iter().filter_map(|flow| traced(trace, flow)).collect()
+    }
+
+    /// Whether requests wait for others to end.
+    pub fn awaits(&self) -> bool {
+        self.trace.as_ref().is_some_and(Trace::awaits)
     }
 
     /// Whether another round is to come.
@@ -303,6 +340,11 @@ pub(crate) fn storage(
 /// What is asked for at the start of a run.
 type Listed = Vec<(Duration, Request)>;
 
+fn traced(trace: &Trace, flow: u32) -> Option<Request> {
+    let of = trace.flows.get(flow as usize)?;
+    Some(Request::Traced { flow, from: of.from, to: of.to, bytes: of.bytes })
+}
+
 fn transfer(from: u32, to: u32, bytes: u64) -> (Duration, Request) {
     (Duration::ZERO, Request::Transfer { from, to, bytes })
 }
@@ -349,7 +391,7 @@ fn list(workload: &Workload, population: &Population, random: &mut RandomStream)
                 })
                 .collect()
         }
-        Workload::Flows { .. } | Workload::Storage { .. } => Vec::new(),
+        Workload::Flows { .. } | Workload::Storage { .. } | Workload::Trace { .. } => Vec::new(),
     })
 }
 

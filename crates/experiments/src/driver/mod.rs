@@ -69,6 +69,8 @@ pub struct Driver<A: Adapter> {
     pub timeline: Vec<Arrival>,
     /// Retransmission timeouts of the foreground, by time; no more than a million of them.
     pub timeouts: Vec<Timeout>,
+    /// Requests of a trace that start now.
+    triggered: Vec<Request>,
     /// When a request last heard anything, the background not counted.
     heard_at: Time,
     /// Requests under way.
@@ -109,6 +111,7 @@ impl<A: Adapter> Driver<A> {
             records: Vec::new(),
             timeline: Vec::new(),
             timeouts: Vec::new(),
+            triggered: Vec::new(),
             heard_at: Time::ZERO,
             open_requests: 0,
             refused: None,
@@ -126,6 +129,7 @@ impl<A: Adapter> Driver<A> {
                 self.schedule(self.round_start + at, Due::Next(request));
             }
             None if self.requests.has_round() => self.round_made = true,
+            None if self.requests.awaits() || !self.triggered.is_empty() => {}
             // Fewer than announced: hosts to choose from ran out.
             None => self.outstanding = self.outstanding.min(self.open_requests),
         }
@@ -181,8 +185,8 @@ impl<A: Adapter> Driver<A> {
         if let (true, Some(tcp)) = (record.beside, &self.scenario.beside) {
             record.protocol = tcp.protocol.name;
         }
-        let (receivers, arrived, chain) = (pending, 0, Vec::new());
-        let operation = Operation { record, pending, receivers, arrived, chain, endless };
+        let (receivers, arrived, chain, traced) = (pending, 0, Vec::new(), None);
+        let operation = Operation { record, pending, receivers, arrived, chain, endless, traced };
         self.operations.insert(operation) as u32
     }
 
@@ -210,6 +214,9 @@ impl<A: Adapter> Driver<A> {
             self.records.push(operation.record);
             self.outstanding -= 1;
             self.open_requests -= 1;
+            if let Some(flow) = operation.traced {
+                self.triggered.extend(self.requests.triggered(flow));
+            }
         }
     }
 }
@@ -234,6 +241,9 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
         if let Some(event) = self.adapter.session_event(event) {
             self.on_session_event(now, host.0, event, actions);
             self.begin_round(now, actions);
+            for request in core::mem::take(&mut self.triggered) {
+                self.start(now, &request, actions);
+            }
             if self.outstanding == 0 {
                 actions.stop();
             }

@@ -17,6 +17,8 @@ pub(super) struct Operation {
     /// Rest of a daisy chain: hosts still to be reached.
     pub(super) chain: Vec<u32>,
     pub(super) endless: Endless,
+    /// Its number in the trace, if it comes from one.
+    pub(super) traced: Option<u32>,
 }
 
 impl Operation {

@@ -61,6 +61,14 @@ impl<A: Adapter> Driver<A> {
                 self.unicast(operation, (*from, *to), *bytes, actions);
                 operation
             }
+            Request::Traced { flow, from, to, bytes } => {
+                let operation = self.open(record("transfer", *from, *to, *bytes), 1, Endless::No);
+                if let Some(opened) = self.operations.get_mut(operation as usize) {
+                    opened.traced = Some(*flow);
+                }
+                self.unicast(operation, (*from, *to), *bytes, actions);
+                operation
+            }
             Request::Write { from, to, bytes } => {
                 let first = to.first().copied().unwrap_or(*from);
                 let write = record("write", *from, first, *bytes);
@@ -234,7 +242,7 @@ impl<A: Adapter> Driver<A> {
                 }
                 self.start_read(operation, to, (&from, &single, &ahead), bytes, actions);
             }
-            Request::Transfer { .. } | Request::Timed { .. } => {}
+            Request::Transfer { .. } | Request::Traced { .. } | Request::Timed { .. } => {}
         }
     }
 }

@@ -166,6 +166,15 @@ impl Scenario {
                 must(u64::from(*to) < all, "workload.to", to, "a host")?;
                 must(from != to, "workload.to", to, "another host than workload.from")
             }
+            Workload::Trace { matrix } => {
+                let last = matrix.last_host();
+                must(
+                    u64::from(last) < all,
+                    "workload.matrix",
+                    &format!("host {last}"),
+                    "hosts that there are",
+                )
+            }
             Workload::Storage { replicas, .. } => {
                 enough(u64::from(*replicas) + 1, ": a client, and workload.replicas others")
             }
@@ -443,6 +452,10 @@ impl Workload {
                 count("workload.sessions", *sessions)?;
                 rate("workload.lambda", *lambda)?;
                 sizes.check()
+            }
+            Workload::Trace { matrix } => {
+                count("the flows of workload.matrix", matrix.flows.len() as u32)?;
+                matrix.flows.iter().try_for_each(|flow| size("workload.matrix", Size(flow.bytes)))
             }
             Workload::Storage {
                 sessions, lambda, size: bytes, replicas, writes, quorum, ..

@@ -56,8 +56,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads a scenario from a file. `topology.graph_file` and `workload.sizes.file` name files
-    /// from the folder of that file.
+    /// Reads a scenario from a file. `topology.graph_file`, `workload.matrix_file` and
+    /// `workload.sizes.file` name files from the folder of that file.
     ///
     /// # Errors
     /// As for [`Plan::parse`], or a file cannot be read.
@@ -166,7 +166,7 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Replaces `topology.graph_file` and `workload.sizes.file` by what these files hold.
+/// Replaces `topology.graph_file`, `workload.matrix_file` and `workload.sizes.file` by what these files hold.
 fn read_files(base: &mut Table, folder: &Path) -> Result<()> {
     let read = |path: &Value| -> Result<String> {
         let path = folder.join(path.as_str().context("a file's path is a string")?);
@@ -180,6 +180,11 @@ fn read_files(base: &mut Table, folder: &Path) -> Result<()> {
         && let Some(path) = topology.remove("graph_file")
     {
         topology.insert("graph".into(), Value::String(read(&path)?));
+    }
+    if let Some(Value::Table(workload)) = base.get_mut("workload")
+        && let Some(path) = workload.remove("matrix_file")
+    {
+        workload.insert("matrix".into(), Value::String(read(&path)?));
     }
     if let Some(Value::Table(workload)) = base.get_mut("workload")
         && let Some(Value::Table(sizes)) = workload.get_mut("sizes")

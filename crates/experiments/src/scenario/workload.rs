@@ -1,6 +1,7 @@
 //! The workload of a scenario, and what else goes on.
 
 use crate::quantity::{Size, Span};
+use crate::trace::Trace;
 use serde::{Deserialize, Serialize};
 use wellspring_core::Duration;
 
@@ -64,6 +65,11 @@ pub enum Workload {
         lambda: f64,
         /// Sizes.
         sizes: Sizes,
+    },
+    /// Transfers that a file lists: see [`Trace`].
+    Trace {
+        /// The file's text.
+        matrix: Trace,
     },
     /// A storage system's reads or writes of replicated blocks (SCDP §V-A).
     Storage {

@@ -236,6 +236,33 @@ fn samples_and_captures_show_what_went_on() {
 }
 
 #[test]
+fn a_trace_starts_flows_when_it_says_or_others_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let matrix = "Nodes 4\n0->1 id 1 start 5e6 size 100000 send_done_trigger 1\n\
+                  1->2 id 2 trigger 1 size 200000 send_done_trigger 1\n\
+                  2->3 id 3 trigger 1 size 300000\ntrigger id 1 multishot\n";
+    std::fs::write(folder.path().join("three.cm"), matrix).unwrap();
+    let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\nhosts = 4\n[workload]\n\
+                kind = \"trace\"\nmatrix_file = \"three.cm\"\n";
+    std::fs::write(folder.path().join("t.toml"), text).unwrap();
+    let plan = Plan::read(&folder.path().join("t.toml")).unwrap();
+    let scenario = plan.scenarios().unwrap().remove(0);
+    let outcome = run(&scenario, 1, &mut |_| {}).unwrap();
+    let flows: Vec<_> = outcome.foreground().collect();
+    let ends: Vec<_> = flows.iter().map(|flow| flow.end.unwrap()).collect();
+    assert_eq!(
+        flows.iter().map(|flow| flow.bytes).collect::<Vec<_>>(),
+        [100_000, 200_000, 300_000]
+    );
+    let starts: Vec<_> = flows.iter().map(|flow| flow.start).collect();
+    assert_eq!(starts, [5e-6, ends[0], ends[1]]);
+    let beyond = Plan::parse(
+        &text.replace("matrix_file = \"three.cm\"", "matrix = \"3->4 start 0 size 1\""),
+    );
+    assert!(format!("{:#}", beyond.unwrap_err()).contains("host 4"));
+}
+
+#[test]
 fn files_beside_a_scenario_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -155,7 +155,7 @@ fn reproduce(figure: &Figure, args: &ReproduceArgs, quiet: bool) -> Result<Recor
     let begun = Instant::now();
     let bar = RunsBar::new(0, quiet);
     let report = |number, runs, progress| bar.report(number, runs, progress);
-    let output = Output { folder: args.output.clone(), flows: false, capture: None };
+    let output = Output { folder: args.output.clone(), ..Output::default() };
     let scale = Scale { quick: args.quick, sessions: args.sessions, seeds: args.seeds.clone() };
     let traffic = LongLink::find(quiet);
     let traffic = traffic.as_ref().map(|link| link as &dyn Traffic).map_err(Clone::clone);

@@ -1,6 +1,7 @@
 //! `wellspring-lab sim`: simulated networks.
 
 mod bench;
+mod merge;
 mod runs_bar;
 mod scenarios;
 
@@ -21,6 +22,7 @@ enum SimCommand {
     Run(scenarios::RunArgs),
     List(scenarios::ListArgs),
     Show(scenarios::ShowArgs),
+    Merge(merge::MergeArgs),
     Bench(bench::BenchArgs),
 }
 
@@ -34,6 +36,7 @@ pub fn run(args: &SimArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
         SimCommand::Run(args) => scenarios::run(args, quiet, verbose),
         SimCommand::List(args) => scenarios::list(args),
         SimCommand::Show(args) => scenarios::show(args),
+        SimCommand::Merge(args) => merge::run(args),
         SimCommand::Bench(args) => bench::run(args),
     }
 }

@@ -11,7 +11,7 @@ use wellspring_experiments::observe::Capture;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::scenario::{Plan, Scenario};
 use wellspring_experiments::stats::{half_interval, mean};
-use wellspring_experiments::sweep::{Output, sweep};
+use wellspring_experiments::sweep::{Output, Shard, sweep};
 
 use super::runs_bar::RunsBar;
 use crate::report::{failed, print_json, print_table, seed, usage};
@@ -41,6 +41,9 @@ pub struct RunArgs {
     /// A folder for runs.csv.
     #[arg(long, short)]
     output: Option<PathBuf>,
+    /// Run one of several parts of the runs: `sim merge` joins their folders.
+    #[arg(long, value_name = "NUMBER/COUNT")]
+    shard: Option<Shard>,
     /// Also write one row per flow to a compressed file in that folder.
     #[arg(long, requires = "output")]
     flows: bool,
@@ -74,14 +77,20 @@ pub struct ShowArgs {
 
 pub fn run(args: &RunArgs, quiet: bool, verbose: bool) -> Result<(), Failed> {
     let scenarios = scenarios(args)?;
-    let runs = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
+    let all = scenarios.iter().map(|scenario| scenario.run.seeds.len()).sum();
+    let runs = args.shard.map_or(all, |shard| shard.share(all));
+    if runs == 0 {
+        let few = format!("there are {all} runs: choose fewer parts by --shard");
+        return Err(Failed::usage(few));
+    }
     let host = args.capture_host;
     let capture = args.capture.clone().map(|path| Capture { host, path });
     if capture.is_some() && runs != 1 {
         let several = "--capture takes a single run, not";
         return Err(Failed::usage(format!("{several} {runs}: choose by --set and --seeds")));
     }
-    let output = Output { folder: args.output.clone(), flows: args.flows, capture };
+    let output =
+        Output { folder: args.output.clone(), flows: args.flows, capture, shard: args.shard };
     let bar = RunsBar::new(runs, quiet);
     let report = |number, progress| bar.report(number, runs, progress);
     // 0 are as many as there are cores.
