@@ -3,6 +3,7 @@
 mod book;
 mod bounds;
 mod coexist;
+mod dissector;
 mod graphs;
 mod groups;
 mod impairments;
