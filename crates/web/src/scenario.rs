@@ -54,7 +54,11 @@ fn far_end(scenario: &Scenario, seed: u64) -> Result<Option<(u32, u32)>> {
     let population = Population::new(scenario, tree.hosts(), Seed(seed));
     let request = Requests::new(&scenario.workload, population, Seed(seed))?.next();
     let host = match request.map(|(_, request)| request) {
-        Some(Request::Transfer { from, .. } | Request::Timed { from, .. }) => Some(from),
+        Some(
+            Request::Transfer { from, .. }
+            | Request::Traced { from, .. }
+            | Request::Timed { from, .. },
+        ) => Some(from),
         Some(Request::Write { to, .. }) => to.first().copied(),
         Some(Request::Read { from, .. }) => from.first().copied(),
         None => None,
