@@ -10,7 +10,7 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first.
-PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit web-test
+PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit python-test web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
@@ -26,7 +26,7 @@ PAPERS ?= scdp polyraptor lttp maelstrom
 PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
 
 .DEFAULT_GOAL := help
-.PHONY: help test $(PARTS) web check demo fuzz report nightly bench
+.PHONY: help test $(PARTS) web wheel python-full check demo fuzz report nightly bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,15 @@ cross: ## Check on other systems the crates that build anywhere
 		set -x; $(CARGO) check --quiet $(ANYWHERE) $(addprefix --target ,$(CROSS)); \
 	else echo "NOT CHECKED: $(CROSS); their standard library could not be fetched" >&2; fi
 
+wheel: ## Build the Python wheel: target/wheels
+	@python/make wheel
+
+python-test: ## Test the wheel in a clean virtual environment
+	@python/make test
+
+python-full: ## The same with data frames, plots, Dask and the notebooks
+	@python/make full
+
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")
 
@@ -115,6 +124,7 @@ nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, e
 	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip ::program_
 	SEEDS=$(FAULT_SEEDS) $(CARGO) test --release -p wellspring-fault-sim --test seeds -- --nocapture
 	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test it soak:: -- --nocapture
+	@$(MAKE) --no-print-directory python-full
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
 	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
 	@$(MAKE) --no-print-directory report

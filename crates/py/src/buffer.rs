@@ -1,0 +1,176 @@
+//! Memory that Python lends: contiguous bytes by the buffer protocol, read or written without a copy.
+//!
+//! The only module with `unsafe`. A [`Lent`] keeps its object's memory in place, as long as it lives. A
+//! [`Reading`] or [`Writing`] of it is registered while it exists, so that no two calls of this module use
+//! overlapping bytes of which one writes. Python code that changes lent memory during a call is not
+//! registered; as for `hashlib` or `socket.recv_into`, that is the caller's mistake and damages bytes.
+#![expect(
+    unsafe_code,
+    reason = "memory of other objects, whose place and length CPython vouches for"
+)]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+
+/// Bytes in use by a call: first, one past the last, and whether the call writes them.
+static IN_USE: Mutex<Vec<(usize, usize, bool)>> = Mutex::new(Vec::new());
+
+/// Contiguous bytes of a Python object.
+pub struct Lent {
+    buffer: PyUntypedBuffer,
+    what: &'static str,
+}
+
+impl Lent {
+    /// The bytes of `object`, named `what` in errors.
+    ///
+    /// # Errors
+    /// `TypeError` if it has no buffer or its elements are no bytes, `BufferError` if it has gaps.
+    pub fn new(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Self> {
+        let Ok(buffer) = PyUntypedBuffer::get(object) else {
+            let kind = object.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "{what} is of type {kind}: give bytes, a bytearray, a memoryview or a NumPy array of uint8"
+            )));
+        };
+        if buffer.item_size() != 1 {
+            return Err(PyTypeError::new_err(format!(
+                "{what} has elements of {} bytes (format {}): give bytes, or `array.view(numpy.uint8)`",
+                buffer.item_size(),
+                buffer.format().to_string_lossy(),
+            )));
+        }
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err(format!(
+                "{what} has gaps between its bytes (strides {:?}): numpy.ascontiguousarray() makes a copy without",
+                buffer.strides(),
+            )));
+        }
+        Ok(Lent { buffer, what })
+    }
+
+    /// As [`new`](Self::new), for memory to be written.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and `BufferError` if it is read-only.
+    pub fn writable(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Self> {
+        let lent = Self::new(object, what)?;
+        if lent.buffer.readonly() {
+            return Err(PyBufferError::new_err(format!(
+                "{what} is read-only: give a bytearray or a writable NumPy array"
+            )));
+        }
+        Ok(lent)
+    }
+
+    /// Its length \[bytes\].
+    pub fn len(&self) -> usize {
+        self.buffer.len_bytes()
+    }
+
+    fn range(&self) -> (usize, usize) {
+        let first = self.buffer.buf_ptr() as usize;
+        (first, first + self.len())
+    }
+
+    /// Its bytes, to be read.
+    ///
+    /// # Errors
+    /// `RuntimeError` if another call is writing some of them.
+    pub fn read(&self) -> PyResult<Reading<'_>> {
+        let (first, end) = self.range();
+        register(first, end, false, self.what)?;
+        Ok(Reading(self))
+    }
+
+    /// Its bytes, to be written.
+    ///
+    /// # Errors
+    /// `RuntimeError` if another call is using some of them.
+    pub fn write(&self) -> PyResult<Writing<'_>> {
+        debug_assert!(!self.buffer.readonly(), "asked for as writable");
+        let (first, end) = self.range();
+        register(first, end, true, self.what)?;
+        Ok(Writing(self))
+    }
+}
+
+fn register(first: usize, end: usize, writes: bool, what: &str) -> PyResult<()> {
+    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let overlaps = |&(other, others_end, other_writes): &(usize, usize, bool)| {
+        first < others_end && other < end && (writes || other_writes)
+    };
+    if first < end && in_use.iter().any(overlaps) {
+        return Err(PyRuntimeError::new_err(format!(
+            "{what} shares memory with another argument, or another thread is working in it: give each its own"
+        )));
+    }
+    in_use.push((first, end, writes));
+    Ok(())
+}
+
+fn unregister(range: (usize, usize), writes: bool) {
+    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let entry = (range.0, range.1, writes);
+    if let Some(at) = in_use.iter().position(|used| *used == entry) {
+        in_use.swap_remove(at);
+    }
+}
+
+/// Lent bytes that this call reads.
+pub struct Reading<'a>(&'a Lent);
+
+impl Deref for Reading<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.0.len() == 0 {
+            return &[];
+        }
+        // SAFETY: `Lent` holds the buffer's export, so CPython keeps its `len` bytes in place, and
+        // contiguity was checked. No call of this module writes them: they are registered.
+        unsafe { std::slice::from_raw_parts(self.0.buffer.buf_ptr().cast(), self.0.len()) }
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        unregister(self.0.range(), false);
+    }
+}
+
+/// Lent bytes that this call writes.
+pub struct Writing<'a>(&'a Lent);
+
+impl Deref for Writing<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        if self.0.len() == 0 {
+            return &[];
+        }
+        // SAFETY: as for `Reading`; and no other call reads or writes them.
+        unsafe { std::slice::from_raw_parts(self.0.buffer.buf_ptr().cast(), self.0.len()) }
+    }
+}
+
+impl DerefMut for Writing<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        if self.0.len() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as for `Reading`; the buffer is writable, which `Lent::writable` checked, and no other
+        // call reads or writes these bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.0.buffer.buf_ptr().cast(), self.0.len()) }
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        unregister(self.0.range(), true);
+    }
+}

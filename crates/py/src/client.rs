@@ -1,0 +1,377 @@
+//! `Client`: fetches, puts and listings, each started here and waited for in Python.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use wellspring_net::driver::{Failure, StartError};
+use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
+use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
+use wellspring_net::{
+    ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble, PutError,
+    PutOptions, PutReport, ReceiverState, ReplicaReport, ReplicaState, Target, TreeError,
+    TreeListing, TreeOptions, TreeReport,
+};
+
+use crate::buffer::Lent;
+use crate::errors::of_kind;
+use crate::keys;
+use crate::memory::Memory;
+use crate::runtime::Owned;
+use crate::transfer::{Failed, Transfer};
+
+/// A client: one socket, any number of transfers at once.
+#[pyclass(frozen, module = "wellspring")]
+pub struct Client(Owned<Arc<wellspring_net::Client>>);
+
+#[pymethods]
+impl Client {
+    #[new]
+    #[pyo3(signature = (keys=None, insecure=false, timeout=10.0, paths=1))]
+    fn new(
+        py: Python<'_>,
+        keys: Option<PathBuf>,
+        insecure: bool,
+        timeout: f64,
+        paths: u8,
+    ) -> PyResult<Self> {
+        let mut config = ClientConfig::default().cache(Arc::new(DigestCache::of_user()));
+        config.timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
+        config.driver.keys = keys::load(py, keys, insecure)?;
+        config.driver.ports = paths;
+        let client =
+            py.detach(|| wellspring_net::Client::new(config)).map_err(|error| match error {
+                StartError::System(error) => PyErr::from(error),
+                error => of_kind(py, "UsageError", &error.to_string(), Vec::new()),
+            })?;
+        Ok(Client(Owned::new(Arc::new(client), "client")))
+    }
+
+    /// Fetches an object into a file, into lent memory, or into memory of its own.
+    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        hosts: Vec<String>,
+        name: &str,
+        path: Option<PathBuf>,
+        into: Option<Bound<'_, PyAny>>,
+        replace: bool,
+        digest: Option<&str>,
+        resume: bool,
+    ) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let hosts = parse_hosts(py, &hosts)?;
+        let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
+        options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
+        let memory = match (&path, into) {
+            (Some(_), _) => None,
+            (None, Some(into)) => Some(Memory::lent(Lent::writable(&into, "into")?)),
+            (None, None) => Some(Memory::own()),
+        };
+        let target = match (path, &memory) {
+            (Some(path), _) => {
+                let existing = if replace { Existing::Replace } else { Existing::Keep };
+                Target::File { path, existing }
+            }
+            (None, Some(memory)) => Target::Writer(Box::new(memory.clone())),
+            (None, None) => unreachable!("there is memory without a path"),
+        };
+        let expects = memory.clone();
+        Transfer::start(memory, move |ears| {
+            let started = move |size| {
+                if let Some(memory) = &expects {
+                    memory.expect(size);
+                }
+            };
+            let options = options.updates(ears.updates(started));
+            async move {
+                let report = client.fetch(&hosts, &options, target).await;
+                report.map(|report| of_report(&report)).map_err(of_fetch)
+            }
+        })
+    }
+
+    /// Makes a directory hold the tree that the hosts serve.
+    #[pyo3(signature = (hosts, directory, path, delete=false, checksum=false))]
+    fn fetch_tree(
+        &self,
+        py: Python<'_>,
+        hosts: Vec<String>,
+        directory: Option<&str>,
+        path: PathBuf,
+        delete: bool,
+        checksum: bool,
+    ) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let hosts = parse_hosts(py, &hosts)?;
+        let directory = directory.map(|name| parse_name(py, name)).transpose()?;
+        let options = TreeOptions::new(directory).delete(delete).checksum(checksum);
+        Transfer::start(None, move |ears| {
+            let options = options.updates(ears.updates(|_| {}));
+            async move {
+                let fetched = client.fetch_tree(&hosts, &options, &path, Arc::new(|_| {})).await;
+                fetched.map(|report| of_tree_report(&report)).map_err(of_tree)
+            }
+        })
+    }
+
+    /// Lists a directory of the hosts.
+    #[pyo3(signature = (hosts, directory, recursive=false, digests=false))]
+    fn list(
+        &self,
+        py: Python<'_>,
+        hosts: Vec<String>,
+        directory: Option<&str>,
+        recursive: bool,
+        digests: bool,
+    ) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let hosts = parse_hosts(py, &hosts)?;
+        let directory = directory.map(|name| parse_name(py, name)).transpose()?;
+        let options = TreeOptions::new(directory).checksum(digests).level(!recursive && !digests);
+        Transfer::start(None, move |_| async move {
+            let listing = client.list(&hosts, &options).await.map_err(of_tree)?;
+            entries(&listing).map_err(|text| Failed::new("BadDigest", text))
+        })
+    }
+
+    /// Puts a file to hosts.
+    #[pyo3(signature = (path, hosts, name, replace=false, group=None, quorum=None, finish_rest=false, resume=true))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
+    fn put(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        hosts: Vec<String>,
+        name: &str,
+        replace: bool,
+        group: Option<&str>,
+        quorum: Option<usize>,
+        finish_rest: bool,
+        resume: bool,
+    ) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let hosts = parse_hosts(py, &hosts)?;
+        let mut options = PutOptions::new(parse_name(py, name)?)
+            .overwrite(replace)
+            .quorum(quorum)
+            .finish_rest(finish_rest)
+            .resume(resume);
+        options.group = match group {
+            None => None,
+            Some(text) => Some(text.parse().map_err(|_| {
+                let text =
+                    format!("`{text}` is no group: give ADDRESS:PORT, such as 239.1.2.3:4711");
+                of_kind(py, "UsageError", &text, Vec::new())
+            })?),
+        };
+        Transfer::start(None, move |ears| {
+            let options = options.updates(ears.updates(|_| {}));
+            async move {
+                let report = client.put(&path, &hosts, &options).await;
+                report.map(|report| of_put_report(&report)).map_err(of_put)
+            }
+        })
+    }
+
+    /// Closes the socket once its transfers are over.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let client = self.0.take()?;
+        py.detach(|| drop(client));
+        Ok(())
+    }
+}
+
+fn parse_hosts(py: Python<'_>, hosts: &[String]) -> PyResult<Vec<Host>> {
+    let parse = |host: &String| {
+        host.parse().map_err(|error: wellspring_net::NotAHost| {
+            of_kind(py, "UsageError", &error.to_string(), Vec::new())
+        })
+    };
+    hosts.iter().map(parse).collect()
+}
+
+fn parse_name(py: Python<'_>, name: &str) -> PyResult<ObjectName> {
+    ObjectName::new(name).map_err(|error| {
+        of_kind(py, "UsageError", &format!("bad name `{name}`: {error}"), Vec::new())
+    })
+}
+
+fn parse_digest(py: Python<'_>, digest: &str) -> PyResult<Digest> {
+    digest.parse().map_err(|_| {
+        let text = format!("`{digest}` is no BLAKE3 digest: give 64 hexadecimal digits");
+        of_kind(py, "UsageError", &text, Vec::new())
+    })
+}
+
+fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed {
+    let trouble = |trouble| match trouble {
+        HostTrouble::Silent => "silent",
+        HostTrouble::PortClosed => "port closed",
+        HostTrouble::Unresolved => "unresolved",
+        HostTrouble::NotFound => "not found",
+        HostTrouble::Keys => "keys",
+        _ => "other",
+    };
+    let hosts = hosts.iter().map(|h| (h.host.clone(), h.reason.clone(), trouble(h.trouble)));
+    Failed { kind, message, hosts: hosts.collect() }
+}
+
+/// The meanings of the command's exit statuses.
+fn of_fetch(error: FetchError) -> Failed {
+    let message = error.to_string();
+    match &error {
+        FetchError::NoReplica(hosts) => of_hosts("NoHost", message, hosts),
+        FetchError::NoReplicaLeft { hosts, .. } => of_hosts("ReplicasLost", message, hosts),
+        FetchError::Differ { .. } => Failed::new("ReplicasDiffer", message),
+        FetchError::Store(StoreError::BadDigest { .. }) => Failed::new("BadDigest", message),
+        FetchError::Store(StoreError::Exists(_)) => Failed::new("TargetExists", message),
+        FetchError::NoHosts
+        | FetchError::TooManyHosts { .. }
+        | FetchError::Config(_)
+        | FetchError::Geometry => Failed::new("UsageError", message),
+        FetchError::Session(Failure::Write(error)) => {
+            Failed::new("SystemFailed", error.to_string())
+        }
+        _ => Failed::new("SystemFailed", message),
+    }
+}
+
+fn of_tree(error: TreeError) -> Failed {
+    let message = error.to_string();
+    match error {
+        TreeError::Fetch(error) => of_fetch(error),
+        TreeError::InTheWay(_) => Failed::new("TargetExists", message),
+        TreeError::Listing(_) => Failed::new("BadDigest", message),
+        _ => Failed::new("SystemFailed", message),
+    }
+}
+
+fn of_put(error: PutError) -> Failed {
+    let message = error.to_string();
+    match &error {
+        PutError::NotAccepted { hosts, .. } => {
+            let mut failed = of_hosts("NoHost", message, hosts);
+            for (_, _, kind) in &mut failed.hosts {
+                if matches!(*kind, "not found" | "other") {
+                    *kind = "refused";
+                }
+            }
+            failed
+        }
+        PutError::Incomplete(report) => of_hosts("TooFewReceivers", message, &report.unfinished()),
+        PutError::NoHosts
+        | PutError::TooManyHosts { .. }
+        | PutError::BadQuorum { .. }
+        | PutError::Config(_) => Failed::new("UsageError", message),
+        _ => Failed::new("SystemFailed", message),
+    }
+}
+
+fn of_report(report: &FetchReport) -> Value {
+    let scdp = report.scdp();
+    json!({
+        "size": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "goodput": report.goodput(),
+        "resumed": report.resumed,
+        "symbol_size": report.symbol_size,
+        "blocks": scdp.map(|scdp| scdp.blocks),
+        "blocks_decoded": scdp.map(|scdp| scdp.stats.decoded_blocks),
+        "overhead": scdp.map(|scdp| scdp.overhead_sent()),
+        "replicas": report.replicas.iter().map(of_replica).collect::<Vec<_>>(),
+    })
+}
+
+fn of_replica(replica: &ReplicaReport) -> Value {
+    let (state, reason) = match &replica.state {
+        ReplicaState::Served => ("served", None),
+        ReplicaState::Lost(reason) => ("lost", Some(reason)),
+        ReplicaState::Unused(reason) => ("unused", Some(reason)),
+        ReplicaState::Excluded(reason) => ("excluded", Some(reason)),
+    };
+    json!({
+        "host": replica.host,
+        "address": replica.address.map(|address| address.to_string()),
+        "state": state,
+        "reason": reason,
+        "symbols": replica.stats.map_or(0, |stats| stats.useful),
+        "losses": replica.losses,
+        "altered": replica.altered,
+    })
+}
+
+fn of_tree_report(report: &TreeReport) -> Value {
+    let skipped = report.skipped.iter().map(|(path, reason)| (path, reason.to_string()));
+    json!({
+        "files": report.files,
+        "bytes": report.bytes,
+        "files_fetched": report.fetched_files,
+        "bytes_fetched": report.fetched_bytes,
+        "removed": report.removed,
+        "skipped": skipped.collect::<Vec<_>>(),
+        "seconds": report.elapsed.as_secs_f64(),
+    })
+}
+
+fn of_put_report(report: &PutReport) -> Value {
+    let receivers = report.receivers.iter().map(|receiver| {
+        let (state, reason, seconds) = match &receiver.state {
+            ReceiverState::Complete(after) => ("complete", None, Some(after.as_secs_f64())),
+            ReceiverState::Failed(reason) => ("failed", Some(reason), None),
+            ReceiverState::Unfinished => ("unfinished", None, None),
+        };
+        json!({
+            "host": receiver.host,
+            "address": receiver.address.map(|address| address.to_string()),
+            "state": state,
+            "reason": reason,
+            "seconds": seconds,
+        })
+    });
+    json!({
+        "size": report.size,
+        "digest": report.digest.to_string(),
+        "seconds": report.elapsed.as_secs_f64(),
+        "goodput": report.goodput(),
+        "complete": report.complete(),
+        "overhead": report.overhead_sent(),
+        "receivers": receivers.collect::<Vec<_>>(),
+    })
+}
+
+fn entries(listing: &TreeListing) -> Result<Value, String> {
+    let wrong = |error| format!("the host sent {error}");
+    let mut cursor = Cursor::new(&listing.bytes).map_err(wrong)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = cursor.next_entry().map_err(wrong)? {
+        entries.push(of_entry(&entry));
+    }
+    Ok(Value::Array(entries))
+}
+
+fn of_entry(entry: &Entry<'_>) -> Value {
+    let (kind, size, digest, more) = match entry.content {
+        Content::Directory => ("directory", None, None, None),
+        Content::File { size, digest } => {
+            ("file", Some(size), digest.map(|digest| Digest(digest).to_string()), None)
+        }
+        Content::Link { target } => ("link", None, None, Some(target.to_owned())),
+        Content::Skipped(reason) => ("skipped", None, None, Some(reason.to_string())),
+    };
+    let modified = entry.modified.seconds as f64 + f64::from(entry.modified.nanos) / 1e9;
+    json!({
+        "path": entry.path,
+        "kind": kind,
+        "size": size,
+        "mode": entry.mode,
+        "modified": modified,
+        "digest": digest,
+        "detail": more,
+    })
+}

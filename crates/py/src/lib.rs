@@ -1,0 +1,44 @@
+//! Wellspring as a Python module: the codec on lent memory, transfers, simulations.
+//!
+//! Each module here is the native half of one in `python/wellspring`, which documents it, gives it types
+//! and holds what is easier said in Python. Whatever waits or computes releases the interpreter.
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
+mod buffer;
+mod client;
+mod codec;
+mod errors;
+mod keys;
+mod memory;
+mod object;
+mod runtime;
+mod server;
+mod simulation;
+mod transfer;
+
+/// The native module; `wellspring` is what is imported.
+#[pyo3::pymodule]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::client::Client;
+    #[pymodule_export]
+    use crate::codec::{Code, Decoder, Encoder};
+    #[pymodule_export]
+    use crate::keys::new_cluster_key;
+    #[pymodule_export]
+    use crate::object::{ObjectDecoder, ObjectInformation, decode_object, encode_object};
+    #[pymodule_export]
+    use crate::server::Server;
+    #[pymodule_export]
+    use crate::simulation::{Stop, plan, run_scenario, scenario_text, scenarios};
+    #[pymodule_export]
+    use crate::transfer::Transfer;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,435 @@
+//! Whole objects in RFC 6330's format: encoded and decoded by all cores, a block each.
+
+use std::sync::Mutex;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use wellspring_codec::Error;
+use wellspring_codec::raptorq::{
+    self as raptorq, Added, BlockDecoder, BlockEncoder, Code, Decoded,
+    ObjectTransmissionInformation, PayloadId, SourceBlock,
+};
+
+use crate::buffer::Lent;
+use crate::errors::{in_use, of_codec, of_kind};
+
+/// Bytes before the packets: the FEC Object Transmission Information (RFC 6330 §3.3).
+const HEAD: usize = ObjectTransmissionInformation::LEN;
+
+/// The FEC Object Transmission Information of an object (RFC 6330 §3.3).
+#[pyclass(frozen, eq, module = "wellspring")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ObjectInformation(ObjectTransmissionInformation);
+
+#[pymethods]
+impl ObjectInformation {
+    #[new]
+    #[pyo3(signature = (transfer_length, symbol_size, source_blocks=1, sub_blocks=1, alignment=1))]
+    fn new(
+        transfer_length: u64,
+        symbol_size: u16,
+        source_blocks: u8,
+        sub_blocks: u16,
+        alignment: u8,
+    ) -> PyResult<Self> {
+        let information = ObjectTransmissionInformation::new(
+            transfer_length,
+            symbol_size,
+            source_blocks,
+            sub_blocks,
+            alignment,
+        );
+        Ok(ObjectInformation(information.map_err(of_codec)?))
+    }
+
+    /// Reads the twelve bytes of RFC 6330 sections 3.3.2 and 3.3.3.
+    #[staticmethod]
+    fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let data = Lent::new(data, "data")?;
+        let information = ObjectTransmissionInformation::from_bytes(&data.read()?);
+        Ok(ObjectInformation(information.map_err(of_codec)?))
+    }
+
+    /// The twelve bytes of RFC 6330 sections 3.3.2 and 3.3.3.
+    #[pyo3(name = "to_bytes")]
+    fn encoded<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.to_bytes())
+    }
+
+    /// F, the object's length in bytes.
+    #[getter]
+    fn transfer_length(&self) -> u64 {
+        self.0.transfer_length()
+    }
+
+    /// T in bytes.
+    #[getter]
+    fn symbol_size(&self) -> u16 {
+        self.0.symbol_size()
+    }
+
+    /// Z, the number of source blocks.
+    #[getter]
+    fn source_blocks(&self) -> u8 {
+        self.0.source_blocks()
+    }
+
+    /// N, the number of sub-blocks of a block.
+    #[getter]
+    fn sub_blocks(&self) -> u16 {
+        self.0.sub_blocks()
+    }
+
+    /// Al in bytes.
+    #[getter]
+    fn alignment(&self) -> u8 {
+        self.0.alignment()
+    }
+
+    /// Where a source block stands in the object: first byte, bytes, symbols.
+    fn block(&self, sbn: u8) -> PyResult<(u64, u64, u32)> {
+        let SourceBlock { offset, len, symbols } = self.0.block(sbn).map_err(of_codec)?;
+        Ok((offset, len, symbols))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "ObjectInformation(transfer_length={}, symbol_size={}, source_blocks={}, sub_blocks={}, alignment={})",
+            self.0.transfer_length(),
+            self.0.symbol_size(),
+            self.0.source_blocks(),
+            self.0.sub_blocks(),
+            self.0.alignment(),
+        )
+    }
+
+    fn __getnewargs__(&self) -> (u64, u16, u8, u16, u8) {
+        (
+            self.0.transfer_length(),
+            self.0.symbol_size(),
+            self.0.source_blocks(),
+            self.0.sub_blocks(),
+            self.0.alignment(),
+        )
+    }
+}
+
+/// Blocks of an object, each with its place in it.
+fn blocks(information: &ObjectTransmissionInformation) -> Result<Vec<SourceBlock>, Error> {
+    (0..information.source_blocks()).map(|sbn| information.block(sbn)).collect()
+}
+
+/// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores.
+fn on_threads<T: Send>(
+    threads: usize,
+    jobs: Vec<T>,
+    work: impl Fn(T) -> Result<(), Failed> + Sync,
+) -> Result<(), Failed> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if threads == 0 { cores() } else { threads }.clamp(1, jobs.len().max(1));
+    let jobs = Mutex::new(jobs.into_iter());
+    let failed = Mutex::new(None);
+    let run = || {
+        loop {
+            let job = jobs.lock().expect("no job is done under this lock").next();
+            let Some(job) = job else { return };
+            if let Err(error) = work(job) {
+                failed.lock().expect("as above").get_or_insert(error);
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads).for_each(|_| drop(scope.spawn(run)));
+        run();
+    });
+    failed.into_inner().expect("as above").map_or(Ok(()), Err)
+}
+
+/// Why a block cannot be coded.
+enum Failed {
+    Refused(Error),
+    /// Block, symbols that arrived, symbols of the block.
+    TooFew(u8, u32, u32),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Failed::Refused(error)
+    }
+}
+
+impl Failed {
+    fn raise(self, py: Python<'_>) -> PyErr {
+        match self {
+            Failed::Refused(error) => of_codec(error),
+            Failed::TooFew(sbn, got, k) => {
+                let text =
+                    format!("source block {sbn} has {got} symbols of {k}, too few to decode it");
+                of_kind(py, "TooFewSymbols", &text, Vec::new())
+            }
+        }
+    }
+}
+
+/// All symbols of an object in RFC 6330's format.
+#[pyfunction]
+#[pyo3(signature = (data, information, repair, threads=0))]
+pub fn encode_object<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    information: &ObjectInformation,
+    repair: u32,
+    threads: usize,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let data = Lent::new(data, "data")?;
+    let information = information.0;
+    if data.len() as u64 != information.transfer_length() {
+        let (got, of) = (data.len(), information.transfer_length());
+        return Err(PyValueError::new_err(format!(
+            "data has {got} bytes, its information says {of}"
+        )));
+    }
+    let blocks = blocks(&information).map_err(of_codec)?;
+    let packet = PayloadId::LEN + usize::from(information.symbol_size());
+    let symbols = |block: &SourceBlock| match block.symbols {
+        0 => 0,
+        k => u64::from(k) + u64::from(repair),
+    };
+    let packets: u64 = blocks.iter().map(symbols).sum();
+    let len = usize::try_from(packets).ok().and_then(|count| count.checked_mul(packet));
+    let len = len.and_then(|len| len.checked_add(HEAD)).filter(|len| *len <= isize::MAX as usize);
+    let len = len.ok_or_else(|| PyValueError::new_err("so many symbols do not fit in memory"))?;
+    let data = data.read()?;
+    PyBytes::new_with(py, len, |out| {
+        let (head, mut rest) = out.split_at_mut(HEAD);
+        head.copy_from_slice(&information.to_bytes());
+        let mut jobs = Vec::with_capacity(blocks.len());
+        for (sbn, block) in (0..).zip(&blocks) {
+            let (own, others) = rest.split_at_mut(symbols(block) as usize * packet);
+            rest = others;
+            jobs.push((sbn, block, own));
+        }
+        let encode = |(sbn, block, out): (u8, &SourceBlock, &mut [u8])| {
+            let start = block.offset as usize;
+            let source = &data[start..start + block.len as usize];
+            encode_block(&information, sbn, block, source, out)
+        };
+        py.detach(|| on_threads(threads, jobs, encode)).map_err(|failed| failed.raise(py))
+    })
+}
+
+/// Writes the packets of a block.
+fn encode_block(
+    information: &ObjectTransmissionInformation,
+    sbn: u8,
+    block: &SourceBlock,
+    source: &[u8],
+    out: &mut [u8],
+) -> Result<(), Failed> {
+    if block.symbols == 0 {
+        return Ok(());
+    }
+    let t = usize::from(information.symbol_size());
+    let mut interleaved = Vec::new();
+    let source = match information.sub_blocks() {
+        1 => source,
+        _ => {
+            interleaved.resize(block.symbols as usize * t, 0);
+            raptorq::interleave(information, source, &mut interleaved)?;
+            &interleaved
+        }
+    };
+    let mut encoder = BlockEncoder::new(Code::new(block.symbols)?, block.symbols, t)?;
+    let packets = out.len() / (PayloadId::LEN + t);
+    let repair = packets - block.symbols as usize;
+    let mut repairs = vec![0; repair * t];
+    encoder.encode_run(source, block.symbols, &mut repairs)?;
+    let mut plain = source.chunks(t);
+    let mut repairs = repairs.chunks_exact(t);
+    for (esi, packet) in (0..).zip(out.chunks_exact_mut(PayloadId::LEN + t)) {
+        let (id, symbol) = packet.split_at_mut(PayloadId::LEN);
+        id.copy_from_slice(&PayloadId::new(sbn, esi)?.to_bytes());
+        if let Some(bytes) = plain.next().or_else(|| repairs.next()) {
+            symbol[..bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    Ok(())
+}
+
+/// The object from RFC 6330's format.
+#[pyfunction]
+#[pyo3(signature = (packets, out=None, threads=0))]
+pub fn decode_object<'py>(
+    py: Python<'py>,
+    packets: &Bound<'py, PyAny>,
+    out: Option<Bound<'py, PyAny>>,
+    threads: usize,
+) -> PyResult<Bound<'py, PyAny>> {
+    let packets = Lent::new(packets, "packets")?;
+    let packets = packets.read()?;
+    let information =
+        ObjectTransmissionInformation::from_bytes(&packets[..packets.len().min(HEAD)]);
+    let information = information.map_err(of_codec)?;
+    // What the first bytes claim is allocated only if as many follow.
+    if information.transfer_length() > packets.len() as u64 {
+        let (got, of) = (packets.len(), information.transfer_length());
+        let text =
+            format!("{got} bytes of packets for an object of {of} bytes, too few to decode it");
+        return Err(of_kind(py, "TooFewSymbols", &text, Vec::new()));
+    }
+    let len = information.transfer_length() as usize;
+    let decode = |object: &mut [u8]| {
+        let decoded = py.detach(|| decode_blocks(&information, &packets[HEAD..], object, threads));
+        decoded.map_err(|failed| failed.raise(py))
+    };
+    match out {
+        None => Ok(PyBytes::new_with(py, len, decode)?.into_any()),
+        Some(out) => {
+            let lent = Lent::writable(&out, "out")?;
+            if lent.len() != len {
+                let got = lent.len();
+                return Err(PyValueError::new_err(format!(
+                    "out has {got} bytes, the object {len}"
+                )));
+            }
+            decode(&mut lent.write()?)?;
+            Ok(out)
+        }
+    }
+}
+
+fn decode_blocks(
+    information: &ObjectTransmissionInformation,
+    packets: &[u8],
+    object: &mut [u8],
+    threads: usize,
+) -> Result<(), Failed> {
+    let blocks = blocks(information)?;
+    let t = usize::from(information.symbol_size());
+    let mut of_block: Vec<Vec<(u32, &[u8])>> = vec![Vec::new(); blocks.len()];
+    // A packet that was cut short at the end is none.
+    for packet in packets.chunks_exact(PayloadId::LEN + t) {
+        let (id, symbol) = packet.split_at(PayloadId::LEN);
+        let id = PayloadId::from_bytes(id)?;
+        if let Some(symbols) = of_block.get_mut(usize::from(id.source_block())) {
+            symbols.push((id.encoding_symbol(), symbol));
+        }
+    }
+    let mut rest = object;
+    let mut jobs = Vec::with_capacity(blocks.len());
+    for (sbn, (block, symbols)) in (0..).zip(blocks.iter().zip(of_block)) {
+        let (own, others) = rest.split_at_mut(block.len as usize);
+        rest = others;
+        jobs.push((sbn, block, symbols, own));
+    }
+    on_threads(threads, jobs, |(sbn, block, symbols, own)| {
+        decode_block(information, sbn, block, symbols, own)
+    })
+}
+
+fn decode_block(
+    information: &ObjectTransmissionInformation,
+    sbn: u8,
+    block: &SourceBlock,
+    mut symbols: Vec<(u32, &[u8])>,
+    own: &mut [u8],
+) -> Result<(), Failed> {
+    let k = block.symbols;
+    if k == 0 {
+        return Ok(());
+    }
+    let t = usize::from(information.symbol_size());
+    let mut decoder = BlockDecoder::new(Code::new(k)?, k, t)?;
+    let mut apart = Vec::new();
+    let target = match information.sub_blocks() {
+        1 => &mut *own,
+        _ => {
+            apart.resize(k as usize * t, 0);
+            &mut apart[..]
+        }
+    };
+    // Source symbols first: with all of them there is nothing to decode.
+    symbols.sort_by_key(|(esi, _)| *esi);
+    symbols.dedup_by_key(|(esi, _)| *esi);
+    decoder.set_max_repairs(u32::try_from(symbols.len()).unwrap_or(u32::MAX));
+    let lend = |esi| {
+        let at = symbols.binary_search_by_key(&esi, |(esi, _)| *esi);
+        at.map_or(&[][..], |at| symbols[at].1)
+    };
+    let mut decoded = Decoded::NeedMore(k);
+    for (esi, symbol) in &symbols {
+        match *esi < k {
+            true => decoder.add(target, *esi, symbol)?,
+            false => decoder.mark_repair(*esi)?,
+        };
+        if decoder.wanted() == 0 {
+            decoded = decoder.try_decode_with(target, lend)?;
+            if decoded == Decoded::Complete {
+                break;
+            }
+        }
+    }
+    if decoded != Decoded::Complete && !decoder.is_complete() {
+        return Err(Failed::TooFew(sbn, decoder.received(), k));
+    }
+    if information.sub_blocks() > 1 {
+        raptorq::deinterleave(information, &apart, own)?;
+    }
+    Ok(())
+}
+
+/// Recovers an object from packets as they come, in bounded memory.
+#[pyclass(frozen, module = "wellspring")]
+pub struct ObjectDecoder {
+    information: ObjectInformation,
+    decoder: Mutex<raptorq::ObjectDecoder>,
+}
+
+#[pymethods]
+impl ObjectDecoder {
+    #[new]
+    #[pyo3(signature = (information, max_memory))]
+    fn new(information: &ObjectInformation, max_memory: u64) -> PyResult<Self> {
+        let decoder = raptorq::ObjectDecoder::new(information.0, max_memory).map_err(of_codec)?;
+        Ok(ObjectDecoder { information: *information, decoder: Mutex::new(decoder) })
+    }
+
+    /// What the object was said to be.
+    #[getter]
+    fn information(&self) -> ObjectInformation {
+        self.information
+    }
+
+    /// Takes a packet: a Payload ID and a symbol. Says whether it is new.
+    fn add(&self, py: Python<'_>, packet: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let packet = Lent::new(packet, "packet")?;
+        let packet = packet.read()?;
+        let id = PayloadId::from_bytes(&packet).map_err(of_codec)?;
+        let symbol = &packet[PayloadId::LEN..];
+        let mut decoder = self.decoder.try_lock().map_err(|_| in_use("decoder"))?;
+        let decoder = &mut *decoder;
+        let added = py.detach(|| decoder.add(id, symbol)).map_err(of_codec)?;
+        Ok(added == Added::New)
+    }
+
+    /// At least how many more symbols a block needs; 0 if it is complete.
+    fn wanted(&self, sbn: u8) -> PyResult<u32> {
+        let decoder = self.decoder.try_lock().map_err(|_| in_use("decoder"))?;
+        decoder.wanted(sbn).map_err(of_codec)
+    }
+
+    /// Bytes that its blocks hold.
+    #[getter]
+    fn memory(&self) -> PyResult<u64> {
+        Ok(self.decoder.try_lock().map_err(|_| in_use("decoder"))?.memory())
+    }
+
+    /// The bytes of a complete block, once; else `None`.
+    fn take_block<'py>(&self, py: Python<'py>, sbn: u8) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let mut decoder = self.decoder.try_lock().map_err(|_| in_use("decoder"))?;
+        let block = decoder.take_block(sbn);
+        Ok(block.map(|block| PyBytes::new(py, &block)))
+    }
+}

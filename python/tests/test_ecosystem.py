@@ -1,0 +1,114 @@
+"""Wellspring below data frames, model files and Dask."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import HostProcess
+from wellspring import sim
+from wellspring.sweep import sweep
+
+Hosts = tuple[Path, list[HostProcess]]
+
+pytestmark = pytest.mark.full
+
+SMALL = {"topology.k": 4, "workload.senders": [2, 3, 4], "workload.size": "70KB"}
+
+
+def url(hosts: list[HostProcess], path: str) -> str:
+    return "wellspring://" + ",".join(host.address for host in hosts) + "/" + path
+
+
+def test_parquet_is_read_from_three_hosts_one_of_which_dies(three_hosts: Hosts) -> None:
+    import fsspec
+    import pandas
+    import polars
+
+    served, hosts = three_hosts
+    frame = pandas.DataFrame({"n": range(200_000), "word": [f"word {n % 97}" for n in range(200_000)]})
+    frame.to_parquet(served / "table.parquet")
+    options: dict[str, Any] = {"timeout": 2}
+    pandas.testing.assert_frame_equal(
+        pandas.read_parquet(url(hosts, "table.parquet"), storage_options=options), frame
+    )
+    hosts[2].kill()
+    assert pandas.read_parquet(url(hosts, "table.parquet"), columns=["n"], storage_options=options)["n"].sum() == sum(
+        range(200_000)
+    )
+    with fsspec.open(url(hosts, "table.parquet"), **options) as file:
+        assert polars.read_parquet(file)["n"].to_list() == frame["n"].to_list()
+
+
+def test_a_model_is_read_from_three_hosts_one_of_which_dies(three_hosts: Hosts) -> None:
+    import fsspec
+    import numpy as np
+    from safetensors.numpy import load, save_file
+
+    served, hosts = three_hosts
+    tensors = {f"layer {n}": np.random.default_rng(n).standard_normal((300, 200)) for n in range(5)}
+    save_file(tensors, served / "model.safetensors")
+    hosts[1].kill()
+    with fsspec.open(url(hosts, "model.safetensors"), timeout=2) as file:
+        loaded = load(file.read())
+    assert all(np.array_equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
+def test_tables_go_by_the_arrow_interface() -> None:
+    import polars
+    import pyarrow
+
+    result = sim.run("scdp-12a", seeds=2, set=SMALL, flows=True)
+    frame = polars.DataFrame(result.runs)
+    assert frame["workload.senders"].to_list() == result.runs["workload.senders"]
+    assert pyarrow.table(result.flows).num_rows == result.flows.height
+    assert list(result.runs.to_pandas()["digest"]) == result.runs["digest"]
+
+
+def test_plots_are_drawn_in_one_call(tmp_path: Path) -> None:
+    from wellspring import plots
+
+    result = sim.run("scdp-12a", seeds=2, set={**SMALL, "run.sample": "100us"}, flows=True)
+    figures = {
+        "metric": plots.metric(result, "workload.senders", "goodput_mean"),
+        "goodput": plots.goodput_by_rank(result),
+        "times": plots.completion_times(result),
+        "queues": plots.queues(result),
+    }
+    for name, figure in figures.items():
+        path = tmp_path / f"{name}.png"
+        figure.savefig(path)
+        assert path.stat().st_size > 5_000
+        [axes] = figure.axes
+        assert axes.get_xlabel() and axes.get_ylabel() and axes.lines
+    bare = sim.run("scdp-12a", seeds=1, set=SMALL)
+    with pytest.raises(ValueError, match="flows=True"):
+        plots.goodput_by_rank(bare)
+    with pytest.raises(ValueError, match="run.sample"):
+        plots.queues(bare)
+
+
+def test_dask_runs_a_sweep_and_a_killed_worker_loses_its_run_alone(tmp_path: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    killed: list[int] = []
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+
+        def kill_one(done: int, total: int) -> None:
+            if done == 2 and not killed:
+                killed.append(next(iter(client.run(os.getpid).values())))
+                os.kill(killed[0], signal.SIGKILL)
+
+        result = sweep(
+            "scdp-12a", seeds=4, set=SMALL, executor=client.get_executor(), folder=tmp_path, progress=kill_one
+        )
+    assert killed
+    alone = sim.run("scdp-12a", seeds=4, set=SMALL)
+    assert dict(result.runs) == dict(alone.runs)

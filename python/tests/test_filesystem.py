@@ -1,0 +1,90 @@
+"""``wellspring://`` through fsspec."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from conftest import HostProcess
+
+Hosts = tuple[Path, list[HostProcess]]
+
+
+def url(hosts: list[HostProcess], path: str) -> str:
+    return "wellspring://" + ",".join(host.address for host in hosts) + "/" + path
+
+
+@pytest.fixture
+def content(three_hosts: Hosts, data: random.Random) -> bytes:
+    served, _ = three_hosts
+    content = data.randbytes(300_000)
+    (served / "deep").mkdir()
+    (served / "deep" / "object").write_bytes(content)
+    return content
+
+
+def test_files_are_read_at_any_offset_while_a_host_dies(three_hosts: Hosts, content: bytes) -> None:
+    _, hosts = three_hosts
+    with fsspec.open(url(hosts, "deep/object"), timeout=2) as file:
+        file.seek(-10, 2)
+        assert file.read() == content[-10:]
+        hosts[0].kill()
+        file.seek(100)
+        assert file.read(50) == content[100:150]
+    fs, path = fsspec.url_to_fs(url(hosts, "deep/object"), timeout=2)
+    assert fs.cat_file(path, 5, 25) == content[5:25]
+    assert fs.cat_file(path, -7) == content[-7:] and fs.cat_file(path, 9, 3) == b""
+
+
+def test_listings_and_kinds(three_hosts: Hosts, content: bytes) -> None:
+    _, hosts = three_hosts
+    fs, root = fsspec.url_to_fs(url(hosts, ""))
+    assert fs.ls(root, detail=False) == [f"{root}/deep"]
+    [info] = fs.ls(f"{root}/deep")
+    assert (info["name"], info["size"], info["type"]) == (f"{root}/deep/object", 300_000, "file")
+    assert fs.isdir(f"{root}/deep") and fs.isfile(f"{root}/deep/object")
+    assert fs.find(root) == [f"{root}/deep/object"]
+    assert not fs.exists(f"{root}/deep/nothing")
+    for missing in ("deep/nothing", "nowhere/at/all"):
+        with pytest.raises(FileNotFoundError):
+            fs.open(f"{root}/{missing}")
+    with pytest.raises(IsADirectoryError):
+        fs.open(f"{root}/deep")
+
+
+def test_a_changed_file_is_fetched_anew(three_hosts: Hosts, content: bytes) -> None:
+    served, hosts = three_hosts
+    fs, path = fsspec.url_to_fs(url(hosts[:1], "deep/object"))
+    assert fs.cat_file(path) == content
+    (served / "deep" / "object").write_bytes(b"changed")
+    assert fs.cat_file(path) == b"changed"
+
+
+def test_what_is_written_goes_to_every_host(tmp_path: Path, data: random.Random) -> None:
+    content = data.randbytes(70_000)
+    folders = [tmp_path / str(n) for n in range(2)]
+    for folder in folders:
+        folder.mkdir()
+    hosts = [HostProcess(folder) for folder in folders]
+    try:
+        with fsspec.open(url(hosts, "checkpoint"), "wb") as file:
+            file.write(content)
+        assert [(folder / "checkpoint").read_bytes() for folder in folders] == [content] * 2
+        with pytest.raises(RuntimeError), fsspec.open(url(hosts, "other"), "wb") as file:
+            file.write(content)
+            raise RuntimeError("the writer failed")
+        assert not (folders[0] / "other").exists()
+        try:
+            raise OSError("the usual way failed")
+        except OSError:
+            with fsspec.open(url(hosts, "fallback"), "wb") as file:
+                file.write(b"written while an exception is handled")
+        assert (folders[1] / "fallback").exists()
+        with pytest.raises(ValueError, match="as a whole"):
+            fsspec.open(url(hosts, "checkpoint"), "ab").open()
+    finally:
+        for host in hosts:
+            host.kill()

@@ -1,0 +1,152 @@
+"""Simulations as tables."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wellspring import sim
+from wellspring.sweep import RunFailed, sweep
+
+SMALL = {"topology.k": 4, "workload.senders": [2, 3], "workload.size": "70KB", "protocol.name": "scdp"}
+
+
+def test_every_parameter_is_a_column() -> None:
+    result = sim.run("scdp-12a", seeds=[5, 7], set=SMALL, flows=True)
+    assert result.runs["workload.senders"] == [2, 2, 3, 3]
+    assert result.runs["seed"] == [5, 7, 5, 7]
+    assert set(result.runs["topology.k"]) == {4} and set(result.runs["workload.size"]) == {"70000B"}
+    assert result.runs["completed"] == [2, 2, 3, 3]
+    incast = [flow for flow in result.flows.rows() if flow["kind"] == "transfer"]
+    assert len(incast) == 10 and {flow["bytes"] for flow in incast} == {70_000}
+    assert all(flow["end_s"] > flow["start_s"] and flow["reason"] == "" for flow in incast)
+    assert result.queues.height == 0
+
+
+def test_same_seed_same_digest_whatever_the_threads() -> None:
+    one = sim.run("scdp-12a", seeds=2, set=SMALL, threads=1)
+    many = sim.run("scdp-12a", seeds=2, set=SMALL, threads=4)
+    assert dict(one.runs) == dict(many.runs)
+
+
+def test_scenarios_are_names_files_and_mappings(tmp_path: Path) -> None:
+    names = sim.scenarios()["name"]
+    assert "scdp-12a" in names
+    (tmp_path / "mine.toml").write_text(sim.show("scdp-12a"))
+    mapping = {
+        "name": "mine",
+        "topology": {"k": 4, "delay": "1us"},
+        "protocol": {"name": "ndp"},
+        "workload": {"kind": "incast", "senders": 3, "size": "70KB"},
+        "run": {"seeds": [1], "sample": "10us"},
+    }
+    by_name, by_file = (
+        sim.jobs(one, seeds=1, set=SMALL) for one in ("scdp-12a", str(tmp_path / "mine.toml"))
+    )
+    assert [job.hash for job in by_name] == [job.hash for job in by_file]
+    result = sim.run(mapping)
+    assert result.runs["protocol"] == ["ndp"] and result.queues.height > 0
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "error", "says"),
+    [
+        ("scdp-99", {}, ValueError, "scenarios()"),
+        ("no/such/file.toml", {}, ValueError, "no/such/file.toml"),
+        ("scdp-12a", {"workload.sendrs": 3}, ValueError, "sendrs"),
+        ("scdp-12a", {"workload.senders": -1}, ValueError, "senders|invalid"),
+        ("scdp-12a", {"topology.delay": float("nan")}, ValueError, "nan"),
+        ("scdp-12a", {"topology.delay": object()}, TypeError, "numbers"),
+        ("scdp-12a", {"workload.senders": 1_000_000}, ValueError, "between 1 and"),
+        ({"name": "x"}, {}, ValueError, "workload"),
+    ],
+)
+def test_wrong_scenarios_are_refused_in_words(
+    scenario: Any, changes: dict[str, Any], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        sim.run(scenario, seeds=1, set=changes)
+
+
+def test_control_c_ends_a_run() -> None:
+    code = (
+        "from wellspring import sim\n"
+        "try:\n"
+        "    print('begun', flush=True)\n"
+        "    sim.run('scdp-5', seeds=2)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert (out, process.returncode) == ("interrupted\n", 0)
+
+
+def test_a_sweep_runs_what_is_missing(tmp_path: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(2) as pool:
+        first = sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+        kept = tmp_path / "runs.jsonl"
+        assert len(kept.read_text().splitlines()) == 2
+        # Cut off within a line, as by a kill.
+        with kept.open("a") as file:
+            file.write('{"hash": "12')
+        again = sweep(
+            "scdp-12a", seeds=2, set=SMALL, executor=pool, folder=tmp_path, progress=lambda *how: calls.append(how)
+        )
+    assert calls[0] == (2, 4) and calls[-1] == (4, 4), "two were there"
+    assert len(kept.read_text().splitlines()) == 4
+    alone = sim.run("scdp-12a", seeds=2, set=SMALL)
+    assert dict(again.runs) == dict(alone.runs)
+    assert again.runs["digest"][::2] == first.runs["digest"]
+
+
+def test_a_killed_process_loses_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first worker that comes by here finds no file, leaves one and dies.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import multiprocessing, os, sys\n"
+        "if any('spawn_main' in word for word in sys.orig_argv):\n"
+        "    try:\n"
+        f"        os.close(os.open({str(tmp_path / 'died')!r}, os.O_CREAT | os.O_EXCL))\n"
+        "    except FileExistsError:\n"
+        "        pass\n"
+        "    else:\n"
+        "        os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    result = sweep("scdp-12a", seeds=2, set=SMALL, workers=2, folder=tmp_path / "results")
+    assert (tmp_path / "died").exists(), "a worker died"
+    assert dict(result.runs) == dict(sim.run("scdp-12a", seeds=2, set=SMALL).runs)
+
+
+class Flaky(ThreadPoolExecutor):
+    """Fails each run's first tries."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__(1)
+        self.failures, self.tries = failures, {}  # type: ignore[var-annotated]
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        job = args[0]
+        self.tries[job] = self.tries.get(job, 0) + 1
+        if self.tries[job] <= self.failures:
+            future: Future[Any] = Future()
+            future.set_exception(OSError("the worker went away"))
+            return future
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_failed_runs_are_tried_again_so_often() -> None:
+    with Flaky(2) as pool:
+        assert sweep("scdp-12a", seeds=1, set=SMALL, executor=pool).runs.height == 2
+    with Flaky(3) as pool, pytest.raises(RunFailed, match="seed 1 failed 3 times"):
+        sweep("scdp-12a", seeds=1, set=SMALL, executor=pool)

@@ -1,0 +1,291 @@
+"""Transfers over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import wellspring
+from wellspring import errors
+
+from conftest import HostProcess
+
+Hosts = tuple[Path, list[HostProcess]]
+Served = tuple[Path, wellspring.Server]
+
+
+def test_an_object_comes_from_three_hosts(three_hosts: Hosts, tmp_path: Path, data: random.Random) -> None:
+    served, hosts = three_hosts
+    content = data.randbytes(3_000_000)
+    (served / "object").write_bytes(content)
+    seen: list[wellspring.Update] = []
+    source = ",".join(host.address for host in hosts) + "/object"
+    report = wellspring.get(source, tmp_path / "here", progress=seen.append)
+    assert (tmp_path / "here").read_bytes() == content
+    assert report.size == len(content) and len(report.replicas) == 3
+    assert sum(replica.symbols for replica in report.replicas) >= 3_000_000 // report.symbol_size
+    assert {"started", "verifying"} <= {update.event for update in seen}
+    assert wellspring.read(source, digest=report.digest) == content
+
+
+def test_one_of_three_is_killed_on_the_way(three_hosts: Hosts, data: random.Random) -> None:
+    served, hosts = three_hosts
+    content = data.randbytes(60_000_000)
+    (served / "object").write_bytes(content)
+    killed = threading.Event()
+
+    def kill_when_it_moves(update: wellspring.Update) -> None:
+        if update.event == "moving" and 0 < update.done < update.total and not killed.is_set():
+            hosts[1].kill()
+            killed.set()
+
+    into = bytearray(len(content))
+    with wellspring.Client(timeout=2) as client:
+        source = ",".join(host.address for host in hosts) + "/object"
+        report = client.read_into(source, into, progress=kill_when_it_moves)
+    assert into == content and report.size == len(content)
+
+
+def test_bytes_go_into_lent_memory(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(100_000)
+    (served / "object").write_bytes(content)
+    with wellspring.Client() as client:
+        memory = bytearray(120_000)
+        client.read_into(f"{host.address}/object", memory)
+        assert memory[:100_000] == content and memory[100_000:] == bytes(20_000)
+        memory.append(1)  # It is given back.
+        with pytest.raises(errors.SystemFailed, match="longer than the 10 bytes"):
+            client.read_into(f"{host.address}/object", bytearray(10))
+        with pytest.raises(BufferError, match="read-only"):
+            client.read_into(f"{host.address}/object", bytes(120_000))
+
+
+def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) -> None:
+    served, host = server
+    (tmp_path / "new").write_bytes(data.randbytes(50_000))
+    (served / "deep/er").mkdir(parents=True)
+    report = wellspring.put(tmp_path / "new", host.address, name="deep/er/new")
+    assert report.complete == 1 and report.receivers[0].state == "complete"
+    assert (served / "deep/er/new").read_bytes() == (tmp_path / "new").read_bytes()
+    [directory] = wellspring.ls(f"{host.address}/")
+    assert (directory.path, directory.kind) == ("deep", "directory")
+    entries = wellspring.ls(host.address, recursive=True, digests=True)
+    assert [entry.path for entry in entries] == ["deep", "deep/er", "deep/er/new"]
+    assert entries[-1].digest == report.digest and entries[-1].size == 50_000
+    (tmp_path / "other").write_bytes(b"other")
+    with pytest.raises(errors.NoHost, match="nothing was sent") as caught:
+        wellspring.put(tmp_path / "other", host.address, name="deep/er/new", force=True)
+    assert "--allow-overwrite" in caught.value.hint
+    assert any("Received" in event for event in host.events())
+
+
+def test_a_directory_comes_and_only_what_changed_again(server: Served, tmp_path: Path) -> None:
+    served, host = server
+    (served / "a").mkdir()
+    for name in ("a/1", "a/2", "3"):
+        (served / name).write_bytes(name.encode())
+    first = wellspring.get(f"{host.address}/", tmp_path / "copy")
+    assert (first.files, first.files_fetched) == (3, 3)
+    assert (tmp_path / "copy/a/2").read_bytes() == b"a/2"
+    (served / "3").write_bytes(b"changed")
+    again = wellspring.get(f"{host.address}/", tmp_path / "copy")
+    assert again.files_fetched == 1 and (tmp_path / "copy/3").read_bytes() == b"changed"
+    with pytest.raises(errors.UsageError, match="second argument"):
+        wellspring.get(f"{host.address}/")
+
+
+def test_exceptions_are_named_after_exit_statuses(server: Served, tmp_path: Path) -> None:
+    served, host = server
+    (served / "object").write_bytes(b"bytes")
+    with pytest.raises(errors.NoHost) as caught:
+        wellspring.get(f"{host.address}/nothing", tmp_path / "x")
+    assert caught.value.exit_status == 4 and caught.value.hosts[0].kind == "not found"
+    assert "spelling of the object" in str(caught.value)
+    (tmp_path / "x").write_bytes(b"mine")
+    with pytest.raises(errors.TargetExists) as caught_exists:
+        wellspring.get(f"{host.address}/object", tmp_path / "x")
+    assert caught_exists.value.exit_status == 8 and isinstance(caught_exists.value, FileExistsError)
+    assert (tmp_path / "x").read_bytes() == b"mine"
+    wellspring.get(f"{host.address}/object", tmp_path / "x", force=True)
+    assert (tmp_path / "x").read_bytes() == b"bytes"
+    with pytest.raises(errors.NoHost):
+        wellspring.read(f"{host.address}/object", digest="00" * 32)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "object").write_bytes(b"other")
+    with wellspring.serve(other, "127.0.0.1:0") as second, pytest.raises(errors.ReplicasDiffer) as differ:
+        wellspring.read(f"{host.address},{second.address}/object")
+    assert differ.value.exit_status == 5
+    with pytest.raises(errors.NoHost) as closed:
+        wellspring.read(f"{second.address}/object", timeout=1)
+    assert closed.value.hosts[0].kind in ("port closed", "silent")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: wellspring.read("host"), "HOST/OBJECT"),
+        (lambda: wellspring.read("/object"), "HOST/OBJECT"),
+        (lambda: wellspring.read("a:b:c/object"), "NAME:PORT"),
+        (lambda: wellspring.read("a/../x"), "bad name"),
+        (lambda: wellspring.read("a/x", digest="no"), "64 hexadecimal"),
+        (lambda: wellspring.Client(timeout=-1), "timeout"),
+        (lambda: wellspring.Client(timeout=float("nan")), "timeout"),
+        (lambda: wellspring.Client(keys="/nowhere/at/all"), "no keys"),
+        (lambda: wellspring.Client(keys="/", insecure=True), "exclude"),
+        (lambda: wellspring.serve(".", "no address"), "IP:PORT"),
+        (lambda: wellspring.serve(".", "10.1.2.3:0"), "loopback only"),
+        (lambda: wellspring.serve(".", "[::]:0", insecure=True), "everybody"),
+        (lambda: wellspring.put("x", "a", group="nonsense"), "ADDRESS:PORT"),
+        (lambda: wellspring.put(__file__, "a,b", quorum=3), "quorum"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(call: object, says: str) -> None:
+    with pytest.raises(errors.UsageError, match=says) as caught:
+        call()  # type: ignore[operator]
+    assert caught.value.exit_status == 2 and isinstance(caught.value, ValueError)
+
+
+def test_system_errors_are_python_s(tmp_path: Path, server: Served) -> None:
+    served, host = server
+    with pytest.raises(OSError):
+        wellspring.serve(tmp_path / "nowhere", "127.0.0.1:0")
+    with pytest.raises(OSError):
+        wellspring.serve(served, host.address)
+    with pytest.raises(OSError):
+        wellspring.put(tmp_path / "nothing", host.address)
+
+
+def test_closed_things_say_so(server: Served) -> None:
+    _, host = server
+    client = wellspring.Client()
+    client.close()
+    client.close()
+    with pytest.raises(ValueError, match="client is closed"):
+        client.read(f"{host.address}/object")
+    host.close()
+    host.close()
+
+
+def test_keys_are_those_of_a_directory(tmp_path: Path, data: random.Random) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir(mode=0o700)
+    (tmp_path / "served").mkdir()
+    content = data.randbytes(20_000)
+    (tmp_path / "served/object").write_bytes(content)
+    wellspring.new_cluster_key(keys)
+    with wellspring.serve(tmp_path / "served", "127.0.0.1:0", keys=keys) as host:
+        assert wellspring.read(f"{host.address}/object", keys=keys) == content
+        with pytest.raises(errors.NoHost) as caught:
+            wellspring.read(f"{host.address}/object", insecure=True, timeout=1)
+    assert "only with keys" in caught.value.hosts[0].reason
+
+
+def test_async_twins(server: Served, tmp_path: Path, data: random.Random) -> None:
+    served, host = server
+    contents = [data.randbytes(30_000 + n) for n in range(4)]
+    for n, content in enumerate(contents):
+        (served / str(n)).write_bytes(content)
+
+    async def all_at_once() -> None:
+        with wellspring.Client() as client:
+            got = await asyncio.gather(*(client.read_async(f"{host.address}/{n}") for n in range(4)))
+            assert got == contents
+            report = await client.get_async(f"{host.address}/1", tmp_path / "here")
+            assert report.size == len(contents[1])
+        assert len(await wellspring.ls_async(f"{host.address}/")) == 4
+        put = await wellspring.put_async(tmp_path / "here", [host.address], name="five")
+        assert put.complete == 1
+
+    asyncio.run(all_at_once())
+    assert (served / "five").read_bytes() == contents[1]
+
+
+def test_a_cancelled_task_ends_its_transfer(tmp_path: Path) -> None:
+    async def cancelled() -> None:
+        with wellspring.Client(timeout=60) as client:
+            # Nobody answers at this address of a network for documentation.
+            task = asyncio.create_task(client.read_async("192.0.2.1:9/object"))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(cancelled())
+
+
+def test_control_c_ends_a_transfer() -> None:
+    code = (
+        "import wellspring, sys\n"
+        "try:\n"
+        "    print('begun', flush=True)\n"
+        "    wellspring.read('192.0.2.1:9/object', timeout=600, insecure=True)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("interrupted\n", 0)
+
+
+def test_many_threads_use_one_client(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(40_000)
+    (served / "object").write_bytes(content)
+    got: list[bytes] = []
+    with wellspring.Client() as client:
+        threads = [
+            threading.Thread(target=lambda: got.append(client.read(f"{host.address}/object"))) for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert got == [content] * 6
+
+
+def test_a_forked_child_is_told_and_opens_its_own(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(10_000)
+    (served / "object").write_bytes(content)
+    with wellspring.Client() as client:
+        assert client.read(f"{host.address}/object") == content
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                client.read(f"{host.address}/object")
+            except RuntimeError as error:
+                own = wellspring.read(f"{host.address}/object") == content
+                status = 0 if "forked" in str(error) and own else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.read(f"{host.address}/object") == content
+
+
+def test_a_progress_bar_is_filled(server: Served, data: random.Random) -> None:
+    class Bar:
+        total, n, shown = 0, 0, 0
+
+        def refresh(self) -> None:
+            self.shown += 1
+
+    served, host = server
+    (served / "object").write_bytes(data.randbytes(500_000))
+    bar = Bar()
+    with wellspring.Client() as client:
+        client.read(f"{host.address}/object", progress=bar)
+    assert (bar.total, bar.n) == (500_000, 500_000) and bar.shown > 0

@@ -1,0 +1,64 @@
+"""Wellspring for Python: fountain codes, transfers from many replicas at once, simulations.
+
+- :mod:`wellspring.codec`: RaptorQ on bytes, memoryviews and NumPy arrays.
+- :mod:`wellspring.transfers`: ``get``, ``read``, ``put``, ``ls``, ``serve`` and their async twins.
+- :mod:`wellspring.filesystem`: ``wellspring://HOST,HOST/PATH`` for whatever reads through fsspec.
+- :mod:`wellspring.sim`: the packet-level simulator, results as tables.
+- :mod:`wellspring.sweep`: many simulations by any executor, resumable.
+- :mod:`wellspring.errors`: exceptions.
+"""
+
+from . import errors, sim
+from .codec import (
+    Code,
+    Decoder,
+    Encoder,
+    ObjectDecoder,
+    ObjectInformation,
+    decode_object,
+    encode_object,
+    object_information,
+)
+from .errors import WellspringError
+from .transfers import (
+    Client,
+    Server,
+    Update,
+    get,
+    get_async,
+    ls,
+    ls_async,
+    new_cluster_key,
+    put,
+    put_async,
+    read,
+    read_async,
+    serve,
+)
+
+__all__ = [
+    "Client",
+    "Code",
+    "Decoder",
+    "Encoder",
+    "ObjectDecoder",
+    "ObjectInformation",
+    "Server",
+    "Update",
+    "WellspringError",
+    "decode_object",
+    "encode_object",
+    "errors",
+    "get",
+    "get_async",
+    "ls",
+    "ls_async",
+    "new_cluster_key",
+    "object_information",
+    "put",
+    "put_async",
+    "read",
+    "read_async",
+    "serve",
+    "sim",
+]
