@@ -16,17 +16,27 @@ ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport 
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
 CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
 
-# Seeds of the store on a disk that fails, in the nightly run.
+# The nightly run, in order; how long each part takes: seconds a fuzz target, cases of each property, rounds of racing
+# writers, seeds of the store on a disk that fails, seconds of transfers under faults, papers whose figures are
+# reproduced and how (SCALE=--quick).
+NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-python nightly-figures nightly-package
+FUZZ_SECONDS ?= 1800
+CASES ?= 5000
+ROUNDS ?= 1000
 FAULT_SEEDS ?= 1000000
-
-# Papers whose figures the nightly run reproduces.
+SOAK_SECONDS ?= 3600
 PAPERS ?= scdp polyraptor lttp maelstrom
+SCALE ?=
+# Records of figures at full size are the tree's, and the book shows them.
+RECORDS ?= $(if $(SCALE),target/records,results)
+# Optimised, with the checks of debug builds; PROFILE=dev takes what `make unit` has built.
+PROFILE ?= fuzz
 
 # The web page.
 PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
 
 .DEFAULT_GOAL := help
-.PHONY: help test $(PARTS) web wheel python-full check demo fuzz report nightly bench
+.PHONY: help test $(PARTS) web wheel python-full check demo fuzz report nightly $(NIGHTLY) bench
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +77,7 @@ web: ## Build the page "Break this network": one file, target/web/wellspring.htm
 
 web-test: web ## Test the page in headless Chromium; pictures go to target/web/pictures
 	@if [ -e $(PAGE) ] && $(SETUP) browser; then \
-		WELLSPRING_PAGE=$(PAGE) .ci/count-tests $(CARGO) test -p wellspring-web --test browser -- --ignored --test-threads 1; \
+		WELLSPRING_PAGE=$(PAGE) .ci/count-tests $(CARGO) test --workspace --test browser -- --ignored --test-threads 1; \
 	else echo "NOT TESTED: the page; there is no browser, or no page" >&2; fi
 
 package: ## Package each crate by itself, as for publishing
@@ -116,18 +126,35 @@ neon: ## Test the AArch64 kernels and RaptorQ with them, under emulation on othe
 	else echo "NOT TESTED: the AArch64 kernels; their standard library could not be fetched" >&2; fi
 
 report: ## Draw the figures from the records in results/, without simulating: target/report, and the book's pages
-	$(CARGO) run --quiet -p wellspring-lab -- reproduce --all --redraw --records results --report target/report --book docs/src
+	$(CARGO) run --quiet -p wellspring-lab -- reproduce --all --redraw --records $(RECORDS) --report target/report \
+		$(if $(filter results,$(RECORDS)),--book docs/src)
 
-nightly: web ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
-	@SECONDS=1800 SANITIZER=address $(MAKE) --no-print-directory fuzz
+nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
+	@.ci/parts $(NIGHTLY)
+
+nightly-fuzz:
+	@SANITIZER=address fuzz/run $(FUZZ_SECONDS) $(TARGETS)
+
+nightly-tests: web
 	@$(SETUP) browser
-	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=5000 .ci/count-tests $(CARGO) test --workspace --release -- --include-ignored --skip ::program_
-	SEEDS=$(FAULT_SEEDS) $(CARGO) test --release -p wellspring-fault-sim --test seeds -- --nocapture
-	SOAK_SECONDS=3600 $(CARGO) test --release -p wellspring-net --test it soak:: -- --nocapture
-	@$(MAKE) --no-print-directory python-full
+	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=$(CASES) ROUNDS=$(ROUNDS) .ci/count-tests \
+		$(CARGO) test --workspace --profile $(PROFILE) -- --include-ignored --skip ::program_
+
+nightly-faults:
+	SEEDS=$(FAULT_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --test seeds -- --nocapture
+
+nightly-soak:
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --profile $(PROFILE) --workspace --test it soak:: -- --nocapture
+
+nightly-python: python-full
+
+nightly-figures:
 	$(CARGO) build --release -p wellspring-cli -p wellspring-lab
-	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper -o target/figures --records results || exit 1; done
+	for paper in $(PAPERS); do $(CARGO) run --release -p wellspring-lab -- reproduce $$paper $(SCALE) \
+		-o target/figures --records $(RECORDS) || exit 1; done
 	@$(MAKE) --no-print-directory report
+
+nightly-package:
 	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --allow-dirty --quiet
 
 bench: ## Run the benchmarks
