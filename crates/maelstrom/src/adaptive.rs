@@ -18,9 +18,8 @@ const LEAST_LOSS: f64 = 1e-5;
 /// The code of a link of which nothing is known. It serves single losses and bursts, and costs little where nothing is
 /// lost: at the low rates of a flow's beginning deadlines make shorter XORs of it.
 const FIRST: (u8, [u16; 2]) = (16, [1, 23]);
-/// Loss and burst that are reckoned with there where the limits forbid that code, and by a sliding window.
-const FIRST_LOSS: f64 = 0.01;
-const FIRST_BURST: u16 = 15;
+/// Losses that are reckoned with there where the limits forbid that code, and by a sliding window.
+const FIRST_LOSSES: Losses = Losses { part: 0.01, run: 1.0, burst: 15 };
 /// After so many packets, or at the latest so long, something is known of a link.
 const KNOWN_PACKETS: u64 = 6_000;
 const KNOWN_AFTER: Duration = Duration::from_secs(3);
@@ -44,6 +43,9 @@ const FEW: u64 = 100;
 const SLIDING_RATES: [u8; 11] = [16, 14, 12, 10, 8, 7, 6, 5, 4, 3, 2];
 /// Packets in which a sliding window must have made up for what is lost: what hosts wait for at the rates that matter.
 const SOON_PACKETS: f64 = 128.0;
+/// Packets of which a part, no more, may have so many bursts that they are not made up for in time.
+const RUN_PACKETS: f64 = 256.0;
+const RUNS_RESIDUAL: f64 = 0.02;
 /// Packets that may follow the first of a burst until as many repairs have followed as it has packets.
 const BURST_PACKETS: u16 = 120;
 /// Packets in an XOR, r, tried.
@@ -72,21 +74,35 @@ impl Default for Limits {
     }
 }
 
-/// The sliding window of least overhead that makes up for this loss (0 to 1) in bursts of this length \[packets\] soon; if
-/// none within the limits does, the strongest.
+/// What a link loses.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Losses {
+    /// Part of the packets, 0 to 1.
+    pub part: f64,
+    /// Mean length of a run of lost packets.
+    pub run: f64,
+    /// The longest run that is usual \[packets\].
+    pub burst: u16,
+}
+
+/// The sliding window of least overhead that soon makes up for these losses; if none within the limits does, the strongest.
 ///
 /// With ρ repairs for each packet, w packets lose more than there are repairs with a probability of at most
-/// exp(-w D(ρ, p)), where D is the divergence of the two (Chernoff). A burst needs as many repairs as it has packets.
-pub fn choose_sliding(loss: f64, burst: u16, limits: &Limits) -> SlidingCode {
-    let loss = loss.clamp(LEAST_LOSS, 0.5);
-    let burst = burst.clamp(1, limits.interleave.max(1));
+/// exp(-w D(ρ, p)), where D is the divergence of the two (Chernoff). A run of b packets needs b repairs, so that w packets
+/// may have ρ w / b runs.
+pub fn choose_sliding(losses: Losses, limits: &Limits) -> SlidingCode {
+    let loss = losses.part.clamp(LEAST_LOSS, 0.5);
+    let burst = losses.burst.clamp(1, limits.interleave.max(1));
+    let runs = loss / losses.run.max(1.0);
+    let in_runs = losses.run >= LONG_RUN;
     let allowed = |rate: &u8| 1.0 / f64::from(*rate) <= limits.overhead;
     let soon = |rate: &u8| {
         let repairs = 1.0 / f64::from(*rate);
-        let too_few = repairs <= loss;
-        // Long bursts are one event each: what they lose is made up for apart.
-        let alone = if burst >= LONG_BURST { loss / f64::from(burst) } else { loss };
-        !too_few && SOON_PACKETS * divergence(repairs, alone) >= -RESIDUAL.ln()
+        let (of_runs, alone) = (repairs / losses.run, if in_runs { runs } else { loss });
+        repairs > loss
+            && SOON_PACKETS * divergence(repairs, alone) >= -RESIDUAL.ln()
+            && (!in_runs
+                || of_runs > runs && RUN_PACKETS * divergence(of_runs, runs) >= -RUNS_RESIDUAL.ln())
     };
     let in_time = |rate: &u8| u16::from(*rate) * burst <= BURST_PACKETS.max(4 * burst);
     let mut rates = SLIDING_RATES.into_iter().filter(allowed);
@@ -94,16 +110,16 @@ pub fn choose_sliding(loss: f64, burst: u16, limits: &Limits) -> SlidingCode {
     let rate = rates.find(|rate| soon(rate) && in_time(rate)).unwrap_or(strongest);
     // At low rates a few packets may lose several.
     let burst = burst.max(2 + (60.0 * loss).ceil() as u16);
-    // A burst may come while another is being made up for.
-    let window = (u16::from(rate) * burst * 3 + burst).clamp(LEAST_WINDOW, MAX_WINDOW);
+    // Other bursts may come while one is being made up for.
+    let window = (u16::from(rate) * burst * 4 + burst).clamp(LEAST_WINDOW, MAX_WINDOW);
     let parameters = SlidingParameters::new(rate, window, names(limits.rate));
     SlidingCode { parameters: parameters.expect("within the code's limits"), burst }
 }
 
 /// The least sliding window.
 const LEAST_WINDOW: u16 = 192;
-/// Shorter runs of lost packets chance makes, too.
-const LONG_BURST: u16 = 5;
+/// A mean run of lost packets that chance does not make.
+const LONG_RUN: f64 = 2.0;
 
 /// Packets that a repair of a sliding window names, so that it is as long as an XOR of `rate` packets.
 fn names(rate: u8) -> u8 {
@@ -217,6 +233,7 @@ struct Remembered {
     at: Duration,
     packets: u64,
     lost: u64,
+    runs: u64,
     burst: u16,
 }
 
@@ -330,6 +347,7 @@ impl Controller {
             at,
             packets: u64::from(report.packets),
             lost: u64::from(report.lost),
+            runs: u64::from(report.bursts),
             burst: report.usual_burst,
         });
         while self.reports.front().is_some_and(|first| first.at + MEMORY < at) {
@@ -347,7 +365,7 @@ impl Controller {
         let loss = self.loss(RECENT).max(self.loss(MEMORY));
         let burst = self.burst();
         let burst = if burst <= natural_burst(loss) { 1 } else { burst };
-        Some(best(loss, burst, &self.limits))
+        Some(best(Losses { part: loss, run: self.run(), burst }, &self.limits))
     }
 
     /// Part of the packets lost in that time.
@@ -359,6 +377,12 @@ impl Controller {
         }
         // Few packets say little: they count as if some hundred more had arrived.
         lost as f64 / (packets.max(FEW) as f64)
+    }
+
+    /// The mean run of lost packets.
+    fn run(&self) -> f64 {
+        let sum = |of: fn(&Remembered) -> u64| self.reports.iter().map(of).sum::<u64>() as f64;
+        sum(|report| report.lost) / sum(|report| report.runs).max(1.0)
     }
 
     /// The burst of which nineteen of twenty lost packets were in one no longer.
@@ -376,11 +400,11 @@ impl Controller {
     }
 }
 
-/// The limits' best code for that loss and burst.
-fn best(loss: f64, burst: u16, limits: &Limits) -> Code {
+/// The limits' best code for those losses.
+fn best(losses: Losses, limits: &Limits) -> Code {
     match limits.family {
-        Family::Sliding => Code::Sliding(choose_sliding(loss, burst, limits)),
-        Family::Layers => Code::Layers(choose(loss, burst, limits)),
+        Family::Sliding => Code::Sliding(choose_sliding(losses, limits)),
+        Family::Layers => Code::Layers(choose(losses.part, losses.burst, limits)),
     }
 }
 
@@ -395,7 +419,7 @@ fn first_code(limits: &Limits) -> Code {
         && interleaves.iter().all(|&i| i <= limits.interleave);
     match limits.family {
         Family::Layers if fits => Code::Layers(code),
-        _ => best(FIRST_LOSS, FIRST_BURST, limits),
+        _ => best(FIRST_LOSSES, limits),
     }
 }
 
@@ -438,7 +462,8 @@ mod tests {
             let code = choose(0.02, 30, &Limits { overhead, interleave, rate, layers, ..LAYERS });
             assert!(code.interleaves().len() <= 8);
             let limits = Limits { overhead, interleave, rate, layers, ..Limits::default() };
-            assert!(choose_sliding(0.02, 30, &limits).parameters.rate() >= 2);
+            let losses = Losses { part: 0.02, run: 30.0, burst: 30 };
+            assert!(choose_sliding(losses, &limits).parameters.rate() >= 2);
         }
     }
 
@@ -453,8 +478,9 @@ mod tests {
 
     #[test]
     fn windows_follow_loss_and_bursts() {
-        let of = |loss, burst| {
-            let code = choose_sliding(loss, burst, &Limits::default());
+        let of = |part, burst| {
+            let losses = Losses { part, run: f64::from(burst), burst };
+            let code = choose_sliding(losses, &Limits::default());
             (code.parameters.rate(), code.parameters.window(), code.burst)
         };
         let mut last = 255;
@@ -471,11 +497,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bursts_that_follow_each_other_are_made_up_for() {
+        // One packet in a thousand begins a burst of ten: of 256 packets, two hundredths have more than three.
+        let losses = Losses { part: 0.01, run: 10.0, burst: 10 };
+        assert!(choose_sliding(losses, &Limits::default()).parameters.rate() <= 8);
+        let rare = Losses { part: 0.001, ..losses };
+        assert!(choose_sliding(rare, &Limits::default()).parameters.rate() >= 12);
+    }
+
+    #[test]
+    fn one_long_burst_does_not_make_bursts_of_random_losses() {
+        let mut controller = Controller::new(Limits::default());
+        let random = LossReport { bursts: 330, ..report(7_000, 350, 2) };
+        let after_overflow = LossReport { bursts: 470, ..report(7_300, 585, 8) };
+        let overheads =
+            follow(&mut controller, 0, &[random, random, after_overflow, random, random, random]);
+        assert!(overheads.iter().all(|&overhead| overhead >= 1.0 / 7.0), "{overheads:?}");
+    }
+
     const LAYERS: Limits =
         Limits { family: Family::Layers, overhead: 0.5, interleave: 67, rate: 16, layers: 4 };
 
     fn report(packets: u32, lost: u32, usual_burst: u16) -> LossReport {
-        LossReport { packets, lost, usual_burst, ..LossReport::default() }
+        let bursts = lost / u32::from(usual_burst.max(1));
+        LossReport { packets, lost, bursts, usual_burst, ..LossReport::default() }
     }
 
     /// Reports a second apart; the overhead after each.
@@ -547,7 +593,10 @@ mod tests {
         follow(&mut controller, 0, &[report(2_500, 25, 1); 2]);
         assert_eq!(controller.code(), Some(&first_code(&Limits::default())));
         follow(&mut controller, 2, &[report(2_500, 25, 1); 2]);
-        assert_eq!(controller.code(), Some(&best(0.01, 1, &Limits::default())));
+        assert_eq!(
+            controller.code(),
+            Some(&best(Losses { part: 0.01, run: 1.0, burst: 1 }, &Limits::default()))
+        );
         // Losses that the first code does not bring back are answered at once.
         let mut controller = Controller::new(Limits::default());
         let overheads = follow(&mut controller, 0, &[report(1_000, 120, 1); 2]);

@@ -19,7 +19,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod accept;
 mod adaptive;
+mod arrival;
 mod auth;
 mod batch;
 mod bundle;
@@ -42,7 +44,8 @@ mod send;
 mod trunk;
 mod wire;
 
-pub use adaptive::{Limits, choose, choose_sliding};
+pub use adaptive::{Limits, Losses, choose, choose_sliding};
+pub use arrival::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters};
 #[doc(hidden)]
 pub use auth::seal_datagram;
 pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
@@ -58,7 +61,7 @@ pub use identity::{Identity, Namer, Unprotected, Volatile, restore};
 pub use meter::LossReport;
 pub use mtu::{MtuError, MtuPlan};
 pub use partitions::{MAX_PARTITIONS, Partitions};
-pub use receive::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters, ReceiveSide};
+pub use receive::ReceiveSide;
 pub use send::{SendConfig, SendCounters, SendSide};
 pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,

@@ -121,17 +121,31 @@ impl Frequency {
         self.events += 1.0;
     }
 
-    /// Whether losses are twice as frequent as in another, and by more than three standard deviations of what
-    /// chance does, and three losses: packets lost, or runs of them.
+    /// Whether losses are twice as frequent as in another, and so much more frequent as chance makes of one frequency
+    /// once in two hundred times: packets lost, or runs of them. How many packets a run of the link has is known once
+    /// there were some: until then runs count alone.
     fn exceeds(&self, other: &Frequency) -> bool {
-        let share = self.packets / other.packets.max(1.0);
-        let exceeds = |count: f64, expected: f64, at_a_time: f64| {
-            count > 2.0 * expected + 3.0 * (expected * at_a_time).sqrt() + 3.0 * at_a_time
+        let exceeds = |count: f64, of_other: f64| {
+            count * other.packets > 2.0 * of_other * self.packets
+                && is_rare(count, of_other, self.packets / (self.packets + other.packets))
         };
-        let burst = (other.lost / other.events.max(1.0)).max(1.0);
-        exceeds(self.events, other.events * share, 1.0)
-            || exceeds(self.lost, other.lost * share, burst)
+        if exceeds(self.events, other.events) {
+            return true;
+        }
+        let run = other.lost / other.events.max(1.0);
+        other.events >= CERTAIN && exceeds(self.lost / run, other.lost / run)
     }
+}
+
+/// Whether chance gives so many losses of all to a class with that share of the packets once in two hundred times at most
+/// (Chernoff's bound of the binomial distribution).
+fn is_rare(count: f64, of_other: f64, share: f64) -> bool {
+    const RARE: f64 = 5e-3;
+    let all = count + of_other;
+    let term = |count: f64, share: f64| {
+        if count > 0.0 { count * (count / all / share).ln() } else { 0.0 }
+    };
+    count > all * share && term(count, share) + term(of_other, 1.0 - share) >= -RARE.ln()
 }
 
 /// What was counted since the last report.
@@ -578,6 +592,26 @@ mod tests {
         (600..800).for_each(|n| record(&mut meter, n, n % 3 == 0));
         (800..1_000).for_each(|n| record(&mut meter, n, false));
         assert!(meter.is_congestion(750));
+    }
+
+    #[test]
+    fn chance_is_no_congestion() {
+        // A flow's first packets: none of 300 is lost at a short queue, of 400 at a long one the link loses one in a hundred.
+        let record = |meter: &mut Meter, n: u32, long: bool, lost: bool| {
+            meter.record(n, (!lost).then_some(Time::ZERO));
+            meter.record_queue(n, long);
+        };
+        let mut meter = Meter::new();
+        (0..700).for_each(|n| record(&mut meter, n, n >= 300, n >= 300 && n % 80 == 79));
+        (700..900).for_each(|n| record(&mut meter, n, false, false));
+        assert_eq!(meter.lately_long.events, 5.0);
+        assert!(!meter.is_congestion(399));
+        // A link's first burst comes while the queue is long.
+        let mut meter = Meter::new();
+        (0..1_500).for_each(|n| record(&mut meter, n, n >= 1_300, (1_400..1_420).contains(&n)));
+        (1_500..1_700).for_each(|n| record(&mut meter, n, false, false));
+        assert_eq!(meter.lately_long.lost, 20.0);
+        assert!(!meter.is_congestion(1_410));
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! Receive side: recovery of lost packets from repairs.
 
 use wellspring_codec::interleave::{
-    Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
+    Account, InterleaveError, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
     SYMBOL_HEADER_LEN,
 };
 use wellspring_core::{Duration, Time};
 
+use crate::accept::{Accept, half};
+use crate::arrival::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters};
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
 use crate::diagnosis::{Cause, Diagnosis, Hearing};
 use crate::digest::DigestReader;
 use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
-use crate::identity::{Identity, Namer, Unprotected, Volatile, restore};
+use crate::identity::{Identity, Namer, Unprotected};
 use crate::meter::{LossReport, Meter};
 use crate::named::{Named, NamedPackets};
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
@@ -27,107 +29,6 @@ const BEGINNING: Duration = Duration::from_secs(1);
 
 /// A link that has lost nothing for so long loses nothing.
 const CALM: Duration = Duration::from_secs(5);
-
-/// What is done with packets that a full queue dropped and repairs could bring back.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum CongestionLoss {
-    /// They are brought back like others, as in the paper: hosts do not learn of congestion.
-    #[default]
-    Recover,
-    /// Hosts learn of congestion: packets of ECN-capable flows are recovered with the mark
-    /// CE (RFC 3168), others stay lost.
-    Signal,
-}
-
-/// What a receive side remembers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReceiveConfig {
-    /// Packets: at least the reach of the peer's code (r times its largest interleave), and those
-    /// that may come between a packet and its repair. The paper keeps 1,024 (§4.7).
-    pub packets: usize,
-    /// Repairs that lack more than one packet. The paper keeps 1,024.
-    pub repairs: usize,
-    /// Longest packet \[bytes\]. Longer ones cannot be recovered, nor help to.
-    pub longest: usize,
-    /// How long a packet that was brought back waits before it leaves, at least, in case that its repair has
-    /// only overtaken it: on machines of several cores repairs and packets wait in different queues. TCP's wait
-    /// only while the link loses nothing: TCP learns from what comes twice. In the paper none waits; zero is
-    /// that.
-    pub hold: Duration,
-    /// What is done with drops of full queues.
-    pub congestion: CongestionLoss,
-}
-
-impl Default for ReceiveConfig {
-    /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes; and a hold of 1 ms.
-    fn default() -> Self {
-        let hold = Duration::from_millis(1);
-        let congestion = CongestionLoss::Recover;
-        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500, hold, congestion }
-    }
-}
-
-/// What a datagram of the peer brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
-    /// A repair; packets that it brought back are in the batch.
-    Repair,
-    /// Names of packets without repairs.
-    Digest,
-    /// A datagram as long as the longest repair: the path takes it.
-    Probe,
-    /// What the peer has measured of what this end sends: for
-    /// [`SendSide::on_report`](crate::SendSide::on_report).
-    Report(LossReport),
-    /// Nothing: dropped, and counted.
-    Dropped(DropReason),
-}
-
-/// What a receive side has seen and done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct ReceiveCounters {
-    /// Packets seen.
-    pub packets: u64,
-    /// Packets that cannot be known by name: no whole IP packets, or with options.
-    pub foreign: u64,
-    /// Packets too long to be remembered.
-    pub too_long: u64,
-    /// Packets that arrived after a repair that names them, as on a link that reorders.
-    pub overtaken: u64,
-    /// Those of them that had been brought back and were still held, and so arrived once.
-    pub withdrawn: u64,
-    /// Packets that could be brought back and stayed lost, for a full queue had dropped them.
-    pub congested: u64,
-    /// Packets that were brought back with a mark, since a full queue had dropped them.
-    pub marked: u64,
-    /// Digests heard.
-    pub digests: u64,
-    /// Datagrams dropped, by [`DropReason`].
-    pub dropped: [u64; DropReason::COUNT],
-    /// Reports heard.
-    pub reports: u64,
-    /// Times the peer began anew.
-    pub sessions: u64,
-}
-
-impl ReceiveCounters {
-    /// Adds what another receive side has seen and done.
-    pub fn add(&mut self, other: &ReceiveCounters) {
-        self.packets += other.packets;
-        self.foreign += other.foreign;
-        self.too_long += other.too_long;
-        self.overtaken += other.overtaken;
-        self.withdrawn += other.withdrawn;
-        self.congested += other.congested;
-        self.marked += other.marked;
-        self.digests += other.digests;
-        for (to, from) in self.dropped.iter_mut().zip(other.dropped) {
-            *to += from;
-        }
-        self.reports += other.reports;
-        self.sessions += other.sessions;
-    }
-}
 
 /// Where a packet stood among those that arrived.
 #[derive(Clone, Copy, Debug)]
@@ -583,49 +484,5 @@ impl ReceiveSide {
         // A peer that began later has sent nothing before this end watched: what seems to be of then was lost.
         let before = self.verifier.peer().is_none_or(|peer| peer.start < self.own.start);
         (before && first <= 0) || taken_in as i64 - first >= self.packets as i64
-    }
-}
-
-/// A packet as repairs of the sliding-window code name it.
-fn half(name: PacketName) -> PacketName {
-    PacketName(u64::from(name.0 as u32))
-}
-
-/// What looks at a packet that a repair gave back.
-struct Accept<'a> {
-    namer: &'a Namer,
-    named: &'a NamedPackets,
-    meter: &'a Meter,
-    now: Time,
-    congestion: CongestionLoss,
-    tcp_waits: bool,
-    counters: &'a mut ReceiveCounters,
-    hold: &'a mut Hold,
-}
-
-impl Accept<'_> {
-    /// Whether the bytes deserve their name; if so they are a packet again.
-    fn packet(&mut self, name: PacketName, normal: &[u8], layer: u8) -> bool {
-        if self.namer.name(normal) != name {
-            return false;
-        }
-        let named = self.named.get(name).or_else(|| self.named.get(half(name)));
-        // Forgotten only when thousands were missing since: then as a host would send it.
-        let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
-        let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
-        if self.congestion == CongestionLoss::Signal && congestion() {
-            if !volatile.mark() {
-                self.counters.congested += 1;
-                return true;
-            }
-            self.counters.marked += 1;
-        }
-        let expected = named.and_then(|named| self.meter.expected(named.number));
-        let layer = layer.min(MAX_LAYERS as u8 - 1);
-        self.hold.put(self.now, self.tcp_waits, name, layer, expected, |bytes| {
-            bytes.extend_from_slice(normal);
-            restore(&mut bytes[..], volatile);
-        });
-        true
     }
 }

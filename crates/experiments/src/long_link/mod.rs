@@ -74,7 +74,7 @@ pub struct Results {
     pub sent: SendCounters,
     /// What site 1's appliance has seen.
     pub received: ReceiveCounters,
-    /// Repairs for each packet of site 0, by the half second: of the code in use.
+    /// Repairs for each packet of site 0, every 10 ms: of the code in use.
     pub overheads: Vec<f64>,
 }
 

@@ -1,0 +1,54 @@
+//! Check of packets that repairs gave back, and the decision whether they are sent on.
+
+use wellspring_codec::interleave::{MAX_LAYERS, PacketName};
+use wellspring_core::Time;
+
+use crate::arrival::{CongestionLoss, ReceiveCounters};
+use crate::hold::Hold;
+use crate::identity::{Namer, Volatile, restore};
+use crate::meter::Meter;
+use crate::named::NamedPackets;
+
+/// A packet as repairs of the sliding-window code name it.
+pub(crate) fn half(name: PacketName) -> PacketName {
+    PacketName(u64::from(name.0 as u32))
+}
+
+/// What looks at a packet that a repair gave back.
+pub(crate) struct Accept<'a> {
+    pub namer: &'a Namer,
+    pub named: &'a NamedPackets,
+    pub meter: &'a Meter,
+    pub now: Time,
+    pub congestion: CongestionLoss,
+    pub tcp_waits: bool,
+    pub counters: &'a mut ReceiveCounters,
+    pub hold: &'a mut Hold,
+}
+
+impl Accept<'_> {
+    /// Whether the bytes deserve their name; if so they are a packet again.
+    pub fn packet(&mut self, name: PacketName, normal: &[u8], layer: u8) -> bool {
+        if self.namer.name(normal) != name {
+            return false;
+        }
+        let named = self.named.get(name).or_else(|| self.named.get(half(name)));
+        // Forgotten only when thousands were missing since: then as a host would send it.
+        let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
+        let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
+        if self.congestion == CongestionLoss::Signal && congestion() {
+            if !volatile.mark() {
+                self.counters.congested += 1;
+                return true;
+            }
+            self.counters.marked += 1;
+        }
+        let expected = named.and_then(|named| self.meter.expected(named.number));
+        let layer = layer.min(MAX_LAYERS as u8 - 1);
+        self.hold.put(self.now, self.tcp_waits, name, layer, expected, |bytes| {
+            bytes.extend_from_slice(normal);
+            restore(&mut bytes[..], volatile);
+        });
+        true
+    }
+}
