@@ -19,7 +19,9 @@ mod lttp_parse;
 mod maelstrom_between;
 mod maelstrom_receive;
 mod ndp_parse;
+mod object_store;
 mod scdp_endpoint;
+mod tree_listing;
 mod trust_channels;
 mod wire_parse;
 
@@ -48,7 +50,9 @@ macro_rules! for_each_target {
             maelstrom_between
             maelstrom_receive
             ndp_parse
+            object_store
             scdp_endpoint
+            tree_listing
             trust_channels
             wire_parse
         }
