@@ -39,10 +39,14 @@ pub struct HostConfig {
     pub queue: usize,
     /// Whether that port trims what does not fit (or drops it).
     pub trims: bool,
+    /// Whether that port marks (ECN) what waits behind half a queue.
+    pub marks: bool,
     /// Faults on the way to this host.
     pub faults: Faults,
     /// How long finishing a block takes.
     pub work: Duration,
+    /// The host is late by up to so much, mostly by far less: then it takes all that has arrived at once.
+    pub late: Duration,
 }
 
 impl HostConfig {
@@ -53,8 +57,10 @@ impl HostConfig {
             delay: Duration::from_micros(10),
             queue: 20,
             trims: true,
+            marks: true,
             faults: Faults::default(),
             work: Duration::ZERO,
+            late: Duration::ZERO,
         }
     }
 }
@@ -144,6 +150,8 @@ struct Host<E: Endpoint> {
     alive: bool,
     /// While it has no processor: what its socket holds, and at most.
     stalled: Option<(usize, VecDeque<Frame<E::Header>>)>,
+    /// What waits while it is late.
+    waiting: Vec<Frame<E::Header>>,
     wake: Option<Time>,
 }
 
@@ -155,6 +163,8 @@ enum Action<H> {
     PortFree(HostId),
     /// A frame reaches a host.
     Deliver(HostId, Frame<H>),
+    /// A host takes what has reached it.
+    TakeAll(HostId),
     /// A host's uplink is free again, or its deadline has come.
     Wake(HostId),
     Done(HostId, Work),
@@ -204,6 +214,7 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
                 port_busy: false,
                 alive: true,
                 stalled: None,
+                waiting: Vec::new(),
                 wake: None,
             })
             .collect();
@@ -322,7 +333,12 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
                 self.hosts[host.0 as usize].port_busy = false;
                 self.serve_port(host);
             }
-            Action::Deliver(host, frame) => self.deliver(host, &frame),
+            Action::Deliver(host, frame) => self.arrive(host, frame),
+            Action::TakeAll(host) => {
+                let frames = std::mem::take(&mut self.hosts[host.0 as usize].waiting);
+                frames.iter().for_each(|frame| self.take(host, frame));
+                self.drain(host);
+            }
             Action::Wake(host) => {
                 let now = self.now;
                 let state = &mut self.hosts[host.0 as usize];
@@ -356,7 +372,8 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         if frame.class == 0 {
             state.control.push_back(frame);
         } else if state.data.len() < state.config.queue {
-            if frame.ecn == Ecn::Capable && state.data.len() * 2 > state.config.queue {
+            let long = state.data.len() * 2 > state.config.queue;
+            if state.config.marks && frame.ecn == Ecn::Capable && long {
                 frame.ecn = Ecn::Marked;
             }
             state.data.push_back(frame);
@@ -405,7 +422,27 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
         }
     }
 
+    /// A frame has reached a host: it is handed over with others, or at once.
+    fn arrive(&mut self, host: HostId, frame: Frame<E::Header>) {
+        let state = &mut self.hosts[host.0 as usize];
+        let most = state.config.late;
+        if most == Duration::ZERO {
+            return self.deliver(host, &frame);
+        }
+        state.waiting.push(frame);
+        if state.waiting.len() == 1 {
+            let part = self.rng.unit().powi(4);
+            let at = self.now + Duration::from_picos((most.as_picos() as f64 * part) as u64);
+            self.schedule(at, Action::TakeAll(host));
+        }
+    }
+
     fn deliver(&mut self, host: HostId, frame: &Frame<E::Header>) {
+        self.take(host, frame);
+        self.drain(host);
+    }
+
+    fn take(&mut self, host: HostId, frame: &Frame<E::Header>) {
         let state = &mut self.hosts[host.0 as usize];
         if !state.alive {
             return;
@@ -421,7 +458,6 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             Verdict::Drop(reason) => *self.dropped.entry(reason).or_default() += 1,
             Verdict::Consumed => {}
         }
-        self.drain(host);
     }
 
     /// Drains a host's outputs as the contract says, frames only while its uplink is free.

@@ -38,6 +38,11 @@ impl Receiver {
         answers && (self.group_spare(flow) > 0 || self.blocks.has_unannounced())
     }
 
+    /// Whether a group's sender was granted all that is to come.
+    pub(super) fn wants_no_more(&self, index: usize) -> bool {
+        self.group_spare(&self.flows[index]) == 0
+    }
+
     /// Credits that may be granted to a group's sender: no more than symbols are still to come,
     /// so that it cannot run ahead of the blocks that may be open.
     fn group_spare(&self, flow: &Flow) -> u32 {

@@ -262,7 +262,7 @@ impl Receiver {
         let mut answer = flow.answer(cx.now, number, arrival.trimmed);
         if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
             // Other members of the group drive it on.
-            flow.skip_to(number);
+            flow.skip_to(number, arrival.trimmed);
             answer = Answer::Late;
         }
         flow.note_run(number, arrival.trimmed);
@@ -480,6 +480,10 @@ impl Receiver {
                 blocks.give_back(oldest.sbn, oldest.esi);
             }
             let in_group = self.flows[index].group;
+            if in_group && self.flows[index].owes_probe() && self.wants_no_more(index) {
+                // The last pull may be lost.
+                self.keepalive = Some(index);
+            }
             let spared = self.is_heard_elsewhere(cx.now, index);
             let blocks = &mut self.blocks;
             let silent = self.flows[index].on_deadline(cx.now, cx.config, spared, |lost| {

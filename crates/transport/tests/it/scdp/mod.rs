@@ -7,5 +7,6 @@ mod lab;
 mod many_to_one;
 mod one_to_many;
 mod paths;
+mod short_queue;
 mod unicast;
 mod verified;

@@ -10,7 +10,7 @@ use wellspring_wire::scdp::Pull;
 const GROUP: GroupId = GroupId(1);
 
 /// Host 0 sends to 1..=n by multicast.
-fn replicate(lab: &mut Lab, receivers: u32, symbols: u64) {
+pub fn replicate(lab: &mut Lab, receivers: u32, symbols: u64) {
     let members: Vec<_> = (1..=receivers).map(host).collect();
     lab.set_group(GROUP, members.clone());
     let role = Role::OneToMany { group: GROUP, members, held: Vec::new() };
@@ -218,8 +218,10 @@ fn beside_two(
         c.release_after = c.peer_timeout;
     });
     adapt(&mut lab);
-    replicate(&mut lab, 3, symbols);
-    lab.run(Duration::from_secs(2));
+    if lab.now() == Time::ZERO {
+        replicate(&mut lab, 3, symbols);
+    }
+    lab.run(Duration::from_secs(5));
     let ends = [1, 2].map(|r| received(&lab, r).0.since(Time::ZERO));
     let actions = lab.log.iter().filter_map(|(at, _, event)| match event {
         Event::Straggler { receiver, action, cause, .. } if *receiver == host(3) => {
@@ -263,6 +265,31 @@ fn receivers_that_are_a_little_slower_stay_in_the_group() {
         assert!(last < needed + needed / 10, "{fabric:?} {mbps}: {last} {needed}");
         let beyond = lab.sent[&host(0)] - 20_000;
         assert!(beyond < 2_000, "{fabric:?} {mbps}: {beyond}");
+    }
+}
+
+/// Who was left behind does not come back to the group: its own stream lets it catch up as fast as its link allows,
+/// and costs the others one run of symbols in seventeen.
+#[test]
+fn a_receiver_that_was_left_behind_and_is_fast_again_finishes_by_unicast() {
+    for seed in [22, 23] {
+        let (ends, actions, lab) = beside_two(seed, 140_000, SHARED, |lab| {
+            lab.config_mut(host(3)).rate = Rate::from_mbps(2);
+            replicate(lab, 3, 140_000);
+            lab.run(Duration::from_millis(500));
+            lab.config_mut(host(3)).rate = Rate::from_mbps(1_000);
+        });
+        assert_eq!(actions, [StragglerAction::Detached], "{seed}");
+        assert!(lab.log.iter().any(
+            |(_, who, event)| *who == host(3) && matches!(event, Event::MovedToUnicast { .. })
+        ));
+        let last = received(&lab, 3).0.since(Time::ZERO);
+        for end in ends {
+            let allowed = ideal(140_000) + ideal(140_000) / 5;
+            assert!(end < allowed, "{seed}: {end} {allowed}");
+            // Alone it fetches what is left at its link's rate.
+            assert!(last < end + ideal(140_000) + ideal(140_000) / 10, "{seed}: {last} {end}");
+        }
     }
 }
 

@@ -37,6 +37,9 @@ const MAX_PRODUCTS: f64 = 4.0;
 /// How long a delivery rate counts for that.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
 
+/// The pace of short runs, in windows a round trip.
+const SHORT_RUNS_GAIN: f64 = 1.2;
+
 /// How many credits may be in flight.
 #[derive(Debug)]
 enum Window {
@@ -320,11 +323,18 @@ impl Flow {
         self.in_flight += count;
         self.stats.granted += u64::from(count);
         if let Window::Controlled(controller) = &self.window {
-            self.pace.on_granted(now, count, controller.pacing_rate());
+            let rate = controller.pacing_rate().or_else(|| self.rate_of_short_runs(controller));
+            self.pace.on_granted(now, count, self.run.at_once(), rate);
         }
         if self.probe == Probe::Due {
             self.probe = Probe::Sent;
         }
+    }
+
+    /// The pace of a window too small to be paced, where the queue takes no more than short runs \[credits/s\].
+    fn rate_of_short_runs(&self, controller: &Controller) -> Option<f64> {
+        let round_trip = self.rtt.smoothed().filter(|_| self.run.is_short())?.as_secs_f64();
+        (round_trip > 0.0).then(|| SHORT_RUNS_GAIN * f64::from(controller.window()) / round_trip)
     }
 
     /// Credits in flight.
@@ -338,9 +348,13 @@ impl Flow {
         self.first
     }
 
-    /// Skips ahead to a number of the group that was sent without our asking.
-    pub(super) fn skip_to(&mut self, number: u32) {
+    /// Skips ahead to a number of the group that was sent without our asking. Credits in flight that it has overtaken
+    /// are seen to be lost by that, as by any other.
+    pub(super) fn skip_to(&mut self, number: u32, trimmed: bool) {
         debug_assert!(self.granted() < number);
+        if !trimmed || self.reordering_threshold.is_none() {
+            self.highest = self.highest.max(number);
+        }
         if self.in_flight == 0 {
             self.credits.clear();
             self.first = number + 1;
@@ -497,9 +511,17 @@ impl Flow {
     /// The credit of that number was given up. The window is reduced once for all that was in flight, if the
     /// congestion controller takes it for congestion.
     fn on_lost(&mut self, now: Time, number: u32, by_timeout: bool) {
+        let pulled = !by_timeout && number > self.pushed;
+        let overflow = pulled && self.run.on_lost(number, self.granted());
         let Window::Controlled(controller) = &mut self.window else { return };
         let before = **controller;
-        if controller.on_lost(now, number <= self.recovery_point) {
+        let recovering = number <= self.recovery_point;
+        let reduced = if overflow {
+            controller.on_marked(now, recovering)
+        } else {
+            controller.on_lost(now, recovering)
+        };
+        if reduced {
             self.given_up.reduce(before, by_timeout, self.timeouts > 1);
             self.recovery_point = self.granted();
         }

@@ -43,8 +43,8 @@ impl Pace {
         }
     }
 
-    /// So many credits leave now, at `rate` \[credits/s\].
-    pub(super) fn on_granted(&mut self, now: Time, credits: u32, rate: Option<f64>) {
+    /// So many credits leave now, at `rate` \[credits/s\], in runs of no more than `run`.
+    pub(super) fn on_granted(&mut self, now: Time, credits: u32, run: u32, rate: Option<f64>) {
         let Some(rate) = rate.filter(|rate| *rate > 0.0) else {
             (self.free_at, self.waiting_until) = (None, None);
             return;
@@ -54,7 +54,7 @@ impl Pace {
         let free_at = self.free_at.unwrap_or(now) + span(credits);
         self.free_at = Some(free_at);
         let ahead = free_at.since(now);
-        let allowed = span(self.quantum);
+        let allowed = span(self.quantum.min(run.max(MIN_QUANTUM)));
         let wait = ahead.saturating_sub(allowed);
         self.waiting_until = (wait > Duration::ZERO).then(|| now + wait);
     }
@@ -72,20 +72,20 @@ mod tests {
     #[test]
     fn credits_beyond_the_quantum_wait_for_the_pace() {
         let mut pace = Pace::new(&Config::new(HostId(0), Rate::from_mbps(1_000)));
-        pace.on_granted(at(0), 4, Some(1_000.0));
+        pace.on_granted(at(0), 4, 32, Some(1_000.0));
         assert_eq!(pace.waiting_until(), None);
-        pace.on_granted(at(0), 2, Some(1_000.0));
+        pace.on_granted(at(0), 2, 32, Some(1_000.0));
         assert_eq!(pace.waiting_until(), Some(at(2_000)));
         pace.on_time(at(1_999));
         assert!(pace.is_waiting());
         pace.on_time(at(2_000));
         assert!(!pace.is_waiting());
-        pace.on_granted(at(2_000), 1, Some(1_000.0));
+        pace.on_granted(at(2_000), 1, 32, Some(1_000.0));
         assert_eq!(pace.waiting_until(), Some(at(3_000)));
         pace.on_time(at(60_000));
-        pace.on_granted(at(60_000), 4, Some(1_000.0));
+        pace.on_granted(at(60_000), 4, 32, Some(1_000.0));
         assert!(!pace.is_waiting(), "a pause allows one quantum, not more");
-        pace.on_granted(at(60_000), 1, None);
+        pace.on_granted(at(60_000), 1, 32, None);
         assert!(!pace.is_waiting());
     }
 }

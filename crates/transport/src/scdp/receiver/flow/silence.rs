@@ -65,7 +65,7 @@ impl Flow {
     fn timeout(&self, config: &Config) -> Duration {
         let base = match self.rtt.least() {
             // A group's round trips measure its slowest member; ours would be the least. Where
-            // losses are shown, and a probe is of no use.
+            // losses are shown.
             Some(least) if self.group && self.reordering_threshold.is_some() => {
                 (least * 4).max(config.min_timeout)
             }
@@ -128,7 +128,7 @@ impl Flow {
             }
             let number = self.first;
             for_each(self.lose_front(!is_gap));
-            if !self.group {
+            if is_gap || !self.group {
                 self.on_lost(now, number, !is_gap);
             }
             self.drop_settled_front();
@@ -167,10 +167,15 @@ impl Flow {
         Some(settled)
     }
 
+    /// Whether the tail loss probe may be granted.
+    pub(in crate::scdp::receiver) fn owes_probe(&self) -> bool {
+        self.probe == Probe::Due
+    }
+
     /// When the tail loss probe is due: once in a silence, after two round trips or when the timeout would
     /// be, if that is sooner (RFC 8985 §7.2).
     fn probe_at(&self, config: &Config) -> Option<Time> {
-        let inferred = self.reordering_threshold.is_some() && !self.group;
+        let inferred = self.reordering_threshold.is_some();
         let waiting = self.in_flight > 0 && self.liveness == Liveness::Live;
         if !inferred || !waiting || self.probe != Probe::Unused {
             return None;
