@@ -1,10 +1,11 @@
 //! Pairs of hosts that share one bottleneck, or several equal-cost paths, in virtual time.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use wellspring_core::{
-    Duration, Ecn, Endpoint, Frame, HostId, RandomStream, Rate, Seed, Time, Verdict, Work, WorkDone,
+    Destination, Duration, Ecn, Endpoint, Frame, GroupId, HostId, RandomStream, Rate, Seed, Time,
+    Verdict, Work, WorkDone,
 };
 
 use crate::Checked;
@@ -61,7 +62,7 @@ struct Host<E: Endpoint> {
 enum Action<H> {
     AtBottleneck(Frame<H>),
     BottleneckFree(usize),
-    Deliver(Frame<H>),
+    Deliver(usize, Frame<H>),
     Wake(usize),
 }
 
@@ -96,6 +97,7 @@ pub struct Dumbbell<E: Endpoint> {
     /// Which line frames with a path label take, both ways: by the label's remainder.
     routes: Vec<usize>,
     hosts: Vec<Host<E>>,
+    groups: BTreeMap<GroupId, Vec<HostId>>,
     rtts: Vec<(Duration, Duration)>,
     events: BinaryHeap<Entry<E::Header>>,
     sequence: u64,
@@ -149,6 +151,7 @@ where
             lines,
             routes: routes.to_vec(),
             hosts,
+            groups: BTreeMap::new(),
             rtts,
             events: BinaryHeap::new(),
             sequence: 0,
@@ -168,6 +171,11 @@ where
     /// An endpoint.
     pub fn endpoint(&self, host: HostId) -> &E {
         self.hosts[host.0 as usize].endpoint.inner()
+    }
+
+    /// Names the members of a group, receivers of pairs: what is sent to it crosses the bottleneck once.
+    pub fn set_group(&mut self, group: GroupId, members: Vec<HostId>) {
+        self.groups.insert(group, members);
     }
 
     /// Changes the bottleneck, or the first line of several.
@@ -226,7 +234,7 @@ where
                 self.lines[line].busy = false;
                 self.serve(line);
             }
-            Action::Deliver(frame) => self.deliver(&frame),
+            Action::Deliver(host, frame) => self.deliver(host, &frame),
             Action::Wake(host) => {
                 let now = self.now;
                 let state = &mut self.hosts[host];
@@ -288,18 +296,31 @@ where
         }
     }
 
-    /// Half a round trip later the frame is there.
+    /// Half a round trip later the frame is there, or its copies.
     fn travel(&mut self, sent: Time, frame: Frame<E::Header>) {
-        let (rtt, jitter) = self.rtts[frame.source.0 as usize / 2];
+        match frame.destination {
+            Destination::Host(to) => self.travel_to(to.0 as usize, sent, frame),
+            Destination::Group(group) => {
+                for member in self.groups.get(&group).cloned().unwrap_or_default() {
+                    self.travel_to(member.0 as usize, sent, frame);
+                }
+            }
+        }
+    }
+
+    fn travel_to(&mut self, host: usize, sent: Time, frame: Frame<E::Header>) {
+        // The way of a receiver, there and back.
+        let source = frame.source.0 as usize;
+        let pair = if source.is_multiple_of(2) { host } else { source } / 2;
+        let (rtt, jitter) = self.rtts[pair];
         let late = match jitter.as_picos() {
             0 => Duration::ZERO,
             most => Duration::from_picos(self.rng.below(most)),
         };
-        self.schedule(sent + rtt / 2 + late, Action::Deliver(frame));
+        self.schedule(sent + rtt / 2 + late, Action::Deliver(host, frame));
     }
 
-    fn deliver(&mut self, frame: &Frame<E::Header>) {
-        let host = (frame.source.0 ^ 1) as usize;
+    fn deliver(&mut self, host: usize, frame: &Frame<E::Header>) {
         let verdict = self.hosts[host].endpoint.handle_frame(self.now, frame);
         if matches!(verdict, Verdict::Keep(_)) {
             self.delivered[host / 2] += u64::from(frame.payload_len);

@@ -1,11 +1,11 @@
 //! Prints how each congestion controller of SCDP fares alone, under loss, and beside CUBIC.
 //!
-//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside] [RTT in us]...`
+//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside|groups] [RTT in us]...`
 
 #[path = "../tests/it/coexistence.rs"]
 mod coexistence;
 
-use coexistence::{Path, alone, jain, together};
+use coexistence::{Path, alone, group_beside, jain, together};
 use wellspring_core::Duration;
 use wellspring_transport::congestion::Algorithm;
 
@@ -23,7 +23,10 @@ fn main() {
         table_alone(seeds, &wanted);
     }
     if part.is_empty() || part == "beside" {
-        table_beside(seeds, &wanted);
+        table_beside(seeds, &wanted, &[Algorithm::Veno, Algorithm::Bbr], false);
+    }
+    if part.is_empty() || part == "groups" {
+        table_beside(seeds, &wanted, &[Algorithm::Veno], true);
     }
 }
 
@@ -49,10 +52,15 @@ fn table_alone(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
     }
 }
 
-fn table_beside(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
+fn table_beside(
+    seeds: u64,
+    wanted: &dyn Fn(&u64) -> bool,
+    algorithms: &[Algorithm],
+    in_group: bool,
+) {
     println!("beside CUBIC: % of what is used, mean (least to most) over {seeds} seeds");
-    for algorithm in [Algorithm::Veno, Algorithm::Bbr] {
-        println!("{algorithm}:");
+    for &algorithm in algorithms {
+        println!("{algorithm}, {}:", if in_group { "a group of three" } else { "one to one" });
         println!(
             "{:>8} {:>6} {:>18} {:>18} {:>12} {:>6}",
             "RTT ms", "queue", "beside 1", "beside 4", "two: Jain", "used"
@@ -62,15 +70,21 @@ fn table_beside(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
                 let path = Path::new(Duration::from_micros(rtt), queue);
                 // Ten times the rate, and short cycles.
                 let (settle, secs) = if rtt < 1_000 { (2, 5) } else { (15, 30) };
+                let shares = |seed, others: &[Algorithm]| {
+                    if in_group {
+                        return group_beside(seed, &path, (algorithm, others), settle, secs);
+                    }
+                    let mut all = vec![algorithm];
+                    all.extend_from_slice(others);
+                    together(seed, &path, &all, settle, secs)
+                };
                 let beside = |cubics: usize| {
                     mean(seeds, |seed| {
-                        let mut all = vec![algorithm];
-                        all.resize(cubics + 1, Algorithm::Cubic);
-                        let shares = together(seed, &path, &all, settle, secs);
+                        let shares = shares(seed, &vec![Algorithm::Cubic; cubics]);
                         1e2 * shares[0] / shares.iter().sum::<f64>()
                     })
                 };
-                let two = |seed| together(seed, &path, &[algorithm; 2], settle, secs);
+                let two = |seed| shares(seed, &[algorithm]);
                 let (one, four) = (beside(1), beside(4));
                 let fair = mean(seeds, |seed| jain(&two(seed))).0;
                 let used = two(1).iter().sum::<f64>() * 1e2;

@@ -1,6 +1,6 @@
 //! SCDP sessions side by side through one bottleneck.
 
-use wellspring_core::{Duration, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Duration, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_testkit::{Bottleneck, Dumbbell, Pair};
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::{
@@ -89,8 +89,11 @@ pub fn lab(seed: u64, path: &Path, algorithms: &[Algorithm]) -> Lab {
 
 /// Begins a transfer from the sender of a pair that lasts longer than any run.
 pub fn begin(lab: &mut Lab, pair: u32) {
+    begin_as(lab, pair, Role::Unicast { receiver: HostId(2 * pair + 1), share: Share::WHOLE });
+}
+
+fn begin_as(lab: &mut Lab, pair: u32, role: Role) {
     let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
-    let role = Role::Unicast { receiver: HostId(2 * pair + 1), share: Share::WHOLE };
     let session = SessionId(pair + 1);
     let send = SendSession { session, object, role, initial_window: 12, class: None, resume: None };
     lab.command(HostId(2 * pair), Command::Send(send));
@@ -164,6 +167,42 @@ pub fn beside_cubic(seed: u64, path: &Path, labels: u16) -> Vec<f64> {
     }
     lab.run(Duration::from_secs(12));
     shares(&mut lab, path, Duration::from_secs(12))
+}
+
+/// Members of the group that a bottleneck is shared with.
+const MEMBERS: usize = 3;
+
+/// The shares of a group, whose stream crosses the bottleneck once, and of the sessions beside it; the seed decides who
+/// begins first.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn group_beside(
+    seed: u64,
+    path: &Path,
+    (group, others): (Algorithm, &[Algorithm]),
+    settle: u64,
+    secs: u64,
+) -> Vec<f64> {
+    let mut all = vec![group; MEMBERS];
+    all.extend_from_slice(others);
+    let mut lab = lab(seed, path, &all);
+    let members: Vec<_> = (0..MEMBERS as u32).map(|pair| HostId(2 * pair + 1)).collect();
+    lab.set_group(GroupId(1), members.clone());
+    let count = 1 + others.len() as u32;
+    for turn in 0..count {
+        match (turn + seed as u32) % count {
+            0 => {
+                let held = Vec::new();
+                let role = Role::OneToMany { group: GroupId(1), members: members.clone(), held };
+                begin_as(&mut lab, 0, role);
+            }
+            other => begin(&mut lab, MEMBERS as u32 - 1 + other),
+        }
+        lab.run(Duration::from_secs(1) + path.rtt * 10);
+    }
+    lab.run(Duration::from_secs(settle));
+    let mut shares = shares(&mut lab, path, Duration::from_secs(secs));
+    shares.drain(1..MEMBERS);
+    shares
 }
 
 /// Announces the first pair's transfer to its receiver, as over sockets.
