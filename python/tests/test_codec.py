@@ -41,7 +41,7 @@ def test_any_symbols_give_the_block_back(
         assert decoder.add(esi, encoder.encode(esi))
         esi += 1
     assert bytes(decoder.block) == source
-    assert esi <= K + lost + 3
+    assert decoder.received == K - lost + esi - K and K <= decoder.received <= K + 3
 
 
 def as_array(memory: bytearray) -> np.ndarray:
@@ -263,3 +263,31 @@ def test_packets_are_taken_as_they_come(data: random.Random) -> None:
     small = wellspring.ObjectDecoder(decoder.information, max_memory=1_000)
     with pytest.raises(MemoryError, match="1000 allowed"):
         small.add(received[12:116])
+
+
+@pytest.mark.parametrize("method", ["improved", "elimination"])
+def test_lt_codes_give_the_block_back(data: random.Random, method: str) -> None:
+    source = data.randbytes(64 * 16 - 3)
+    code = pickle.loads(pickle.dumps(wellspring.LtCode(64, seed=data.randrange(2**64))))
+    encoder, decoder = code.encoder(source, 16), code.decoder(16, method)
+    block = bytearray(len(source))
+    for id in data.sample(range(2**32), 400):
+        decoder.add(id, encoder.encode(id))
+        if decoder.decode_into(block):
+            break
+    assert decoder.complete and decoder.recovered == 64 and block == source
+    first = code.neighbours(7)
+    assert first == sorted(set(first)) and first[-1] < 64
+
+
+def test_wrong_lt_codes_are_refused_in_words() -> None:
+    with pytest.raises(ValueError, match="elimination"):
+        wellspring.LtCode(10).decoder(4, "magic")
+    for wrong in ({"k": 0}, {"k": 10, "c": float("nan")}, {"k": 10, "delta": 2.0}):
+        with pytest.raises(ValueError):
+            wellspring.LtCode(**wrong)
+    code = wellspring.LtCode(10)
+    with pytest.raises(ValueError, match="expected"):
+        code.encoder(bytes(5), 4).encode(1)
+    with pytest.raises(ValueError):
+        code.decoder(4).add(1, bytes(3))

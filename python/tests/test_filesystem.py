@@ -8,6 +8,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+import wellspring
 from conftest import HostProcess
 
 Hosts = tuple[Path, list[HostProcess]]
@@ -88,3 +89,14 @@ def test_what_is_written_goes_to_every_host(tmp_path: Path, data: random.Random)
     finally:
         for host in hosts:
             host.kill()
+
+
+def test_a_new_file_needs_no_right_to_replace(tmp_path: Path) -> None:
+    with wellspring.serve(tmp_path, "127.0.0.1:0", allow_put=True) as server:
+        name = f"wellspring://{server.address}/new"
+        with fsspec.open(name, "wb") as file:
+            file.write(b"first")
+        assert (tmp_path / "new").read_bytes() == b"first"
+        with pytest.raises(wellspring.errors.NoHost, match="allow-overwrite"), fsspec.open(name, "wb") as file:
+            file.write(b"second")
+        assert (tmp_path / "new").read_bytes() == b"first"

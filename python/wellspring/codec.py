@@ -1,4 +1,4 @@
-"""RaptorQ (RFC 6330) on lent memory: blocks, and whole objects by all cores.
+"""RaptorQ (RFC 6330) on lent memory: blocks, and whole objects by all cores; LTTP's LT codes.
 
 A block of K symbols gives any number of encoding symbols, the first K of which are the block itself. Any K of
 them, rarely one or two more, give it back:
@@ -30,6 +30,9 @@ from ._native import (
     Code,
     Decoder,
     Encoder,
+    LtCode,
+    LtDecoder,
+    LtEncoder,
     ObjectDecoder,
     ObjectInformation,
 )
@@ -43,6 +46,9 @@ __all__ = [
     "Code",
     "Decoder",
     "Encoder",
+    "LtCode",
+    "LtDecoder",
+    "LtEncoder",
     "ObjectDecoder",
     "ObjectInformation",
     "decode_object",

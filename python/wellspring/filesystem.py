@@ -158,6 +158,12 @@ class _Upload(io.BufferedRandom):
         try:
             if sys.exception() is self._handled:
                 hosts, _, name = self._path.partition("/")
-                put(self._local, hosts, name=name, force=self._replace, **self._access)
+                try:
+                    put(self._local, hosts, name=name, **self._access)
+                except NoHost as error:
+                    # Replacing takes a right of its own at the hosts, which a new file does not need.
+                    if not self._replace or not any(host.kind == "refused" for host in error.hosts):
+                        raise
+                    put(self._local, hosts, name=name, force=True, **self._access)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)

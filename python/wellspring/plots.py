@@ -5,8 +5,10 @@ Each takes a :class:`wellspring.sim.Result` and returns a matplotlib figure.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from .sim import Result, Table
@@ -20,10 +22,21 @@ _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
 def _axes(axes: Any) -> tuple[Any, Any]:
     if axes is not None:
         return axes.figure, axes
+    figure = _figure_type()(figsize=(6, 4), layout="constrained")
+    return figure, figure.subplots()
+
+
+@cache
+def _figure_type() -> Any:
+    """A figure that notebooks show, also where pyplot was not imported."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    return figure, figure.subplots()
+    def picture(figure: Any) -> bytes:
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
+        return file.getvalue()
+
+    return type("Figure", (Figure,), {"_repr_png_": picture})
 
 
 def _groups(table: Mapping[str, list[Any]], by: str) -> dict[Any, list[int]]:
@@ -34,9 +47,10 @@ def _groups(table: Mapping[str, list[Any]], by: str) -> dict[Any, list[int]]:
 
 
 def _flows(result: Result) -> Table:
+    """The flows that are measured: not the background."""
     if result.flows.height == 0:
         raise ValueError("no flows are here: run with flows=True")
-    return result.flows
+    return Table.of_rows(flow for flow in result.flows.rows() if flow["kind"] != "background")
 
 
 def metric(result: Result, x: str, y: str, *, by: str = "protocol.name", axes: Any = None) -> Any:
@@ -56,7 +70,7 @@ def metric(result: Result, x: str, y: str, *, by: str = "protocol.name", axes: A
             capsize=3,
             label=str(name),
         )
-    axes.set(xlabel=x, ylabel=y)
+    axes.set(xlabel=x, ylabel=y, ylim=(0, None))
     axes.legend(title=by)
     return figure
 
@@ -100,7 +114,7 @@ def queues(result: Result, *, axes: Any = None) -> Any:
         raise ValueError('no queues were sampled: set {"run.sample": "10us"}')
     for (hash_, seed), longest in _longest(result.queues).items():
         axes.step([at * 1e3 for at in longest], list(longest.values()), where="post", label=f"{hash_[:6]}, seed {seed}")
-    axes.set(xlabel="time [ms]", ylabel="longest queue [packets]")
+    axes.set(xlabel="time [ms]", ylabel="longest queue [packets]", ylim=(0, None))
     axes.legend()
     return figure
 

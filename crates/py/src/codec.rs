@@ -72,7 +72,7 @@ impl Code {
         let decoder =
             BlockDecoder::new(self.code.clone(), self.k, symbol_size).map_err(of_codec)?;
         let (block, lent) = block_of(py, block, self.k, symbol_size)?;
-        let state = State { decoder, block, lent };
+        let state = State { decoder, received: 0, block, lent };
         Ok(Decoder { k: self.k, symbol_size, state: Mutex::new(state) })
     }
 
@@ -166,6 +166,8 @@ impl Encoder {
 
 struct State {
     decoder: BlockDecoder,
+    /// Distinct symbols that arrived: the decoder's own count has those that it made, too.
+    received: u32,
     /// What the user gets.
     block: Py<PyAny>,
     lent: Lent,
@@ -220,7 +222,7 @@ impl Decoder {
     /// Distinct symbols received.
     #[getter]
     fn received(&self) -> PyResult<u32> {
-        Ok(self.lock()?.decoder.received())
+        Ok(self.lock()?.received)
     }
 
     /// Source symbols that do not stand in the block, ascending.
@@ -234,12 +236,14 @@ impl Decoder {
     fn add(&self, esi: u32, symbol: &Bound<'_, PyAny>) -> PyResult<bool> {
         let symbol = Lent::new(symbol, "symbol")?;
         let mut state = self.lock()?;
-        let State { decoder, lent, .. } = &mut *state;
+        let State { decoder, received, lent, .. } = &mut *state;
         let added = match esi < self.k {
             true => decoder.add(&mut lent.write()?, esi, &symbol.read()?),
             false => decoder.add_repair(esi, &symbol.read()?),
         };
-        Ok(added.map_err(of_codec)? == Added::New)
+        let is_new = added.map_err(of_codec)? == Added::New;
+        *received += u32::from(is_new);
+        Ok(is_new)
     }
 
     /// Takes a symbol for each of `esis`, one after the other in `symbols`. Returns how many are new.
@@ -253,17 +257,17 @@ impl Decoder {
         let symbols = Lent::new(symbols, "symbols")?;
         check_count(esis.len(), symbols.len(), self.symbol_size, "symbols")?;
         let mut state = self.lock()?;
-        let State { decoder, lent, .. } = &mut *state;
+        let State { decoder, received, lent, .. } = &mut *state;
         let (mut block, symbols) = (lent.write()?, symbols.read()?);
-        let size = self.symbol_size;
+        let (size, before) = (self.symbol_size, *received);
         let added = py.detach(|| {
-            let mut new = 0;
             for (esi, symbol) in esis.iter().zip(symbols.chunks_exact(size)) {
-                new += u32::from(decoder.add(&mut block, *esi, symbol)? == Added::New);
+                *received += u32::from(decoder.add(&mut block, *esi, symbol)? == Added::New);
             }
-            Ok(new)
+            Ok(())
         });
-        added.map_err(of_codec)
+        added.map_err(of_codec)?;
+        Ok(*received - before)
     }
 
     /// Notes that these source symbols stand in the block already.
@@ -271,7 +275,8 @@ impl Decoder {
         let esis = ids(esis, "esis")?;
         let mut state = self.lock()?;
         for esi in esis {
-            state.decoder.mark_source(esi).map_err(of_codec)?;
+            let added = state.decoder.mark_source(esi).map_err(of_codec)?;
+            state.received += u32::from(added == Added::New);
         }
         Ok(())
     }
@@ -299,11 +304,12 @@ impl Decoder {
         let size = self.symbol_size;
         check_count(esis.len(), repairs.len(), size, "repairs")?;
         let mut state = self.lock()?;
-        let State { decoder, lent, .. } = &mut *state;
+        let State { decoder, received, lent, .. } = &mut *state;
         let (mut block, repairs) = (lent.write()?, repairs.read()?);
         let k = self.k;
         let recovered = py.detach(|| {
             decoder.clear();
+            *received = 0;
             let mut is_lost = vec![false; k as usize];
             for esi in lost {
                 let Some(place) = is_lost.get_mut(esi as usize) else {
@@ -312,10 +318,10 @@ impl Decoder {
                 *place = true;
             }
             for (esi, _) in (0..).zip(&is_lost).filter(|(_, lost)| !**lost) {
-                decoder.mark_source(esi)?;
+                *received += u32::from(decoder.mark_source(esi)? == Added::New);
             }
             for esi in &esis {
-                decoder.mark_repair(*esi)?;
+                *received += u32::from(decoder.mark_repair(*esi)? == Added::New);
             }
             let place = |esi| esis.iter().position(|other| *other == esi).unwrap_or_default();
             let lend = |esi| &repairs[place(esi) * size..][..size];
@@ -330,6 +336,7 @@ impl Decoder {
         let (block, lent) = block_of(py, block, self.k, self.symbol_size)?;
         let mut state = self.lock()?;
         state.decoder.clear();
+        state.received = 0;
         (state.block, state.lent) = (block, lent);
         Ok(())
     }

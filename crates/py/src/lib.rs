@@ -10,6 +10,7 @@ mod client;
 mod codec;
 mod errors;
 mod keys;
+mod lt;
 mod memory;
 mod object;
 mod runtime;
@@ -28,6 +29,8 @@ mod _native {
     use crate::codec::{Code, Decoder, Encoder};
     #[pymodule_export]
     use crate::keys::new_cluster_key;
+    #[pymodule_export]
+    use crate::lt::{LtCode, LtDecoder, LtEncoder};
     #[pymodule_export]
     use crate::object::{ObjectDecoder, ObjectInformation, decode_object, encode_object};
     #[pymodule_export]
