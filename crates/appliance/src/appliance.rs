@@ -13,6 +13,7 @@ use crate::cache_service::{CacheService, SharedCache};
 use crate::control::{ControlSocket, Controls};
 use crate::failover::FailoverService;
 use crate::inject::{LocalSocket, PeerSocket};
+use crate::notify::Notifier;
 use crate::offload::Offloads;
 use crate::partition::{Partition, Plan, Worker};
 use crate::setup::{Config, SetupError, check};
@@ -121,6 +122,8 @@ impl Appliance {
     /// If a partition's thread has panicked.
     pub fn run(mut self) -> Status {
         let mut status_at = self.begin;
+        let mut manager = Notifier::from_environment();
+        manager.ready(self.begin);
         while !self.controls.stop.load(Ordering::Relaxed) {
             self.failover.turn();
             self.follow();
@@ -130,8 +133,10 @@ impl Appliance {
                 let split = self.split.as_ref().map(|split| Arc::clone(&split.counters));
                 self.publish(split);
             }
+            manager.turn(now, || self.makes_progress());
             self.failover.wait(WAIT);
         }
+        manager.stopping();
         // What is relayed ends, and no more comes.
         let split = self.split.take().map(|split| Arc::clone(&split.counters));
         for number in 0..self.plan.config.partitions {
@@ -140,6 +145,12 @@ impl Appliance {
         self.failover.farewell();
         self.publish(split);
         self.controls.status().expect("just published")
+    }
+
+    /// Whether all threads of partitions have taken turns since this was asked last.
+    fn makes_progress(&self) -> bool {
+        // All are asked, whatever one says.
+        self.workers.values().filter(|worker| !worker.made_progress()).count() == 0
     }
 
     /// Begins and ends partitions, so that those run that are to be protected here.

@@ -25,6 +25,7 @@ mod inject;
 mod interface;
 pub mod link_emulator;
 mod metrics;
+mod notify;
 mod offload;
 mod partition;
 mod setup;

@@ -114,13 +114,19 @@ impl Partition {
     pub(crate) fn start(self, tenure: u64) -> io::Result<Worker> {
         let stop = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(self.engine.status(0)));
-        let (flag, shared) = (Arc::clone(&stop), Arc::clone(&status));
-        let work = move || self.run(&flag, &shared);
+        let progress = Arc::new(AtomicBool::new(true));
+        let (flag, shared, turns) = (Arc::clone(&stop), Arc::clone(&status), Arc::clone(&progress));
+        let work = move || self.run(&flag, &shared, &turns);
         let thread = thread::Builder::new().name("partition".into()).spawn(work)?;
-        Ok(Worker { tenure, stop, status, thread })
+        Ok(Worker { tenure, stop, status, progress, thread })
     }
 
-    fn run(mut self, stop: &AtomicBool, shared: &Mutex<PartitionStatus>) -> PartitionStatus {
+    fn run(
+        mut self,
+        stop: &AtomicBool,
+        shared: &Mutex<PartitionStatus>,
+        progress: &AtomicBool,
+    ) -> PartitionStatus {
         sys::wake_exactly();
         let begin = Instant::now();
         // The first report at once: the peer hears of this session, and this end which sessions the peer hears.
@@ -144,6 +150,7 @@ impl Partition {
                 }
                 let status = self.engine.status(self.capture.drops());
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = status;
+                progress.store(true, Ordering::Relaxed);
             }
             if seen == ROUND {
                 continue;
@@ -189,12 +196,19 @@ pub(crate) struct Worker {
     pub tenure: u64,
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<PartitionStatus>>,
+    /// Set while its thread takes turns.
+    progress: Arc<AtomicBool>,
     thread: JoinHandle<PartitionStatus>,
 }
 
 impl Worker {
     pub(crate) fn status(&self) -> PartitionStatus {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether its thread has taken a turn since this was asked last.
+    pub(crate) fn made_progress(&self) -> bool {
+        self.progress.swap(false, Ordering::Relaxed)
     }
 
     /// Whether it has ended by itself, as only a broken invariant makes it.
