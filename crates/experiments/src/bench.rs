@@ -17,15 +17,15 @@ const CASES: &[Case] = &[
     Case {
         name: "ndp-perm-128",
         text: "[topology]\nk = 8\nrate = \"10Gbps\"\ndelay = \"1us\"\n\
-               [switch]\nbuffer_packets = 8\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
-               [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9000\n\
+               [switch]\nbuffer_packets = 6\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
+               [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9064\n\
                [workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
     },
     Case {
         name: "ndp-perm-432",
         text: "[topology]\nk = 12\nrate = \"10Gbps\"\ndelay = \"1us\"\n\
-               [switch]\nbuffer_packets = 8\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
-               [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9000\n\
+               [switch]\nbuffer_packets = 6\nspraying = \"label\"\nvictim = \"arriving-or-last\"\n\
+               [protocol]\nname = \"ndp\"\nwindow = 23\npacket = 9064\n\
                [workload]\nkind = \"permutation\"\nsize = \"20MB\"\n",
     },
     // The paper's network at 1500 bytes.

@@ -6,6 +6,7 @@ mod coexist;
 mod dissector;
 mod graphs;
 mod groups;
+mod htsim;
 mod impairments;
 #[cfg(feature = "long-link")]
 mod long_link;

@@ -4,6 +4,7 @@ use super::config::Config;
 use super::seen::Seen;
 use crate::transfer::{Key, SendTransfer};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use wellspring_core::{Class, Destination, Duration, Ecn, Frame, RandomStream, Time};
 use wellspring_wire::ndp::{Data, NdpHeader};
 
@@ -231,43 +232,29 @@ impl Sender {
     }
 }
 
-/// Path labels: all labels below a bound in a random order, then in another.
+/// Path labels: all labels below a bound in a random order, then in another (NDP §3.2: the list of paths is permuted
+/// again after a packet on each).
 #[derive(Debug)]
 struct Labels {
-    count: u16,
-    left: u16,
-    label: u16,
-    step: u16,
+    order: Vec<u16>,
+    next: usize,
     random: RandomStream,
 }
 
 impl Labels {
     fn new(count: u16, random: RandomStream) -> Self {
-        Labels { count: count.max(1), left: 0, label: 0, step: 1, random }
+        Labels { order: (0..count.max(1)).collect(), next: 0, random }
     }
 
+    /// A step of Fisher and Yates at each packet: most flows end before they have used every label.
     fn next(&mut self) -> u16 {
-        if self.left == 0 {
-            // Steps coprime to the count visit every label once.
-            self.left = self.count;
-            self.label = self.random.below(self.count.into()) as u16;
-            self.step = self.random.below(self.count.into()) as u16;
-            while gcd(self.step, self.count) != 1 {
-                self.step = self.random.below(self.count.into()) as u16;
-                if self.count == 1 {
-                    break;
-                }
-            }
-        }
-        self.left -= 1;
-        self.label =
-            ((u32::from(self.label) + u32::from(self.step)) % u32::from(self.count)) as u16;
-        self.label
+        let left = self.order.len() - self.next;
+        let pick = self.next + self.random.below(left as u64) as usize;
+        self.order.swap(self.next, pick);
+        let label = self.order[self.next];
+        self.next = (self.next + 1) % self.order.len();
+        label
     }
-}
-
-fn gcd(a: u16, b: u16) -> u16 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]
