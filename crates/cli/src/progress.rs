@@ -85,6 +85,9 @@ impl Inner {
             Update::Altered { host, symbols } => {
                 self.remark(&format!("{host}: {symbols} altered symbols, replaced"));
             }
+            Update::Wrong { host, at } => {
+                self.remark(&format!("{host}: wrong bytes at byte {at}, fetched again"));
+            }
             Update::Back { host } => self.remark(&format!("{host}: takes part now")),
             Update::Straggler { host, symbols_behind, cause, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
@@ -168,6 +171,7 @@ fn to_json(update: &Update) -> Value {
         Update::Altered { host, symbols } => {
             json!({"event": "altered", "host": host, "symbols": symbols})
         }
+        Update::Wrong { host, at } => json!({"event": "wrong", "host": host, "at": at}),
         Update::Back { host } => json!({"event": "back", "host": host}),
         Update::Straggler { host, symbols_behind, cause, detached } => json!({
             "event": "straggler", "host": host, "cause": cause,

@@ -172,8 +172,7 @@ pub enum Target {
         /// What to do if it exists.
         existing: Existing,
     },
-    /// A writer, in order, while the object arrives. By SCDP it gets only bytes that are verified; by
-    /// other protocols only the end tells whether the digest was right. A fetch that fails may have
+    /// A writer, in order, while the object arrives. It gets only bytes that are verified. A fetch that fails may have
     /// written bytes.
     Writer(Box<dyn io::Write + Send>),
 }
@@ -209,7 +208,7 @@ pub struct FetchOptions {
     /// How it is to be cut.
     pub cut: Cut,
     /// Take up what an earlier fetch into the same file had, and leave what arrives for a later one
-    /// if this one fails or is killed. By SCDP alone.
+    /// if this one fails or is killed. Not by NDP, whose sender always sends the whole object.
     pub resume: bool,
     /// Where updates go.
     pub updates: Updates,

@@ -36,7 +36,8 @@ pub struct ReplicaReport {
     pub losses: u32,
     /// How often it came back.
     pub returns: u32,
-    /// Its symbols that turned out to be altered, by it or on their way \[symbols\].
+    /// Its symbols that turned out to be altered, by it or on their way \[symbols\]; by LTTP and NDP, how often its bytes
+    /// were wrong and fetched again.
     pub altered: u64,
     /// Its symbols by SCDP; `None` by other protocols, and if it had no share.
     pub stats: Option<SenderStats>,

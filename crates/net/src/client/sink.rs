@@ -1,6 +1,7 @@
 //! The destination of a fetched object: a part file, or a scratch file that a writer follows.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::stream::copy_out;
 use super::{FetchError, Target};
 use crate::driver::Failure;
 use crate::store::ObjectSink;
-use crate::store::{Digest, PartFile, ScratchFile, StoreError, remove_stale_parts};
+use crate::store::{Digest, Node, PartFile, ScratchFile, StoreError, remove_stale_parts};
 
 /// Where the bytes go.
 pub(crate) enum Sink {
@@ -24,45 +25,72 @@ pub(crate) enum Sink {
     },
 }
 
-/// Whether the bytes that are written are verified.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Bytes {
-    /// Each block is verified before. If `resume`, a file takes up what an earlier fetch has left.
-    Verified { resume: bool },
-    /// Nothing: the digest of the whole is compared at the end.
-    Unverified,
+/// The file that bytes are written to which count only once they are [noted](Self::note).
+#[derive(Clone)]
+pub(crate) enum Arriving {
+    Part(Arc<PartFile>),
+    Scratch(Arc<ScratchFile>),
+}
+
+impl Arriving {
+    /// Takes note of bytes that are verified.
+    pub(crate) fn note(&self, range: Range<u64>) {
+        match self {
+            Arriving::Part(part) => part.note(range),
+            Arriving::Scratch(scratch) => scratch.note(range),
+        }
+    }
+
+    /// Reads what is written.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        match self {
+            Arriving::Part(part) => part.read_at(offset, buffer),
+            Arriving::Scratch(scratch) => scratch.read_at(offset, buffer),
+        }
+    }
+
+    /// Nodes of the object's hash tree, of what is written.
+    pub(crate) fn hash_nodes(&self, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
+        match self {
+            Arriving::Part(part) => part.hash_nodes(range, len),
+            Arriving::Scratch(scratch) => scratch.hash_nodes(range, len),
+        }
+    }
+}
+
+impl ObjectSink for Arriving {
+    fn write_block(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        match self {
+            Arriving::Part(part) => part.write_unverified(offset, block),
+            Arriving::Scratch(scratch) => scratch.write_unverified(offset, block),
+        }
+    }
 }
 
 impl Sink {
-    /// Opens it for an object of that size and digest.
+    /// Opens it for an object of that size and digest, all bytes of which are verified before they count. If `resume`, a
+    /// file takes up what an earlier fetch has left.
     pub(crate) async fn open(
         target: Target,
         size: u64,
         digest: Digest,
-        bytes: Bytes,
+        resume: bool,
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
         let opened = tokio::task::spawn_blocking(move || match target {
             Target::File { path, existing } => {
-                if bytes == (Bytes::Verified { resume: true }) {
+                if resume {
                     let part = PartFile::resumed_beside(&path, size, digest, existing)?;
                     return Ok(Sink::File(Arc::new(part)));
                 }
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 // What cannot be looked at stays; whether it can be written to shows next.
                 let _ = remove_stale_parts(folder.unwrap_or(Path::new(".")), false);
-                let mut part = PartFile::beside(&path, size, digest, existing)?;
-                if bytes != Bytes::Unverified {
-                    part = part.of_verified();
-                }
+                let part = PartFile::beside(&path, size, digest, existing)?.of_verified();
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
-                let mut scratch = ScratchFile::new(size, digest)?;
-                if bytes != Bytes::Unverified {
-                    scratch = scratch.of_verified();
-                }
-                let scratch = Arc::new(scratch);
+                let scratch = Arc::new(ScratchFile::new(size, digest)?.of_verified());
                 let (stop, stopped) = oneshot::channel();
                 let from = Arc::clone(&scratch);
                 let inner = runtime.clone();
@@ -78,6 +106,14 @@ impl Sink {
         match self {
             Sink::File(part) => Arc::clone(part) as Arc<dyn ObjectSink>,
             Sink::Stream { scratch, .. } => Arc::clone(scratch) as Arc<dyn ObjectSink>,
+        }
+    }
+
+    /// The same for bytes that are verified when they are written.
+    pub(crate) fn arriving(&self) -> Arriving {
+        match self {
+            Sink::File(part) => Arriving::Part(Arc::clone(part)),
+            Sink::Stream { scratch, .. } => Arriving::Scratch(Arc::clone(scratch)),
         }
     }
 

@@ -53,6 +53,13 @@ pub enum Update {
         /// How many symbols of a block.
         symbols: u32,
     },
+    /// A host's bytes were wrong, by it or on their way, and are fetched again (LTTP and NDP).
+    Wrong {
+        /// Which.
+        host: String,
+        /// Where in the object the wrong part begins \[bytes\].
+        at: u64,
+    },
     /// A host takes part after it was late or lost.
     Back {
         /// Which.

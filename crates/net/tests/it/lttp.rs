@@ -50,11 +50,11 @@ async fn many_servers_give_a_share_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_no_byte_of_one_and_of_fewer_symbols_than_servers() {
-    for len in [0, 1, 1_408, 1_409] {
+async fn objects_of_no_byte_of_one_and_of_fewer_nodes_than_servers() {
+    for len in [0, 1, 1_409, 16_384, 16_385] {
         let bytes = random_bytes(len, 3);
         let report = goes_round(&bytes, 3, &options(), 0.0).await;
-        assert_eq!(report.parts.len(), len.div_ceil(1_408).min(3));
+        assert_eq!(report.parts.len(), len.div_ceil(16_384).min(3));
     }
 }
 

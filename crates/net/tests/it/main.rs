@@ -28,3 +28,4 @@ mod transfers;
 mod trees;
 mod trims;
 mod verified;
+mod verified_nodes;

@@ -223,6 +223,25 @@ impl PartFile {
         self.prefix.note(range.start, range.end);
     }
 
+    /// Writes bytes that count only once they are [noted](Self::note): they may be wrong, and be written over.
+    ///
+    /// # Errors
+    /// The system's; a block beyond the object's end.
+    pub fn write_unverified(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        write_over(&*self.disk, &self.file, self.size, offset, block)?;
+        self.bring_onto_disk(block.len() as u64)
+    }
+
+    /// So many bytes were written more.
+    fn bring_onto_disk(&self, bytes: u64) -> io::Result<()> {
+        self.write_back.wrote(&self.file, bytes);
+        if self.write_back.has_failed() {
+            self.distrust();
+            return Err(io::Error::other("what was written could not be brought onto the disk"));
+        }
+        Ok(())
+    }
+
     pub(super) fn create(
         disk: Arc<dyn Disk>,
         parent: OwnedFd,
@@ -347,11 +366,7 @@ impl ObjectSink for PartFile {
         } else {
             write_sparse(&*self.disk, &self.file, self.size, offset, block)?;
         }
-        self.write_back.wrote(&self.file, block.len() as u64);
-        if self.write_back.has_failed() {
-            self.distrust();
-            return Err(io::Error::other("what was written could not be brought onto the disk"));
-        }
+        self.bring_onto_disk(block.len() as u64)?;
         self.prefix.wrote(&*self.disk, &self.file, offset, block)
     }
 }
@@ -385,7 +400,7 @@ fn usual_mode() -> u32 {
 }
 
 /// Writes a block of a file that may have anything there; zeros become a hole where that is possible.
-fn write_over(
+pub(super) fn write_over(
     disk: &dyn Disk,
     file: &File,
     size: u64,

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use tokio::sync::watch;
 
 use super::ObjectSink;
-use super::part_file::write_sparse;
+use super::part_file::{write_over, write_sparse};
 use super::prefix::Prefix;
-use super::{Digest, Disk, StoreError, SystemDisk};
+use super::{Digest, Disk, Node, StoreError, SystemDisk, hash_nodes};
 
 /// A nameless temporary file that reorders blocks for a reader who wants them in order. What was
 /// read can be given back to the disk at once.
@@ -60,6 +61,27 @@ impl ScratchFile {
     /// The system's.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+
+    /// Writes bytes that count only once they are [noted](Self::note): they may be wrong, and be written over.
+    ///
+    /// # Errors
+    /// The system's; a block beyond the object's end.
+    pub fn write_unverified(&self, offset: u64, block: &[u8]) -> io::Result<()> {
+        write_over(&SystemDisk, &self.file, self.size, offset, block)
+    }
+
+    /// Takes note of bytes that are in the file already, and verified.
+    pub fn note(&self, range: Range<u64>) {
+        self.prefix.note(range.start, range.end);
+    }
+
+    /// Nodes of the object's BLAKE3 tree, of the bytes in the file: see [`hash_nodes`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn hash_nodes(&self, range: Range<u64>, len: u64) -> io::Result<Vec<Node>> {
+        hash_nodes(&self.file, range, len)
     }
 
     /// Verifies the object. Call it before bytes are released: what was hashed on arrival is not

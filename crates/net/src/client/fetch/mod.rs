@@ -5,7 +5,9 @@
 
 mod lttp;
 mod ndp;
+mod nodes;
 mod scdp;
+mod verify;
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::replicas::{Found, Late, Replica, find};
 use super::report::{FetchReport, ProtocolReport};
-use super::sink::{Bytes, Sink};
+use super::sink::Sink;
 use super::{Client, FetchError, FetchOptions, FetchProtocol, Target, Update};
 use crate::address::Host;
 
@@ -36,7 +38,8 @@ impl Client {
     /// options name. By SCDP all hosts send at once, and the object arrives whole as long as one of them
     /// lives: hosts that die, restart, stall or answer late join again while it arrives. By LTTP each
     /// host sends a contiguous part, and the others send what a lost one did not. By NDP the first host
-    /// that has the object sends it.
+    /// that has the object sends it, and the next one if that fails. All bytes are verified before they count, and a host
+    /// that sends wrong ones is named and excluded.
     ///
     /// Dropping the future ends the transfer (once the client is dropped too) and leaves a part file
     /// only if a later fetch is to [take it up](FetchOptions::resume).
@@ -85,11 +88,11 @@ async fn open_sink(
     options: &FetchOptions,
     found: &Found,
     target: Target,
-    bytes: Bytes,
     (symbol_size, hosts): (u16, Vec<String>),
+    resume: bool,
 ) -> Result<Sink, FetchError> {
     let Found { size, digest, .. } = *found;
-    let sink = Sink::open(target, size, digest, bytes).await?;
+    let sink = Sink::open(target, size, digest, resume).await?;
     options.updates.tell(Update::Started { size, symbol_size, digest, hosts });
     Ok(sink)
 }

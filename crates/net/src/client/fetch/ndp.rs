@@ -1,85 +1,176 @@
-//! A fetch by NDP, SCDP's baseline: from one host.
+//! A fetch by NDP, SCDP's baseline: from one host at a time.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
-use wellspring_transport::ndp::ReceiveStats;
+use wellspring_transport::ndp::{ReceiveStats, SendStats};
 use wellspring_wire::control::{Cookie, Request, StartNdp};
 
+use super::nodes::Nodes;
+use super::verify::{Checker, give_up, learn, liar, order_of};
 use super::{Arrived, Guard, events, open_sink, ticks};
 use crate::client::replicas::{Found, Replica, Standing};
 use crate::client::report::ProtocolReport;
 use crate::client::requester::Answer;
-use crate::client::sink::{Bytes, Sink};
-use crate::client::{Client, FetchError, FetchOptions, HostError, HostTrouble, Target, Update};
-use crate::driver::{Failure, SessionEvent};
+use crate::client::sink::Sink;
+use crate::client::{Client, FetchError, FetchOptions, Target, Update};
+use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::store_messages;
 
+/// What came of a host's sending.
+enum Came {
+    /// All bytes, right.
+    Whole(ReceiveStats),
+    /// Wrong bytes, in the node that begins there.
+    Wrong(u64),
+    /// Not all of it, and why.
+    Lost(String),
+}
+
+type Event = SessionEvent<ReceiveStats, SendStats>;
+
+/// What a session writes to, and what is known of its bytes.
+struct Arrival<'a> {
+    sink: &'a mut Sink,
+    checker: &'a Checker,
+    /// Which nodes are right, by number.
+    right: &'a mut Vec<bool>,
+}
+
 impl Client {
-    /// Has the first host that has the object send it.
+    /// Has the first host that has the object send it; if that fails, or lies, the next one.
     pub(super) async fn fetch_by_ndp(
         &self,
         options: &FetchOptions,
         mut found: Found,
         target: Target,
     ) -> Result<Arrived, FetchError> {
-        let payload = self.driver.handle().ndp().payload;
-        let first = found.replicas.iter().position(Replica::is_live).ok_or(FetchError::NoHosts)?;
-        for other in found.replicas.iter_mut().skip(first + 1).filter(|other| other.takes_part()) {
-            other.standing = Standing::Unused("NDP has one sender".to_owned());
-        }
-        let hosts = vec![found.replicas[first].host.clone()];
-        let moves = (payload, hosts);
-        let mut sink = open_sink(options, &found, target, Bytes::Unverified, moves).await?;
-        let stats = match found.size {
-            0 => ReceiveStats::default(),
-            _ => self.receive_by_ndp(options, &found, &found.replicas[first], &mut sink).await?,
+        let (payload, size) = (self.driver.handle().ndp().payload, found.size);
+        let order = order_of(self, options, &found);
+        let pages = learn(&order, &mut found.replicas, options).await?;
+        let first = found.replicas.iter().find(|replica| replica.is_live());
+        let hosts = first.map(|first| first.host.clone()).into_iter().collect();
+        let mut sink = open_sink(options, &found, target, (payload, hosts), false).await?;
+        let checker = Checker::new(&pages, sink.arriving(), size);
+        let mut right = vec![false; size.div_ceil(checker.node_len()) as usize];
+        let mut wrong = BTreeMap::new();
+        let (sender, stats) = loop {
+            let Some(index) = found.replicas.iter().position(Replica::is_live) else {
+                let done = right.iter().filter(|right| **right).count() as u64;
+                let done = size.min(done * checker.node_len());
+                let hosts = found.replicas.iter().map(Replica::complaint).collect();
+                return Err(FetchError::NoReplicaLeft { hosts, done, size });
+            };
+            if size == 0 {
+                break (index, ReceiveStats::default());
+            }
+            let arrival = Arrival { sink: &mut sink, checker: &checker, right: &mut right };
+            let came = self.receive_by_ndp(options, &found, index, arrival).await?;
+            let others = found.replicas.iter().filter(|replica| replica.is_live()).count() > 1;
+            let replica = &mut found.replicas[index];
+            match came {
+                Came::Whole(stats) => break (index, stats),
+                Came::Lost(reason) => give_up(replica, Standing::Lost(reason), options),
+                Came::Wrong(at) => {
+                    let times = wrong.entry(index).or_insert(0);
+                    *times += 1;
+                    replica.altered += 1;
+                    if others || *times > 1 {
+                        give_up(replica, liar(at), options);
+                    } else {
+                        let host = replica.host.clone();
+                        options.updates.tell(Update::Wrong { host, at });
+                    }
+                }
+            }
         };
+        let all = found.replicas.iter_mut().enumerate();
+        for (_, other) in all.filter(|(index, other)| *index != sender && other.takes_part()) {
+            if !matches!(other.standing, Standing::Lost(_)) {
+                other.standing = Standing::Unused("NDP has one sender".to_owned());
+            }
+        }
         let (replicas, report) = (found.replicas, ProtocolReport::Ndp(stats));
         Ok(Arrived { sink, symbol_size: payload, resumed: 0, replicas, report })
     }
 
+    /// Has a host send the object. When this returns nothing is written any more.
     async fn receive_by_ndp(
         &self,
         options: &FetchOptions,
         found: &Found,
-        Replica { host, address, .. }: &Replica,
-        sink: &mut Sink,
-    ) -> Result<ReceiveStats, FetchError> {
-        let (size, digest, timeout) = (found.size, found.digest, self.config.timeout);
-        let address = address.ok_or(FetchError::NoHosts)?;
-        let handle = self.driver.handle().ndp();
+        index: usize,
+        mut arrival: Arrival<'_>,
+    ) -> Result<Came, FetchError> {
+        let (size, handle) = (found.size, self.driver.handle().ndp());
+        let address = found.replicas[index].address.ok_or(FetchError::NoHosts)?;
         let session = SessionId(crate::random::number() as u32);
         let (report, mut events) = events();
-        let progress = handle.receive(session, size, sink.as_object_sink(), address, report)?;
+        let node_len = arrival.checker.node_len();
+        let known = arrival.right.clone();
+        let (nodes, mut whole) = Nodes::new(arrival.sink.arriving(), size, node_len, known);
+        let progress = handle.receive(session, size, Arc::new(nodes), address, report)?;
         let cancel = handle.clone();
         let _guard = Guard(Box::new(move || cancel.cancel(session)));
-        let lost = |reason: String| {
-            let trouble = HostTrouble::Other;
-            let hosts = vec![HostError { host: host.clone(), reason, trouble }];
-            FetchError::NoReplicaLeft { hosts, done: progress.bytes_done(), size }
-        };
         let (name, payload) = (store_messages::name(&options.name), handle.payload);
-        let request = Request::StartNdp(StartNdp { session, name, digest: digest.0, payload });
-        let pending = |_, _| {};
-        match self.requester.ask(address, &request, Cookie::NONE, timeout, &pending).await {
-            Ok(Answer::Accepted) => {}
-            Ok(_) => return Err(lost("an answer that makes no sense".to_owned())),
-            Err(error) => return Err(lost(error.to_string())),
+        let start = StartNdp { session, name, digest: found.digest.0, payload };
+        let (request, timeout) = (Request::StartNdp(start), self.config.timeout);
+        let asking = self.requester.ask(address, &request, Cookie::NONE, timeout, &|_, _| {}).await;
+        let came = match asking {
+            Ok(Answer::Accepted) => {
+                self.follow_ndp(options, &progress, &mut events, &mut whole, &mut arrival).await?
+            }
+            Ok(_) => Came::Lost("an answer that makes no sense".to_owned()),
+            Err(error) => Came::Lost(error.to_string()),
+        };
+        if !matches!(came, Came::Whole(_)) {
+            handle.cancel(session);
+            while let Some(event) = events.recv().await {
+                if event.is_last() {
+                    break;
+                }
+            }
         }
+        Ok(came)
+    }
+
+    /// Follows a session, and verifies what comes.
+    async fn follow_ndp(
+        &self,
+        options: &FetchOptions,
+        progress: &SessionProgress,
+        events: &mut mpsc::UnboundedReceiver<Event>,
+        whole: &mut mpsc::UnboundedReceiver<u64>,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Came, FetchError> {
+        let (size, timeout) = (progress.transfer_len(), self.config.timeout);
         let mut ticks = ticks();
         let mut heard = (Instant::now(), 0);
         loop {
             tokio::select! {
                 event = events.recv() => match event {
-                    Some(SessionEvent::Received { stats, .. }) => return Ok(stats),
+                    Some(SessionEvent::Received { stats, .. }) => {
+                        while let Ok(start) = whole.try_recv() {
+                            if !arrival.is_right(start, size).await? {
+                                return Ok(Came::Wrong(start));
+                            }
+                        }
+                        return Ok(Came::Whole(stats));
+                    }
                     Some(SessionEvent::Failed(Failure::PeersLost)) => {
-                        return Err(lost("fell silent".to_owned()));
+                        return Ok(Came::Lost("fell silent".to_owned()));
                     }
                     Some(SessionEvent::Failed(failure)) => return Err(FetchError::Session(failure)),
                     Some(_) => {}
                     None => return Err(FetchError::Session(Failure::Stopped)),
                 },
-                error = sink.broken() => return Err(FetchError::Write(error)),
+                Some(start) = whole.recv() => if !arrival.is_right(start, size).await? {
+                    return Ok(Came::Wrong(start));
+                },
+                error = arrival.sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => {
                     let (done, symbols) = (progress.bytes_done(), progress.symbols());
                     options.updates.tell(Update::Moving { done, total: size, symbols });
@@ -88,10 +179,24 @@ impl Client {
                     }
                     // A receiver that has heard nothing yet waits for nothing by itself.
                     if heard.0.elapsed() > timeout {
-                        return Err(lost(format!("silent for {:.1} s", timeout.as_secs_f64())));
+                        let silent = format!("silent for {:.1} s", timeout.as_secs_f64());
+                        return Ok(Came::Lost(silent));
                     }
                 }
             }
         }
+    }
+}
+
+impl Arrival<'_> {
+    /// Verifies a node that has come as a whole.
+    async fn is_right(&mut self, start: u64, size: u64) -> Result<bool, FetchError> {
+        let node_len = self.checker.node_len();
+        let range = start..size.min(start + node_len);
+        let wrong = self.checker.check(range).await.map_err(FetchError::Write)?;
+        if let Some(right) = self.right.get_mut((start / node_len) as usize) {
+            *right = wrong.is_none();
+        }
+        Ok(wrong.is_none())
     }
 }

@@ -19,7 +19,7 @@ use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
 use crate::client::report::{ProtocolReport, ScdpReport};
 use crate::client::requester::AskError;
 use crate::client::resume::{Left, Replicas};
-use crate::client::sink::{Bytes, Sink};
+use crate::client::sink::Sink;
 use crate::client::{
     Client, FetchError, FetchOptions, HostError, Target, Update, Updates, peer_timeout,
 };
@@ -39,8 +39,8 @@ impl Client {
         let symbol_size = found.geometry.symbol_size;
         let taking_part = found.replicas.iter().filter(|r| r.takes_part());
         let hosts = taking_part.map(|r| r.host.clone()).collect();
-        let bytes = Bytes::Verified { resume: options.resume };
-        let sink = open_sink(options, &found, target, bytes, (symbol_size, hosts)).await?;
+        let moves = (symbol_size, hosts);
+        let sink = open_sink(options, &found, target, moves, options.resume).await?;
         let (mut blocks, mut resumed) = (0, 0);
         let (stats, mut replicas, sink) = if found.size == 0 {
             (ReceiveStats::default(), found.replicas, sink)

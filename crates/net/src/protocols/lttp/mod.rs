@@ -195,6 +195,14 @@ impl LttpHandle {
     }
 }
 
+impl LttpSession {
+    /// Ends it. From then on nothing of it is written any more.
+    pub(crate) async fn end(&mut self) {
+        self.messages.close();
+        while self.events.recv().await.is_some() {}
+    }
+}
+
 impl Messages {
     /// Gives the endpoint a message of the control channel, and waits until it has it: so a peer
     /// cannot say more than is listened to. False if the driver has stopped.

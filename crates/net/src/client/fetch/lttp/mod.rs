@@ -4,30 +4,39 @@ mod part;
 mod spans;
 mod transfer;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use wellspring_codec::lt::Method;
+use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 
+use super::verify::{Checker, learn, node_len, order_of};
 use super::{Arrived, open_sink};
-use crate::client::replicas::{Found, Replica};
+use crate::client::pages::Pages;
+use crate::client::replicas::{Found, Order, Replica};
 use crate::client::report::{LttpReport, ProtocolReport};
-use crate::client::sink::Bytes;
+use crate::client::resume::{Left, Replicas};
+use crate::client::sink::Sink;
 use crate::client::{
     Client, DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, FetchError, FetchOptions, Target,
 };
 use crate::protocols::lttp::is_possible;
 use part::Common;
-use spans::divide;
+use spans::deal;
 use transfer::{Server, Transfer};
 
 impl Client {
-    /// Has each server that has the object send a contiguous share.
+    /// Has each server that has the object send a contiguous share of what is missing.
     pub(super) async fn fetch_by_lttp(
         &self,
         options: &FetchOptions,
         method: Method,
-        found: Found,
+        mut found: Found,
         target: Target,
     ) -> Result<Arrived, FetchError> {
+        let order = order_of(self, options, &found);
+        let mut pages = learn(&order, &mut found.replicas, options).await?;
         let live = (0..).zip(&found.replicas).filter(|(_, replica)| replica.is_live());
         let server = |(index, replica): (usize, &Replica)| {
             Some(Server { index, host: replica.host.clone(), address: replica.address? })
@@ -42,10 +51,13 @@ impl Client {
         let geometry = Geometry::new(symbol_size, block_symbols)
             .filter(is_possible)
             .ok_or(FetchError::Geometry)?;
-        let shares = divide(found.size, servers.len(), symbol_size.into());
-        let hosts = servers.iter().take(shares.len()).map(|server| server.host.clone()).collect();
+        let hosts = servers.iter().map(|server| server.host.clone()).collect();
         let moves = (symbol_size, hosts);
-        let mut sink = open_sink(options, &found, target, Bytes::Unverified, moves).await?;
+        let mut sink = open_sink(options, &found, target, moves, options.resume).await?;
+        let missing = missing(&sink, &order, &mut pages, &servers, options).await;
+        let left = missing.iter().map(|range| range.end - range.start).sum::<u64>();
+        let resumed = found.size - left;
+        let shares = deal(&missing, servers.len(), node_len(found.size));
         let common = Common {
             handle: self.driver.handle().lttp(),
             keys: self.config.driver.keys.clone(),
@@ -55,12 +67,38 @@ impl Client {
             geometry,
             method,
             timeout: self.config.timeout,
-            sink: sink.as_object_sink(),
+            sink: Arc::new(sink.arriving()),
+            checker: Checker::new(&pages, sink.arriving(), found.size),
             updates: options.updates.clone(),
         };
-        let transfer = Transfer::begin(common, found.replicas, servers, shares);
+        let transfer = Transfer::begin(common, resumed, found.replicas, servers, shares);
         let (replicas, parts) = transfer.follow(&mut sink).await?;
         let report = ProtocolReport::Lttp(LttpReport { block_symbols, method, parts });
-        Ok(Arrived { sink, symbol_size, resumed: 0, replicas, report })
+        Ok(Arrived { sink, symbol_size, resumed, replicas, report })
     }
+}
+
+/// What is to be fetched: all of the object but the nodes that an earlier fetch has left.
+async fn missing(
+    sink: &Sink,
+    order: &Order,
+    pages: &mut Pages,
+    servers: &[Server],
+    options: &FetchOptions,
+) -> Vec<Range<u64>> {
+    let (size, mut missing, mut at) = (order.size, Vec::new(), 0);
+    if let Sink::File(part) = sink {
+        let addresses = servers.iter().map(|server| (server.index, server.address)).collect();
+        let holders = Replicas { order, addresses: &addresses, updates: &options.updates };
+        let object = ObjectInfo::in_blocks_of(node_len(size), size, 1, 0);
+        let there = Left { part, object: &object, holders: &holders }.blocks(pages).await;
+        for run in there {
+            let start = u64::from(run.start) * object.block_len;
+            missing.push(at..start);
+            at = size.min(u64::from(run.end) * object.block_len);
+        }
+    }
+    missing.push(at..size);
+    missing.retain(|range| !range.is_empty());
+    missing
 }

@@ -11,6 +11,7 @@ use wellspring_transport::lttp::{Parameters, ReceiveStats};
 use wellspring_trust::Keyring;
 use wellspring_wire::lttp::{Geometry, Message};
 
+use super::super::verify::Checker;
 use super::spans::Span;
 use crate::address::canonical;
 use crate::client::{Update, Updates};
@@ -23,6 +24,9 @@ use crate::protocols::lttp::{LttpHandle, Part};
 use crate::store::{Digest, ObjectName, ObjectSink};
 use crate::store_messages;
 
+/// How often what has come is verified, before a part ends.
+const VERIFY_EVERY: Duration = Duration::from_millis(100);
+
 /// What all parts of a fetch have in common.
 pub(super) struct Common {
     pub handle: LttpHandle,
@@ -34,6 +38,7 @@ pub(super) struct Common {
     pub method: Method,
     pub timeout: Duration,
     pub sink: Arc<dyn ObjectSink>,
+    pub checker: Checker,
     pub updates: Updates,
 }
 
@@ -41,8 +46,33 @@ pub(super) struct Common {
 pub(super) enum Broken {
     /// Its server is lost, and why.
     Server(String),
+    /// Its bytes are wrong, from the node on that begins there.
+    Wrong(u64),
     /// The bytes cannot be kept here.
     Write(io::Error),
+}
+
+/// What is verified of a part: its first bytes.
+struct InOrder<'a> {
+    checker: &'a Checker,
+    span: Span,
+    right: u64,
+}
+
+impl InOrder<'_> {
+    /// Verifies the nodes that are whole now that so much of the part is written.
+    async fn follow(&mut self, written: u64) -> Result<(), Broken> {
+        let Span { offset, len } = self.span;
+        let node_len = self.checker.node_len();
+        let end = if written >= len { len } else { written / node_len * node_len };
+        if end <= self.right {
+            return Ok(());
+        }
+        let range = offset + self.right..offset + end;
+        let wrong = self.checker.check(range).await.map_err(Broken::Write)?;
+        self.right = wrong.map_or(end, |at| at - offset);
+        wrong.map_or(Ok(()), |at| Err(Broken::Wrong(at)))
+    }
 }
 
 impl From<io::Error> for Broken {
@@ -57,17 +87,27 @@ impl From<ControlError> for Broken {
     }
 }
 
-/// Receives a part to its end. Then, however it ended, nothing is being written any more, and the
-/// first bytes of the part that `progress` counts as done are there: blocks are finished in order.
-///
-/// # Errors
-/// [`Broken`].
+/// Receives a part, which begins with a node, to its end. Then, however it ended, nothing is being written any more.
+/// Returns how many of its first bytes are there and right, and how it ended.
 pub(super) async fn receive(
     common: &Common,
-    (host, address): (&str, SocketAddr),
+    server: (&str, SocketAddr),
     span: Span,
     progress: &SessionProgress,
+) -> (u64, Result<ReceiveStats, Broken>) {
+    let mut in_order = InOrder { checker: &common.checker, span, right: 0 };
+    let result = receive_verified(common, server, progress, &mut in_order).await;
+    (in_order.right, result)
+}
+
+/// As [`receive`]. Blocks are finished in order: the first bytes that `progress` counts are written.
+async fn receive_verified(
+    common: &Common,
+    (host, address): (&str, SocketAddr),
+    progress: &SessionProgress,
+    in_order: &mut InOrder<'_>,
 ) -> Result<ReceiveStats, Broken> {
+    let span = in_order.span;
     let Span { offset, len } = span;
     let Common { timeout, geometry, digest: Digest(digest), .. } = *common;
     let Geometry { symbol_size, block_symbols } = geometry;
@@ -96,7 +136,30 @@ pub(super) async fn receive(
         .handle
         .expect(cookie, canonical(address), &part, side, decoding)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
-    match carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout).await {
+    let over = {
+        let carrying = carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout);
+        let verifying = async {
+            loop {
+                tokio::time::sleep(VERIFY_EVERY).await;
+                if let Err(broken) = in_order.follow(progress.bytes_done()).await {
+                    return broken;
+                }
+            }
+        };
+        tokio::select! {
+            over = carrying => Ok(over),
+            broken = verifying => Err(broken),
+        }
+    };
+    let over = match over {
+        Ok(over) => over,
+        Err(broken) => {
+            session.end().await;
+            return Err(broken);
+        }
+    };
+    in_order.follow(progress.bytes_done()).await?;
+    match over {
         Over::Received(stats) => Ok(stats),
         Over::Failed(Failure::Write(error)) => Err(Broken::Write(error)),
         Over::Failed(failure) => Err(Broken::Server(match failure {

@@ -1,5 +1,7 @@
 //! Dividing an object among servers.
 
+use std::ops::Range;
+
 /// A contiguous part of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Span {
@@ -22,8 +24,7 @@ impl Span {
     }
 }
 
-/// Divides `size` bytes in at most `servers` spans that differ by a unit at most, a symbol's length
-/// or a block's: whole units but at the end. There are fewer spans than servers where there are
+/// Divides `size` bytes in at most `servers` spans that differ by a unit at most: whole units but at the end. There are fewer spans than servers where there are
 /// fewer units.
 pub(super) fn divide(size: u64, servers: usize, unit: u64) -> Vec<Span> {
     let unit = unit.max(1);
@@ -38,6 +39,19 @@ pub(super) fn divide(size: u64, servers: usize, unit: u64) -> Vec<Span> {
         offset += len;
     }
     spans
+}
+
+/// Divides what is missing of an object, which are whole units but at its end, among servers: a share each, or more where
+/// what is missing is in pieces.
+pub(super) fn deal(missing: &[Range<u64>], servers: usize, unit: u64) -> Vec<Span> {
+    let total = missing.iter().map(|range| range.end - range.start).sum::<u64>().max(1);
+    let spans_of = |range: &Range<u64>| {
+        let len = range.end - range.start;
+        let spans = (u128::from(len) * servers as u128).div_ceil(total.into()) as usize;
+        let start = range.start;
+        divide(len, spans, unit).into_iter().map(move |span| span.moved_by(start))
+    };
+    missing.iter().flat_map(spans_of).collect()
 }
 
 #[cfg(test)]
@@ -62,6 +76,15 @@ mod tests {
         assert_eq!(span.behind(25), Span { offset: 65, len: 0 });
         assert_eq!(span.behind(99), Span { offset: 65, len: 0 });
         assert_eq!(span.moved_by(2), Span { offset: 42, len: 25 });
+    }
+
+    #[test]
+    fn what_is_missing_is_dealt_in_proportion() {
+        let span = |offset, len| Span { offset, len };
+        let whole = 0..25;
+        assert_eq!(deal(std::slice::from_ref(&whole), 2, 10), divide(25, 2, 10));
+        assert_eq!(deal(&[0..40, 100..110], 2, 10), [span(0, 20), span(20, 20), span(100, 10)]);
+        assert_eq!(deal(&[], 3, 10), []);
     }
 
     proptest! {

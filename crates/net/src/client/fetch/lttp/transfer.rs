@@ -2,26 +2,27 @@
 //! that are lost.
 //!
 //! Each server has one session at a time, and at first each has a share. A server that is lost is not
-//! asked again. What it had not sent is divided among those that live, in whole blocks, and each
-//! takes such a part when it is done with its own. So a fetch ends: there are no more losses than
-//! servers, and a part that is not lost is a part less.
+//! asked again. What it had not sent, or had sent wrong, is divided among those that live, in whole nodes of the hash tree,
+//! and each takes such a part when it is done with its own. A server that has sent wrong bytes is asked again once: bytes
+//! are altered on the way, too. So a fetch ends: there are no more losses than servers, wrong bytes count, and a
+//! part that is not lost is a part less.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use wellspring_transport::lttp::ReceiveStats;
-use wellspring_wire::lttp::Geometry;
 
 use super::super::ticks;
+use super::super::verify::liar;
 use super::part::{Broken, Common, receive};
 use super::spans::{Span, divide};
 use crate::client::replicas::{Replica, Standing};
 use crate::client::report::PartReport;
 use crate::client::sink::Sink;
-use crate::client::{FetchError, Update};
+use crate::client::{FetchError, HostError, Update};
 use crate::driver::SessionProgress;
 
 /// A server that has the object.
@@ -36,11 +37,29 @@ pub(super) struct Server {
 
 /// How a part ended.
 struct Ended {
+    /// Its number among all.
+    number: u64,
     server: Server,
     part: Span,
-    /// How much of it is written, from its beginning on \[bytes\].
-    written: u64,
+    /// How much of it is right, from its beginning on \[bytes\].
+    right: u64,
     result: Result<ReceiveStats, Broken>,
+}
+
+/// What a server has sent.
+#[derive(Clone, Copy, Default)]
+struct Record {
+    /// Nodes that were right.
+    right: u64,
+    /// Parts that ended with a wrong node.
+    wrong: u64,
+}
+
+impl Record {
+    /// Whether it is the server that alters bytes, and not the way.
+    fn is_liars(&self) -> bool {
+        self.wrong >= 2 && self.wrong * 1_000 > self.right
+    }
 }
 
 /// A fetch under way.
@@ -51,8 +70,14 @@ pub(super) struct Transfer {
     free: VecDeque<Server>,
     /// Parts without a server.
     waiting: VecDeque<Span>,
-    /// Of parts that are over, and of those under way.
-    progress: Vec<SessionProgress>,
+    /// Of parts under way, by number.
+    progress: BTreeMap<u64, SessionProgress>,
+    /// The next part's number.
+    next: u64,
+    /// Bytes that are right, and symbols, of parts that are over.
+    settled: (u64, u64),
+    /// By the server's place among the replicas.
+    records: BTreeMap<usize, Record>,
     replicas: Vec<Replica>,
     /// Parts that have come.
     parts: Vec<PartReport>,
@@ -60,9 +85,10 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// Asks the first servers for a share each; where there are more servers than symbols, the
-    /// others are kept in reserve.
+    /// others are kept in reserve. `resumed` bytes are there already.
     pub(super) fn begin(
         common: Common,
+        resumed: u64,
         replicas: Vec<Replica>,
         servers: Vec<Server>,
         shares: Vec<Span>,
@@ -72,7 +98,10 @@ impl Transfer {
             tasks: JoinSet::new(),
             free: servers.into(),
             waiting: shares.into(),
-            progress: Vec::new(),
+            progress: BTreeMap::new(),
+            next: 0,
+            settled: (resumed, 0),
+            records: BTreeMap::new(),
             replicas,
             parts: Vec::new(),
         };
@@ -108,27 +137,35 @@ impl Transfer {
     }
 
     fn take_in(&mut self, ended: Ended) -> Result<(), FetchError> {
-        let Ended { server, part, written, result } = ended;
-        let Server { index, host, address } = server.clone();
-        let offset = part.offset;
-        match result {
+        let Ended { number, server, part, right, result } = ended;
+        let symbols = self.progress.remove(&number).map_or(0, |progress| progress.symbols());
+        self.settled = (self.settled.0 + right, self.settled.1 + symbols);
+        let record = self.records.entry(server.index).or_default();
+        record.right += right / self.common.checker.node_len();
+        let stats = match result {
             Ok(stats) => {
-                let (len, stats) = (part.len, Some(stats));
-                self.parts.push(PartReport { host, address, offset, len, stats });
-                self.free.push_back(server);
+                self.free.push_back(server.clone());
+                Some(stats)
             }
             Err(Broken::Write(error)) => return Err(FetchError::Write(error)),
-            Err(Broken::Server(reason)) => {
-                let replica = &mut self.replicas[index];
-                replica.standing = Standing::Lost(reason.clone());
-                replica.losses += 1;
-                self.common.updates.tell(Update::Lost { host: host.clone(), reason });
-                if written > 0 {
-                    let (len, stats) = (written, None);
-                    self.parts.push(PartReport { host, address, offset, len, stats });
-                }
-                self.share_out(part.behind(written));
+            Err(Broken::Wrong(at)) => {
+                record.wrong += 1;
+                let record = *record;
+                self.on_wrong(&server, record, at);
+                None
             }
+            Err(Broken::Server(reason)) => {
+                self.replicas[server.index].losses += 1;
+                self.lose(&server, Standing::Lost(reason));
+                None
+            }
+        };
+        if right > 0 {
+            let (Server { host, address, .. }, offset) = (server, part.offset);
+            self.parts.push(PartReport { host, address, offset, len: right, stats });
+        }
+        if right < part.len {
+            self.share_out(part.behind(right));
         }
         self.hand_out();
         if self.tasks.is_empty() && !self.waiting.is_empty() {
@@ -137,12 +174,29 @@ impl Transfer {
         Ok(())
     }
 
-    /// Divides what a lost server leaves among those that live.
+    /// A server has sent wrong bytes: it is excluded, or asked again.
+    fn on_wrong(&mut self, server: &Server, record: Record, at: u64) {
+        if record.is_liars() {
+            return self.lose(server, liar(at));
+        }
+        let replica = &mut self.replicas[server.index];
+        replica.altered += 1;
+        self.common.updates.tell(Update::Wrong { host: server.host.clone(), at });
+        self.free.push_back(server.clone());
+    }
+
+    /// Goes on without a server.
+    fn lose(&mut self, server: &Server, standing: Standing) {
+        let replica = &mut self.replicas[server.index];
+        replica.standing = standing;
+        let HostError { host, reason, .. } = replica.complaint();
+        self.common.updates.tell(Update::Lost { host, reason });
+    }
+
+    /// Divides what a server leaves among those that live.
     fn share_out(&mut self, rest: Span) {
         let living = self.free.len() + self.tasks.len();
-        let Geometry { symbol_size, block_symbols } = self.common.geometry;
-        let block = u64::from(symbol_size) * u64::from(block_symbols);
-        let parts = divide(rest.len, living.max(1), block);
+        let parts = divide(rest.len, living.max(1), self.common.checker.node_len());
         self.waiting.extend(parts.into_iter().map(|part| part.moved_by(rest.offset)));
     }
 
@@ -153,18 +207,20 @@ impl Transfer {
             && let Some(server) = self.free.pop_front()
         {
             let (common, progress) = (Arc::clone(&self.common), SessionProgress::new(part.len));
-            self.progress.push(progress.clone());
+            let number = self.next;
+            self.next += 1;
+            self.progress.insert(number, progress.clone());
             self.tasks.spawn(async move {
                 let Server { host, address, .. } = &server;
-                let result = receive(&common, (host, *address), part, &progress).await;
-                Ended { server, part, written: progress.bytes_done(), result }
+                let (right, result) = receive(&common, (host, *address), part, &progress).await;
+                Ended { number, server, part, right, result }
             });
         }
     }
 
     /// Bytes written, over all parts.
     fn written(&self) -> u64 {
-        self.progress.iter().map(SessionProgress::bytes_done).sum()
+        self.settled.0 + self.progress.values().map(SessionProgress::bytes_done).sum::<u64>()
     }
 
     fn none_left(&self) -> FetchError {
@@ -175,7 +231,8 @@ impl Transfer {
 
     fn tell_progress(&self) {
         let (done, total) = (self.written(), self.common.size);
-        let symbols = self.progress.iter().map(SessionProgress::symbols).sum();
+        let under_way = self.progress.values().map(SessionProgress::symbols).sum::<u64>();
+        let symbols = self.settled.1 + under_way;
         self.common.updates.tell(Update::Moving { done, total, symbols });
     }
 }
