@@ -2,6 +2,7 @@
 
 mod common;
 mod conformance;
+mod control_keys;
 mod gone_hosts;
 mod group_keys;
 mod hostile;

@@ -31,6 +31,25 @@ fn is_symbol(datagram: &[u8]) -> bool {
 
 /// Flips a bit of each symbol from the server that `choose` picks, counted over all; how many were flipped so far.
 fn altering(choose: impl Fn(u64) -> bool + Send + 'static) -> (Arc<AtomicU64>, OnDatagrams) {
+    altering_those(move |count, _| choose(count))
+}
+
+/// The same once: all symbols of a block of LTTP's first session, since some of its symbols are not needed; some packets of
+/// NDP's.
+fn altering_once() -> (Arc<AtomicU64>, OnDatagrams) {
+    let mut first = None;
+    altering_those(move |count, datagram| {
+        if datagram[0] & 0x0f == ndp::KIND {
+            return (100..140).contains(&count);
+        }
+        let (cookie, block) = (&datagram[4..12], &datagram[12..16]);
+        first.get_or_insert_with(|| cookie.to_vec()) == cookie && *block == [0, 0, 0, 5]
+    })
+}
+
+fn altering_those(
+    mut choose: impl FnMut(u64, &[u8]) -> bool + Send + 'static,
+) -> (Arc<AtomicU64>, OnDatagrams) {
     let flipped = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&flipped);
     let mut symbols = 0;
@@ -38,7 +57,7 @@ fn altering(choose: impl Fn(u64) -> bool + Send + 'static) -> (Arc<AtomicU64>, O
         let mut datagram = datagram.to_vec();
         if !to_server && is_symbol(&datagram) {
             symbols += 1;
-            if choose(symbols) {
+            if choose(symbols, &datagram) {
                 let last = datagram.len() - 1;
                 datagram[last - 7] ^= 0x20;
                 counter.fetch_add(1, Relaxed);
@@ -105,13 +124,12 @@ async fn flips_on_the_way_cost_little_and_exclude_nobody() {
     let bytes = random_bytes(3_000_000, 2);
     for (name, options) in protocols() {
         let served = Served::new(&bytes).await;
-        // Some of LTTP's symbols are not needed: one flip may do nothing.
-        let (flipped, alter) = altering(|symbol| (1_000..1_040).contains(&symbol));
+        let (flipped, alter) = altering_once();
         let (_relay, host) = before(&served, alter);
         let path = served.folder.path().join("out");
         let report = fetch(&[host], &options, to_file(&path)).await.expect("put right");
         assert!(std::fs::read(&path).expect("read") == bytes, "{name}");
-        assert_eq!(flipped.load(Relaxed), 40);
+        assert!(flipped.load(Relaxed) > 0);
         let replica = &report.replicas[0];
         assert_eq!((&replica.state, replica.altered), (&ReplicaState::Served, 1), "{name}");
     }
@@ -122,12 +140,12 @@ async fn zeros_are_put_right_where_other_bytes_were_written() {
     let bytes = vec![0; 1_000_000];
     for (name, options) in protocols() {
         let served = Served::new(&bytes).await;
-        let (flipped, alter) = altering(|symbol| (100..140).contains(&symbol));
+        let (flipped, alter) = altering_once();
         let (_relay, host) = before(&served, alter);
         let path = served.folder.path().join("out");
         let report = fetch(&[host], &options, to_file(&path)).await.expect("put right");
         assert!(std::fs::read(&path).expect("read") == bytes, "{name}");
-        assert_eq!((flipped.load(Relaxed), report.replicas[0].altered), (40, 1), "{name}");
+        assert!(flipped.load(Relaxed) > 0 && report.replicas[0].altered == 1, "{name}");
     }
 }
 
