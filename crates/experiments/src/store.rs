@@ -20,6 +20,9 @@ type Ranks = BTreeMap<(String, u64), [Vec<f64>; 2]>;
 /// Swept keys and their values.
 type Swept = Vec<(String, String)>;
 
+/// Rows with what was swept.
+type Rows = Vec<(RunRow, Swept)>;
+
 /// The quantities of `ranks.csv`.
 const RANKED: [&str; 2] = ["goodput_gbps", "fct_ms"];
 
@@ -251,7 +254,7 @@ fn widen(path: &Path, keys: &[String]) -> Result<()> {
 
 /// The rows of an earlier, perhaps interrupted, sweep with what was swept, and the keys that it has columns for. A last line
 /// that was cut off is taken away, from a table of this version only.
-fn read(path: &Path) -> Result<(Vec<(RunRow, Swept)>, Vec<String>)> {
+fn read(path: &Path) -> Result<(Rows, Vec<String>)> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
