@@ -21,6 +21,7 @@ use crate::layout::{
     COOKIE_AT, COOKIE_LEN, HELLO, HELLO_LEN, INITIATION, MESSAGE_AT, REFUSAL, REFUSAL_LEN,
     RESPONSE, RETRY, SEALED, begin, id_of, refusal,
 };
+use crate::rights::Rights;
 
 /// Initiations remembered as answered. A replay of an older one makes a channel that nobody can use.
 const MAX_SEEN: usize = 16_384;
@@ -111,6 +112,18 @@ impl Channels {
     /// What was met so far.
     pub fn counters(&self) -> TrustCounters {
         self.counters
+    }
+
+    /// Uses another keyring from now on. Channels go on, so that no transfer ends; the owner of a key that is not
+    /// trusted any more has no rights.
+    pub fn set_keyring(&mut self, keyring: Arc<Keyring>) {
+        let identify = |known: &Identity| {
+            let trusted = keyring.identity(known.fingerprint);
+            let stranger = || Identity { rights: Rights::default(), ..known.clone() };
+            trusted.map_or_else(|| Arc::new(stranger()), Arc::clone)
+        };
+        self.entries.values_mut().for_each(|entry| entry.identify(identify));
+        self.keyring = keyring;
     }
 
     /// Who is at the other end of a channel.

@@ -181,6 +181,14 @@ impl Entry {
         self.current.is_some()
     }
 
+    /// Has the owners of all channels be who `identify` says by their keys.
+    pub(crate) fn identify(&mut self, identify: impl Fn(&Identity) -> Arc<Identity>) {
+        let pending = self.pending.iter_mut().map(|pending| &mut pending.established);
+        for established in self.current.iter_mut().chain(pending).chain(&mut self.previous) {
+            established.identity = identify(&established.identity);
+        }
+    }
+
     /// Who is at the other end of a channel.
     pub(crate) fn identity(&self, via: ChannelId) -> Option<&Arc<Identity>> {
         let pending = self.pending.iter().map(|pending| &pending.established);

@@ -106,6 +106,13 @@ impl Keyring {
         &self.clusters
     }
 
+    /// Who has the key of that fingerprint, if it is trusted.
+    pub(crate) fn identity(&self, fingerprint: Fingerprint) -> Option<&Arc<Identity>> {
+        let peers = self.peers.iter().map(|(_, identity)| identity);
+        let clusters = self.clusters.iter().map(|(_, identity)| identity);
+        peers.chain(clusters).find(|identity| identity.fingerprint == fingerprint)
+    }
+
     /// The peer of that key.
     pub(crate) fn peer(&self, key: &PublicKey) -> Option<(&Peer, &Arc<Identity>)> {
         self.peers

@@ -146,6 +146,11 @@ impl DriverConfig {
 }
 
 impl DriverConfig {
+    /// The rate that bounds what is sent, if one does.
+    pub(crate) fn least_send_rate(&self) -> Option<Rate> {
+        [self.send_rate, self.faults.send_rate].into_iter().flatten().min()
+    }
+
     /// What sealing adds to each datagram \[bytes\].
     pub(crate) fn sealing_overhead(&self) -> u16 {
         if self.keys.is_some() { wellspring_trust::MAX_OVERHEAD as u16 } else { 0 }

@@ -110,6 +110,11 @@ impl EventLoop {
                 self.inlets.groups.join(&self.waiter, group, socket);
             }
             Call::GroupKey(call) => self.host.network.on_group_key(call),
+            Call::SetKeyring(keyring) => self.host.network.set_keyring(keyring),
+            Call::SetSendRate(rate) => {
+                self.config.send_rate = rate;
+                self.host.network.set_rate(self.config.least_send_rate());
+            }
             Call::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
             Call::Statistics(reply) => {
                 // A caller that has gone away needs no answer.

@@ -37,6 +37,12 @@ impl Guard {
         Guard { channels, own, outgoing: Vec::new(), copy: Vec::new() }
     }
 
+    /// Uses other keys from now on.
+    pub(super) fn set_keyring(&mut self, keyring: Arc<Keyring>) {
+        self.own = keyring.own().map(|own| own.public());
+        self.channels.set_keyring(keyring);
+    }
+
     pub(super) fn counters(&self) -> TrustCounters {
         self.channels.counters()
     }

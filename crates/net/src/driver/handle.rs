@@ -3,10 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
-use wellspring_core::SessionId;
-use wellspring_trust::{ChannelId, GroupKey};
+use wellspring_core::{Rate, SessionId};
+use wellspring_trust::{ChannelId, GroupKey, Keyring};
 
 use super::statistics::Statistics;
 
@@ -93,6 +93,8 @@ pub(crate) enum Call {
     GroupLeft { group: SocketAddr },
     GroupKey(GroupKeyCall),
     Statistics(mpsc::SyncSender<Statistics>),
+    SetKeyring(Arc<Keyring>),
+    SetSendRate(Option<Rate>),
     Shutdown,
 }
 

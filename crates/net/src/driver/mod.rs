@@ -55,7 +55,7 @@ pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
 pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,
 };
-pub(crate) use handle::{GroupKeyCall, GroupKeyChange};
+pub(crate) use handle::{Call, GroupKeyCall, GroupKeyChange};
 pub use handle::{HandleError, MAX_CONTROL_LEN, OutgoingControl};
 pub(crate) use ports::FirstPorts;
 pub use progress::SessionProgress;

@@ -1,9 +1,10 @@
 //! Way out to the network: the socket, what is gathered for it, and its pace.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use wellspring_core::{Rate, SessionId, Time};
-use wellspring_trust::{ChannelId, HEADROOM, Opened};
+use wellspring_trust::{ChannelId, HEADROOM, Keyring, Opened};
 
 use super::DscpMap;
 use super::event::KeyTrouble;
@@ -204,6 +205,18 @@ impl Network {
             false => self.sent.errors += 1,
         }
         Ok(())
+    }
+
+    /// Sends no faster than this from now on.
+    pub(super) fn set_rate(&mut self, rate: Option<Rate>) {
+        self.pace = rate.map(Pace::new);
+    }
+
+    /// Uses other keys from now on; of no effect in a host without keys.
+    pub(super) fn set_keyring(&mut self, keyring: Arc<Keyring>) {
+        if let Some(guard) = &mut self.guard {
+            guard.set_keyring(keyring);
+        }
     }
 
     /// Whether the host has keys.

@@ -63,8 +63,7 @@ impl Builder {
             }),
             TrimTaps::Required => Taps::open(locals(), &waiter)?,
         };
-        let rates = [config.send_rate, config.faults.send_rate];
-        let rate = rates.into_iter().flatten().min();
+        let rate = config.least_send_rate();
         let guard = config.keys.clone().map(Guard::new);
         let host = Host {
             clock: Clock::starting_at(config.clock_start),

@@ -9,10 +9,11 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 
-use wellspring_core::{Duration, SessionId};
+use wellspring_core::{Duration, Rate, SessionId};
+use wellspring_trust::Keyring;
 
 use crate::driver::{
-    Builder, ControlSink, DriverConfig, EventSink, FirstPorts, GroupKeyCall, GroupKeyChange,
+    Builder, Call, ControlSink, DriverConfig, EventSink, FirstPorts, GroupKeyCall, GroupKeyChange,
     HandleError, OutgoingControl, ProtocolHandle, RunningDriver, SessionProgress, Shared,
     StartError, Statistics,
 };
@@ -305,6 +306,23 @@ impl DriverHandle {
         what: GroupKeyChange,
     ) -> Result<(), HandleError> {
         self.shared.group_key(GroupKeyCall { address, session, what })
+    }
+
+    /// Uses other keys from now on, without an end of any transfer; the owner of a key that is not trusted any more
+    /// begins none. Of no effect in a driver without keys.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn set_keyring(&self, keyring: Arc<Keyring>) -> Result<(), HandleError> {
+        self.shared.ask(Call::SetKeyring(keyring))
+    }
+
+    /// Sends no faster than this from now on, over all sessions.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn set_send_rate(&self, rate: Option<Rate>) -> Result<(), HandleError> {
+        self.shared.ask(Call::SetSendRate(rate))
     }
 
     /// A snapshot of the driver's counters. Waits for one turn of the loop (commonly well under

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
+
 /// Addresses counted at one time; beyond, all further ones share one count.
 const MAX_ADDRESSES: usize = 4_096;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -31,6 +33,8 @@ pub(super) struct Places {
     limit: usize,
     limit_an_address: usize,
     taken: Mutex<BTreeMap<IpAddr, usize>>,
+    /// A place came back.
+    freed: Notify,
 }
 
 /// A place, until dropped.
@@ -61,7 +65,13 @@ impl fmt::Display for Full {
 
 impl Places {
     pub(super) fn new(what: &'static str, limit: usize, limit_an_address: usize) -> Arc<Self> {
-        Arc::new(Places { what, limit, limit_an_address, taken: Mutex::default() })
+        Arc::new(Places {
+            what,
+            limit,
+            limit_an_address,
+            taken: Mutex::default(),
+            freed: Notify::new(),
+        })
     }
 
     /// Takes a place for a client.
@@ -82,6 +92,22 @@ impl Places {
         Ok(Place { places: Arc::clone(self), source })
     }
 
+    /// Places that are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.lock().values().sum()
+    }
+
+    /// Waits until no place is taken.
+    pub(super) async fn idle(&self) {
+        loop {
+            let freed = self.freed.notified();
+            if self.taken() == 0 {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, usize>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -96,6 +122,8 @@ impl Drop for Place {
                 taken.remove(&self.source);
             }
         }
+        drop(taken);
+        self.places.freed.notify_waiters();
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -32,6 +33,10 @@ pub(crate) struct Digests {
     cache: Arc<DigestCache>,
     manifests: Manifests,
     jobs: Mutex<Jobs>,
+    /// Questions that were answered from what is known.
+    known: AtomicU64,
+    /// Files whose bytes were read.
+    computed: AtomicU64,
 }
 
 #[derive(Default)]
@@ -53,7 +58,13 @@ enum Purpose {
 
 impl Digests {
     pub(crate) fn new(cache: Arc<DigestCache>) -> Arc<Self> {
-        Arc::new(Digests { cache, manifests: Manifests::default(), jobs: Mutex::default() })
+        Arc::new(Digests {
+            cache,
+            manifests: Manifests::default(),
+            jobs: Mutex::default(),
+            known: AtomicU64::new(0),
+            computed: AtomicU64::new(0),
+        })
     }
 
     /// The digest of a file that was made to be sent, computed now.
@@ -120,6 +131,7 @@ impl Digests {
             return Known::Digest(Digest::of_nothing());
         }
         if let Some(digest) = self.cache.get(&fingerprint) {
+            self.known.fetch_add(1, Ordering::Relaxed);
             return Known::Digest(digest);
         }
         let Some(begin) = begin else { return Known::Unknown };
@@ -190,6 +202,7 @@ impl Digests {
         progress: &HashProgress,
         purpose: Purpose,
     ) {
+        self.computed.fetch_add(1, Ordering::Relaxed);
         let began = SystemTime::now();
         let computed = hash_sections(file, fingerprint.size(), progress);
         let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
@@ -219,6 +232,11 @@ impl Digests {
                 jobs.failed.insert(fingerprint, error.to_string());
             }
         }
+    }
+
+    /// How many digests were known when asked for, and how many were computed.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.known.load(Ordering::Relaxed), self.computed.load(Ordering::Relaxed))
     }
 
     fn lock(&self) -> MutexGuard<'_, Jobs> {

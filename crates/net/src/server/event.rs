@@ -1,11 +1,9 @@
 //! Events of a server.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use wellspring_transport::scdp::{ReceiveStats, SendStats};
 use wellspring_transport::{lttp, ndp};
-use wellspring_wire::control::RefusalCode;
 
 /// What happens at a server.
 #[derive(Clone, Debug)]
@@ -128,12 +126,4 @@ pub enum ServerEvent {
         /// How many.
         count: u64,
     },
-}
-
-/// What a server counts.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct ServerCounters {
-    /// Refused requests by what the client was told.
-    pub refused: BTreeMap<RefusalCode, u64>,
 }

@@ -12,12 +12,13 @@ use wellspring_wire::control::{Geometry, RefusalCode};
 use super::address_limit::Places;
 use super::answer::{Refusal, SessionReport};
 use super::cookie::CookieJar;
+use super::counters::Tally;
 use super::digests::{Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::sends::Sends;
 use super::trees::Trees;
-use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
+use super::{LONGEST_WAIT, Permissions, ServerConfig, ServerCounters, ServerEvent};
 use crate::client::requester::Requester;
 use crate::client::{SHORTEST_TIMEOUT, peer_timeout};
 use crate::driver::EventSink;
@@ -66,6 +67,11 @@ pub(super) struct Handler {
     pub(super) checks: Semaphore,
     /// An object did not arrive, and may have left a part file.
     pub(super) has_left_parts: AtomicBool,
+    /// What clients may do at the moment.
+    pub(super) permissions: Mutex<Permissions>,
+    /// No more transfers begin.
+    pub(super) is_draining: AtomicBool,
+    tally: Tally,
     limit: EventLimit,
 }
 
@@ -82,6 +88,7 @@ impl Handler {
     ) -> Self {
         let send_places = Places::new("sends", config.max_sends, config.max_sends_an_address);
         // How many there are in all is the store's to limit.
+        let permissions = Mutex::new(config.settings().permissions);
         let put_places = Places::new("puts", usize::MAX, config.max_puts_an_address);
         Handler {
             requester: Requester::new(handle.clone(), Arc::default()),
@@ -99,6 +106,9 @@ impl Handler {
             at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
             checks: Semaphore::new(MAX_CHECKS),
             has_left_parts: AtomicBool::new(false),
+            permissions,
+            is_draining: AtomicBool::new(false),
+            tally: Tally::default(),
             limit: EventLimit::new(),
         }
     }
@@ -109,6 +119,7 @@ impl Handler {
 
     /// As [`tell`](Self::tell); a refusal is counted by its code.
     pub(super) fn tell_limited(&self, event: ServerEvent, code: Option<RefusalCode>) {
+        self.tally.count(&event);
         if let Some(first) = self.limit.pass(&event, code, Instant::now()) {
             first.into_iter().for_each(|suppressed| (self.config.events)(suppressed));
             (self.config.events)(event);
@@ -117,24 +128,30 @@ impl Handler {
 
     /// What was counted so far.
     pub(super) fn counters(&self) -> ServerCounters {
-        ServerCounters { refused: self.limit.refusals() }
+        let mut counters = self.tally.counters();
+        counters.refused = self.limit.refusals();
+        counters.sending = self.send_places.taken();
+        counters.receiving = lock(&self.puts).places().taken();
+        (counters.digests_known, counters.digests_computed) = self.digests.counts();
+        counters
     }
 
     /// The name of an object that may be served.
     pub(super) fn name_to_serve(&self, name: &str) -> Result<ObjectName, StoreError> {
         let name = ObjectName::new(name)?;
         // As if it were not there: that it is there is nobody's business.
-        let hidden = name.is_hidden() && !self.config.allow_hidden;
+        let hidden = name.is_hidden() && !self.permissions().hidden;
         if hidden { Err(StoreError::NotFound(name.to_string())) } else { Ok(name) }
     }
 
     /// The name of an object that may be taken.
     pub(super) fn name_to_take(&self, name: &str) -> Result<ObjectName, StoreError> {
         let name = ObjectName::new(name)?;
-        if name.is_hidden() && !self.config.allow_hidden {
+        let permissions = self.permissions();
+        if name.is_hidden() && !permissions.hidden {
             return Err(NameError::Hidden.into());
         }
-        if !self.config.allow_odd_names {
+        if !permissions.odd_names {
             name.check_plain()?;
         }
         Ok(name)

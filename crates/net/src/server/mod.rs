@@ -9,11 +9,13 @@ mod address_limit;
 mod answer;
 mod config;
 mod cookie;
+mod counters;
 mod digests;
 mod event;
 mod event_limit;
 mod handler;
 mod manifests;
+mod operation;
 mod parts;
 mod paths;
 mod put_check;
@@ -45,8 +47,10 @@ use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
 
 pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
-pub use event::{ServerCounters, ServerEvent};
+pub use counters::{ReceivedObjects, ServerCounters, Transfers};
+pub use event::ServerEvent;
 use handler::Handler;
+pub use operation::{Permissions, ReloadError, Settings};
 use parts::Parts;
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
@@ -226,16 +230,13 @@ async fn end_idle_puts(handler: Arc<Handler>) {
 /// Removes part files that nobody works on, beyond the limits: soon after an object did not arrive, and as they grow
 /// old.
 async fn trim_parts(handler: Arc<Handler>) {
-    if !handler.config.allow_put {
-        return;
-    }
     let mut ticks = tokio::time::interval(TRIM_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks.tick().await; // at once
     for tick in 1_u64.. {
         ticks.tick().await;
         let has_more = handler.has_left_parts.swap(false, Ordering::AcqRel);
-        if has_more || tick.is_multiple_of(TICKS_OF_AGE) {
+        if handler.permissions().put && (has_more || tick.is_multiple_of(TICKS_OF_AGE)) {
             let handler = Arc::clone(&handler);
             let trim = move || handler.store.trim_parts(&handler.config.parts, 0);
             if let Ok(Ok(cleaned)) = tokio::task::spawn_blocking(trim).await

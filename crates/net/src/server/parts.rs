@@ -188,6 +188,7 @@ impl Parts {
         let Message::Request { name, digest, offset, len, geometry } = request else {
             return Err(ControlError::OutOfPlace.into());
         };
+        self.handler.check_open()?;
         let name = name.to_string();
         if let Some(identity) = &identity {
             has_right(identity, false, &name)?;

@@ -44,10 +44,11 @@ impl Handler {
     ) -> Result<Outcome, Refusal> {
         let Shown { client, cookie } = shown;
         let not_allowed = |text| Err(Refusal::new(RefusalCode::NotAllowed, text));
-        if !self.config.allow_put {
+        let permissions = self.permissions();
+        if !permissions.put {
             return not_allowed("this server takes no objects (it runs without --allow-put)");
         }
-        if offer.overwrite && !self.config.allow_overwrite {
+        if offer.overwrite && !permissions.overwrite {
             return not_allowed("this server does not let objects be replaced");
         }
         if lock(&self.sends).holds(offer.session) {
@@ -58,6 +59,7 @@ impl Handler {
             if let Some(answer) = puts.known(client, offer)? {
                 return Ok(answer);
             }
+            self.check_open()?;
             if !self.jar.spend(client, cookie, Purpose::Offer(offer)) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, Purpose::Offer(offer))));
             }

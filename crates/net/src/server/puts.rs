@@ -131,6 +131,11 @@ impl Puts {
         Puts { places, all: BTreeMap::new(), over: VecDeque::new(), empty: MinuteCount::default() }
     }
 
+    /// Places of those that are not over.
+    pub(super) fn places(&self) -> Arc<Places> {
+        Arc::clone(&self.places)
+    }
+
     pub(super) fn get_mut(&mut self, session: SessionId) -> Option<&mut Put> {
         self.all.get_mut(&session)
     }

@@ -119,6 +119,12 @@ impl Handler {
             return Ok(());
         }
         let (name, put) = match request {
+            // A transfer that has begun outlives the right to begin one.
+            Request::Manifest { name, .. }
+                if lock(&self.sends).source(canonical(message.from), name.as_str()).is_some() =>
+            {
+                return Ok(());
+            }
             Request::Info { name, .. } | Request::Manifest { name, .. } => (name, false),
             Request::Start(start) => (&start.name, false),
             Request::StartNdp(start) => (&start.name, false),
@@ -167,6 +173,7 @@ impl Handler {
     }
 
     fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
+        self.check_open()?;
         if TreeName::is_one(name) {
             return self.tree_info(shown, name, geometry);
         }

@@ -49,6 +49,7 @@ impl Handler {
             if let Some(answer) = sends.known(client, wanted)? {
                 return Ok(answer);
             }
+            self.check_open()?;
             if !self.jar.spend(client, cookie, wanted.purpose) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, wanted.purpose)));
             }

@@ -157,7 +157,7 @@ impl Handler {
 
     fn make(&self, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
         let root = self.store.open_tree(name.directory)?;
-        let hidden = self.config.allow_hidden;
+        let hidden = self.permissions().hidden;
         let how = |deep, digests| Scan { hidden, deep, digests };
         let bytes = match &name.part {
             TreePart::Listing => Scanned::Listed(scan(&root, how(true, false))),

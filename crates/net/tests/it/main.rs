@@ -14,6 +14,7 @@ mod lttp_keys;
 mod lttp_lost;
 mod ndp;
 mod on_path;
+mod operation;
 mod paths;
 mod process;
 mod put_races;

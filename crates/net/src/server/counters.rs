@@ -1,0 +1,157 @@
+//! Counters of a server.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use wellspring_transport::scdp::SenderStats;
+use wellspring_wire::control::RefusalCode;
+
+use super::ServerEvent;
+
+/// What a server counts; all but [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ServerCounters {
+    /// Refused requests by what the client was told.
+    pub refused: BTreeMap<RefusalCode, u64>,
+    /// Objects, and parts of objects, that are being sent.
+    pub sending: usize,
+    /// Objects that are being received.
+    pub receiving: usize,
+    /// Sends, by their end.
+    pub sends: Transfers,
+    /// Puts, by their end.
+    pub puts: Transfers,
+    /// Digests of requested objects that were known.
+    pub digests_known: u64,
+    /// Digests computed from a file's bytes.
+    pub digests_computed: u64,
+    /// What came of the symbols of received objects.
+    pub received: ReceivedObjects,
+}
+
+/// Transfers, by their end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Transfers {
+    /// Begun.
+    pub begun: u64,
+    /// Complete.
+    pub complete: u64,
+    /// Failed.
+    pub failed: u64,
+}
+
+/// What came of the symbols of received objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ReceivedObjects {
+    /// Bytes of objects that are verified and in place \[bytes\].
+    pub bytes: u64,
+    /// Source symbols that these objects have.
+    pub needed: u64,
+    /// Symbols that were of use.
+    pub useful: u64,
+    /// Symbols beyond need.
+    pub redundant: u64,
+    /// Symbols lost on the way.
+    pub lost: u64,
+    /// Blocks that took the decoder.
+    pub decoded_blocks: u64,
+    /// Blocks whose source symbols all arrived.
+    pub decode_free_blocks: u64,
+}
+
+/// Counts the events of transfers.
+#[derive(Debug, Default)]
+pub(super) struct Tally(Mutex<ServerCounters>);
+
+impl Tally {
+    /// Counts an event.
+    pub(super) fn count(&self, event: &ServerEvent) {
+        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            ServerEvent::Sending { .. } | ServerEvent::SendingPart { .. } => {
+                counters.sends.begun += 1;
+            }
+            ServerEvent::Sent { .. }
+            | ServerEvent::SentNdp { .. }
+            | ServerEvent::SentPart { .. } => {
+                counters.sends.complete += 1;
+            }
+            ServerEvent::SendFailed { .. } => counters.sends.failed += 1,
+            ServerEvent::Receiving { .. } => counters.puts.begun += 1,
+            ServerEvent::ReceiveFailed { .. } => counters.puts.failed += 1,
+            ServerEvent::Received { size, stats: Some(stats), .. } => {
+                counters.puts.complete += 1;
+                let sum = |of: fn(&SenderStats) -> u64| stats.senders.iter().map(of).sum::<u64>();
+                let received = &mut counters.received;
+                received.bytes += size;
+                received.needed += stats.needed;
+                received.useful += sum(|sender| sender.useful);
+                received.redundant += sum(|sender| sender.redundant);
+                received.lost += sum(|sender| sender.lost);
+                received.decoded_blocks += u64::from(stats.decoded_blocks);
+                received.decode_free_blocks += u64::from(stats.decode_free_blocks);
+            }
+            ServerEvent::Received { size: 0, .. } => counters.puts.complete += 1,
+            // It was there already, so that nothing was begun.
+            ServerEvent::Received { .. } => {}
+            ServerEvent::Hashing { .. }
+            | ServerEvent::Refused { .. }
+            | ServerEvent::Suppressed { .. } => {}
+        }
+    }
+
+    /// The counts so far, without what others count.
+    pub(super) fn counters(&self) -> ServerCounters {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_transport::scdp::{ReceiveStats, SendStats};
+
+    #[test]
+    fn transfers_are_counted_by_their_end() {
+        let client = ([192, 0, 2, 1], 7).into();
+        let name = || "x".to_owned();
+        let tally = Tally::default();
+        let sender = SenderStats { useful: 7, redundant: 2, lost: 1, ..SenderStats::default() };
+        let stats = ReceiveStats {
+            needed: 7,
+            decoded_blocks: 1,
+            decode_free_blocks: 3,
+            senders: vec![sender, sender],
+            ..ReceiveStats::default()
+        };
+        let received = |size, stats| {
+            let event =
+                ServerEvent::Received { name: name(), client, size, stats, socket_dropped: 0 };
+            tally.count(&event);
+        };
+        received(100, Some(stats));
+        received(0, None);
+        received(50, None);
+        tally.count(&ServerEvent::Sending { name: name(), client, share: (0, 1), resumed: false });
+        tally.count(&ServerEvent::Sent { name: name(), client, stats: SendStats::default() });
+        let reason = String::new();
+        tally.count(&ServerEvent::SendFailed { name: name(), client, reason: reason.clone() });
+        tally.count(&ServerEvent::ReceiveFailed { name: name(), client, reason });
+        let counters = tally.counters();
+        assert_eq!(counters.sends, Transfers { begun: 1, complete: 1, failed: 1 });
+        assert_eq!(counters.puts, Transfers { begun: 0, complete: 2, failed: 1 });
+        let received = ReceivedObjects {
+            bytes: 100,
+            needed: 7,
+            useful: 14,
+            redundant: 4,
+            lost: 2,
+            decoded_blocks: 1,
+            decode_free_blocks: 3,
+        };
+        assert_eq!(counters.received, received);
+    }
+}
