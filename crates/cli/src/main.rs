@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod clean;
+mod config;
 mod demo;
 mod exit;
 mod fec;
@@ -17,15 +18,19 @@ mod serve;
 mod switch;
 mod transfer;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use wellspring_console::command::{self, Verbosity};
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_console::interrupt::{unless_signal, with_children};
 use wellspring_console::manual::ManualCommand;
+use wellspring_console::output::{Stderr, Stdout};
+
+use crate::config::{ConfigArgs, Configured, Problem};
 
 const EXIT_CODES: &str = "\
 Exit status:
@@ -45,6 +50,11 @@ Exit status:
 An object is a file below a server's directory; its name is its path with `/`. Every object is
 verified by its BLAKE3 digest before it takes its name. Set WELLSPRING_LOG=debug for logs.
 
+Each option may also stand in a configuration file, below the command's name, and in an environment
+variable: `serve --max-puts 8` is `max-puts = 8` below `[serve]`, and WELLSPRING_SERVE_MAX_PUTS=8. The
+command line comes before the variable, and that before the file. `wellspring serve --print-config`
+prints what is in force, where it comes from, and the names of all variables.
+
 Measurements, simulations and the papers' figures are in the command `wellspring-lab`.";
 
 /// Moves real files with fountain codes: fetch from many, replicate to many, over UDP.
@@ -55,6 +65,8 @@ struct Cli {
     command: Command,
     #[command(flatten)]
     verbosity: Verbosity,
+    #[command(flatten)]
+    _config: ConfigArgs,
 }
 
 #[derive(Subcommand)]
@@ -77,12 +89,68 @@ enum Command {
 const OF_THE_LAB: [&str; 6] = ["sim", "reproduce", "bench", "lab", "failure-law", "lt"];
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| misparsed(error));
+    let cli = match parse().unwrap_or_else(|problem| misparsed(problem)) {
+        Parsed::Run(cli) => *cli,
+        Parsed::Print(settings) => {
+            let printed = write!(Stdout, "{settings}").map_err(Failed::from);
+            return command::end("wellspring", printed);
+        }
+    };
     command::start("wellspring", cli.verbosity, |runtime| run(cli, runtime))
 }
 
-/// Says what is wrong with the command line, and ends.
-fn misparsed(error: clap::Error) -> ! {
+/// What a command line asks for.
+enum Parsed {
+    Run(Box<Cli>),
+    /// The settings are to be printed: these.
+    Print(String),
+}
+
+/// Reads the command line with what stands beside it.
+fn parse() -> Result<Parsed, Problem> {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let configured = Configured::read(Cli::command(), &args)?;
+    if let Some(settings) = configured.to_print() {
+        return Ok(Parsed::Print(settings));
+    }
+    let cli = Cli::from_arg_matches(configured.matches());
+    cli.map(|cli| Parsed::Run(Box::new(cli))).map_err(|error| Problem::CommandLine(error, None))
+}
+
+/// The arguments of the server that runs, read again.
+fn server_arguments() -> Result<serve::ServeArgs, Failed> {
+    let no_server = || Failed::usage("the command line is not that of a server");
+    match parse() {
+        Ok(Parsed::Run(cli)) => match cli.command {
+            Command::Serve(args) => Ok(args),
+            _ => Err(no_server()),
+        },
+        Ok(Parsed::Print(_)) => Err(no_server()),
+        Err(Problem::File(failed)) => Err(failed),
+        Err(Problem::CommandLine(error, origin)) => {
+            let text = error.to_string();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            Err(Failed::usage(first).hint(origin.unwrap_or_default()))
+        }
+    }
+}
+
+/// Says what is wrong with the command line or what stands beside it, and ends.
+fn misparsed(problem: Problem) -> ! {
+    let error = match problem {
+        Problem::CommandLine(error, None) => error,
+        Problem::CommandLine(error, Some(origin)) => {
+            // Without standard error there is nobody to tell.
+            let _ = error.print();
+            writeln!(Stderr, "{origin}");
+            std::process::exit(USAGE.into());
+        }
+        Problem::File(failed) => {
+            let status = failed.status;
+            command::end("wellspring", Err(failed));
+            std::process::exit(status.into());
+        }
+    };
     if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
         && OF_THE_LAB.contains(&name.as_str())
     {
@@ -107,7 +175,7 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
             runtime.shutdown_background();
             return result;
         }
-        Command::Serve(args) => runtime.block_on(serve::run(&args, quiet)),
+        Command::Serve(args) => runtime.block_on(serve::run(&args, quiet, server_arguments)),
         Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
         Command::Ls(args) => runtime.block_on(ls::run(&args)),
         Command::Clean(args) => clean::run(&args, quiet),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -23,6 +23,19 @@ pub struct Verbosity {
     /// Print nothing but errors and what was asked for.
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
+    /// How logs are written to standard error.
+    #[arg(long, value_enum, default_value_t, global = true, value_name = "FORMAT")]
+    pub log_format: LogFormat,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum LogFormat {
+    /// Lines of text.
+    #[default]
+    Text,
+    /// JSON objects, one a line.
+    Json,
 }
 
 impl Verbosity {
@@ -40,11 +53,11 @@ impl Verbosity {
             .and_then(|text| EnvFilter::try_new(text).ok())
             // The beginning of every crate's name.
             .unwrap_or_else(|| EnvFilter::new(format!("wellspring={level}")));
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .init();
+        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.log_format {
+            LogFormat::Text => logs.with_ansi(std::io::stderr().is_terminal()).init(),
+            LogFormat::Json => logs.json().flatten_event(true).with_ansi(false).init(),
+        }
     }
 }
 

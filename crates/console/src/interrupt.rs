@@ -127,7 +127,7 @@ pub async fn with_children(
 
 /// Whether a closed terminal ends the program: not under `nohup`, which has the signal ignored and
 /// must not be overruled. Where the system does not report it, the signal is left as it is.
-fn hang_up_counts() -> bool {
+pub fn hang_up_counts() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -57,7 +57,7 @@ impl Wellspring {
     pub fn serve(&self, dir: &Path, cache: &Path, extra: &[&str]) -> Result<Server, Failed> {
         let mut command = Command::new(&self.0);
         // On this host alone: the user's keys have no part in it.
-        command.env("WELLSPRING_KEYS", "");
+        command.env("WELLSPRING_KEYS", "").env("WELLSPRING_CONFIG", "");
         command.args(["serve", "--json", "--bind", "127.0.0.1:0", "--cache"]);
         command.arg(cache).args(extra).arg(dir);
         let mut child = Owned::spawn(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
@@ -82,7 +82,7 @@ impl Wellspring {
         mut progress: impl FnMut(&Value),
     ) -> Result<Ended, Failed> {
         let mut command = Command::new(&self.0);
-        command.env("WELLSPRING_KEYS", "");
+        command.env("WELLSPRING_KEYS", "").env("WELLSPRING_CONFIG", "");
         command.args(arguments).args(["--json", "--json-progress"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = Owned::spawn(&mut command)?;

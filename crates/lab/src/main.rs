@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
-    let Verbosity { quiet, verbose } = cli.verbosity;
+    let Verbosity { quiet, verbose, .. } = cli.verbosity;
     let result = match cli.command {
         Command::Manual(manual) => manual.run(Cli::command()),
         Command::Lab(args) => runtime.block_on(test_network::run(&args)),

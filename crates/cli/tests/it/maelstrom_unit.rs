@@ -10,7 +10,7 @@ const NAME: &str = "wellspring-maelstrom@";
 
 fn unit() -> String {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("../../packaging").join(format!("{NAME}.service"));
+    let path = root.join("../../packaging/systemd").join(format!("{NAME}.service"));
     std::fs::read_to_string(path).expect("the unit")
 }
 

@@ -13,6 +13,8 @@ mod maelstrom_roles;
 mod maelstrom_split;
 mod maelstrom_unit;
 mod mistakes;
+mod operation;
+mod packaging;
 mod put;
 mod replicas;
 mod support;

@@ -15,7 +15,11 @@ use wellspring_testkit::wait::{PATIENCE, wait_until};
 
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wellspring"));
-    command.stdin(Stdio::null()).env_remove("WELLSPRING_LOG").env("WELLSPRING_KEYS", "");
+    command
+        .stdin(Stdio::null())
+        .env_remove("WELLSPRING_LOG")
+        .env("WELLSPRING_KEYS", "")
+        .env("WELLSPRING_CONFIG", "");
     command
 }
 
@@ -115,6 +119,8 @@ pub struct Server {
     child: Child,
     events: Receiver<Value>,
     pub address: SocketAddr,
+    /// What it said when it listened.
+    pub listening: Value,
 }
 
 impl Server {
@@ -122,9 +128,11 @@ impl Server {
     pub fn start(mut command: Command) -> Server {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("server starts");
         let (events, _) = follow(child.stdout.take().expect("piped"));
-        let mut server = Server { child, events, address: ([0, 0, 0, 0], 0).into() };
-        let event = server.wait_for("listening");
-        server.address = event["address"].as_str().expect("text").parse().expect("address");
+        let (address, listening) = (([0, 0, 0, 0], 0).into(), Value::Null);
+        let mut server = Server { child, events, address, listening };
+        server.listening = server.wait_for("listening");
+        let address = server.listening["address"].as_str().expect("text");
+        server.address = address.parse().expect("address");
         server
     }
 
@@ -152,6 +160,24 @@ impl Server {
 
     pub fn resume(&self) {
         signal(&self.child, Signal::CONT);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, of: Signal) {
+        signal(&self.child, of);
+    }
+
+    /// Waits until it ends.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("wait")
+    }
+
+    /// The rest of its standard error, of one whose standard error is piped.
+    pub fn said(&mut self) -> String {
+        let mut said = String::new();
+        let mut errors = self.child.stderr.take().expect("piped");
+        errors.read_to_string(&mut said).expect("UTF-8");
+        said
     }
 
     /// Ends it as Ctrl-C does.

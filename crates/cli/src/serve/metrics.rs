@@ -1,0 +1,287 @@
+//! Metrics of a server for Prometheus, in the text format of OpenMetrics.
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use wellspring_console::usage::cpu_seconds;
+use wellspring_core::DropReason;
+use wellspring_net::driver::{ReceivePath, Statistics};
+use wellspring_net::{Server, ServerCounters};
+use wellspring_wire::control::RefusalCode;
+
+/// The media type of a page of metrics.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The metrics of a server at this moment; `None` if it has stopped.
+pub fn of(server: &Server) -> Option<String> {
+    let statistics = server.statistics().ok()?;
+    page(&statistics, &server.counters())
+}
+
+/// A page of metrics.
+fn page(statistics: &Statistics, counters: &ServerCounters) -> Option<String> {
+    let mut registry = Registry::default();
+    process(&mut Page(&mut registry));
+    let mut page = Page(registry.sub_registry_with_prefix("wellspring"));
+    page.gauges(
+        "build_info",
+        "The version that runs",
+        "version",
+        &[(env!("CARGO_PKG_VERSION"), 1)],
+    );
+    transfers(&mut page, counters);
+    traffic(&mut page, statistics);
+    drops(&mut page, statistics);
+    host(&mut page, statistics);
+    if let Some(trust) = &statistics.trust {
+        keys(&mut page, trust);
+    }
+    let mut text = String::new();
+    encode(&mut text, &registry).ok().map(|()| text)
+}
+
+fn transfers(page: &mut Page<'_>, counters: &ServerCounters) {
+    let running = [("send", counters.sending as u64), ("receive", counters.receiving as u64)];
+    page.gauges("transfers", "Transfers that run", "direction", &running);
+    for (direction, ended) in [("sends", counters.sends), ("puts", counters.puts)] {
+        let rows = [("complete", ended.complete), ("failed", ended.failed)];
+        page.counter(&format!("{direction}_begun"), "Transfers begun", ended.begun);
+        page.counters(&format!("{direction}_ended"), "Transfers ended", "result", &rows);
+    }
+    // All of them from the start: a rate needs the 0 before the first.
+    let codes = (1..).map_while(RefusalCode::from_number);
+    let refused: Vec<_> = codes
+        .map(|code| (reason(code), counters.refused.get(&code).copied().unwrap_or(0)))
+        .collect();
+    page.counters("refusals", "Requests refused", "reason", &refused);
+    let digests = [("hit", counters.digests_known), ("miss", counters.digests_computed)];
+    let help = "Digests of objects: found in the cache, or computed";
+    page.counters("digests", help, "cache", &digests);
+    let received = &counters.received;
+    let help = "Bytes of received objects that are verified and in place";
+    page.counter("received_object_bytes", help, received.bytes);
+    let rows = [("useful", received.useful), ("redundant", received.redundant)];
+    let help = "Symbols of received objects: of use, or beyond need";
+    page.counters("symbols_received", help, "use", &rows);
+    page.counter("symbols_needed", "Source symbols of received objects", received.needed);
+    page.counter("symbols_lost", "Symbols of received objects lost on the way", received.lost);
+    let rows = [("decoded", received.decoded_blocks), ("decode_free", received.decode_free_blocks)];
+    let help = "Blocks of received objects: decoded, or complete without";
+    page.counters("blocks", help, "way", &rows);
+}
+
+fn traffic(page: &mut Page<'_>, statistics: &Statistics) {
+    let Statistics { sent, received, .. } = statistics;
+    page.counter("sent_bytes", "UDP payload sent", sent.bytes);
+    page.counter("sent_datagrams", "Datagrams sent", sent.datagrams);
+    page.counter("received_bytes", "UDP payload received", received.bytes);
+    page.counter("received_datagrams", "Datagrams received", received.datagrams);
+    let rows = [("source", sent.source_symbols), ("repair", sent.repair_symbols)];
+    let help = "Symbols sent; repair symbols make up for lost ones";
+    page.counters("symbols_sent", help, "kind", &rows);
+    page.counter("pulls_sent", "Pulls sent", sent.pulls);
+    page.counter("trimmed_symbols", "Symbols that came trimmed", received.trimmed);
+    let help = "Datagrams that came marked (ECN congestion experienced)";
+    page.counter("marked_datagrams", help, received.marked);
+    page.counter("send_blocked", "Times that the socket had no room", sent.blocked);
+    let errors =
+        [("send", sent.errors), ("receive", received.errors), ("icmp", received.icmp_errors)];
+    page.counters("socket_errors", "Errors of the sockets", "call", &errors);
+}
+
+fn drops(page: &mut Page<'_>, statistics: &Statistics) {
+    let received = &statistics.received;
+    let mut rows = vec![
+        ("socket_full", received.socket_dropped),
+        ("control_full", received.control_dropped),
+        ("malformed_datagram", received.malformed),
+        ("wrong_length", received.wrong_length),
+        ("stranger", received.strangers),
+        ("out_of_memory", received.out_of_memory),
+        ("refused_sender", received.refused_senders),
+    ];
+    rows.extend(received.dropped.iter().map(|(why, count)| (drop_reason(*why), *count)));
+    page.counters("dropped_datagrams", "Datagrams dropped", "reason", &rows);
+}
+
+fn host(page: &mut Page<'_>, statistics: &Statistics) {
+    let memory =
+        [("receive", statistics.receive_memory as u64), ("send", statistics.send_memory as u64)];
+    page.gauges("block_memory_bytes", "Memory of blocks", "direction", &memory);
+    let buffers =
+        [("receive", statistics.receive_buffer as u64), ("send", statistics.send_buffer as u64)];
+    let help = "Buffers that the system granted";
+    page.gauges("socket_buffer_bytes", help, "direction", &buffers);
+    page.gauge("peers", "Hosts that sessions name", statistics.peers as u64);
+    page.gauge("groups", "Multicast groups listened to", statistics.groups as u64);
+    let features = [
+        ("gso", u64::from(statistics.segmentation)),
+        ("gro", u64::from(statistics.coalescing)),
+        ("trims", u64::from(statistics.receive_path == ReceivePath::SocketAndTap)),
+    ];
+    page.gauges("socket_feature", "Whether the sockets have it", "feature", &features);
+}
+
+fn keys(page: &mut Page<'_>, trust: &wellspring_trust::TrustCounters) {
+    let rows = [
+        ("done", trust.handshakes),
+        ("put_off", trust.handshakes_put_off),
+        ("replayed", trust.handshakes_replayed),
+        ("wrong", trust.handshakes_wrong),
+        ("untrusted", trust.handshakes_untrusted),
+        ("conflicting", trust.handshakes_conflicting),
+    ];
+    page.counters("handshakes", "Handshakes of keys", "result", &rows);
+    let rows = [("clear", trust.clear), ("forged", trust.forged), ("replayed", trust.replayed)];
+    page.counters("rejected_datagrams", "Datagrams that keys kept out", "reason", &rows);
+}
+
+/// The usual metrics of a process.
+fn process(page: &mut Page<'_>) {
+    if let Some(cpu) = cpu_seconds(None) {
+        page.cpu("process_cpu_seconds", "Processor time", cpu);
+    }
+    if let Ok(open) = fs::read_dir("/proc/self/fd") {
+        // One of them is that of this very look.
+        let count = open.count().saturating_sub(1) as u64;
+        page.gauge("process_open_fds", "Open file descriptors", count);
+    }
+    if let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
+        page.gauge("process_max_fds", "File descriptors that may be open", limit);
+    }
+    if let Some(resident) = resident_memory() {
+        page.gauge("process_resident_memory_bytes", "Memory in use", resident);
+    }
+    if let Some(started) = started() {
+        let help = "When the process started, in seconds since 1970";
+        page.gauge("process_start_time_seconds", help, started);
+    }
+}
+
+fn resident_memory() -> Option<u64> {
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+fn started() -> Option<u64> {
+    // A process's folder is made with it.
+    let made = fs::metadata("/proc/self/stat").and_then(|stat| stat.modified()).ok()?;
+    made.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// The label of a refusal.
+fn reason(code: RefusalCode) -> &'static str {
+    match code {
+        RefusalCode::NotFound => "not_found",
+        RefusalCode::Changed => "changed",
+        RefusalCode::NotAllowed => "not_allowed",
+        RefusalCode::Exists => "exists",
+        RefusalCode::BadName => "bad_name",
+        RefusalCode::TooLarge => "too_large",
+        RefusalCode::NoSpace => "no_space",
+        RefusalCode::Busy => "busy",
+        RefusalCode::SessionInUse => "session_in_use",
+        RefusalCode::Unsupported => "unsupported",
+        RefusalCode::Failed => "failed",
+        RefusalCode::BadDigest => "bad_digest",
+        RefusalCode::TooSlow => "too_slow",
+        _ => "other",
+    }
+}
+
+/// The label of a packet that the protocol did not use.
+fn drop_reason(why: DropReason) -> &'static str {
+    match why {
+        DropReason::UnknownSession => "unknown_session",
+        DropReason::UnknownPeer => "unknown_peer",
+        DropReason::Malformed => "malformed",
+        DropReason::Duplicate => "duplicate",
+        DropReason::Stale => "stale",
+        DropReason::OverLimit => "over_limit",
+        DropReason::Misdirected => "misdirected",
+        _ => "other",
+    }
+}
+
+/// A page of metrics under construction. Help texts have no full stop: the registry adds it.
+struct Page<'a>(&'a mut Registry);
+
+/// One label.
+type Label = [(&'static str, String); 1];
+
+impl Page<'_> {
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        self.0.register(name, help, counter);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, label: &'static str, rows: &[(&str, u64)]) {
+        let family = Family::<Label, Counter>::default();
+        for (of, value) in rows {
+            family.get_or_create(&[(label, (*of).to_owned())]).inc_by(*value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        let gauge = Gauge::<u64, AtomicU64>::default();
+        gauge.set(value);
+        self.0.register(name, help, gauge);
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, label: &'static str, rows: &[(&str, u64)]) {
+        let family = Family::<Label, Gauge<u64, AtomicU64>>::default();
+        for (of, value) in rows {
+            family.get_or_create(&[(label, (*of).to_owned())]).set(*value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn cpu(&mut self, name: &str, help: &str, seconds: f64) {
+        let counter = Counter::<f64, AtomicU64>::default();
+        counter.inc_by(seconds);
+        self.0.register(name, help, counter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_each_metric_once_and_ends_well() {
+        let mut counters = ServerCounters::default();
+        counters.refused.insert(RefusalCode::NotFound, 3);
+        counters.received.redundant = 5;
+        let mut statistics = Statistics::default();
+        statistics.sent.repair_symbols = 7;
+        statistics.received.dropped.insert(DropReason::Duplicate, 2);
+        statistics.trust = Some(wellspring_trust::TrustCounters::default());
+        let page = page(&statistics, &counters).expect("a page");
+        for line in [
+            "wellspring_refusals_total{reason=\"not_found\"} 3",
+            "wellspring_symbols_received_total{use=\"redundant\"} 5",
+            "wellspring_symbols_sent_total{kind=\"repair\"} 7",
+            "wellspring_dropped_datagrams_total{reason=\"duplicate\"} 2",
+            "wellspring_handshakes_total{result=\"done\"} 0",
+            "# EOF",
+        ] {
+            assert!(page.lines().any(|of| of == line), "no `{line}` in:\n{page}");
+        }
+        let mut names: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "a metric twice");
+        assert!(page.contains("\nprocess_open_fds ") && page.contains("\nprocess_max_fds "));
+    }
+}

@@ -1,0 +1,301 @@
+//! `wellspring serve`: objects of a directory, and its events on standard output.
+
+mod events;
+mod http;
+mod metrics;
+mod signals;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use sd_notify::NotifyState;
+use serde_json::json;
+use wellspring_console::exit::Failed;
+use wellspring_console::output::print_line;
+use wellspring_console::units::{bit_rate, counted, parse_rate, parse_size};
+use wellspring_core::Rate;
+use wellspring_net::socket::Interface;
+use wellspring_net::store::{DigestCache, Limits};
+use wellspring_net::{LONGEST_WAIT, Server, ServerConfig};
+
+use crate::exit;
+use crate::keys::KeyArgs;
+use crate::transfer::NetworkArgs;
+use signals::{Request, Signals};
+
+/// Serve the files of a directory by every protocol; with --allow-put, receive files too.
+///
+/// Runs until Ctrl-C, on one port: by UDP, and by TCP for LTTP's control channel. The digest of a
+/// file is computed once and cached, so that later fetches start
+/// at once. Names cannot lead out of DIR: symbolic links are not followed, and
+/// only regular files are objects.
+///
+/// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
+/// the configuration file and the keys again, without an end of any transfer: rights, --rate and what
+/// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names) change at once, other
+/// options with a restart. A server on a terminal ends when the terminal is closed.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  wellspring serve /srv/models
+  wellspring serve --rate 900M /srv/models         # leave a tenth of a gigabit link to others
+  wellspring serve --allow-put /srv/incoming       # with keys: who may, `wellspring key` says
+  wellspring serve --insecure --bind 10.0.0.5:4711 /srv/models
+  wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given
+  wellspring serve --metrics 127.0.0.1:9464 /srv/models   # for Prometheus; /healthz and /readyz, too")]
+pub struct ServeArgs {
+    /// The directory whose files are served.
+    dir: PathBuf,
+    /// Address and port to listen at; port 0 lets the system choose [default: port 4711 of every address with keys
+    /// or --insecure, of 127.0.0.1 without].
+    #[arg(long, value_name = "ADDR")]
+    bind: Option<SocketAddr>,
+    /// Accept objects that clients put.
+    #[arg(long)]
+    allow_put: bool,
+    /// With --allow-put: let a put replace an object of the same name (the client must ask for it with --force).
+    #[arg(long)]
+    allow_overwrite: bool,
+    /// Serve (and accept) files and directories whose names begin with a dot.
+    #[arg(long)]
+    allow_hidden: bool,
+    /// With --allow-put: accept names that begin with a dash, or hold characters that are invisible or turn the
+    /// direction of writing.
+    #[arg(long)]
+    allow_odd_names: bool,
+    /// Size of an object that is accepted, at most.
+    #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
+    max_object: u64,
+    /// Objects being received at one time, at most.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_puts: usize,
+    /// Size of all objects being received at one time, at most.
+    #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parse_size)]
+    max_reserved: u64,
+    /// Space that must stay free on the disk.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
+    keep_free: u64,
+    /// Time that what arrived of an object is kept for a put to go on with, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 168)]
+    part_age: u64,
+    /// Size of all that is kept so, at most; the oldest goes first. 0 keeps nothing.
+    #[arg(long, value_name = "SIZE", default_value = "500G", value_parser = parse_size)]
+    part_bytes: u64,
+    /// Send no faster than this, over all transfers [default: no limit].
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, visible_alias = "max-rate")]
+    rate: Option<Rate>,
+    /// Parts of objects being sent by LTTP at one time, at most.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_parts: usize,
+    /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Interface that receives multicast: its name, or an address of it.
+    #[arg(long, value_name = "IF")]
+    interface: Option<Interface>,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// With --insecure: listen at a public address, too.
+    #[arg(long, help_heading = "Keys")]
+    insecure_public: bool,
+    #[command(flatten)]
+    network: NetworkArgs,
+    /// Print events as JSON objects, one a line.
+    #[arg(long)]
+    json: bool,
+    /// Answer HTTP at this address: /metrics for Prometheus, /healthz (the server works), /readyz (it takes requests).
+    #[arg(long, value_name = "ADDR", help_heading = "Operation")]
+    metrics: Option<SocketAddr>,
+    /// After SIGTERM, how long transfers may go on, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(..=86_400), help_heading = "Operation")]
+    grace: u64,
+}
+
+pub async fn run(
+    args: &ServeArgs,
+    quiet: bool,
+    reparse: impl Fn() -> Result<ServeArgs, Failed>,
+) -> Result<(), Failed> {
+    let mut signals = Signals::new()?;
+    let mut config = configure(args)?;
+    let json = args.json;
+    config.events = Arc::new(move |event| match json {
+        true => print_line(&events::to_json(&event).to_string()),
+        false if quiet => {}
+        false => print_line(&events::to_text(&event)),
+    });
+    let (keyed, takes) = (config.driver.keys.is_some(), config.allow_put);
+    let say = |json_event: serde_json::Value, text: String| match json {
+        true => print_line(&json_event.to_string()),
+        false if quiet => {}
+        false => print_line(&text),
+    };
+    let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
+    let server = Arc::new(server);
+    let metrics = match args.metrics {
+        Some(at) => Some(http::serve(at, Arc::clone(&server), args.dir.clone()).await?),
+        None => None,
+    };
+    let address = server.local_addr();
+    let takes = if takes { ", taking objects" } else { "" };
+    let keys = if keyed { "" } else { ", without keys" };
+    say(
+        json!({
+            "event": "listening", "address": address.to_string(),
+            "metrics": metrics.as_ref().map(|metrics| metrics.address.to_string()),
+        }),
+        format!("serving {} at {address}{takes}{keys}", args.dir.display()),
+    );
+    tell_manager(&[NotifyState::Ready]);
+    loop {
+        match signals.next().await {
+            Request::Reload => {
+                tell_reloading();
+                match reload(&server, &reparse) {
+                    Ok(args) => say(reloaded_json(&args), reloaded_text(&args)),
+                    Err(failed) => {
+                        let reason = failed.message.unwrap_or_default();
+                        tracing::warn!("settings stay as they are: {reason}");
+                        say(
+                            json!({"event": "reload_failed", "reason": reason}),
+                            format!("settings stay as they are: {reason}"),
+                        );
+                    }
+                }
+                tell_manager(&[NotifyState::Ready]);
+            }
+            Request::Drain => {
+                tell_manager(&[NotifyState::Stopping]);
+                let grace = Duration::from_secs(args.grace);
+                say(
+                    json!({"event": "stopping", "grace_seconds": args.grace}),
+                    format!("stopping: transfers may go on for {}", counted(args.grace, "second")),
+                );
+                tokio::select! {
+                    left = server.drain(grace) => {
+                        if left > 0 {
+                            tracing::warn!("{left} transfers are cut short");
+                        }
+                    }
+                    () = signals.stop() => {}
+                }
+                break;
+            }
+            Request::Stop => break,
+        }
+    }
+    tell_manager(&[NotifyState::Stopping]);
+    if let Ok(Some(counters)) = server.statistics().map(|statistics| statistics.trust) {
+        tracing::info!("keys: {counters:?}");
+    }
+    if let Some(metrics) = metrics {
+        metrics.stop().await;
+    }
+    // Nobody else has it any more, or a scrape that does ends with the program.
+    if let Some(server) = Arc::into_inner(server) {
+        server.shut_down().await;
+    }
+    Ok(())
+}
+
+/// Tells systemd, if that started the server and wants to know.
+fn tell_manager(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!("cannot tell the service manager: {error}");
+    }
+}
+
+fn tell_reloading() {
+    let now = NotifyState::monotonic_usec_now().ok();
+    let state: Vec<_> = [NotifyState::Reloading].into_iter().chain(now).collect();
+    tell_manager(&state);
+}
+
+/// Reads the settings again and has the server use those that can change.
+fn reload(
+    server: &Server,
+    reparse: impl Fn() -> Result<ServeArgs, Failed>,
+) -> Result<ServeArgs, Failed> {
+    let args = reparse()?;
+    let settings = configure(&args)?.settings();
+    server.reload(settings).map_err(|error| Failed::other(error.to_string()))?;
+    Ok(args)
+}
+
+fn reloaded_json(args: &ServeArgs) -> serde_json::Value {
+    json!({
+        "event": "reloaded", "rate": args.rate.map(Rate::as_bits_per_second),
+        "allow_put": args.allow_put, "allow_overwrite": args.allow_overwrite,
+        "allow_hidden": args.allow_hidden, "allow_odd_names": args.allow_odd_names,
+    })
+}
+
+fn reloaded_text(args: &ServeArgs) -> String {
+    let takes = if args.allow_put { ", taking objects" } else { "" };
+    let rate =
+        args.rate.map_or("no limit".to_owned(), |rate| bit_rate(rate.as_bits_per_second() as f64));
+    format!("settings are read again: rate {rate}{takes}")
+}
+
+impl ServeArgs {
+    /// Refuses options that need others. The others may stand in the file, of which clap's rules know nothing.
+    fn check(&self) -> Result<(), Failed> {
+        let needs = [
+            ("--allow-overwrite", self.allow_overwrite, "--allow-put", self.allow_put),
+            ("--allow-odd-names", self.allow_odd_names, "--allow-put", self.allow_put),
+            ("--insecure-public", self.insecure_public, "--insecure", self.keys.insecure),
+        ];
+        match needs.iter().find(|(_, given, _, there)| *given && !there) {
+            Some((option, _, needed, _)) => Err(Failed::usage(format!("{option} needs {needed}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The configuration of the server that the arguments ask for.
+fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
+    args.check()?;
+    let cache = digest_cache(args.cache.as_deref())?;
+    let keys = args.keys.load()?;
+    let bind = args.keys.bind_address(args.bind, keys.is_some(), args.insecure_public)?;
+    let mut config = ServerConfig::new(bind, args.dir.clone());
+    config.driver = args.network.server_driver(bind);
+    config.driver.keys = keys;
+    config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
+        args.network.timeout.min(LONGEST_WAIT).as_millis() as u64,
+    );
+    config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
+    config.driver.send_rate = args.rate;
+    config.lttp.max_sessions = args.max_parts;
+    config.lttp.timeout = args.network.timeout;
+    config.driver.socket.multicast_interface = args.interface.clone();
+    config.interface = args.interface.clone();
+    config.allow_put = args.allow_put;
+    config.allow_overwrite = args.allow_overwrite;
+    config.allow_hidden = args.allow_hidden;
+    config.allow_odd_names = args.allow_odd_names;
+    config.cache = Arc::new(cache);
+    config.limits = Limits {
+        object_len: args.max_object,
+        objects: args.max_puts,
+        total_len: args.max_reserved,
+        keep_free: args.keep_free,
+    };
+    config.parts.age = std::time::Duration::from_secs(args.part_age.saturating_mul(3_600));
+    config.parts.bytes = args.part_bytes;
+    Ok(config)
+}
+
+/// Where digests are kept: in that directory, or in the user's own.
+pub fn digest_cache(directory: Option<&Path>) -> Result<DigestCache, Failed> {
+    match directory {
+        Some(directory) => DigestCache::open(directory).map_err(|error| {
+            Failed::other(format!("cannot keep digests in {}: {error}", directory.display()))
+        }),
+        None => Ok(DigestCache::of_user()),
+    }
+}

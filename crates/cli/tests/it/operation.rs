@@ -1,0 +1,199 @@
+//! A server as an operator has it: metrics and health, settings read again, an end in good order,
+//! configuration file and environment.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+use crate::support::{Place, Server, Transfer, object_at, program, random_bytes, run, text};
+use rustix::process::Signal;
+
+/// The status and the body that a server of metrics answers.
+pub fn http(server: &Server, request: &str) -> (u16, String) {
+    let address = server.listening["metrics"].as_str().expect("metrics");
+    let mut stream = TcpStream::connect(address).expect("connected");
+    let head = format!("{request} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    (status, body.to_owned())
+}
+
+/// A server by a configuration file with these lines below `[serve]`.
+fn configured(place: &Place, lines: &str) -> Command {
+    write_config(place, lines);
+    let mut command = program();
+    command.args(["serve", "--json", "--metrics", "127.0.0.1:0", "--config"]);
+    command.arg(place.path("wellspring.toml"));
+    command
+}
+
+fn write_config(place: &Place, lines: &str) {
+    let (dir, cache) = (place.dir("a"), place.path("cache"));
+    let file = format!(
+        "[serve]\ndir = {:?}\nbind = \"127.0.0.1:0\"\ncache = {:?}\n{lines}\n",
+        text(&dir),
+        text(&cache)
+    );
+    std::fs::write(place.path("wellspring.toml"), file).expect("written");
+}
+
+#[test]
+fn metrics_count_what_was_sent_and_refused() {
+    let place = Place::new();
+    let bytes = random_bytes(500_000, 1);
+    let server = place.serve(&place.replica("a", &bytes), &["--metrics", "127.0.0.1:0"]);
+    assert_eq!(http(&server, "GET /readyz"), (200, "ready\n".into()));
+    assert_eq!(http(&server, "GET /healthz"), (200, "ok\n".into()));
+    let out = place.path("out");
+    run(&["get", &object_at(&[&server]), "-o", text(&out)]).success();
+    server.wait_for("sent");
+    let missing = format!("{}/missing", server.address);
+    assert_eq!(run(&["get", &missing, "-o", text(&place.path("none"))]).code, Some(4));
+    let (status, page) = http(&server, "GET /metrics");
+    assert_eq!(status, 200);
+    let value = |name: &str| -> f64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name} in:\n{page}")).parse().expect("a number")
+    };
+    assert_eq!(value("wellspring_sends_ended_total{result=\"complete\"}"), 1.0);
+    assert!(value("wellspring_refusals_total{reason=\"not_found\"}") >= 1.0);
+    assert!(value("wellspring_sent_bytes_total") > 500_000.0);
+    assert!(value("wellspring_symbols_sent_total{kind=\"source\"}") > 300.0);
+    assert_eq!(value("wellspring_transfers{direction=\"send\"}"), 0.0);
+    assert!(value("process_open_fds") < value("process_max_fds"));
+    assert_eq!(http(&server, "GET /other").0, 404);
+    assert_eq!(http(&server, "POST /metrics").0, 405);
+    // No directory, no readiness; the server itself is well.
+    std::fs::rename(place.path("a"), place.path("b")).expect("moved");
+    assert_eq!(http(&server, "GET /readyz").0, 503);
+    assert_eq!(http(&server, "GET /healthz").0, 200);
+}
+
+#[test]
+fn settings_are_read_again_and_no_transfer_ends() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 2);
+    place.replica("a", &bytes);
+    let mut command = configured(&place, "rate = \"100k\"");
+    command.args(["--log-format", "json"]).stderr(Stdio::piped());
+    let mut server = Server::start(command);
+    let out = place.path("out");
+    let fetch = Transfer::start(&["get", &object_at(&[&server]), "-o", text(&out)]);
+    server.wait_for("sending");
+    write_config(&place, "rate = \"100k\"\nallow-pot = true");
+    server.signal(Signal::HUP);
+    let failed = server.wait_for("reload_failed");
+    assert!(failed["reason"].as_str().expect("text").contains("allow-put"), "{failed}");
+    // Without the new rate the fetch would take minutes.
+    write_config(&place, "allow-put = true");
+    server.signal(Signal::HUP);
+    let reloaded = server.wait_for("reloaded");
+    assert_eq!((&reloaded["allow_put"], &reloaded["rate"]), (&true.into(), &().into()));
+    fetch.end().success();
+    assert!(std::fs::read(&out).expect("read") == bytes, "other bytes");
+    run(&["put", text(&out), &server.address.to_string(), "--name", "again"]).success();
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    // Logs are JSON.
+    let said = server.said();
+    let line: serde_json::Value =
+        said.lines().next().map(serde_json::from_str).expect("a line").expect(&said);
+    assert!(line["message"].as_str().expect("text").contains("stay as they are"), "{line}");
+    assert_eq!(line["level"], "WARN");
+}
+
+#[test]
+fn a_server_that_is_told_to_end_lets_transfers_end() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 3);
+    place.replica("a", &bytes);
+    let mut server = Server::start(configured(&place, "rate = \"10M\"\ngrace = 100"));
+    let out = place.path("out");
+    let fetch = Transfer::start(&["get", &object_at(&[&server]), "-o", text(&out)]);
+    server.wait_for("sending");
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait_for("stopping")["grace_seconds"], 100);
+    fetch.end().success();
+    assert!(std::fs::read(&out).expect("read") == bytes, "other bytes");
+    assert!(server.wait().success());
+}
+
+#[test]
+fn a_server_that_ends_begins_nothing_and_a_second_signal_ends_it() {
+    let place = Place::new();
+    place.replica("a", &random_bytes(2_000_000, 4));
+    let mut server = Server::start(configured(&place, "rate = \"100k\""));
+    let out = place.path("out");
+    let fetch =
+        Transfer::start(&["get", &object_at(&[&server]), "-o", text(&out), "--timeout", "1"]);
+    server.wait_for("sending");
+    server.signal(Signal::TERM);
+    server.wait_for("stopping");
+    assert_eq!(http(&server, "GET /readyz").0, 503);
+    assert_eq!(http(&server, "GET /healthz").0, 200);
+    let other = run(&["get", &object_at(&[&server]), "-o", text(&place.path("other"))]);
+    assert_eq!(other.code, Some(4), "{other:?}");
+    assert!(other.text.contains("stopping"), "{other:?}");
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    assert_eq!(fetch.end().code, Some(6), "its only server is gone");
+}
+
+#[test]
+fn the_command_line_comes_before_the_environment_and_that_before_the_file() {
+    let place = Place::new();
+    let print = |file: &std::path::Path, args: &[&str], environment: &[(&str, &str)]| {
+        let mut command = program();
+        command.args(["serve", "--print-config"]).args(args).env("WELLSPRING_CONFIG", file);
+        let output = command.envs(environment.iter().copied()).output().expect("runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    write_config(&place, "max-puts = 1\nmax-parts = 1\nrate = \"1M\"\nallow-put = true");
+    let file = place.path("wellspring.toml");
+    let environment = [
+        ("WELLSPRING_SERVE_MAX_PARTS", "2"),
+        ("WELLSPRING_SERVE_MAX_PUTS", "2"),
+        ("WELLSPRING_SERVE_ALLOW_PUT", "no"),
+    ];
+    let printed = print(&file, &["--max-puts", "3"], &environment);
+    for line in [
+        "max-puts = 3  # command line",
+        "max-parts = 2  # WELLSPRING_SERVE_MAX_PARTS",
+        "allow-put = false  # WELLSPRING_SERVE_ALLOW_PUT",
+        "rate = \"1M\"  # file",
+        "timeout = 10  # default; WELLSPRING_SERVE_TIMEOUT",
+        "# metrics =  # not set; WELLSPRING_SERVE_METRICS",
+    ] {
+        assert!(printed.lines().any(|of| of == line), "no `{line}` in:\n{printed}");
+    }
+    // What is printed is a file that says the same.
+    let again = place.path("again.toml");
+    std::fs::write(&again, &printed).expect("written");
+    let reprinted = print(&again, &[], &[]);
+    let values = |text: &str| -> Vec<String> {
+        let value = |line: &str| line.split("  # ").next().unwrap_or_default().to_owned();
+        text.lines().filter(|line| !line.starts_with('#')).map(value).collect()
+    };
+    assert_eq!(values(&reprinted), values(&printed));
+}
+
+#[test]
+fn mistakes_beside_the_command_line_say_where_they_stand() {
+    let place = Place::new();
+    let fails = |lines: &str, variable: (&str, &str), words: &[&str]| {
+        let output = configured(&place, lines).env(variable.0, variable.1).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?} in {said}");
+    };
+    let none = ("WELLSPRING_SERVE_RATE", "1M");
+    fails("alow-put = true", none, &["wellspring.toml", "serve.alow-put", "`allow-put`"]);
+    fails("max-puts = \"many\"", none, &["many", "`serve.max-puts` stands in", "wellspring.toml"]);
+    fails("", ("WELLSPRING_SERVE_RATE", "fast"), &["fast", "WELLSPRING_SERVE_RATE"]);
+    fails("allow-overwrite = true", none, &["--allow-overwrite needs --allow-put"]);
+    fails("max-puts = ", none, &["wellspring.toml", "line"]);
+}

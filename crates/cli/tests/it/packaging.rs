@@ -1,0 +1,94 @@
+//! What is in packaging/: systemd takes the server's unit, the server its options, and dashboards and alerts name
+//! metrics that there are.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::lab;
+use crate::operation::http;
+use crate::support::{Place, program};
+
+fn packaging(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(packaging(path)).expect(path)
+}
+
+#[test]
+fn systemd_accepts_the_unit_of_a_server_and_finds_it_closed() {
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        lab::skip("`systemd-analyze` is missing");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("wellspring-serve.service");
+    // The program is where the package puts it, which is not here.
+    let unit = read("systemd/wellspring-serve.service");
+    let unit = unit.replace("/usr/local/bin/wellspring", env!("CARGO_BIN_EXE_wellspring"));
+    std::fs::write(&path, unit).expect("written");
+    let analyze = |arguments: &[&str]| {
+        let mut command = Command::new("systemd-analyze");
+        let output = command.args(arguments).arg(&path).output().expect("run");
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (good, said) = analyze(&["verify", "--man=no"]);
+    assert!(good && !said.contains("wellspring-serve"), "{said}");
+    // In tenths: what systemd calls OK begins at 5.
+    let (good, said) = analyze(&["security", "--offline=yes", "--threshold=20"]);
+    assert!(good, "{said}");
+}
+
+#[test]
+fn the_options_of_the_service_are_options_of_the_server() {
+    let output = program()
+        .args(["serve", "--print-config", "--config"])
+        .arg(packaging("systemd/serve.toml"))
+        .output()
+        .expect("runs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(printed.contains("dir = \"/var/lib/wellspring\"  # file"), "{printed}");
+    // Those in comments, too.
+    let all = read("systemd/serve.toml")
+        .replace("# insecure", "insecure")
+        .replace("# keys", "keys")
+        .replace("# bind", "bind")
+        .replace("# rate", "rate")
+        .replace("# allow-put", "allow-put");
+    assert!(all.contains("\nallow-put") && all.contains("\nkeys"), "{all}");
+    let place = Place::new();
+    let file = place.path("all.toml");
+    std::fs::write(&file, all).expect("written");
+    let output = program().args(["serve", "--print-config", "--config"]).arg(&file).output();
+    assert!(output.as_ref().expect("runs").status.success(), "{output:?}");
+}
+
+#[test]
+fn dashboards_and_alerts_name_metrics_that_there_are() {
+    let place = Place::new();
+    let keys = place.path("keys");
+    let made = program().args(["key", "new", "--cluster", "--keys"]).arg(&keys).output();
+    assert!(made.as_ref().expect("runs").status.success(), "{made:?}");
+    let keys = keys.to_str().expect("UTF-8");
+    let metrics = ["--metrics", "127.0.0.1:0", "--keys", keys];
+    let server = place.serve(&place.replica("a", b"x"), &metrics);
+    let (_, page) = http(&server, "GET /metrics");
+    let known: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    for path in ["prometheus/alerts.yml", "grafana/wellspring.json"] {
+        let text = read(path);
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let named: BTreeSet<&str> = words
+            .filter(|word| word.starts_with("wellspring_") || word.starts_with("process_"))
+            .collect();
+        assert!(named.len() > 5, "{path}: {named:?}");
+        for name in named {
+            let family = name.strip_suffix("_total").unwrap_or(name);
+            assert!(known.contains(family), "{path}: no metric {name}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Slurm prolog: has what a job needs on the node's own disk before it starts. A job names objects in its
+# comment (sbatch --comment "wellspring=models/7b,data/train"); WELLSPRING_HOSTS names the servers, and
+# whatever is there already is not moved again. Set in slurm.conf:
+#   Prolog=/etc/slurm/prolog.d/wellspring.sh
+#   PrologFlags=Alloc
+set -uo pipefail
+hosts=${WELLSPRING_HOSTS:-replica1,replica2}
+scratch=${WELLSPRING_SCRATCH:-/scratch/wellspring}
+
+comment=$(scontrol show job "${SLURM_JOB_ID:?}" | sed -n 's/^ *Comment=//p')
+objects=$(sed -n 's/.*wellspring=\([^ ]*\).*/\1/p' <<<"$comment")
+[ -n "$objects" ] || exit 0
+mkdir -p "$scratch"
+IFS=, read -ra names <<<"$objects"
+for name in "${names[@]}"; do
+    folder=$scratch/$(dirname "$name")
+    mkdir -p "$folder"
+    case "$name" in
+    # A directory: only what differs is moved.
+    */) wellspring get --quiet "$hosts/$name" -o "$scratch/$name" ;;
+    *) [ -e "$scratch/$name" ] || wellspring get --quiet "$hosts/$name" -o "$scratch/$name" ;;
+    esac || {
+        # The prolog's failure drains the node: a missing object is the job's trouble, not the node's.
+        echo "print wellspring: $name could not be fetched"
+        exit 0
+    }
+done
