@@ -36,7 +36,7 @@ PROFILE ?= fuzz
 PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
 
 .DEFAULT_GOAL := help
-.PHONY: help test $(PARTS) web wheel python-full check demo fuzz report nightly $(NIGHTLY) bench
+.PHONY: help test $(PARTS) web wheel python-full check demo fuzz report nightly $(NIGHTLY) bench dist dist-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,12 @@ report: ## Draw the figures from the records in results/, without simulating: ta
 	$(CARGO) run --quiet -p wellspring-lab -- reproduce --all --redraw --records $(RECORDS) --report target/report \
 		$(if $(filter results,$(RECORDS)),--book docs/src)
 
+dist: ## Build what is released into target/dist: static binaries, .deb, image, checksums, bill of materials
+	@packaging/dist $(or $(CARGO_TARGET_DIR),target)/dist
+
+dist-test: dist ## Install the .deb below a root of its own, unpack the image, fetch a file from a server of each
+	@packaging/try $(or $(CARGO_TARGET_DIR),target)/dist
+
 nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every figure, packages built
 	@.ci/parts $(NIGHTLY)
 
@@ -156,6 +162,7 @@ nightly-figures:
 
 nightly-package:
 	$(CARGO) package --workspace --exclude xtask --exclude wellspring-fuzz --allow-dirty --quiet
+	@$(MAKE) --no-print-directory dist-test
 
 bench: ## Run the benchmarks
 	$(CARGO) bench --workspace

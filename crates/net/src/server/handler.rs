@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
+use wellspring_trust::Keyring;
 use wellspring_wire::control::{Geometry, RefusalCode};
 
 use super::address_limit::Places;
@@ -69,6 +70,8 @@ pub(super) struct Handler {
     pub(super) has_left_parts: AtomicBool,
     /// What clients may do at the moment.
     pub(super) permissions: Mutex<Permissions>,
+    /// The keys at the moment.
+    pub(super) keyring: Mutex<Option<Arc<Keyring>>>,
     /// No more transfers begin.
     pub(super) is_draining: AtomicBool,
     tally: Tally,
@@ -88,7 +91,7 @@ impl Handler {
     ) -> Self {
         let send_places = Places::new("sends", config.max_sends, config.max_sends_an_address);
         // How many there are in all is the store's to limit.
-        let permissions = Mutex::new(config.settings().permissions);
+        let settings = config.settings();
         let put_places = Places::new("puts", usize::MAX, config.max_puts_an_address);
         Handler {
             requester: Requester::new(handle.clone(), Arc::default()),
@@ -106,7 +109,8 @@ impl Handler {
             at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
             checks: Semaphore::new(MAX_CHECKS),
             has_left_parts: AtomicBool::new(false),
-            permissions,
+            permissions: Mutex::new(settings.permissions),
+            keyring: Mutex::new(settings.keys),
             is_draining: AtomicBool::new(false),
             tally: Tally::default(),
             limit: EventLimit::new(),

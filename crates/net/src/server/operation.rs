@@ -93,7 +93,8 @@ impl Server {
         }
         handler.handle.set_send_rate(settings.send_rate).map_err(ReloadError::Stopped)?;
         if let Some(keyring) = settings.keys {
-            handler.handle.set_keyring(keyring).map_err(ReloadError::Stopped)?;
+            handler.handle.set_keyring(Arc::clone(&keyring)).map_err(ReloadError::Stopped)?;
+            *lock(&handler.keyring) = Some(keyring);
         }
         *lock(&handler.permissions) = settings.permissions;
         Ok(())
@@ -128,6 +129,11 @@ impl Handler {
     /// What clients may do at the moment.
     pub(super) fn permissions(&self) -> Permissions {
         *lock(&self.permissions)
+    }
+
+    /// The keys at the moment, if there are any.
+    pub(super) fn keyring(&self) -> Option<Arc<Keyring>> {
+        lock(&self.keyring).clone()
     }
 
     /// Refuses to begin anything if the server is about to stop.

@@ -140,7 +140,7 @@ impl Parts {
         writer: &mut Writer,
         client: SocketAddr,
     ) -> Result<Option<Arc<Identity>>, Ended> {
-        let Some(keyring) = &self.handler.config.driver.keys else { return Ok(None) };
+        let Some(keyring) = self.handler.keyring() else { return Ok(None) };
         let counted = lock(&self.handshakes).take(
             "handshakes in this minute",
             client,
@@ -148,7 +148,7 @@ impl Parts {
             Instant::now(),
         );
         counted.map_err(Refusal::from)?;
-        match admit(keyring, (reader, writer), self.timeout()).await {
+        match admit(&keyring, (reader, writer), self.timeout()).await {
             Ok(identity) => Ok(Some(identity)),
             Err(ControlError::InClear) => Err(Ended::refused(
                 RefusalCode::NotAllowed,
