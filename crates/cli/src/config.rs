@@ -86,11 +86,6 @@ impl Configured {
     pub fn matches(&self) -> &ArgMatches {
         &self.matches
     }
-
-    /// The settings of the command as a configuration file, if that is what was asked for.
-    pub fn to_print(&self) -> Option<String> {
-        self.print.then(|| print::to_file(&self.command, &self.matches, &self.settings))
-    }
 }
 
 impl Settings {

@@ -6,10 +6,17 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use toml::Value;
 
-use super::{Settings, key, variable};
+use super::{Configured, Settings, key, variable};
+
+impl Configured {
+    /// The settings of the command as a configuration file, if that is what was asked for.
+    pub fn to_print(&self) -> Option<String> {
+        self.print.then(|| to_file(&self.command, &self.matches, &self.settings))
+    }
+}
 
 /// The settings of a command and where each comes from, as a configuration file.
-pub fn to_file(command: &Command, matches: &ArgMatches, settings: &Settings) -> String {
+fn to_file(command: &Command, matches: &ArgMatches, settings: &Settings) -> String {
     let mut text = match &settings.path {
         Some(path) => format!("# Configuration file: {}\n", path.display()),
         None => "# No configuration file is read.\n".to_owned(),

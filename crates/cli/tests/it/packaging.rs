@@ -1,5 +1,4 @@
-//! What is in packaging/: systemd takes the server's unit, the server its options, and dashboards and alerts name
-//! metrics that there are.
+//! Units, options, dashboards and alert rules of packaging/: accepted by systemd and by the server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

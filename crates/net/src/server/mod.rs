@@ -25,6 +25,7 @@ mod puts;
 mod requests;
 mod send_requests;
 mod sends;
+mod settings;
 mod taking;
 mod tree_requests;
 mod trees;
@@ -50,8 +51,8 @@ pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
 pub use counters::{ReceivedObjects, ServerCounters, Transfers};
 pub use event::ServerEvent;
 use handler::Handler;
-pub use operation::{Permissions, ReloadError, Settings};
 use parts::Parts;
+pub use settings::{Permissions, ReloadError, Settings};
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.

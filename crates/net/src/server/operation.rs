@@ -1,85 +1,20 @@
 //! Operation of a running server: settings that change, and its end in good order.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use wellspring_core::Rate;
 use wellspring_trust::Keyring;
 use wellspring_wire::control::RefusalCode;
 
+use super::Server;
 use super::answer::Refusal;
 use super::handler::{Handler, lock};
-use super::{Server, ServerConfig};
-use crate::driver::HandleError;
+use super::settings::{Permissions, ReloadError, Settings};
 
 /// How long a server stays after its last put: the client asks what became of it.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Settings of a server that can change while it runs.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Settings {
-    /// What clients may do.
-    pub permissions: Permissions,
-    /// As [`DriverConfig::send_rate`](crate::driver::DriverConfig::send_rate).
-    pub send_rate: Option<Rate>,
-    /// As [`DriverConfig::keys`](crate::driver::DriverConfig::keys).
-    pub keys: Option<Arc<Keyring>>,
-}
-
-/// What clients of a server may do, as in [`ServerConfig`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Permissions {
-    /// Put objects.
-    pub put: bool,
-    /// Replace objects of the same name.
-    pub overwrite: bool,
-    /// Use names with a component that begins with a dot.
-    pub hidden: bool,
-    /// Put objects whose names begin with a dash or hold characters that mislead.
-    pub odd_names: bool,
-}
-
-impl ServerConfig {
-    /// The settings that can change while the server runs.
-    pub fn settings(&self) -> Settings {
-        let permissions = Permissions {
-            put: self.allow_put,
-            overwrite: self.allow_overwrite,
-            hidden: self.allow_hidden,
-            odd_names: self.allow_odd_names,
-        };
-        let (send_rate, keys) = (self.driver.send_rate, self.driver.keys.clone());
-        Settings { permissions, send_rate, keys }
-    }
-}
-
-/// Why a server keeps its settings.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReloadError {
-    /// It would have keys from now on, or have none any more: clients of the one kind cannot speak to the other.
-    Keys,
-    /// It has stopped.
-    Stopped(HandleError),
-}
-
-impl fmt::Display for ReloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReloadError::Keys => f.write_str(
-                "a server with keys keeps having keys, and one without goes without: restart it",
-            ),
-            ReloadError::Stopped(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReloadError {}
 
 impl Server {
     /// Uses other settings from now on. No transfer ends: rights and permissions count when one begins.
