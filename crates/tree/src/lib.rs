@@ -11,6 +11,7 @@ mod builder;
 mod cursor;
 mod difference;
 mod entry;
+mod lacks;
 mod name;
 mod number;
 mod path;
@@ -20,6 +21,7 @@ pub use builder::{Listing, ListingFull, MAX_LISTING_LEN};
 pub use cursor::{Cursor, ListingError, Place};
 pub use difference::{Pair, compare};
 pub use entry::{Content, Entry, Modified, SkipReason};
+pub use lacks::{Lacks, LacksError, MAX_EXAMPLES, parse_paths, paths_to_bytes};
 pub use name::{TreeName, TreePart};
 pub use path::{
     MAX_COMPONENT_LEN, MAX_DEPTH, MAX_PATH_LEN, PathError, check_link, check_path, order,

@@ -20,6 +20,33 @@ pub enum TreePart {
         /// Which.
         files: Selection,
     },
+    /// The listing of a tree that a client puts.
+    Put,
+    /// Which files of a listing that was put are lacking, and what stands in its way.
+    Lacks {
+        /// First half of the listing's digest.
+        listing: [u8; 16],
+        /// Whether it also says what the listing does not have.
+        surplus: bool,
+    },
+    /// Paths that make room for a tree that is put, before its files come.
+    Clear {
+        /// First half of the listing's digest.
+        listing: [u8; 16],
+    },
+    /// All files of a tree that is put are there: what needs no bytes is made, and these paths are removed.
+    Finish {
+        /// First half of the listing's digest.
+        listing: [u8; 16],
+    },
+}
+
+impl TreePart {
+    /// Whether it is asked for, or sent, by a client that puts a tree.
+    pub fn is_of_put(&self) -> bool {
+        use TreePart::*;
+        matches!(self, Put | Lacks { .. } | Clear { .. } | Finish { .. })
+    }
 }
 
 /// The name of an object that a server makes of a tree: `DIR/` for its listing, and `DIR//` with what
@@ -35,6 +62,11 @@ pub struct TreeName<'a> {
 const DIGESTS: &str = "digests";
 const LEVEL: &str = "level";
 const FILES: &str = "files:";
+const PUT: &str = "put";
+const LACKS: &str = "lacks:";
+const SURPLUS: &str = ":surplus";
+const CLEAR: &str = "clear:";
+const FINISH: &str = "finish:";
 
 impl<'a> TreeName<'a> {
     /// Whether a name can only be that of a part of a tree.
@@ -48,6 +80,19 @@ impl<'a> TreeName<'a> {
             let part = match part {
                 DIGESTS => TreePart::Digests,
                 LEVEL => TreePart::Level,
+                PUT => TreePart::Put,
+                part if part.starts_with(LACKS) => {
+                    let part = part.strip_prefix(LACKS)?;
+                    let listing = part.strip_suffix(SURPLUS);
+                    let surplus = listing.is_some();
+                    TreePart::Lacks { listing: from_hex(listing.unwrap_or(part))?, surplus }
+                }
+                part if part.starts_with(CLEAR) => {
+                    TreePart::Clear { listing: from_hex(part.strip_prefix(CLEAR)?)? }
+                }
+                part if part.starts_with(FINISH) => {
+                    TreePart::Finish { listing: from_hex(part.strip_prefix(FINISH)?)? }
+                }
                 part => {
                     let (listing, files) = part.strip_prefix(FILES)?.split_once(':')?;
                     let files = Selection::parse(files).ok()?;
@@ -70,6 +115,17 @@ impl fmt::Display for TreeName<'_> {
             TreePart::Level => write!(f, "{directory}//{LEVEL}"),
             TreePart::Files { listing, files } => {
                 write!(f, "{directory}//{FILES}{:032x}:{files}", u128::from_be_bytes(*listing))
+            }
+            TreePart::Put => write!(f, "{directory}//{PUT}"),
+            TreePart::Lacks { listing, surplus } => {
+                let surplus = if *surplus { SURPLUS } else { "" };
+                write!(f, "{directory}//{LACKS}{:032x}{surplus}", u128::from_be_bytes(*listing))
+            }
+            TreePart::Clear { listing } => {
+                write!(f, "{directory}//{CLEAR}{:032x}", u128::from_be_bytes(*listing))
+            }
+            TreePart::Finish { listing } => {
+                write!(f, "{directory}//{FINISH}{:032x}", u128::from_be_bytes(*listing))
             }
         }
     }
@@ -94,12 +150,20 @@ mod tests {
                 TreePart::Digests,
                 TreePart::Level,
                 TreePart::Files { listing: [0xab; 16], files: files.clone() },
+                TreePart::Put,
+                TreePart::Lacks { listing: [1; 16], surplus: false },
+                TreePart::Lacks { listing: [1; 16], surplus: true },
+                TreePart::Clear { listing: [2; 16] },
+                TreePart::Finish { listing: [3; 16] },
             ] {
                 let name = TreeName { directory, part };
                 let text = name.to_string();
                 assert!(TreeName::is_one(&text), "{text}");
                 assert_eq!(TreeName::parse(&text), Some(name), "{text}");
             }
+        }
+        for name in ["a//lacks:", "a//lacks:0:surplus", "a//clear:x", "a//finish:"] {
+            assert_eq!(TreeName::parse(name), None, "{name}");
         }
         for name in ["", "a", "a/b", "a//", "a//x", "a//files:", "a//files:00:1", "a///"] {
             assert_eq!(TreeName::parse(name), None, "{name}");

@@ -5,14 +5,15 @@ mod fetch;
 mod host_error;
 pub(crate) mod pages;
 mod paths;
-mod put;
+pub(crate) mod put;
 mod replicas;
 mod report;
 pub(crate) mod requester;
 pub(crate) mod resume;
 mod sink;
+mod stat;
 mod stream;
-mod tree;
+pub(crate) mod tree;
 mod update;
 
 use std::io;
@@ -38,6 +39,8 @@ pub use report::{
     ReplicaReport, ReplicaState, ScdpReport,
 };
 use requester::{Requester, Table};
+pub use stat::ObjectStat;
+pub use tree::{PutTreeOptions, PutTreeReport, TreeReceiver};
 pub use tree::{TreeChange, TreeError, TreeFilter, TreeListing, TreeOptions, TreeReport};
 pub use update::{Update, Updates};
 pub use wellspring_codec::lt::Method;
@@ -272,6 +275,8 @@ pub struct PutOptions {
     pub cut: Cut,
     /// Where updates go.
     pub updates: Updates,
+    /// What it is put as instead of an object: a part of a tree.
+    pub(crate) tree_part: Option<String>,
 }
 
 setters! {
@@ -299,6 +304,7 @@ impl PutOptions {
             finish_rest: false,
             cut: Cut::default(),
             updates: Updates::default(),
+            tree_part: None,
         }
     }
 }

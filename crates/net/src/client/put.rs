@@ -58,15 +58,47 @@ impl Client {
         options: &PutOptions,
     ) -> Result<PutReport, PutError> {
         let began = Instant::now();
+        options.cut.check()?;
+        check(hosts, options)?;
+        let opened = self.open(file, &options.updates).await?;
+        self.put_opened(opened, hosts, options, began).await
+    }
+
+    /// Puts an open file, which need not have a name.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn put_file(
+        &self,
+        file: File,
+        hosts: &[Host],
+        options: &PutOptions,
+    ) -> Result<PutReport, PutError> {
+        let began = Instant::now();
+        options.cut.check()?;
+        check(hosts, options)?;
+        let fingerprint = Fingerprint::of(&file)?;
+        let opened = self.hashed(file, fingerprint, &options.updates).await?;
+        self.put_opened(opened, hosts, options, began).await
+    }
+
+    /// Puts a file whose digest is known.
+    pub(super) async fn put_opened(
+        &self,
+        opened: OpenedFile,
+        hosts: &[Host],
+        options: &PutOptions,
+        began: Instant,
+    ) -> Result<PutReport, PutError> {
         let updates = &options.updates;
         options.cut.check()?;
         let needed = check(hosts, options)?;
-        let (file, fingerprint, digest, sections) = self.open(file, updates).await?;
+        let OpenedFile { file, fingerprint, digest, sections } = opened;
         let size = fingerprint.size();
         let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
         let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
         let offer = Offering {
-            name: options.name.clone(),
+            name: options.tree_part.clone().unwrap_or_else(|| options.name.to_string()),
             size,
             digest,
             group: options.group,
@@ -99,23 +131,29 @@ impl Client {
         run.follow().await
     }
 
-    /// Opens the file and takes its digest and sections, from the cache if they are known.
-    async fn open(
-        &self,
-        path: &Path,
-        updates: &Updates,
-    ) -> Result<(File, Fingerprint, Digest, Option<Vec<Node>>), PutError> {
+    /// Opens the file and takes its digest and sections.
+    async fn open(&self, path: &Path, updates: &Updates) -> Result<OpenedFile, PutError> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
             let message = format!("{} is not a regular file", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
         }
         let fingerprint = Fingerprint::of(&file)?;
+        self.hashed(file, fingerprint, updates).await
+    }
+
+    /// Takes the digest and sections of a file, from the cache if they are known.
+    pub(super) async fn hashed(
+        &self,
+        file: File,
+        fingerprint: Fingerprint,
+        updates: &Updates,
+    ) -> Result<OpenedFile, PutError> {
         if let Some(digest) = self.config.cache.get(&fingerprint) {
             let (cache, size) = (Arc::clone(&self.config.cache), fingerprint.size());
             let kept = move || kept_sections(&cache, &digest, size);
-            let kept = tokio::task::spawn_blocking(kept).await.map_err(io::Error::other)?;
-            return Ok((file, fingerprint, digest, kept));
+            let sections = tokio::task::spawn_blocking(kept).await.map_err(io::Error::other)?;
+            return Ok(OpenedFile { file, fingerprint, digest, sections });
         }
         let (reader, progress) = (file.try_clone()?, HashProgress::default());
         let (counter, began, total) = (progress.clone(), SystemTime::now(), fingerprint.size());
@@ -139,8 +177,16 @@ impl Client {
             return Err(io::Error::other("the file changed while it was read").into());
         }
         self.config.cache.insert(fingerprint, digest, began);
-        Ok((file, fingerprint, digest, Some(sections)))
+        Ok(OpenedFile { file, fingerprint, digest, sections: Some(sections) })
     }
+}
+
+/// A file that is put, and its digest.
+pub(crate) struct OpenedFile {
+    pub file: File,
+    pub fingerprint: Fingerprint,
+    pub digest: Digest,
+    pub sections: Option<Vec<Node>>,
 }
 
 struct StopHashing(HashProgress);
@@ -152,7 +198,7 @@ impl Drop for StopHashing {
 }
 
 /// How many hosts must end up with the object.
-fn check(hosts: &[Host], options: &PutOptions) -> Result<usize, PutError> {
+pub(super) fn check(hosts: &[Host], options: &PutOptions) -> Result<usize, PutError> {
     match hosts.len() {
         0 => Err(PutError::NoHosts),
         got if got > MAX_HOSTS => Err(PutError::TooManyHosts { got, limit: MAX_HOSTS }),

@@ -14,6 +14,7 @@ mod digests;
 mod event;
 mod event_limit;
 mod handler;
+mod listed;
 mod manifests;
 mod operation;
 mod parts;
@@ -26,7 +27,9 @@ mod requests;
 mod send_requests;
 mod sends;
 mod settings;
+mod taken_tree;
 mod taking;
+mod tree_puts;
 mod tree_requests;
 mod trees;
 

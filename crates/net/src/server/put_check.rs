@@ -61,8 +61,8 @@ impl Handler {
             let session = taking.session;
             let begun = tokio::task::spawn_blocking(move || {
                 if held.first().is_some_and(|run| run.len() == object.source_blocks as usize) {
-                    handler.tell(taking.event(taking.size));
-                    let committed = part.commit();
+                    handler.tell_if(taking.event(taking.size));
+                    let committed = handler.commit_put(session, &part);
                     drop(part);
                     handler.finish_put(session, committed, Some(Default::default()));
                 } else if let Err(refusal) = handler.begin_put(&taking, object, part, pages, held) {
@@ -78,7 +78,8 @@ impl Handler {
     fn refuse_checked(&self, taking: &Taking, refusal: Refusal) {
         let Refusal { code, text } = refusal;
         lock(&self.puts).end(taking.session, Stage::Failed(code));
-        let (name, client) = (taking.name.to_string(), taking.client);
-        self.tell(ServerEvent::ReceiveFailed { name, client, reason: text });
+        let (name, client) = (taking.shown.clone(), taking.client);
+        let event = name.map(|name| ServerEvent::ReceiveFailed { name, client, reason: text });
+        self.tell_if(event);
     }
 }

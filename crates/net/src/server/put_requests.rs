@@ -19,11 +19,13 @@ use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::put_pages::Taken;
 use super::puts::{Put, Rival, Stage};
+use super::taken_tree::TreeStep;
 use super::taking::Taking;
 use crate::client::pages::Pages;
 use crate::driver::{GroupKeyChange, SessionEvent};
 use crate::manifest::{RESUMED_EPOCH, Verified, first_missing};
 use crate::protocols::ReceiveObject;
+use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
 use crate::store_messages;
 
@@ -80,11 +82,27 @@ impl Handler {
         client: SocketAddr,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
-        let name = self.name_to_take(offer.name.as_str())?;
         let digest = Digest(offer.digest);
-        match self.is_here_already(&name, offer.size, digest) {
+        let (name, step) = match TreeName::is_one(offer.name.as_str()) {
+            false => (self.name_to_take(offer.name.as_str())?, None),
+            true => {
+                let (name, step) = self.tree_step(offer)?;
+                lock(&self.puts).set_step(offer.session, &name, step.clone());
+                self.prepare_step(&step)?;
+                (name, Some(step))
+            }
+        };
+        let is_here = match &step {
+            Some(step) if !step.is_file() => match self.has_step(step, digest) {
+                true => Here::Yes,
+                false => Here::No,
+            },
+            _ => self.is_here_already(&name, offer.size, digest, step.is_some()),
+        };
+        match is_here {
             Here::Yes => {
-                self.finish_put(offer.session, Ok(None), None);
+                let placed = step.map_or(Ok(None), |step| self.place_step(&step, digest, None));
+                self.finish_put(offer.session, placed, None);
                 return Ok(Outcome::Accepted);
             }
             Here::Pending(done) => return Ok(Outcome::Pending { done, total: offer.size }),
@@ -94,14 +112,18 @@ impl Handler {
             0 => None,
             size => Some(self.object_info(size, digest.tag(), &offer.geometry)?),
         };
-        let taking = Taking::new(client, name, offer);
-        if offer.resume && self.waits_for_rival(&taking) {
+        let resume = offer.resume && step.as_ref().is_none_or(TreeStep::is_file);
+        let mut taking = Taking::new(client, name, offer);
+        if let Some(step) = &step {
+            taking.shown = step.shown();
+        }
+        if resume && self.waits_for_rival(&taking) {
             return Ok(Outcome::Pending { done: 0, total: offer.size });
         }
-        let part = Arc::new(self.part_for(&taking, offer.resume)?);
+        let part = Arc::new(self.part_for(&taking, resume)?);
         match object {
             None => {
-                self.tell(taking.event(0));
+                self.tell_if(taking.event(0));
                 self.finish_put(offer.session, part.commit(), None);
             }
             Some(object) if part.has_old_bytes() => {
@@ -184,7 +206,7 @@ impl Handler {
             let _ = self.handle.sender_back(session, client, RESUMED_EPOCH);
         }
         let resumed = held.iter().cloned().flatten();
-        self.tell(taking.event(resumed.map(|sbn| object.byte_range_of_block(sbn).1).sum()));
+        self.tell_if(taking.event(resumed.map(|sbn| object.byte_range_of_block(sbn).1).sum()));
         let taken = Taken {
             session,
             putter: taking.putter(&self.requester),
@@ -200,13 +222,14 @@ impl Handler {
 
     /// Whether exactly this object is there: an offer repeated after a success succeeds. What is
     /// known of the file only says whether it is worth reading; its bytes decide, and the name must
-    /// still lead to them when they have been read.
-    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest) -> Here {
+    /// still lead to them when they have been read. `is_read` says that it is read in any case: a file of a tree, of
+    /// which the time alone may be another.
+    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest, is_read: bool) -> Here {
         let Ok((file, fingerprint)) = self.store.open_object(name) else { return Here::No };
         if fingerprint.size() != size {
             return Here::No;
         }
-        if size > 0 && self.digests.cached(&fingerprint) != Some(digest) {
+        if size > 0 && !is_read && self.digests.cached(&fingerprint) != Some(digest) {
             return Here::No;
         }
         match self.digests.verify(&file, fingerprint) {
@@ -291,7 +314,7 @@ impl Handler {
                 if let Stage::Receiving(part, _) = stage {
                     let handler = Arc::clone(self);
                     tokio::task::spawn_blocking(move || {
-                        let committed = part.commit();
+                        let committed = handler.commit_put(session, &part);
                         if matches!(committed, Err(StoreError::Exists(_))) {
                             part.discard();
                         }
@@ -309,7 +332,7 @@ impl Handler {
                 }
             }
             SessionEvent::Failed(failure) => {
-                let (name, client, group) = (put.name.clone(), put.client, put.group.take());
+                let (name, client, group) = (put.shown.clone(), put.client, put.group.take());
                 let too_slow =
                     put.too_slow.then(|| (RefusalCode::TooSlow, RefusalCode::TooSlow.to_string()));
                 let given_up = put.given_up.take().or(too_slow);
@@ -319,9 +342,30 @@ impl Handler {
                 drop(puts);
                 self.has_left_parts.store(true, Ordering::Release);
                 self.leave(group, client, session);
-                self.tell(ServerEvent::ReceiveFailed { name, client, reason });
+                if let Some(name) = name {
+                    self.tell(ServerEvent::ReceiveFailed { name, client, reason });
+                }
             }
             event => tracing::debug!(?session, ?event, "receiving"),
+        }
+    }
+
+    pub(super) fn tell_if(&self, event: Option<ServerEvent>) {
+        if let Some(event) = event {
+            self.tell(event);
+        }
+    }
+
+    /// Gives an object whose bytes are there its place, or does with it what is done with part of a tree.
+    pub(super) fn commit_put(
+        &self,
+        session: SessionId,
+        part: &PartFile,
+    ) -> Result<Option<Fingerprint>, StoreError> {
+        let step = lock(&self.puts).step(session);
+        match step {
+            None => part.commit(),
+            Some((step, digest)) => self.place_step(&step, digest, Some(part)),
         }
     }
 
@@ -334,21 +378,22 @@ impl Handler {
     ) {
         let mut puts = lock(&self.puts);
         let Some(put) = puts.get_mut(session) else { return };
-        let (name, client, size, digest) = (put.name.clone(), put.client, put.size, put.digest);
+        let (name, client, size, digest) = (put.shown.clone(), put.client, put.size, put.digest);
         drop(puts);
         // A driver that has stopped counts no more.
         let statistics = stats.as_ref().and_then(|_| self.handle.statistics().ok());
         let socket_dropped = statistics.map_or(0, |now| now.received.socket_dropped);
         tracing::debug!(?session, ?stats, socket_dropped, "received");
-        let event = match &committed {
-            Ok(written) => {
-                if let Some(written) = written {
-                    self.digests.learn(*written, digest);
-                }
-                ServerEvent::Received { name, client, size, stats, socket_dropped }
-            }
+        if let Ok(Some(written)) = &committed {
+            self.digests.learn(*written, digest);
+        }
+        let event = name.map(|name| match &committed {
+            Ok(_) => ServerEvent::Received { name, client, size, stats, socket_dropped },
             Err(error) => ServerEvent::ReceiveFailed { name, client, reason: error.to_string() },
-        };
+        });
+        if let (None, Err(error)) = (&event, &committed) {
+            tracing::info!(?session, %client, %error, "part of a tree");
+        }
         puts = lock(&self.puts);
         puts.end(
             session,
@@ -358,6 +403,6 @@ impl Handler {
             },
         );
         drop(puts);
-        self.tell(event);
+        self.tell_if(event);
     }
 }

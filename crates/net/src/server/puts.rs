@@ -12,10 +12,11 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Refusal};
+use super::taken_tree::TreeStep;
 use super::taking::Taking;
 use super::{LONGEST_WAIT, ServerConfig};
 use crate::driver::SessionProgress;
-use crate::store::{Digest, PartFile};
+use crate::store::{Digest, ObjectName, PartFile};
 
 /// Objects whose end is remembered, so that their clients can still ask.
 const MAX_REMEMBERED: usize = 1_024;
@@ -42,6 +43,11 @@ pub(super) struct Puts {
 pub(super) struct Put {
     pub client: SocketAddr,
     pub name: String,
+    /// What its part file becomes, and what the operator is told that it is, if that is told.
+    pub target: String,
+    pub shown: Option<String>,
+    /// What is done with it when it has arrived, if it is part of a tree.
+    pub step: Option<TreeStep>,
     pub size: u64,
     pub digest: Digest,
     pub blocks: u32,
@@ -140,6 +146,20 @@ impl Puts {
         self.all.get_mut(&session)
     }
 
+    /// An offer is of part of a tree.
+    pub(super) fn set_step(&mut self, session: SessionId, target: &ObjectName, step: TreeStep) {
+        if let Some(put) = self.all.get_mut(&session) {
+            (put.target, put.shown) = (target.to_string(), step.shown());
+            put.step = Some(step);
+        }
+    }
+
+    /// What is done with an object when it has arrived, and its digest, if it is part of a tree.
+    pub(super) fn step(&self, session: SessionId) -> Option<(TreeStep, Digest)> {
+        let put = self.all.get(&session)?;
+        put.step.clone().map(|step| (step, put.digest))
+    }
+
     /// Forgets an offer that came to nothing.
     pub(super) fn forget(&mut self, session: SessionId) {
         self.all.remove(&session);
@@ -188,7 +208,7 @@ impl Puts {
     pub(super) fn rival(&mut self, taking: &Taking, now: Instant) -> Option<Rival> {
         let name = taking.name.as_str();
         let (session, put) = self.all.iter_mut().find(|(session, put)| {
-            let is_same = put.name == name && put.digest == taking.digest;
+            let is_same = put.target == name && put.digest == taking.digest;
             let is_open = !matches!(put.stage, Stage::Opening | Stage::Complete | Stage::Failed(_));
             **session != taking.session
                 && is_same
@@ -264,6 +284,9 @@ impl Puts {
         let put = Put {
             client,
             name: offer.name.to_string(),
+            target: offer.name.to_string(),
+            shown: Some(offer.name.to_string()),
+            step: None,
             size: offer.size,
             digest: Digest(offer.digest),
             blocks: 0,

@@ -125,8 +125,10 @@ impl Handler {
             {
                 return Ok(());
             }
-            Request::Info { name, .. } | Request::Manifest { name, .. } => (name, false),
-            Request::Start(start) => (&start.name, false),
+            Request::Info { name, .. } | Request::Manifest { name, .. } => {
+                (name, is_of_put(name.as_str()))
+            }
+            Request::Start(start) => (&start.name, is_of_put(start.name.as_str())),
             Request::StartNdp(start) => (&start.name, false),
             Request::Offer(offer) => (&offer.name, true),
             // Answered only to who has made the offer, or has the session.
@@ -212,4 +214,9 @@ impl Handler {
             }
         }
     }
+}
+
+/// Whether the right to put into a directory is what a client needs to ask for an object of that name.
+fn is_of_put(name: &str) -> bool {
+    TreeName::is_one(name) && TreeName::parse(name).is_some_and(|name| name.part.is_of_put())
 }

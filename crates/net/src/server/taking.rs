@@ -32,6 +32,8 @@ pub(super) struct Taking {
     pub(super) existing: Existing,
     pub(super) initial_window: u8,
     pub(super) timeout_ms: u32,
+    /// What the operator is told that it is, if that is told.
+    pub(super) shown: Option<String>,
 }
 
 impl Taking {
@@ -46,18 +48,20 @@ impl Taking {
             existing: if offer.overwrite { Existing::Replace } else { Existing::Keep },
             initial_window: offer.geometry.initial_window,
             timeout_ms: offer.timeout_ms,
+            shown: Some(offer.name.to_string()),
         }
     }
 
-    /// It is being taken; `resumed` bytes were here.
-    pub(super) fn event(&self, resumed: u64) -> ServerEvent {
-        ServerEvent::Receiving {
-            name: self.name.to_string(),
+    /// It is being taken; `resumed` bytes were here. Nothing is told of it if it has no name for people.
+    pub(super) fn event(&self, resumed: u64) -> Option<ServerEvent> {
+        let name = self.shown.clone()?;
+        Some(ServerEvent::Receiving {
+            name,
             client: self.client,
             size: self.size,
             multicast: self.group.is_some(),
             resumed,
-        }
+        })
     }
 
     /// Its manifest, of which nothing is known.

@@ -13,7 +13,8 @@ use super::answer::{Outcome, Refusal, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, OpenObject};
-use super::trees::{Listed, Made};
+use super::listed::Listed;
+use super::trees::Made;
 use crate::store::tree::listing::{Listing, Selection, TreeName, TreePart};
 use crate::store::tree::{PackError, Scan, ScanError, open_listed, read_pack, scan, unnamed_file};
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
@@ -28,6 +29,10 @@ impl Handler {
     ) -> Result<Outcome, Refusal> {
         let Shown { client, cookie } = shown;
         let name = self.tree_name(text)?;
+        if name.part.is_of_put() && !self.config.allow_put {
+            let text = "this server takes no objects (it runs without --allow-put)";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
         if let Some(number) = single(&name) {
             return self.single_info(shown, (text, geometry), &name, number);
         }
@@ -156,6 +161,10 @@ impl Handler {
     }
 
     fn make(&self, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
+        if let TreePart::Lacks { listing, surplus } = name.part {
+            let bytes = self.lacks(name.directory, listing, surplus)?.to_bytes();
+            return self.keep_made(text, &bytes);
+        }
         let root = self.store.open_tree(name.directory)?;
         let hidden = self.permissions().hidden;
         let how = |deep, digests| Scan { hidden, deep, digests };
@@ -163,6 +172,12 @@ impl Handler {
             TreePart::Listing => Scanned::Listed(scan(&root, how(true, false))),
             TreePart::Digests => Scanned::Listed(scan(&root, how(true, true))),
             TreePart::Level => Scanned::Listed(scan(&root, how(false, false))),
+            TreePart::Put
+            | TreePart::Lacks { .. }
+            | TreePart::Clear { .. }
+            | TreePart::Finish { .. } => {
+                return Err(Refusal::new(RefusalCode::BadName, "this is put, and not asked for"));
+            }
             TreePart::Files { listing, files } => {
                 let listed = self.listed(name.directory, *listing)?;
                 let first = files.runs().first().map_or(0, |run| run.start);
@@ -173,19 +188,20 @@ impl Handler {
             Scanned::Listed(listing) => (listing.map_err(Refusal::failed)?.into_bytes(), true),
             Scanned::Packed(pack) => (pack.map_err(refused)?, false),
         };
-        let (file, fingerprint) = unnamed_file(&bytes).map_err(StoreError::from)?;
-        let digest = self.digests.of_made(&file, bytes.len() as u64).map_err(StoreError::from)?;
-        let (name_of, file) = (text.to_owned(), Arc::new(file));
-        let made = Made { name: name_of, file, fingerprint, digest };
-        let listed = match is_listing {
-            true => Some(Listed::new(name.directory, digest, bytes).map_err(refused)?),
-            false => None,
-        };
-        let mut kept = self.trees.lock();
-        kept.keep_made(made.clone());
-        if let Some(listed) = listed {
-            kept.keep_listing(listed);
+        let made = self.keep_made(text, &bytes)?;
+        if is_listing {
+            let listed = Listed::new(name.directory, made.digest, bytes).map_err(refused)?;
+            self.trees.lock().keep_listing(listed);
         }
+        Ok(made)
+    }
+
+    fn keep_made(&self, text: &str, bytes: &[u8]) -> Result<Made, Refusal> {
+        let (file, fingerprint) = unnamed_file(bytes).map_err(StoreError::from)?;
+        let digest = self.digests.of_made(&file, bytes.len() as u64).map_err(StoreError::from)?;
+        let (name, file) = (text.to_owned(), Arc::new(file));
+        let made = Made { name, file, fingerprint, digest };
+        self.trees.lock().keep_made(made.clone());
         Ok(made)
     }
 

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use wellspring_wire::control::Cookie;
 
-use crate::store::tree::PackError;
-use crate::store::tree::listing::{Cursor, Place};
+use super::listed::Listed;
+use super::taken_tree::TakenTree;
 use crate::store::{Digest, Fingerprint};
 
 /// Listings kept, at most.
@@ -23,13 +23,15 @@ const MAX_MADE_LEN: u64 = 256 << 20;
 const MAX_JOBS: usize = 256;
 /// Of these under way at one time, at most: they hold threads.
 const MAX_RUNNING: usize = 8;
-/// Places in a listing where packs begin to read it, in files.
-const STRIDE: u32 = 4_096;
 
 /// What was made of trees.
 #[derive(Default)]
 pub(super) struct Trees {
     kept: Mutex<Kept>,
+    /// Held while a listing that was put is read: one at a time is in memory besides those that are kept.
+    pub(super) reading: Mutex<()>,
+    /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
+    pub(super) folds_case: OnceLock<bool>,
 }
 
 impl Trees {
@@ -42,17 +44,10 @@ impl Trees {
 #[derive(Default)]
 pub(super) struct Kept {
     listings: VecDeque<Arc<Listed>>,
+    /// Trees that are being put.
+    taken: VecDeque<Arc<TakenTree>>,
     made: VecDeque<Made>,
     jobs: VecDeque<Job>,
-}
-
-/// A listing whose files can be asked for.
-pub(super) struct Listed {
-    directory: String,
-    digest: Digest,
-    bytes: Vec<u8>,
-    /// Where the reading can begin, ascending.
-    places: Vec<Place>,
 }
 
 /// An object that was made.
@@ -75,7 +70,7 @@ struct Job {
 impl Kept {
     /// A listing by its directory and the first half of its digest.
     pub(super) fn listing(&self, directory: &str, id: [u8; 16]) -> Option<Arc<Listed>> {
-        let fits = |l: &&Arc<Listed>| l.directory == directory && l.digest.0[..16] == id;
+        let fits = |l: &&Arc<Listed>| l.directory() == directory && l.digest().0[..16] == id;
         self.listings.iter().rev().find(fits).map(Arc::clone)
     }
 
@@ -113,6 +108,34 @@ impl Kept {
         }
     }
 
+    /// A tree that is being put, by its directory and the first half of its listing's digest.
+    pub(super) fn taken(&self, directory: &str, id: [u8; 16]) -> Option<Arc<TakenTree>> {
+        let fits = |t: &&Arc<TakenTree>| {
+            t.listed.directory() == directory && t.listed.digest().0[..16] == id
+        };
+        self.taken.iter().rev().find(fits).map(Arc::clone)
+    }
+
+    pub(super) fn keep_taken(&mut self, mut tree: TakenTree) {
+        // Listed anew, since it changed or since the put was interrupted: what was made for it is still its own.
+        let before =
+            self.taken.iter().rev().find(|t| t.listed.directory() == tree.listed.directory());
+        if let Some(before) = before {
+            tree.made = Arc::clone(&before.made);
+        }
+        let is_it = |old: &Arc<TakenTree>| old.listed.is_same(&tree.listed);
+        self.taken.retain(|old| !is_it(old));
+        self.taken.push_back(Arc::new(tree));
+        let len = |all: &VecDeque<Arc<TakenTree>>| {
+            all.iter().map(|tree| tree.listed.len()).sum::<usize>()
+        };
+        while self.taken.len() > MAX_LISTINGS
+            || self.taken.len() > 1 && len(&self.taken) > MAX_LISTINGS_LEN
+        {
+            self.taken.pop_front();
+        }
+    }
+
     fn forget_job(&mut self, client: SocketAddr, cookie: Cookie) {
         self.jobs.retain(|job| job.client != client || job.cookie != cookie);
     }
@@ -137,38 +160,13 @@ impl Kept {
     }
 
     pub(super) fn keep_listing(&mut self, listed: Listed) {
-        self.listings
-            .retain(|old| old.digest != listed.digest || old.directory != listed.directory);
+        self.listings.retain(|old| !old.is_same(&listed));
         self.listings.push_back(Arc::new(listed));
-        let len = |all: &VecDeque<Arc<Listed>>| all.iter().map(|l| l.bytes.len()).sum::<usize>();
+        let len = |all: &VecDeque<Arc<Listed>>| all.iter().map(|l| l.len()).sum::<usize>();
         while self.listings.len() > MAX_LISTINGS
             || self.listings.len() > 1 && len(&self.listings) > MAX_LISTINGS_LEN
         {
             self.listings.pop_front();
         }
-    }
-}
-
-impl Listed {
-    pub(super) fn new(
-        directory: &str,
-        digest: Digest,
-        bytes: Vec<u8>,
-    ) -> Result<Listed, PackError> {
-        let mut cursor = Cursor::new(&bytes)?;
-        let mut places = vec![cursor.place(&bytes)];
-        while cursor.next_entry()?.is_some() {
-            let last = places.last().map_or(0, Place::files);
-            if cursor.files() >= last + STRIDE {
-                places.push(cursor.place(&bytes));
-            }
-        }
-        Ok(Listed { directory: directory.to_owned(), digest, bytes, places })
-    }
-
-    /// A cursor that stands at or before that file.
-    pub(super) fn before(&self, file: u32) -> Cursor<'_> {
-        let at = self.places.partition_point(|place| place.files() <= file).saturating_sub(1);
-        Cursor::resume(&self.bytes, &self.places[at])
     }
 }

@@ -27,6 +27,8 @@ mod settings;
 mod soak;
 mod socket;
 mod transfers;
+mod tree_files;
+mod tree_puts;
 mod trees;
 mod trims;
 mod verified;

@@ -1,12 +1,11 @@
 //! Trees over loopback: what moves, what stays, and what never happens.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
+use crate::tree_files::{contents, make_tree, write};
 use wellspring_net::store::tree::listing::Cursor;
 use wellspring_net::{
     Client, ClientConfig, FetchError, Host, Server, ServerConfig, TreeChange, TreeError,
@@ -22,54 +21,6 @@ async fn serve(directory: &Path) -> (Server, Host) {
     let server = Server::bind(config).await.expect("server");
     let host = server.local_addr().to_string().parse().expect("a host");
     (server, host)
-}
-
-fn write(root: &Path, path: &str, bytes: &[u8]) {
-    let path = root.join(path);
-    std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-    std::fs::write(&path, bytes).expect("write");
-}
-
-/// A tree with a large file, small ones, empty ones, links and directories.
-fn make_tree(root: &Path) {
-    write(root, "large", &random_bytes(3_000_000, 1));
-    for number in 0..300 {
-        write(root, &format!("many/{:02}/{number}", number % 7), &random_bytes(number, 2));
-    }
-    write(root, "deep/a/b/c/d", b"deep");
-    std::fs::create_dir(root.join("void")).expect("directory");
-    symlink("../large", root.join("deep/link")).expect("link");
-    let mode = std::fs::Permissions::from_mode(0o750);
-    std::fs::set_permissions(root.join("deep/a"), mode).expect("mode");
-    let file = std::fs::File::options().write(true).open(root.join("large")).expect("open");
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789))
-        .expect("time");
-}
-
-/// What is below a directory: kind, mode, digest of the bytes or of the target, and time of each.
-fn contents(root: &Path) -> BTreeMap<String, (String, u32, String, Option<SystemTime>)> {
-    let mut all = BTreeMap::new();
-    let mut todo = vec![root.to_owned()];
-    while let Some(directory) = todo.pop() {
-        for entry in std::fs::read_dir(&directory).expect("directory") {
-            let path = entry.expect("entry").path();
-            let meta = path.symlink_metadata().expect("stat");
-            let name = path.strip_prefix(root).expect("below").display().to_string();
-            let mode = meta.permissions().mode() & 0o777;
-            let (kind, bytes) = if meta.is_dir() {
-                todo.push(path.clone());
-                ("directory", Vec::new())
-            } else if meta.is_symlink() {
-                let target = std::fs::read_link(&path).expect("link");
-                ("link", target.as_os_str().as_encoded_bytes().to_vec())
-            } else {
-                ("file", std::fs::read(&path).expect("read"))
-            };
-            let digest = blake3::hash(&bytes).to_hex().to_string();
-            all.insert(name, (kind.to_owned(), mode, digest, meta.modified().ok()));
-        }
-    }
-    all
 }
 
 struct Fetched {
@@ -196,6 +147,24 @@ fn a_part_of_a_tree_is_fetched_and_what_is_outside_of_it_is_left_alone() {
                 .expect_err(bad);
             assert!(matches!(error, TreeError::Fetch(FetchError::NoReplica(_))), "{bad}: {error}");
         }
+    });
+}
+
+#[test]
+fn what_is_left_out_is_not_removed_with_the_directory_that_it_is_in() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    write(served.path(), "x", b"x");
+    write(home.path(), "old/mine.log", b"mine");
+    write(home.path(), "old/theirs", b"gone");
+    write(home.path(), "older/deep/theirs", b"gone");
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        let no_logs = TreeFilter::by(|path, _| !path.ends_with(".log"));
+        let options = everything().filter(no_logs).delete(true);
+        let report = fetch(&[host], &options, home.path()).await.report();
+        assert_eq!(report.removed, 4, "{report:?}");
+        let left: Vec<String> = contents(home.path()).into_keys().collect();
+        assert_eq!(left, ["old", "old/mine.log", "x"]);
     });
 }
 

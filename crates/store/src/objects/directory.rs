@@ -88,6 +88,27 @@ impl Store {
         })
     }
 
+    /// Opens a directory below it, into which a tree is put; what is missing of its path is made. The empty path
+    /// is the directory itself.
+    ///
+    /// # Errors
+    /// [`StoreError::NoDirectory`], or the system's error.
+    pub fn make_tree(&self, path: &str) -> Result<OwnedFd, StoreError> {
+        let mut made = String::new();
+        for component in path.split('/').filter(|_| !path.is_empty()) {
+            let parent = self.open_tree(&made)?;
+            match rustix::fs::mkdirat(&parent, component, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if !made.is_empty() {
+                made.push('/');
+            }
+            made.push_str(component);
+        }
+        self.open_tree(path)
+    }
+
     /// Makes a part file for an object that is to be received.
     ///
     /// # Errors

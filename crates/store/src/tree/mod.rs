@@ -3,11 +3,13 @@
 mod file;
 mod pack;
 mod scan;
+mod swap;
 mod target;
 mod unpack;
 
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
 pub use scan::{Scan, ScanError, scan};
+pub use swap::{NextTree, Swapped};
 pub use target::{NewFile, TreeTarget};
 pub use unpack::{Unpack, Wanted};
 

@@ -44,6 +44,13 @@ impl fmt::Display for PackError {
     }
 }
 
+impl PackError {
+    /// Whether files are not any more what was listed.
+    pub fn is_change(&self) -> bool {
+        matches!(self, PackError::Changed(_))
+    }
+}
+
 impl std::error::Error for PackError {}
 
 impl From<ListingError> for PackError {

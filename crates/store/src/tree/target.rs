@@ -15,6 +15,7 @@ use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::file::{READ, state};
 use super::scan::{Scan, ScanError, scan};
+use crate::existing::Existing;
 use crate::objects::{Disk, SystemDisk, claim, open_directory_beneath, part_file_name, split_path};
 
 /// Names tried before giving up: each has 64 random bits.
@@ -44,6 +45,87 @@ impl TreeTarget {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
         Ok(TreeTarget { root: Arc::new(root), parent: (String::new(), None) })
+    }
+
+    /// A directory that is open already.
+    pub fn of(root: OwnedFd) -> Self {
+        TreeTarget { root: Arc::new(root), parent: (String::new(), None) }
+    }
+
+    /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
+    /// owner, and returns their paths. What has the name of one and is no directory is replaced if `existing` says so.
+    ///
+    /// # Errors
+    /// The system's; [`io::ErrorKind::AlreadyExists`] for what may not be replaced.
+    pub fn make_parents(
+        &mut self,
+        path: &str,
+        existing: Existing,
+        mode: impl Fn(&str) -> u16,
+    ) -> io::Result<Vec<String>> {
+        let mut made = Vec::new();
+        if self.parent(path).is_ok() {
+            return Ok(made);
+        }
+        let ends = path.match_indices('/').map(|(end, _)| end);
+        for directory in ends.map(|end| &path[..end]) {
+            let (parent, name) = self.parent(directory)?;
+            let mode = Mode::from_raw_mode(u32::from(mode(directory) & 0o777 | 0o700));
+            match mkdirat(&parent, name, mode) {
+                Err(Errno::EXIST) if is_directory(&parent, name)? => continue,
+                Err(Errno::EXIST) if existing == Existing::Replace => {
+                    unlinkat(&parent, name, AtFlags::empty())?;
+                    mkdirat(&parent, name, mode)?;
+                }
+                other => other?,
+            }
+            // Whatever the umask.
+            chmodat(&parent, name, mode, AtFlags::empty())?;
+            made.push(directory.to_owned());
+        }
+        Ok(made)
+    }
+
+    /// Makes room for a regular file: an empty directory, a link or something else goes, and a regular file stays.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_way(&mut self, path: &str) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+            Ok(found) => match FileType::from_raw_mode(found.st_mode) {
+                FileType::RegularFile => Ok(()),
+                FileType::Directory => Ok(unlinkat(&parent, name, AtFlags::REMOVEDIR)?),
+                _ => Ok(unlinkat(&parent, name, AtFlags::empty())?),
+            },
+        }
+    }
+
+    /// Whether a regular file of that length and time has that path.
+    pub fn has(&mut self, path: &str, size: u64, modified: Modified) -> bool {
+        let Ok((parent, name)) = self.parent(path) else { return false };
+        statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+                && found.st_size as u64 == size
+                && super::file::modified(&found) == modified
+        })
+    }
+
+    /// Waits until all that was written is on the disk.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn sync(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        let synced = rustix::fs::syncfs(&self.root);
+        #[cfg(not(target_os = "linux"))]
+        let synced = {
+            rustix::fs::sync();
+            Ok::<(), Errno>(())
+        };
+        Ok(synced?)
     }
 
     /// Whether the file system takes names that differ in case alone for the same.
@@ -82,16 +164,16 @@ impl TreeTarget {
     }
 
     /// Makes a directory, for its owner alone until [`set`](Self::set) says otherwise. What has the name
-    /// and is no directory is replaced.
+    /// and is no directory is replaced if `existing` says so.
     ///
     /// # Errors
     /// The system's.
-    pub fn make_directory(&mut self, path: &str) -> io::Result<()> {
+    pub fn make_directory(&mut self, path: &str, existing: Existing) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let mode = Mode::from_raw_mode(0o700);
         match mkdirat(&parent, name, mode) {
             Err(Errno::EXIST) if is_directory(&parent, name)? => Ok(()),
-            Err(Errno::EXIST) => {
+            Err(Errno::EXIST) if existing == Existing::Replace => {
                 unlinkat(&parent, name, AtFlags::empty())?;
                 Ok(mkdirat(&parent, name, mode)?)
             }
@@ -99,12 +181,23 @@ impl TreeTarget {
         }
     }
 
-    /// Makes a symbolic link, in the place of what has the name; of a directory only if that is empty.
+    /// Makes a symbolic link, in the place of what has the name if `existing` says so; of a directory only if that
+    /// is empty.
     ///
     /// # Errors
     /// The system's.
-    pub fn make_link(&mut self, path: &str, target: &str, modified: Modified) -> io::Result<()> {
+    pub fn make_link(
+        &mut self,
+        path: &str,
+        target: &str,
+        modified: Modified,
+        existing: Existing,
+    ) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
+        if existing == Existing::Keep {
+            symlinkat(target, &parent, name)?;
+            return Ok(utimensat(&parent, name, &times_of(modified), AtFlags::SYMLINK_NOFOLLOW)?);
+        }
         for _ in 0..ATTEMPTS {
             let temporary = part_file_name(name, SystemDisk.random()?);
             match symlinkat(target, &parent, &temporary) {
@@ -182,6 +275,29 @@ impl TreeTarget {
         Ok(utimensat(&parent, name, &times_of(modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
+    /// Removes what has that path; a directory only if it is empty, else false.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove_one(&mut self, path: &str) -> io::Result<bool> {
+        let (parent, name) = match self.parent(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found?,
+        };
+        let removed = match unlinkat(&parent, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => {
+                self.parent.1 = None;
+                unlinkat(&parent, name, AtFlags::REMOVEDIR)
+            }
+            other => other,
+        };
+        match removed {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Removes what has that path, a directory with all that is in it.
     ///
     /// # Errors
@@ -205,14 +321,19 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Gives the complete file its mode, time and name, in the place of what has that.
+    /// Gives the complete file its mode, time and name, in the place of what has that if `existing` says so.
     ///
     /// # Errors
     /// The system's.
-    pub fn finish(mut self, mode: u16, modified: Modified) -> io::Result<()> {
+    pub fn finish(mut self, mode: u16, modified: Modified, existing: Existing) -> io::Result<()> {
         rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode.into()))?;
         futimens(&self.file, &times_of(modified))?;
-        take_name(&self.parent, &self.part_name, &self.name)?;
+        match existing {
+            Existing::Replace => take_name(&self.parent, &self.part_name, &self.name)?,
+            Existing::Keep => {
+                SystemDisk.rename(&self.parent, &self.part_name, &self.name, false)?
+            }
+        }
         self.in_place = true;
         Ok(())
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use wellspring_tree::{Content, Cursor, Modified, Selection, SkipReason};
 
-use super::{PackError, Scan, TreeTarget, Unpack, Wanted, read_pack, scan};
+use crate::Existing;
+
+use super::{NextTree, PackError, Scan, Swapped, TreeTarget, Unpack, Wanted, read_pack, scan};
 
 const ALL: Scan = Scan { hidden: true, deep: true, digests: false };
 const TIME: Modified = Modified { seconds: 1_000_000_000, nanos: 7 };
@@ -153,16 +155,16 @@ fn nothing_is_written_through_a_link() {
     symlink(outside.path().join("victim"), dir.path().join("f")).expect("link");
     let mut target = TreeTarget::open(dir.path(), true).expect("a target");
     assert!(target.begin_file("d/victim").is_err());
-    assert!(target.make_link("d/x", "y", TIME).is_err());
+    assert!(target.make_link("d/x", "y", TIME, Existing::Replace).is_err());
     assert!(target.set("d/victim", 0o777, TIME).is_err());
     assert!(target.set("f", 0o777, TIME).is_err());
     assert!(target.remove("d/victim").is_err());
     // A link of the name of a file is replaced, not followed.
     let mut file = target.begin_file("f").expect("a file");
     file.write_all(b"new").expect("written");
-    file.finish(0o600, TIME).expect("in place");
+    file.finish(0o600, TIME, Existing::Replace).expect("in place");
     // And so is one of the name of a directory.
-    target.make_directory("d").expect("a directory");
+    target.make_directory("d", Existing::Replace).expect("a directory");
     target.remove("f").expect("removed");
     assert_eq!(std::fs::read(outside.path().join("victim")).expect("read"), b"safe");
     assert_eq!(std::fs::read_dir(outside.path()).expect("directory").count(), 1);
@@ -179,4 +181,88 @@ fn a_directory_is_removed_with_what_is_in_it_and_links_in_it_lead_nowhere() {
     target.remove("d").expect("removed");
     assert_eq!(std::fs::read_dir(dir.path()).expect("directory").count(), 0);
     assert!(outside.path().join("victim").exists());
+}
+
+#[test]
+fn a_pack_that_is_put_leaves_alone_what_is_there_and_replaces_only_if_asked_to() {
+    let dir = tempfile::tempdir().expect("directory");
+    let unpack = |bytes: &[u8], existing| {
+        let target = TreeTarget::open(dir.path(), true).expect("a target");
+        let files = vec![wanted("a", 3), wanted("b", 3)];
+        let mut unpack = Unpack::new(target, files, |_| {}).of_put(existing);
+        // Another session puts the same file before this one is through with it.
+        unpack.write_all(&bytes[..1])?;
+        if !dir.path().join("a").exists() {
+            let target = TreeTarget::open(dir.path(), true).expect("a target");
+            let files = vec![wanted("a", 3)];
+            let mut other = Unpack::new(target, files, |_| {}).of_put(Existing::Keep);
+            other.write_all(b"one").expect("written");
+        }
+        unpack.write_all(&bytes[1..])?;
+        unpack.flush()
+    };
+    let read = |path: &str| std::fs::read(dir.path().join(path)).expect("read");
+    unpack(b"onetwo", Existing::Keep).expect("unpacked");
+    assert_eq!((read("a"), read("b")), (b"one".to_vec(), b"two".to_vec()));
+    write(&dir.path().join("b"), b"mine");
+    let error = unpack(b"onetwo", Existing::Keep).expect_err("b is another's");
+    assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(read("b"), b"mine");
+    unpack(b"ONEtwo", Existing::Replace).expect("unpacked");
+    assert_eq!(
+        (read("a"), read("b")),
+        (b"one".to_vec(), b"two".to_vec()),
+        "a has its time already"
+    );
+}
+
+#[test]
+fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_show_before() {
+    use std::os::unix::fs::MetadataExt;
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    write(&target.join("d/same"), b"same");
+    write(&target.join("old"), b"old");
+    symlink("d/same", target.join("link")).expect("link");
+    let inode = std::fs::metadata(target.join("d/same")).expect("stat").ino();
+    let before = std::fs::metadata(target.join("d")).expect("stat").modified().expect("time");
+
+    let next = NextTree::beside(&target).expect("a tree beside");
+    let mut at = TreeTarget::open(next.path(), false).expect("a target");
+    let mut file = at.begin_file("old").expect("a file");
+    file.write_all(b"new").expect("written");
+    file.finish(0o600, TIME, Existing::Replace).expect("in place");
+    at.remove("link").expect("removed");
+    assert_eq!(std::fs::read(target.join("old")).expect("read"), b"old");
+    assert!(target.join("link").exists());
+    // Killed here: the next one goes on with it.
+    drop(next);
+    let next = NextTree::beside(&target).expect("a tree beside");
+    assert_eq!(std::fs::read(next.path().join("old")).expect("read"), b"new");
+    assert_ne!(next.swap().expect("swapped"), Swapped::New);
+    assert_eq!(std::fs::read(target.join("old")).expect("read"), b"new");
+    assert!(!target.join("link").exists());
+    let same = std::fs::metadata(target.join("d/same")).expect("stat");
+    assert_eq!(same.ino(), inode, "no bytes were copied");
+    let after = std::fs::metadata(target.join("d")).expect("stat").modified().expect("time");
+    assert_eq!(before, after);
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1, "nothing is left");
+    let new = NextTree::beside(&home.path().join("u")).expect("a tree beside");
+    assert_eq!(new.swap().expect("swapped"), Swapped::New);
+    assert!(home.path().join("u").is_dir());
+}
+
+#[test]
+fn what_the_next_tree_cannot_have_is_named_before_anything_is_done() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    write(&target.join("x"), b"x");
+    symlink("/etc/passwd", target.join("out")).expect("link");
+    let error = NextTree::beside(&target).expect_err("a link that leads out").to_string();
+    assert!(error.contains("out") && error.contains("would be lost"), "{error}");
+    assert!(target.join("x").exists());
+    // Put right, it is done.
+    std::fs::remove_file(target.join("out")).expect("removed");
+    NextTree::beside(&target).expect("a tree beside").swap().expect("swapped");
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1);
 }

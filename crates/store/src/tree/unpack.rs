@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use wellspring_tree::Modified;
 
 use super::{NewFile, TreeTarget};
+use crate::existing::Existing;
 
 /// A file that is wanted out of a pack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,8 +26,11 @@ pub struct Wanted {
 pub struct Unpack {
     target: TreeTarget,
     files: VecDeque<Wanted>,
-    /// The file that is written, and what of it is missing \[bytes\].
-    open: Option<(NewFile, u64)>,
+    /// The file that is written, and what of it is missing \[bytes\]; no file if it is there already.
+    open: Option<(Option<NewFile>, u64)>,
+    existing: Existing,
+    /// Files that are there already are left alone.
+    keeps_same: bool,
     done: Box<dyn FnMut(&Wanted) + Send>,
 }
 
@@ -37,7 +41,17 @@ impl Unpack {
         files: Vec<Wanted>,
         done: impl FnMut(&Wanted) + Send + 'static,
     ) -> Self {
-        Unpack { target, files: files.into(), open: None, done: Box::new(done) }
+        let (existing, keeps_same) = (Existing::Replace, false);
+        let files = files.into();
+        Unpack { target, files, open: None, existing, keeps_same, done: Box::new(done) }
+    }
+
+    /// The same, which leaves files alone that are there with the length and time they are to have, and replaces
+    /// others only if `existing` says so.
+    #[must_use]
+    pub fn of_put(mut self, existing: Existing) -> Self {
+        (self.existing, self.keeps_same) = (existing, true);
+        self
     }
 
     fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -46,15 +60,30 @@ impl Unpack {
         };
         let (file, missing) = match &mut self.open {
             Some(open) => open,
-            none => none.insert((self.target.begin_file(&wanted.path)?, wanted.size)),
+            none => {
+                let Wanted { path, size, modified, .. } = wanted;
+                let is_there = self.keeps_same && self.target.has(path, *size, *modified);
+                let file = if is_there { None } else { Some(self.target.begin_file(path)?) };
+                none.insert((file, *size))
+            }
         };
         let len = bytes.len().min(usize::try_from(*missing).unwrap_or(usize::MAX));
-        file.write_all(&bytes[..len])?;
+        if let Some(file) = file {
+            file.write_all(&bytes[..len])?;
+        }
         *missing -= len as u64;
         if *missing == 0
             && let Some((file, _)) = self.open.take()
         {
-            file.finish(wanted.mode, wanted.modified)?;
+            let Wanted { path, size, mode, modified } = wanted;
+            match file.map_or(Ok(()), |file| file.finish(*mode, *modified, self.existing)) {
+                // Another session was faster with the same file.
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists
+                        && self.keeps_same
+                        && self.target.has(path, *size, *modified) => {}
+                finished => finished?,
+            }
             (self.done)(wanted);
             self.files.pop_front();
         }

@@ -19,7 +19,7 @@ use super::super::requester::{Answer, AskError, Requester};
 use super::super::{Client, HostError, PutError, Update, Updates, timeout_ms};
 use crate::address::Host;
 use crate::manifest::object_of;
-use crate::store::{Digest, ObjectName};
+use crate::store::Digest;
 use crate::store_messages;
 
 /// Once a host has accepted, others are waited for this long: it expects symbols soon.
@@ -46,7 +46,7 @@ pub(super) struct Offered {
 /// What is offered, and how.
 #[derive(Clone)]
 pub(super) struct Offering {
-    pub name: ObjectName,
+    pub name: String,
     pub size: u64,
     pub digest: Digest,
     pub group: Option<SocketAddr>,
@@ -60,7 +60,7 @@ impl Offering {
     fn message(&self, session: SessionId) -> Offer<'_> {
         Offer {
             session,
-            name: store_messages::name(&self.name),
+            name: store_messages::asked(&self.name),
             size: self.size,
             digest: self.digest.0,
             mode: if self.group.is_some() { Mode::OneToMany } else { Mode::Unicast },

@@ -1,12 +1,14 @@
 //! Fetching a tree: one listing, packs of small files, and large files by themselves.
 
 mod error;
+mod gather;
 mod options;
-mod plan;
+pub(crate) mod plan;
 mod progress;
+mod put_report;
 mod transfer;
+mod upload;
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,8 +18,10 @@ use crate::address::Host;
 use crate::store::tree::listing::{MAX_LISTING_LEN, TreePart};
 
 pub use error::TreeError;
+use gather::{Gather, collected};
 pub use options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
 use plan::Plan;
+pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
 
 /// How often a tree that changes while it is fetched is listed again.
 const ROUNDS: usize = 4;
@@ -37,13 +41,12 @@ impl Client {
             (false, true) => TreePart::Digests,
             (false, false) => TreePart::Listing,
         };
-        let bytes = Arc::new(Mutex::new(Vec::new()));
-        let target = Target::Writer(Box::new(Gather(Arc::clone(&bytes))));
+        let (gather, bytes) = Gather::new();
+        let target = Target::Writer(Box::new(gather));
         let updates = options.updates.quiet();
         let fetch = options.fetch(options.name(part), MAX_LISTING_LEN as u64, updates);
         let report = self.fetch(hosts, &fetch, target).await?;
-        let bytes = std::mem::take(&mut *bytes.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(TreeListing { bytes: Arc::new(bytes), digest: report.digest })
+        Ok(TreeListing { bytes: Arc::new(collected(&bytes)), digest: report.digest })
     }
 
     /// Makes a directory hold the tree that the hosts serve, and moves only what differs: files whose
@@ -95,24 +98,6 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-    }
-}
-
-/// Takes bytes into memory that someone else has a hold of.
-struct Gather(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Gather {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() + bytes.len() > MAX_LISTING_LEN {
-            return Err(io::Error::other("a listing that is too long"));
-        }
-        all.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

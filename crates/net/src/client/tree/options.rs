@@ -6,26 +6,35 @@ use std::time::Duration;
 use super::super::{Cut, FetchOptions, Updates};
 use crate::setters::setters;
 use crate::store::tree::listing::{SkipReason, TreeName, TreePart};
-use crate::store::{Digest, ObjectName};
+use crate::store::{Digest, Existing, ObjectName};
 
 /// Says whether what has a path in a tree belongs to what is fetched. Of a directory that does not,
 /// nothing does.
 #[derive(Clone)]
-pub struct TreeFilter(pub(super) Arc<Belongs>);
+pub struct TreeFilter(Option<Arc<Belongs>>);
 
-pub(super) type Belongs = dyn Fn(&str, bool) -> bool + Send + Sync;
+type Belongs = dyn Fn(&str, bool) -> bool + Send + Sync;
 
 impl TreeFilter {
     /// By a function of the path, and whether that is of a directory.
     pub fn by(belongs: impl Fn(&str, bool) -> bool + Send + Sync + 'static) -> Self {
-        TreeFilter(Arc::new(belongs))
+        TreeFilter(Some(Arc::new(belongs)))
+    }
+
+    pub(super) fn belongs(&self, path: &str, is_directory: bool) -> bool {
+        self.0.as_ref().is_none_or(|belongs| belongs(path, is_directory))
+    }
+
+    /// Whether everything belongs.
+    pub(super) fn is_everything(&self) -> bool {
+        self.0.is_none()
     }
 }
 
 impl Default for TreeFilter {
     /// Everything.
     fn default() -> Self {
-        TreeFilter::by(|_, _| true)
+        TreeFilter(None)
     }
 }
 
@@ -71,6 +80,10 @@ pub struct TreeOptions {
     pub cut: Cut,
     /// Where updates go. They are of all the bytes together.
     pub updates: Updates,
+    /// What becomes of files here that differ.
+    pub(crate) existing: Existing,
+    /// Surplus is said path by path, what is in a directory too.
+    pub(crate) surplus_in_full: bool,
 }
 
 setters! {
@@ -98,6 +111,8 @@ impl TreeOptions {
             filter: TreeFilter::default(),
             cut: Cut::default(),
             updates: Updates::default(),
+            existing: Existing::Replace,
+            surplus_in_full: false,
         }
     }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::error::TreeError;
 use super::options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
 use crate::store::tree::listing::{
-    Content, Cursor, Entry, Listing, Pair, Place, Selection, SkipReason, TreePart, compare,
+    Content, Cursor, Entry, Lacks, Listing, ListingError, Pair, Place, Selection, SkipReason,
+    TreePart, compare,
 };
 use crate::store::tree::{Scan, TreeTarget, Wanted};
 use crate::store::{ObjectName, remove_stale_parts};
@@ -31,21 +32,102 @@ pub(super) struct Pack {
     /// Their length \[bytes\].
     pub len: u64,
     /// Where the listing begins with them.
-    place: Place,
+    pub place: Place,
+}
+
+/// The files of a selection as they are to be; `cursor` stands at or before the first.
+pub(crate) fn wanted(
+    mut cursor: Cursor<'_>,
+    files: &Selection,
+) -> Result<Vec<Wanted>, ListingError> {
+    let mut wanted = Vec::with_capacity(files.count() as usize);
+    for run in files.runs() {
+        while cursor.files() < run.end {
+            let number = cursor.files();
+            let Some(entry) = cursor.next_entry()? else { return Ok(wanted) };
+            let Content::File { size, .. } = entry.content else { continue };
+            if number >= run.start {
+                let (path, mode, modified) = (entry.path.to_owned(), entry.mode, entry.modified);
+                wanted.push(Wanted { path, size, mode, modified });
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+/// Packs of files, as full as may be.
+#[derive(Default)]
+pub(super) struct Packer {
+    packs: Vec<Pack>,
+    open: Option<Pack>,
+    /// Length of the name of a pack without its selection.
+    name_len: usize,
+}
+
+impl Packer {
+    /// Of the tree of these options.
+    pub(super) fn new(options: &TreeOptions) -> Self {
+        let part = TreePart::Files { listing: [0; 16], files: Selection::default() };
+        Packer { name_len: options.name(part).len(), ..Packer::default() }
+    }
+
+    /// Takes a file of that length; `place` gives its number, and, if asked to, where the listing stands before it.
+    pub(super) fn push<E>(
+        &mut self,
+        size: u64,
+        place: impl FnOnce(bool) -> Result<(u32, Place), E>,
+    ) -> Result<(), E> {
+        let alone = size >= PACKED;
+        if alone || self.is_full(size) {
+            self.close();
+        }
+        let (number, place) = place(self.open.is_none())?;
+        let pack =
+            self.open.get_or_insert_with(|| Pack { files: Selection::default(), len: 0, place });
+        pack.files.push(number);
+        pack.len += size;
+        if alone {
+            self.close();
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, more: u64) -> bool {
+        self.open.as_ref().is_some_and(|pack| {
+            pack.len + more > PACK_LEN
+                || pack.files.count() >= PACK_FILES
+                // One more run has at most 22 characters.
+                || pack.files.runs().len() > 40
+                    && self.name_len + pack.files.to_string().len() + 22 > LONGEST_NAME
+        })
+    }
+
+    fn close(&mut self) {
+        self.packs.extend(self.open.take());
+    }
+
+    pub(super) fn finish(mut self) -> Vec<Pack> {
+        self.close();
+        self.packs
+    }
 }
 
 /// What is to be moved.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub listing: TreeListing,
     /// Absent in a dry run into a directory that is not there.
     target: Option<TreeTarget>,
-    pub packs: Vec<Pack>,
+    pub(super) packs: Vec<Pack>,
     /// Bytes to move.
     pub len: u64,
+    /// Files to move, and what stands in the way.
+    pub lacks: Lacks,
+    /// Directories that were made, or would be, where surplus is said in full.
+    pub made_directories: BTreeSet<String>,
     is_dry: bool,
     filter: Filter,
-    /// Paths that the tree does not have.
-    surplus: Vec<String>,
+    /// Each path of what is surplus is there, not only the uppermost.
+    surplus_in_full: bool,
     skipped: Vec<(String, SkipReason)>,
     skipped_count: u64,
     files: u64,
@@ -67,6 +149,18 @@ impl Plan {
         move || Maker::run(options, listing, directory, hear)
     }
 
+    /// Compares a directory that is open, and was walked, with the listing, and makes there what needs no bytes.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub(crate) fn of_target(
+        options: &TreeOptions,
+        listing: TreeListing,
+        (target, local): (Option<TreeTarget>, &Listing),
+    ) -> Result<Plan, TreeError> {
+        Maker::run_in(options.clone(), listing, (target, local), Arc::new(|_| {}))
+    }
+
     /// The target, unless nothing is to be written.
     fn writable(&mut self) -> Option<&mut TreeTarget> {
         self.target.as_mut().filter(|_| !self.is_dry)
@@ -79,21 +173,7 @@ impl Plan {
 
     /// The files of a pack, as they are to be.
     pub(super) fn wanted(&self, pack: &Pack) -> Result<Vec<Wanted>, TreeError> {
-        let mut wanted = Vec::with_capacity(pack.files.count() as usize);
-        let mut cursor = Cursor::resume(&self.listing.bytes, &pack.place);
-        for run in pack.files.runs() {
-            while cursor.files() < run.end {
-                let number = cursor.files();
-                let Some(entry) = cursor.next_entry()? else { return Ok(wanted) };
-                let Content::File { size, .. } = entry.content else { continue };
-                if number >= run.start {
-                    let (path, mode, modified) =
-                        (entry.path.to_owned(), entry.mode, entry.modified);
-                    wanted.push(Wanted { path, size, mode, modified });
-                }
-            }
-        }
-        Ok(wanted)
+        Ok(wanted(Cursor::resume(&self.listing.bytes, &pack.place), &pack.files)?)
     }
 
     /// Says what this round comes to.
@@ -106,42 +186,71 @@ impl Plan {
     /// All files are in place: removes what the tree does not have, and gives directories their modes and
     /// times. Returns how much was removed.
     pub(super) fn finish(mut self) -> Result<u64, TreeError> {
-        for path in &self.surplus {
-            (self.hear)(TreeChange::Removed(path.clone()));
-            if let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) {
-                let removed = target.remove(path);
-                removed.map_err(|error| TreeError::Place(path.clone(), error))?;
+        let removed = self.remove_surplus()?;
+        self.set_directories(|_| true)?;
+        Ok(removed)
+    }
+
+    fn remove_surplus(&mut self) -> Result<u64, TreeError> {
+        let mut removed = 0;
+        let in_full = self.surplus_in_full;
+        // Behind what is in it comes a directory, in the other order.
+        for path in self.lacks.surplus.iter().rev() {
+            let placed = |error| TreeError::Place(path.clone(), error);
+            let is_gone = match self.target.as_mut().filter(|_| !self.is_dry) {
+                None => true,
+                // What was left out of the tree stays, and so does its directory.
+                Some(target) if in_full => target.remove_one(path).map_err(placed)?,
+                Some(target) => target.remove(path).map(|()| true).map_err(placed)?,
+            };
+            if is_gone {
+                removed += 1;
+                (self.hear)(TreeChange::Removed(path.clone()));
             }
         }
-        let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) else {
-            return Ok(self.surplus.len() as u64);
-        };
+        Ok(removed)
+    }
+
+    /// Gives directories their modes and times, if `whether` says so of their paths.
+    ///
+    /// # Errors
+    /// [`TreeError`].
+    pub(crate) fn set_directories(
+        &mut self,
+        whether: impl Fn(&str) -> bool,
+    ) -> Result<(), TreeError> {
+        let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) else { return Ok(()) };
         let mut cursor = Cursor::new(&self.listing.bytes)?;
         self.filter.outside = None;
         while let Some(entry) = cursor.next_entry()? {
-            if self.filter.passes(&entry) && entry.content == Content::Directory {
+            let is_directory = entry.content == Content::Directory;
+            if self.filter.passes(&entry) && is_directory && whether(entry.path) {
                 let set = target.set(entry.path, entry.mode, entry.modified);
                 set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?;
             }
         }
-        Ok(self.surplus.len() as u64)
+        Ok(())
     }
 }
 
 /// Entries that belong to what is fetched, asked for in the order of their paths.
-struct Filter {
+pub(super) struct Filter {
     options: TreeFilter,
     /// A directory that does not belong to it, and so nothing below it.
     outside: Option<String>,
 }
 
 impl Filter {
-    fn passes(&mut self, entry: &Entry<'_>) -> bool {
+    pub(super) fn new(options: &TreeOptions) -> Self {
+        Filter { options: options.filter.clone(), outside: None }
+    }
+
+    pub(super) fn passes(&mut self, entry: &Entry<'_>) -> bool {
         if self.outside.as_deref().is_some_and(|outside| is_below(entry.path, outside)) {
             return false;
         }
         let is_directory = entry.content == Content::Directory;
-        let passes = (self.options.0)(entry.path, is_directory);
+        let passes = self.options.belongs(entry.path, is_directory);
         if !passes && is_directory {
             self.outside = Some(entry.path.to_owned());
         }
@@ -157,9 +266,7 @@ struct Maker {
     seen: Option<BTreeSet<String>>,
     /// What is surplus with all that is below it.
     removed: Option<String>,
-    open: Option<Pack>,
-    /// Length of the name of a pack without its selection.
-    name_len: usize,
+    packer: Packer,
 }
 
 impl Maker {
@@ -182,8 +289,21 @@ impl Maker {
         let how = Scan { hidden: true, deep: !options.level, digests: options.checksum };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
+        Maker::run_in(options, listing, (target, &local), hear)
+    }
+
+    fn run_in(
+        options: TreeOptions,
+        listing: TreeListing,
+        (target, local): (Option<TreeTarget>, &Listing),
+        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> Result<Plan, TreeError> {
+        let is_dry = options.dry_run;
         let folds = match &target {
-            Some(target) if !is_dry => target.folds_case().map_err(here)?,
+            Some(target) if !is_dry => {
+                let here = |error| TreeError::Place(String::new(), error);
+                target.folds_case().map_err(here)?
+            }
             _ => false,
         };
         let seen = folds.then(BTreeSet::new);
@@ -193,8 +313,10 @@ impl Maker {
             packs: Vec::new(),
             len: 0,
             is_dry,
-            filter: Filter { options: options.filter.clone(), outside: None },
-            surplus: Vec::new(),
+            filter: Filter::new(&options),
+            surplus_in_full: options.surplus_in_full || !options.filter.is_everything(),
+            lacks: Lacks::default(),
+            made_directories: BTreeSet::new(),
             skipped: Vec::new(),
             skipped_count: 0,
             files: 0,
@@ -202,11 +324,10 @@ impl Maker {
             made: 0,
             hear,
         };
-        let part = TreePart::Files { listing: [0; 16], files: Selection::default() };
-        let name_len = options.name(part).len();
-        let mut maker = Maker { options, plan, seen, removed: None, open: None, name_len };
-        maker.compare(&listing, &local)?;
-        maker.close();
+        let packer = Packer::new(&options);
+        let mut maker = Maker { options, plan, seen, removed: None, packer };
+        maker.compare(&listing, local)?;
+        maker.plan.packs = maker.packer.finish();
         Ok(maker.plan)
     }
 
@@ -242,10 +363,10 @@ impl Maker {
         let below = self.removed.as_deref().is_some_and(|above| is_below(here.path, above));
         let nameless = here.content == Content::Skipped(SkipReason::Name);
         if self.options.delete && !below && !nameless {
-            if here.content == Content::Directory {
+            if here.content == Content::Directory && !self.plan.surplus_in_full {
                 self.removed = Some(here.path.to_owned());
             }
-            self.plan.surplus.push(here.path.to_owned());
+            self.plan.lacks.surplus.push(here.path.to_owned());
         }
         Ok(())
     }
@@ -284,6 +405,7 @@ impl Maker {
         if here.is_some_and(|here| same(there, here)) {
             let is_file = matches!(there.content, Content::File { .. });
             if is_file && here.is_some_and(|here| here.mode != there.mode) {
+                self.plan.lacks.push_replaced(path);
                 self.do_here(there, |target| target.set(path, there.mode, there.modified))?;
             } else if there.content != Content::Directory {
                 (self.plan.hear)(TreeChange::Kept(path.to_owned()));
@@ -291,6 +413,12 @@ impl Maker {
             return Ok(());
         }
         let in_the_way = here.is_some_and(|here| here.content == Content::Directory);
+        if in_the_way {
+            self.plan.lacks.in_the_way.push(path.to_owned());
+        } else if here.is_some() {
+            self.plan.lacks.push_replaced(path);
+        }
+        let existing = self.options.existing;
         if let Some(target) = self.plan.writable()
             && in_the_way
             && self.options.delete
@@ -299,52 +427,33 @@ impl Maker {
             removed.map_err(|error| TreeError::Place(path.to_owned(), error))?;
         }
         match there.content {
-            Content::Directory => self.do_here(there, |target| target.make_directory(path)),
+            Content::Directory => {
+                if self.options.surplus_in_full {
+                    self.plan.made_directories.insert(path.to_owned());
+                }
+                self.do_here(there, |target| target.make_directory(path, existing))
+            }
             Content::Link { target: to } => {
-                self.do_here(there, |target| target.make_link(path, to, there.modified))
+                self.do_here(there, |target| target.make_link(path, to, there.modified, existing))
             }
             Content::File { size: 0, .. } => self.do_here(there, |target| {
-                target.begin_file(path)?.finish(there.mode, there.modified)
+                target.begin_file(path)?.finish(there.mode, there.modified, existing)
             }),
             Content::File { size, .. } => {
                 self.plan.len = self.plan.len.saturating_add(size);
-                if self.plan.is_dry {
+                let is_dry = self.plan.is_dry;
+                if is_dry {
                     (self.plan.hear)(TreeChange::Fetched(path.to_owned(), size));
-                    return Ok(());
                 }
-                let alone = size >= PACKED;
-                if alone || self.is_full(size) {
-                    self.close();
-                }
-                let (number, place) = place(self.open.is_none())?;
-                let pack = self.open.get_or_insert_with(|| Pack {
-                    files: Selection::default(),
-                    len: 0,
-                    place,
-                });
-                pack.files.push(number);
-                pack.len += size;
-                if alone {
-                    self.close();
-                }
-                Ok(())
+                let lacks = &mut self.plan.lacks;
+                self.packer.push(size, |open| {
+                    let (number, place) = place(open)?;
+                    lacks.push_file(number);
+                    Ok((number, place))
+                })
             }
             Content::Skipped(_) => Ok(()),
         }
-    }
-
-    fn is_full(&self, more: u64) -> bool {
-        self.open.as_ref().is_some_and(|pack| {
-            pack.len + more > PACK_LEN
-                || pack.files.count() >= PACK_FILES
-                // One more run has at most 22 characters.
-                || pack.files.runs().len() > 40
-                    && self.name_len + pack.files.to_string().len() + 22 > LONGEST_NAME
-        })
-    }
-
-    fn close(&mut self) {
-        self.plan.packs.extend(self.open.take());
     }
 
     /// Does what needs no bytes.
@@ -354,6 +463,7 @@ impl Maker {
         action: impl FnOnce(&mut TreeTarget) -> io::Result<()>,
     ) -> Result<(), TreeError> {
         self.plan.made += 1;
+        self.plan.lacks.made += 1;
         (self.plan.hear)(TreeChange::Made(there.path.to_owned()));
         let Some(target) = self.plan.writable() else { return Ok(()) };
         action(target).map_err(|error| match error.kind() {

@@ -1,0 +1,146 @@
+//! Trees that clients put, and the steps in which they come.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::listed::Listed;
+use crate::client::{TreeError, TreeOptions};
+use crate::store::tree::listing::{Content, ListingError};
+use crate::store::tree::{TreeTarget, Wanted};
+use crate::store::{Existing, ObjectName, StoreError};
+
+/// The listing of a tree that a client puts.
+pub(super) struct TakenTree {
+    pub(super) listed: Listed,
+    /// Whether it has the digests of files.
+    pub(super) has_digests: bool,
+    /// Why it cannot be taken.
+    pub(super) refused: Option<String>,
+    /// Directories that were made for it, and may get the modes and times of the listing.
+    pub(super) made: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// What becomes of an object of a tree when it has arrived.
+#[derive(Clone)]
+pub(super) enum TreeStep {
+    Listing { directory: String },
+    Pack { tree: Arc<TakenTree>, files: Vec<Wanted>, existing: Existing },
+    File { tree: Arc<TakenTree>, file: Wanted, existing: Existing },
+    Clear { tree: Arc<TakenTree> },
+    Finish { tree: Arc<TakenTree>, existing: Existing },
+}
+
+impl TreeStep {
+    /// What the operator is told that it is; packs and listings are many, and part of the whole.
+    pub(super) fn shown(&self) -> Option<String> {
+        match self {
+            TreeStep::File { tree, file, .. } => Some(in_directory(tree.directory(), &file.path)),
+            TreeStep::Finish { tree, .. } => Some(format!("{}/", tree.directory())),
+            _ => None,
+        }
+    }
+
+    /// Whether its part file is one of an object, which stays if it is not whole.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, TreeStep::File { .. })
+    }
+}
+
+impl TakenTree {
+    pub(super) fn directory(&self) -> &str {
+        self.listed.directory()
+    }
+
+    /// Reads and checks a listing; `name` says why an object of that name cannot be taken.
+    pub(super) fn new(
+        listed: Listed,
+        folds_case: bool,
+        name: impl Fn(&str) -> Result<ObjectName, StoreError>,
+    ) -> Result<Self, ListingError> {
+        let (mut has_digests, mut refused) = (false, None);
+        let mut seen = folds_case.then(BTreeSet::new);
+        let mut cursor = listed.before(0);
+        while let Some(entry) = cursor.next_entry()? {
+            if let Content::Skipped(_) = entry.content {
+                continue;
+            }
+            has_digests |= matches!(entry.content, Content::File { digest: Some(_), .. });
+            if refused.is_some() {
+                continue;
+            }
+            if let Err(error) = name(&in_directory(listed.directory(), entry.path)) {
+                refused = Some(format!("{}: {error}", entry.path));
+            } else if seen.as_mut().is_some_and(|seen| !seen.insert(entry.path.to_lowercase())) {
+                refused = Some(TreeError::Case(entry.path.to_owned()).to_string());
+            }
+        }
+        Ok(TakenTree { listed, has_digests, refused, made: Arc::default() })
+    }
+
+    pub(super) fn options(&self, existing: Existing) -> TreeOptions {
+        let mut options = TreeOptions::new(None);
+        options.existing = existing;
+        options.surplus_in_full = true;
+        options
+    }
+}
+
+impl TakenTree {
+    /// Makes the directories above files.
+    pub(super) fn make_parents(
+        &self,
+        target: &mut TreeTarget,
+        files: &[Wanted],
+        existing: Existing,
+    ) -> Result<(), StoreError> {
+        let modes = OnceCell::new();
+        let mode = |directory: &str| {
+            let modes: &BTreeMap<String, u16> = modes.get_or_init(|| self.modes_above(files));
+            modes.get(directory).copied().unwrap_or(0o700)
+        };
+        for Wanted { path, .. } in files {
+            let made =
+                target.make_parents(path, existing, mode).map_err(|error| at(path, error))?;
+            if !made.is_empty() {
+                self.made.lock().unwrap_or_else(PoisonError::into_inner).extend(made);
+            }
+        }
+        Ok(())
+    }
+
+    /// The modes of the directories above files, as listed.
+    fn modes_above(&self, files: &[Wanted]) -> BTreeMap<String, u16> {
+        let mut modes = BTreeMap::new();
+        for Wanted { path, .. } in files {
+            let ends = path.match_indices('/').map(|(end, _)| path[..end].to_owned());
+            modes.extend(ends.map(|directory| (directory, 0o700)));
+        }
+        let mut cursor = self.listed.before(0);
+        // It was read to its end before.
+        while let Ok(Some(entry)) = cursor.next_entry() {
+            if entry.content == Content::Directory
+                && let Some(mode) = modes.get_mut(entry.path)
+            {
+                *mode = entry.mode;
+            }
+        }
+        modes
+    }
+}
+
+/// The error of something at that path.
+pub(super) fn at(path: &str, error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists
+        | io::ErrorKind::DirectoryNotEmpty
+        | io::ErrorKind::IsADirectory => StoreError::Exists(path.to_owned()),
+        kind => StoreError::Io(io::Error::new(kind, format!("{path}: {error}"))),
+    }
+}
+
+/// The name of something in a directory that is served.
+pub(super) fn in_directory(directory: &str, path: &str) -> String {
+    if directory.is_empty() { path.to_owned() } else { format!("{directory}/{path}") }
+}

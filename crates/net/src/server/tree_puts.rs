@@ -1,0 +1,324 @@
+//! Trees that clients put: a listing, packs of the files that are lacking, large files, and their end.
+//!
+//! Each comes as an object of its own, with a name that no file has. The listing is kept in memory under its digest;
+//! the client then asks what is lacking, which is found by a walk. A pack is taken apart into its files when it is
+//! complete, and a large file is an ordinary part file that can be taken up. The end walks the tree once more: it
+//! succeeds only if every file of the listing is in its place.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::{Arc, PoisonError};
+
+use wellspring_wire::control::{Offer, RefusalCode};
+
+use super::answer::Refusal;
+use super::handler::Handler;
+use super::listed::Listed;
+use super::taken_tree::{TakenTree, TreeStep, at, in_directory};
+use crate::client::TreeError;
+use crate::client::tree::plan::{Plan, wanted};
+use crate::store::tree::listing::{
+    Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
+};
+use crate::store::tree::{MAX_PACK_LEN, Scan, TreeTarget, Unpack, Wanted, scan};
+use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
+
+/// Longest list of paths that are to be removed \[bytes\].
+const MAX_REMOVAL_LEN: u64 = 64 << 20;
+/// Bytes of a pack that are taken apart at a time.
+const CHUNK: usize = 256 << 10;
+
+impl Handler {
+    /// An object of a tree that is offered: the name of its part file, and what becomes of it.
+    pub(super) fn tree_step(&self, offer: &Offer<'_>) -> Result<(ObjectName, TreeStep), Refusal> {
+        let bad = || Refusal::new(RefusalCode::BadName, "no part of a tree that can be put");
+        let name = TreeName::parse(offer.name.as_str()).ok_or_else(bad)?;
+        let directory = name.directory;
+        if !directory.is_empty() {
+            self.name_to_take(directory)?;
+        }
+        let existing = if offer.overwrite { Existing::Replace } else { Existing::Keep };
+        let (step, longest) = match name.part {
+            TreePart::Put => {
+                (TreeStep::Listing { directory: directory.to_owned() }, MAX_LISTING_LEN as u64)
+            }
+            TreePart::Files { listing, files } => {
+                let tree = self.taken_tree(directory, listing)?;
+                return self.files_step(tree, &files, offer.size, existing);
+            }
+            TreePart::Clear { .. } if !offer.overwrite => {
+                let text = "nothing is removed unless objects may be replaced";
+                return Err(Refusal::new(RefusalCode::NotAllowed, text));
+            }
+            TreePart::Clear { listing } => {
+                (TreeStep::Clear { tree: self.taken_tree(directory, listing)? }, MAX_REMOVAL_LEN)
+            }
+            TreePart::Finish { listing } => {
+                let tree = self.taken_tree(directory, listing)?;
+                (TreeStep::Finish { tree, existing }, MAX_REMOVAL_LEN)
+            }
+            _ => return Err(bad()),
+        };
+        if offer.size == 0 || offer.size > longest {
+            return Err(StoreError::TooLarge { got: offer.size, limit: longest }.into());
+        }
+        Ok((scratch_name()?, step))
+    }
+
+    /// Some files of a tree that are offered.
+    fn files_step(
+        &self,
+        tree: Arc<TakenTree>,
+        files: &Selection,
+        size: u64,
+        existing: Existing,
+    ) -> Result<(ObjectName, TreeStep), Refusal> {
+        let first = files.runs().first().map_or(0, |run| run.start);
+        let failed = |error: ListingError| Refusal::new(RefusalCode::Failed, error.to_string());
+        let files = wanted(tree.listed.before(first), files).map_err(failed)?;
+        let len = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.size));
+        if size != len || size == 0 {
+            return Err(changed("the files have other lengths than the listing says"));
+        }
+        if let [file] = &files[..] {
+            let name = self.name_to_take(&in_directory(tree.directory(), &file.path))?;
+            let file = file.clone();
+            return Ok((name, TreeStep::File { tree, file, existing }));
+        }
+        if size > MAX_PACK_LEN {
+            return Err(StoreError::TooLarge { got: size, limit: MAX_PACK_LEN }.into());
+        }
+        Ok((scratch_name()?, TreeStep::Pack { tree, files, existing }))
+    }
+
+    /// A tree whose listing was put.
+    fn taken_tree(&self, directory: &str, id: [u8; 16]) -> Result<Arc<TakenTree>, Refusal> {
+        let tree = self.trees.lock().taken(directory, id);
+        let tree = tree.ok_or_else(|| changed("the listing is not kept any more"))?;
+        match &tree.refused {
+            None => Ok(tree),
+            Some(reason) => Err(Refusal::new(RefusalCode::BadName, reason.clone())),
+        }
+    }
+}
+
+/// What is done with objects that have arrived.
+impl Handler {
+    /// Whether nothing needs to be sent of a step of a tree.
+    pub(super) fn has_step(&self, step: &TreeStep, digest: Digest) -> bool {
+        let TreeStep::Listing { directory } = step else { return false };
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.0[..16]);
+        self.trees
+            .lock()
+            .taken(directory, id)
+            .is_some_and(|tree| tree.listed.whole().digest == digest)
+    }
+
+    /// Makes room for the part file of a step.
+    pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<(), StoreError> {
+        let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
+        let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+        tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
+        if *existing == Existing::Replace {
+            target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Carries out a step whose bytes are there, or were in their place already.
+    pub(super) fn place_step(
+        &self,
+        step: &TreeStep,
+        digest: Digest,
+        part: Option<&PartFile>,
+    ) -> Result<Option<Fingerprint>, StoreError> {
+        match step {
+            TreeStep::Listing { directory } => {
+                if let Some(part) = part {
+                    self.keep_listing(directory, digest, part)?;
+                }
+            }
+            TreeStep::Pack { tree, files, existing } => {
+                let part = part.ok_or_else(nothing_there)?;
+                self.unpack(tree, files, *existing, part)?;
+            }
+            // Somebody else's file of the same bytes.
+            TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
+            TreeStep::File { tree, file, .. } => {
+                if let Some(part) = part {
+                    part.commit()?;
+                }
+                let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+                let set = target.set(&file.path, file.mode, file.modified);
+                set.map_err(|error| at(&file.path, error))?;
+            }
+            TreeStep::Clear { tree } => {
+                let paths = removal(part)?;
+                let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+                let lacks = self.compare(tree, true)?.lacks;
+                let in_the_way: BTreeSet<String> = lacks.in_the_way.into_iter().collect();
+                for path in paths.iter().filter(|path| in_the_way.contains(*path)) {
+                    target.remove(path).map_err(|error| at(path, error))?;
+                }
+            }
+            TreeStep::Finish { tree, existing } => self.finish_tree(tree, *existing, part)?,
+        }
+        Ok(None)
+    }
+
+    fn keep_listing(
+        &self,
+        directory: &str,
+        digest: Digest,
+        part: &PartFile,
+    ) -> Result<(), StoreError> {
+        let _one = self.trees.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let invalid = |error: &dyn std::fmt::Display| {
+            StoreError::Io(io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+        };
+        let listed = Listed::new(directory, digest, whole(part)?).map_err(|e| invalid(&e))?;
+        let folds_case = self.folds_case();
+        let tree = TakenTree::new(listed, folds_case, |name| self.name_to_take(name));
+        self.trees.lock().keep_taken(tree.map_err(|e| invalid(&e))?);
+        Ok(())
+    }
+
+    /// Whether the served directory takes names that differ in case alone for the same.
+    fn folds_case(&self) -> bool {
+        let look = || {
+            let root = self.store.open_tree("").ok()?;
+            TreeTarget::of(root).folds_case().ok()
+        };
+        *self.trees.folds_case.get_or_init(|| look().unwrap_or(false))
+    }
+
+    fn unpack(
+        &self,
+        tree: &TakenTree,
+        files: &[Wanted],
+        existing: Existing,
+        part: &PartFile,
+    ) -> Result<(), StoreError> {
+        let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+        tree.make_parents(&mut target, files, existing)?;
+        let mut unpack = Unpack::new(target, files.to_vec(), |_| {}).of_put(existing);
+        let mut buffer = vec![0; CHUNK];
+        let mut offset = 0;
+        while offset < part.size() {
+            let len = CHUNK.min(usize::try_from(part.size() - offset).unwrap_or(CHUNK));
+            part.read_at(offset, &mut buffer[..len])?;
+            unpack.write_all(&buffer[..len]).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => StoreError::Exists(error.to_string()),
+                _ => error.into(),
+            })?;
+            offset += len as u64;
+        }
+        Ok(unpack.flush()?)
+    }
+
+    /// What of a tree is lacking here; `surplus` says whether what it does not have is to be named.
+    pub(super) fn lacks(
+        &self,
+        directory: &str,
+        id: [u8; 16],
+        surplus: bool,
+    ) -> Result<Lacks, Refusal> {
+        if surplus && !self.config.allow_overwrite {
+            let text = "this server lets nothing be removed (it runs without --allow-overwrite)";
+            return Err(Refusal::new(RefusalCode::NotAllowed, text));
+        }
+        let tree = self.taken_tree(directory, id)?;
+        Ok(self.compare(&tree, surplus)?.lacks)
+    }
+
+    fn compare(&self, tree: &TakenTree, surplus: bool) -> Result<Plan, StoreError> {
+        let options = tree.options(Existing::Keep).dry_run(true).delete(surplus);
+        let root = match self.store.open_tree(tree.directory()) {
+            Err(StoreError::NotFound(_)) => None,
+            root => Some(root?),
+        };
+        let local = root.as_ref().map(|root| scan(root, self.how(tree))).transpose();
+        let local = local.map_err(io::Error::other)?.unwrap_or_default();
+        let target = root.map(TreeTarget::of);
+        Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)
+    }
+
+    fn how(&self, tree: &TakenTree) -> Scan {
+        Scan { hidden: self.config.allow_hidden, deep: true, digests: tree.has_digests }
+    }
+
+    /// Makes what needs no bytes, and removes what the client says, if it is surplus. All files must be there.
+    fn finish_tree(
+        &self,
+        tree: &TakenTree,
+        existing: Existing,
+        part: Option<&PartFile>,
+    ) -> Result<(), StoreError> {
+        let requested: BTreeSet<String> = removal(part)?.into_iter().collect();
+        let may_replace = existing == Existing::Replace;
+        if !requested.is_empty() && !may_replace {
+            return Err(StoreError::Exists("what is to be removed".to_owned()));
+        }
+        let root = self.store.make_tree(tree.directory())?;
+        let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
+        let mut target = TreeTarget::of(root);
+        let options = tree.options(existing).delete(!requested.is_empty());
+        let plan = |dry: bool| {
+            let options = options.clone().dry_run(dry);
+            let target = Some(target.clone());
+            Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)
+        };
+        let Lacks { files, replaced_examples, in_the_way, surplus, .. } = plan(true)?.lacks;
+        if !files.is_empty() {
+            return Err(StoreError::Changed(format!("{}/", tree.directory())));
+        }
+        let obstacle = replaced_examples.into_iter().filter(|_| !may_replace).chain(in_the_way);
+        if let Some(path) = obstacle.into_iter().next() {
+            return Err(StoreError::Exists(path));
+        }
+        let mut plan = plan(false)?;
+        // Behind what is in it comes a directory, in the other order; what else is in it keeps it.
+        for path in surplus.iter().rev().filter(|path| requested.contains(*path)) {
+            target.remove_one(path).map_err(|error| at(path, error))?;
+        }
+        let made = tree.made.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ours = std::mem::take(&mut plan.made_directories);
+        let set = |path: &str| may_replace || made.contains(path) || ours.contains(path);
+        plan.set_directories(set).map_err(of_tree)?;
+        Ok(target.sync()?)
+    }
+}
+
+/// The paths that a client wants removed.
+fn removal(part: Option<&PartFile>) -> Result<Vec<String>, StoreError> {
+    let bytes = whole(part.ok_or_else(nothing_there)?)?;
+    Ok(parse_paths(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?)
+}
+
+fn whole(part: &PartFile) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; usize::try_from(part.size()).map_err(io::Error::other)?];
+    part.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn nothing_there() -> StoreError {
+    StoreError::Io(io::Error::other("a step of a tree without bytes"))
+}
+
+fn of_tree(error: TreeError) -> StoreError {
+    match error {
+        TreeError::Place(path, error) => at(&path, error),
+        TreeError::InTheWay(path) => StoreError::Exists(path),
+        error => StoreError::Io(io::Error::other(error.to_string())),
+    }
+}
+
+/// The name of a part file that gets no name.
+fn scratch_name() -> Result<ObjectName, StoreError> {
+    Ok(ObjectName::new(&format!("tree-{:016x}", crate::random::number()))?)
+}
+
+fn changed(text: &str) -> Refusal {
+    Refusal::new(RefusalCode::Changed, text.to_owned())
+}

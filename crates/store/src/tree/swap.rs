@@ -1,0 +1,140 @@
+//! Trees that take the place of others at once.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use wellspring_tree::{Content, Cursor, MAX_DEPTH};
+
+use super::scan::{Scan, scan};
+
+/// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
+/// further names of them; one that an earlier process has left is taken up as it is.
+#[derive(Debug)]
+pub struct NextTree {
+    target: PathBuf,
+    next: PathBuf,
+}
+
+/// How a tree took the place of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Swapped {
+    /// There was no moment without one of them.
+    AtOnce,
+    /// The file system cannot exchange directories: for a moment there was none.
+    InTwoSteps,
+    /// There was none before.
+    New,
+}
+
+impl NextTree {
+    /// Makes a tree beside `target`, which need not exist.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn beside(target: &Path) -> io::Result<Self> {
+        let target = match target.canonicalize() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(target)?,
+            found => found?,
+        };
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(".wellspring-next");
+        let next = target.with_file_name(hidden);
+        let tree = NextTree { target, next };
+        if !tree.next.exists() {
+            tree.fill()?;
+        }
+        Ok(tree)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.next
+    }
+
+    /// Gives it the files of the other tree. It gets its name when it has all.
+    fn fill(&self) -> io::Result<()> {
+        let mut unready = self.next.clone().into_os_string();
+        unready.push("-unready");
+        let unready = PathBuf::from(unready);
+        match fs::remove_dir_all(&unready) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::create_dir_all(&unready)?;
+        if self.target.exists() {
+            self.link_into(&unready)?;
+            fs::set_permissions(&unready, self.target.metadata()?.permissions())?;
+        }
+        fs::rename(&unready, &self.next)
+    }
+
+    fn link_into(&self, to: &Path) -> io::Result<()> {
+        let root = OwnedFd::from(File::open(&self.target)?);
+        let how = Scan { hidden: true, deep: true, digests: false };
+        let listing = scan(&root, how).map_err(io::Error::other)?;
+        let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
+        let mut directories = Vec::new();
+        while let Some(entry) = cursor.next_entry().map_err(io::Error::other)? {
+            let path = to.join(entry.path);
+            match entry.content {
+                Content::Directory => {
+                    fs::create_dir(&path)?;
+                    directories.push(entry.path.to_owned());
+                }
+                Content::File { .. } => fs::hard_link(self.target.join(entry.path), &path)?,
+                Content::Link { target } => std::os::unix::fs::symlink(target, &path)?,
+                // Nothing is lost that a copy cannot have.
+                Content::Skipped(reason) => {
+                    let text = format!("{} {reason}, and would be lost", entry.path);
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+                }
+            }
+        }
+        let deepest = directories.iter().map(|path| path.split('/').count()).max();
+        if deepest.is_some_and(|depth| depth >= MAX_DEPTH) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the tree is too deep"));
+        }
+        // What is in a directory changes its time, and may not be made in one that is read alone.
+        for path in directories.iter().rev() {
+            let meta = self.target.join(path).metadata()?;
+            let directory = File::open(to.join(path))?;
+            directory.set_permissions(meta.permissions())?;
+            directory.set_modified(meta.modified()?)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the place of the other tree, which is removed.
+    ///
+    /// # Errors
+    /// The system's. One of the trees is in the place, and the other beside it.
+    pub fn swap(self) -> io::Result<Swapped> {
+        let NextTree { target, next } = &self;
+        if !target.exists() {
+            fs::rename(next, target)?;
+            return Ok(Swapped::New);
+        }
+        match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
+            Ok(()) => {
+                fs::remove_dir_all(next)?;
+                Ok(Swapped::AtOnce)
+            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                let mut old = next.clone().into_os_string();
+                old.push("-old");
+                fs::rename(target, &old)?;
+                fs::rename(next, target)?;
+                fs::remove_dir_all(&old)?;
+                Ok(Swapped::InTwoSteps)
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
