@@ -68,6 +68,16 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
         TreeError::Place(path, cause) => Failed::system(format!("{output}/{path}"), cause),
         TreeError::InTheWay(_) => Failed::new(TARGET_EXISTS, error.to_string())
             .hint("Remove it, or let --delete remove what the tree does not have."),
+        TreeError::Put(error) => of_put(error),
+        TreeError::Occupied { .. } => Failed::new(TARGET_EXISTS, error.to_string()).hint(
+            "--force replaces them, where the host runs with --allow-overwrite; --dry-run shows what is sent.",
+        ),
+        TreeError::DirectoryThere { .. } => Failed::new(TARGET_EXISTS, error.to_string())
+            .hint("Remove it there, or let --force --delete remove it."),
+        TreeError::Incomplete(_) => Failed::new(TOO_FEW_RECEIVERS, error.to_string())
+            .hint("Repeat the command: what is in place is not sent again."),
+        TreeError::Source(_) => Failed::other(error.to_string())
+            .hint("Repeat the command when nobody writes to the directory, or leave the file out by --exclude."),
         TreeError::Listing(_) => Failed::new(BAD_DIGEST, error.to_string())
             .hint("The host is at fault, or its version is another. Nothing was written."),
         _ => Failed::other(error.to_string()),

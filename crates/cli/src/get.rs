@@ -21,6 +21,7 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source};
+use crate::tree_args::TreeArgs;
 use report::Fetched;
 
 /// Fetch an object from all hosts that hold it, at once.
@@ -71,8 +72,12 @@ pub struct GetArgs {
     /// LTTP's decoder [default: improved].
     #[arg(long, value_enum, help_heading = "Transfer")]
     decoder: Option<lttp::DecoderArg>,
+    /// Swap the whole directory when all of it is there, instead of file by file. Files that stay as they are take no
+    /// more room meanwhile.
+    #[arg(long, help_heading = "Directories")]
+    atomic: bool,
     #[command(flatten)]
-    tree: tree::TreeArgs,
+    tree: TreeArgs,
     #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
@@ -81,6 +86,13 @@ pub struct GetArgs {
     network: NetworkArgs,
     #[command(flatten)]
     report: ReportArgs,
+}
+
+impl GetArgs {
+    /// A flag of directories that was given.
+    fn of_directories(&self) -> Option<&'static str> {
+        if self.atomic { Some("--atomic") } else { self.tree.first_given() }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -109,15 +121,15 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         }
         [Source::Tree(from)] => {
             let GetArgs { tree, cut, keys, network, report, .. } = args;
-            let output = args.output.as_deref();
-            let fetch = tree::Fetch { tree, output, cut, keys, network, report };
+            let (output, atomic) = (args.output.as_deref(), args.atomic);
+            let fetch = tree::Fetch { tree, atomic, output, cut, keys, network, report };
             return tree::run(&fetch, from, quiet).await;
         }
         sources => {
             if args.digest.is_some() {
                 return Err(Failed::usage("--digest is of one object"));
             }
-            if let Some(flag) = args.tree.first_given() {
+            if let Some(flag) = args.of_directories() {
                 return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
             }
             let GetArgs { force, cut, keys, network, report, .. } = args;
@@ -126,7 +138,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             return many::run(&fetch, sources, quiet).await;
         }
     };
-    if let Some(flag) = args.tree.first_given() {
+    if let Some(flag) = args.of_directories() {
         return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
     }
     let mut interrupt = Interrupt::new()?;

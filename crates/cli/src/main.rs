@@ -15,8 +15,11 @@ mod maelstrom;
 mod progress;
 mod put;
 mod serve;
+mod stat;
 mod switch;
 mod transfer;
+mod tree_args;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -41,7 +44,7 @@ Exit status:
     4  no host has the object, or none takes it
     5  the replicas hold different bytes; nothing was written
     6  every replica was lost on the way
-    7  the bytes received do not have the digest announced
+    7  bytes do not have the digest announced, or the one expected (verify)
     8  the target exists (give --force to replace it)
     9  fewer receivers than needed have the object
    10  symbols contradict each other: bytes have changed (fec decode)
@@ -75,6 +78,8 @@ enum Command {
     Get(get::GetArgs),
     Put(put::PutArgs),
     Ls(ls::LsArgs),
+    Stat(stat::StatArgs),
+    Verify(verify::VerifyArgs),
     Clean(clean::CleanArgs),
     Key(key::KeyCommand),
     Demo(demo::DemoArgs),
@@ -178,6 +183,8 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         Command::Serve(args) => runtime.block_on(serve::run(&args, quiet, server_arguments)),
         Command::Get(args) => runtime.block_on(get::run(&args, quiet)),
         Command::Ls(args) => runtime.block_on(ls::run(&args)),
+        Command::Stat(args) => runtime.block_on(stat::run(&args)),
+        Command::Verify(args) => runtime.block_on(verify::run(&args, quiet)),
         Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Key(args) => key::run(&args),

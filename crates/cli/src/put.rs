@@ -1,7 +1,11 @@
-//! `wellspring put`: one file to many hosts.
+//! `wellspring put`: a file or a directory to many hosts.
+
+mod destination;
+mod input;
+mod tree;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -9,13 +13,13 @@ use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
-use wellspring_console::units::{bit_rate, bytes, percent, seconds};
+use wellspring_console::units::{bit_rate, bytes, parse_size, percent, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_core::Duration;
 use wellspring_net::socket::{Interface, source_towards};
 use wellspring_net::store::ObjectName;
 use wellspring_net::{
-    Client, ClientConfig, DEFAULT_PORT, Host, PutError, PutOptions, PutReport, ReceiverReport,
+    Client, ClientConfig, DEFAULT_PORT, PutError, PutOptions, PutReport, ReceiverReport,
     ReceiverState,
 };
 use wellspring_transport::scdp::StragglerPolicy;
@@ -25,27 +29,38 @@ use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::serve::digest_cache;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs};
+use crate::tree_args::TreeArgs;
+use destination::Destination;
 
-/// Put a file to many hosts: by multicast, or to each by unicast.
+/// Put a file or a directory to many hosts: by multicast, or to each by unicast.
 ///
 /// The hosts run `wellspring serve --allow-put`. With --group each symbol is sent once for all of
 /// them, and a host that holds up the others goes on by unicast. The put succeeds when all hosts
-/// (or --quorum of them) have verified and synced the object.
+/// (or --quorum of them) have verified and synced the object. Of a directory only what differs is
+/// moved; what hosts have is replaced only with --force, where they run with --allow-overwrite.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   wellspring put 7b.bin a.example,b.example,c.example
   wellspring put 7b.bin a.example,b.example,c.example --group 239.255.47.11
-  wellspring put 7b.bin a,b,c,d,e --quorum 3 --name models/7b.bin --force")]
+  wellspring put 7b.bin a,b,c,d,e --quorum 3 --name models/7b.bin --force
+  wellspring put 7b.bin a.example/models/            # as models/7b.bin
+  wellspring put models a.example,b.example/models/  # a directory; again: what has changed
+  wellspring put models a.example/models/ --force --delete --dry-run
+  tar c logs | wellspring put - a.example/logs.tar")]
 pub struct PutArgs {
-    /// The file to send.
+    /// The file or directory to send; `-` is standard input, which is kept in a temporary file first.
     file: PathBuf,
-    /// The hosts to send it to.
-    #[arg(value_name = "HOST", value_delimiter = ',', required = true)]
-    hosts: Vec<Host>,
-    /// The object's name there [default: the file's name].
+    /// The hosts to send it to, and its name there: with `/` at the end, the directory that gets it [default: the
+    /// file's own name].
+    #[arg(value_name = "HOST[,HOST...][/NAME|/DIR/]", required = true)]
+    hosts: Vec<Destination>,
+    /// Its name there, instead of one behind the hosts.
     #[arg(long)]
     name: Option<ObjectName>,
+    /// Longest standard input that is taken: it is kept in a file in TMPDIR that only this process can read.
+    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
+    max_input: u64,
     /// Multicast group to send to [default port: 4712].
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_group)]
     group: Option<SocketAddr>,
@@ -88,6 +103,8 @@ pub struct PutArgs {
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
     #[command(flatten)]
+    tree: TreeArgs,
+    #[command(flatten)]
     cut: CutArgs,
     #[command(flatten)]
     keys: KeyArgs,
@@ -121,14 +138,16 @@ impl PutArgs {
 
 pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    if args.file.is_dir() {
-        return Err(Failed::usage(format!("{} is a directory", args.file.display()))
-            .hint("One file is put at a time: name a file, or pack the directory with tar."));
+    let to = destination::join(&args.hosts, args.name.as_ref())?;
+    let is_tree = args.file.is_dir();
+    if let (false, Some(flag)) = (is_tree, args.tree.first_given()) {
+        return Err(Failed::usage(format!("{flag} goes with a directory: `put DIR HOST/NAME/`")));
     }
     if args.group.is_some() {
         args.network.check_one_path("a group")?;
     }
-    let name = name(args)?;
+    let directory = if is_tree { Some(to.directory(&args.file)?) } else { None };
+    let name = if is_tree { None } else { Some(to.object(&args.file)?) };
     let any = match args.group {
         Some(group) => {
             let source = source_towards(group, args.interface.as_ref()).map_err(|error| {
@@ -150,6 +169,23 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let display = Display::new(quiet || args.report.json, args.report.json_progress);
+    let Some(name) = name else {
+        let put = tree::Put {
+            from: &args.file,
+            tree: &args.tree,
+            cut: &args.cut,
+            report: &args.report,
+            force: args.force,
+            group: args.group,
+            quorum: args.quorum,
+            of_files: [("--finish-rest", args.finish_rest), ("--no-resume", args.no_resume)],
+            client,
+            display,
+            hosts: &to.hosts,
+            quiet,
+        };
+        return put.run(directory.flatten(), interrupt).await;
+    };
     let options = PutOptions::new(name.clone())
         .overwrite(args.force)
         .resume(!args.no_resume)
@@ -158,11 +194,19 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         .finish_rest(args.finish_rest)
         .cut(args.cut.for_scdp()?)
         .updates(display.updates());
-    let put = client.put(&args.file, &args.hosts, &options);
+    let put = async {
+        match is_input(&args.file) {
+            true => {
+                let file = input::spool(args.max_input).await?;
+                Ok::<_, Failed>(client.put_file(file, &to.hosts, &options).await)
+            }
+            false => Ok(client.put(&args.file, &to.hosts, &options).await),
+        }
+    };
     let put = interrupt.guard(put).await;
     display.finish();
     drop(client);
-    let result = put?;
+    let result = put??;
     let report = match &result {
         Ok(report) => Some(report),
         Err(PutError::Incomplete(report)) => Some(&**report),
@@ -198,15 +242,9 @@ fn symbols(report: &PutReport) -> String {
     }
 }
 
-fn name(args: &PutArgs) -> Result<ObjectName, Failed> {
-    if let Some(name) = &args.name {
-        return Ok(name.clone());
-    }
-    let file = args.file.file_name().and_then(|name| name.to_str());
-    file.and_then(|name| ObjectName::new(name).ok()).ok_or_else(|| {
-        let text = format!("the name of {} cannot be that of an object", args.file.display());
-        Failed::usage(text).hint("Give it one by --name.")
-    })
+/// Whether it is standard input that is sent.
+fn is_input(file: &Path) -> bool {
+    file == Path::new("-")
 }
 
 fn summary(name: &str, report: &PutReport) -> String {

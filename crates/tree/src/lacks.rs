@@ -212,7 +212,7 @@ mod tests {
             let with = |magic: &[u8]| [magic, &bytes[..]].concat();
             let _ = Lacks::parse(&with(MAGIC), 100);
             let _ = parse_paths(&with(PATHS_MAGIC));
-            let lacks = Lacks { files: vec![1..2], surplus: vec!["a/b".into()], ..Lacks::default() };
+            let lacks = Lacks { files: vec![1..2, 4..5], surplus: vec!["a/b".into()], ..Lacks::default() };
             let mut whole = lacks.to_bytes();
             whole.truncate(cut);
             prop_assert!(whole == lacks.to_bytes() || Lacks::parse(&whole, 9).is_err());

@@ -57,7 +57,18 @@ fn folders_and_files_in_each_others_place() {
     let (folder, file) = (place.dir("folder"), place.path("file"));
     std::fs::write(&file, b"x").expect("written");
     let missing = place.path("missing");
-    assert_told(&["put", text(&folder), "127.0.0.1"], 2, &[text(&folder), "directory", "tar"]);
+    let put = |more: &[&str], words: &[&str]| {
+        assert_told(&[&["put", text(&folder)], more].concat(), 2, words);
+    };
+    put(&["127.0.0.1/x", "--name", "y"], &["two names", "/x", "--name y"]);
+    put(&["127.0.0.1/x", "127.0.0.1/y"], &["two names", "A,B,C/NAME"]);
+    put(&["127.0.0.1", "--delete"], &["--delete", "--force"]);
+    put(&["127.0.0.1/../x"], &["bad name"]);
+    std::fs::write(&file, b"x").expect("written");
+    assert_told(&["put", text(&file), "127.0.0.1", "--delete"], 2, &["--delete", "DIR HOST/NAME/"]);
+    assert_told(&["put", "-", "127.0.0.1"], 2, &["no name", "put - HOST/NAME"]);
+    assert_told(&["verify", text(&folder)], 2, &["HOST"]);
+    assert_told(&["verify", text(&file), "--save", "-"], 2, &[text(&file), "not a directory"]);
     assert_told(&["put", text(&missing), "127.0.0.1"], 1, &[text(&missing), "Check the path"]);
     assert_told(&["serve", "--bind", "127.0.0.1:0", text(&file)], 1, &[text(&file), "directory"]);
     assert_told(

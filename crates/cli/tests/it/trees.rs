@@ -117,3 +117,158 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
     );
     assert_eq!(listing(&other), ["1"]);
 }
+
+#[test]
+fn a_directory_is_put_killed_put_again_and_mirrored() {
+    let place = Place::new();
+    let here = place.dir("here");
+    for number in 0..100 {
+        write(&here, &format!("d/{number}"), &random_bytes(50_000, number));
+    }
+    write(&here, "large", &random_bytes(20_000_000, 1_000));
+    let served = [place.dir("s1"), place.dir("s2")];
+    let flags = ["--allow-put", "--allow-overwrite"];
+    let servers = served.each_ref().map(|dir| place.serve(dir, &flags));
+    let to = format!("{},{}/t/", servers[0].address, servers[1].address);
+    let slow = ["--inject-send-rate", "100M"];
+    let killed = Transfer::start(&[&["put", text(&here), &to][..], &slow].concat());
+    killed.wait_for_part(0.6);
+    killed.kill();
+    let ended = run(&["put", text(&here), &to]).success();
+    let lacked = |host: usize| ended.summary["receivers"][host]["files_lacked"].as_u64();
+    let least = lacked(0).min(lacked(1)).expect("a number");
+    assert!(least < 101, "what was there was not sent again: {ended:?}");
+    assert_eq!(ended.summary["receivers_complete"], 2);
+    let names = (0..100).map(|number| format!("d/{number}")).chain(["large".to_owned()]);
+    let names: Vec<String> = names.collect();
+    for dir in served.iter().map(|dir| dir.join("t")) {
+        assert_eq!(listing(&dir), ["d", "large"], "no part file is left");
+        assert_eq!(listing(&dir.join("d")).len(), 100, "nor here");
+        for name in &names {
+            let read = |dir: &Path| std::fs::read(dir.join(name)).expect("read");
+            assert!(read(&here) == read(&dir), "{name}");
+        }
+    }
+    let again = run(&["put", text(&here), &to]).success().summary;
+    assert_eq!((&again["files"], &again["files_sent"]), (&101.into(), &0.into()));
+
+    write(&here, "d/5", b"changed");
+    std::fs::remove_file(here.join("d/6")).expect("removed");
+    let refused = run(&["put", text(&here), &to]);
+    assert_eq!(refused.code, Some(8), "{refused:?}");
+    assert!(refused.text.contains("d/5") && refused.text.contains("--force"), "{}", refused.text);
+    let mirror = ["put", text(&here), &to, "--force", "--delete"];
+    let dry = output(&[&mirror[..], &["--dry-run"]].concat());
+    assert_eq!(shown(&dry.stdout), "send    d/5 (7 B)\nremove  d/6\n");
+    let mirrored = run(&mirror).success().summary;
+    assert_eq!(
+        (&mirrored["files_sent"], &mirrored["receivers"][0]["removed"]),
+        (&1.into(), &1.into())
+    );
+    assert_eq!(std::fs::read(served[1].join("t/d/5")).expect("read"), b"changed");
+    assert!(!served[1].join("t/d/6").exists());
+}
+
+#[test]
+fn standard_input_is_put_and_hosts_are_asked_what_they_have() {
+    let place = Place::new();
+    let (served, other) = (place.dir("served"), place.dir("other"));
+    let server = place.serve(&served, &["--allow-put"]);
+    let second = place.serve(&other, &["--allow-put"]);
+    let bytes = random_bytes(300_000, 7);
+    let put = |to: &str, more: &[&str]| {
+        let mut child = program()
+            .args(["put", "-", to])
+            .args(more)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        // A command that refuses reads no more.
+        let _ = child.stdin.take().expect("piped").write_all(&bytes);
+        child.wait_with_output().expect("ends")
+    };
+    let to = format!("{}/x", server.address);
+    let refused = put(&to, &["--max-input", "100k"]);
+    assert!(!refused.status.success() && shown(&refused.stderr).contains("--max-input"));
+    let done = put(&to, &[]);
+    assert!(done.status.success(), "{}", shown(&done.stderr));
+    assert!(std::fs::read(served.join("x")).expect("read") == bytes);
+
+    let stat = output(&["stat", &to]);
+    let digest = blake3::hash(&bytes).to_hex();
+    assert!(
+        shown(&stat.stdout).contains(&format!("300000 bytes, {digest}")),
+        "{}",
+        shown(&stat.stdout)
+    );
+    write(&other, "x", b"other bytes");
+    let both = output(&["stat", &format!("{},{}/x", server.address, second.address)]);
+    assert_eq!((both.status.code(), shown(&both.stdout).lines().count()), (Some(5), 2));
+    let tree = shown(&output(&["stat", &format!("{}/", server.address), "--json"]).stdout);
+    assert!(tree.contains("\"files\":1") && tree.contains("\"bytes\":300000"), "{tree}");
+    let none = output(&["stat", &format!("{}/none", server.address)]);
+    assert_eq!(none.status.code(), Some(4), "{}", shown(&none.stderr));
+}
+
+#[test]
+fn files_are_read_again_and_compared_with_a_host_or_with_saved_digests() {
+    let place = Place::new();
+    let (served, here) = (place.dir("served"), place.dir("here"));
+    for dir in [&served, &here] {
+        write(dir, "d/a", b"same");
+        write(dir, "void", b"");
+        write(dir, "b", b"bytes");
+    }
+    let server = place.serve(&served, &[]);
+    let root = format!("{}/", server.address);
+    let (manifest, directory) = (place.path("digests"), text(&here).to_owned());
+    let verify = |more: &[&str]| output(&[&["verify", &directory], more].concat());
+    assert!(verify(&[&root]).status.success());
+    assert!(verify(&["--save", text(&manifest)]).status.success());
+    assert_eq!(verify(&["--save", text(&manifest)]).status.code(), Some(8), "it exists");
+    assert!(verify(&["--manifest", text(&manifest)]).status.success());
+    // One bit, and the old time.
+    let time = here.join("b").metadata().expect("stat").modified().expect("a time");
+    write(&here, "b", b"bytet");
+    let file = std::fs::File::options().write(true).open(here.join("b")).expect("open");
+    file.set_modified(time).expect("a time");
+    std::fs::remove_file(here.join("void")).expect("removed");
+    write(&here, "more", b"more");
+    for with in [&[&root[..]][..], &["--manifest", text(&manifest)]] {
+        let found = verify(with);
+        assert_eq!(found.status.code(), Some(7), "{}", shown(&found.stderr));
+        assert_eq!(shown(&found.stdout), "differs b\nmissing void\nextra   more\n");
+    }
+    let json = shown(&verify(&[&root, "--json"]).stdout);
+    assert_eq!(json, "{\"differing\":1,\"extra\":1,\"files\":3,\"missing\":1}\n");
+}
+
+#[test]
+fn a_directory_is_swapped_at_once() {
+    let place = Place::new();
+    let (served, here) = (place.dir("served"), place.path("here"));
+    write(&served, "d/a", b"first");
+    write(&served, "b", b"same");
+    let server = place.serve(&served, &[]);
+    let root = format!("{}/", server.address);
+    let get = ["get", &root, "-o", text(&here), "--atomic", "--delete"];
+    assert_eq!(run(&get).success().summary["swapped"], "new");
+    write(&here, "mine", b"mine");
+    write(&served, "d/a", b"second");
+    // A process that has the old one open sees the old one.
+    let old = std::fs::File::open(&here).expect("open");
+    let swapped = run(&get).success().summary;
+    assert_ne!(swapped["swapped"], "new");
+    assert_eq!(swapped["files_fetched"], 1);
+    assert_eq!(std::fs::read(here.join("d/a")).expect("read"), b"second");
+    assert_eq!(listing(&here), ["b", "d"]);
+    let new = std::fs::File::open(&here).expect("open");
+    let inode = |file: &std::fs::File| {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().expect("stat").ino()
+    };
+    assert_ne!(inode(&old), inode(&new), "another directory has the name");
+    let wrong = output(&["get", &format!("{root}b"), "-o", text(&place.path("x")), "--atomic"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", shown(&wrong.stderr));
+}

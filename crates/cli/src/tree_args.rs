@@ -1,0 +1,130 @@
+//! Arguments and texts that `get` and `put` of a directory share.
+
+use clap::Args;
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
+use wellspring_console::output::Stdout;
+use wellspring_console::units::bytes;
+use wellspring_net::store::tree::listing::SkipReason;
+use wellspring_net::{TreeChange, TreeFilter, TreeOptions};
+
+/// Moving a directory.
+#[derive(Args, Clone)]
+pub struct TreeArgs {
+    /// Remove what the directory has where it goes to, and not where it comes from.
+    #[arg(long, help_heading = "Directories")]
+    pub delete: bool,
+    /// Print what would be done, and do nothing.
+    #[arg(short = 'n', long, help_heading = "Directories")]
+    pub dry_run: bool,
+    /// Compare the bytes of all files, not only their lengths and times of modification.
+    #[arg(long, help_heading = "Directories")]
+    checksum: bool,
+    /// Move only files whose path in the directory fits a pattern: `*.bin` fits at any depth, `a/**` all below a.
+    #[arg(long, value_name = "GLOB", help_heading = "Directories")]
+    include: Vec<String>,
+    /// Leave out files, and directories with all that is in them, whose path fits a pattern.
+    #[arg(long, value_name = "GLOB", help_heading = "Directories")]
+    exclude: Vec<String>,
+}
+
+impl TreeArgs {
+    /// A flag that was given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        [
+            ("--delete", self.delete),
+            ("--dry-run", self.dry_run),
+            ("--checksum", self.checksum),
+            ("--include", !self.include.is_empty()),
+            ("--exclude", !self.exclude.is_empty()),
+        ]
+        .into_iter()
+        .find_map(|(flag, given)| given.then_some(flag))
+    }
+
+    /// The same tree, moved as these arguments say.
+    pub fn options(&self, tree: TreeOptions) -> Result<TreeOptions, Failed> {
+        let tree = tree.delete(self.delete).dry_run(self.dry_run).checksum(self.checksum);
+        Ok(match self.include.is_empty() && self.exclude.is_empty() {
+            true => tree,
+            false => tree.filter(self.filter()?),
+        })
+    }
+
+    fn filter(&self) -> Result<TreeFilter, Failed> {
+        let (include, exclude) = (globs(&self.include)?, globs(&self.exclude)?);
+        Ok(TreeFilter::by(move |path, is_directory| {
+            !exclude.is_match(path)
+                && (is_directory || include.is_empty() || include.is_match(path))
+        }))
+    }
+}
+
+/// Patterns; one without `/` fits the last component at any depth.
+fn globs(patterns: &[String]) -> Result<GlobSet, Failed> {
+    let wrong = |error: globset::Error| Failed::usage(format!("a bad pattern: {error}"));
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        let anywhere = if pattern.contains('/') { String::new() } else { "**/".to_owned() };
+        let glob = globset::GlobBuilder::new(&format!("{anywhere}{pattern}"))
+            .literal_separator(true)
+            .build()
+            .map_err(wrong)?;
+        let _: &Glob = &glob;
+        set.add(glob);
+    }
+    set.build().map_err(wrong)
+}
+
+/// Prints what would be done.
+pub fn show(change: &TreeChange, moves: &str, shows: bool) {
+    let line = match change {
+        TreeChange::Made(path) => format!("make    {path}"),
+        TreeChange::Fetched(path, size) => format!("{moves:<7} {path} ({})", bytes(*size)),
+        TreeChange::Removed(path) => format!("remove  {path}"),
+        TreeChange::Skipped(path, reason) => format!("skip    {path}: {reason}"),
+        _ => return,
+    };
+    if shows {
+        // A reader who has seen enough.
+        let _ = writeln!(Stdout, "{line}");
+    }
+}
+
+/// What was left out, for people.
+pub fn skipped_text(skipped: &[(String, SkipReason)], count: u64) -> String {
+    let mut text = String::new();
+    for (path, reason) in skipped {
+        text.push_str(&format!("skipped: {path} {reason}\n"));
+    }
+    let more = count - skipped.len() as u64;
+    if more > 0 {
+        text.push_str(&format!("skipped: {more} more\n"));
+    }
+    text
+}
+
+/// What was left out, for programs.
+pub fn skipped_json(skipped: &[(String, SkipReason)]) -> Vec<Value> {
+    let entry =
+        |(path, reason): &(String, SkipReason)| json!({"path": path, "reason": reason.to_string()});
+    skipped.iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_without_a_slash_fit_at_any_depth() {
+        let set = globs(&["*.bin".to_owned(), "a/**".to_owned()]).expect("patterns");
+        for path in ["x.bin", "d/e/x.bin", "a/b/c"] {
+            assert!(set.is_match(path), "{path}");
+        }
+        for path in ["x.bin.txt", "a", "d/a/x"] {
+            assert!(!set.is_match(path), "{path}");
+        }
+        assert!(globs(&["[".to_owned()]).is_err());
+    }
+}
