@@ -21,9 +21,8 @@ impl FromStr for Destination {
             Some((hosts, place)) => (hosts, Some(place)),
             None => (text, None),
         };
-        if let Some(name) = place.map(|place| place.strip_suffix('/').unwrap_or(place))
-            && !name.is_empty()
-        {
+        if let Some(place) = place.filter(|place| !place.is_empty()) {
+            let name = place.strip_suffix('/').unwrap_or(place);
             ObjectName::new(name).map_err(|error| format!("bad name: {error}"))?;
         }
         let host = |host: &str| host.parse().map_err(|e: wellspring_net::NotAHost| e.to_string());

@@ -114,7 +114,17 @@ fn killed_servers_and_ctrl_c_end_a_fetch_without_traces() {
     let (mut a, mut b) = (limited(&place, "a", &bytes, "10M"), limited(&place, "b", &bytes, "10M"));
     let out = place.dir("out");
     let from = object_at(&[&a, &b]);
-    let arguments = ["get", "--protocol", "lttp", &from, "-o", text(&out), "--block-symbols", "64"];
+    let arguments = [
+        "get",
+        "--protocol",
+        "lttp",
+        &from,
+        "-o",
+        text(&out),
+        "--block-symbols",
+        "64",
+        "--no-resume",
+    ];
     let fetch = Transfer::start(&arguments);
     fetch.wait_for_part(0.001);
     fetch.interrupt();

@@ -237,7 +237,8 @@ fn without_resuming_nothing_stays_and_nothing_is_used() {
         let hosts = [host(&server)];
         put_a_part(&home, &hosts, options().resume(false), LEN as u64 / 3).await;
         stop(vec![server]).await;
-        assert_eq!(parts(&home.folder(0)), Vec::<PathBuf>::new());
+        // The file goes with the store's last user, a thread perhaps.
+        wait_until(|| "no part file", || parts(&home.folder(0)).is_empty());
         let server = serve(&home.folder(0)).await;
         let hosts = [host(&server)];
         put_a_part(&home, &hosts, options(), LEN as u64 / 3).await;
