@@ -313,7 +313,7 @@ pub(crate) fn wait_any(fds: &[BorrowedFd<'_>], at_most: Duration) {
         |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut polled: Vec<libc::pollfd> = fds.iter().map(entry).collect();
     let time = libc::timespec {
-        tv_sec: at_most.as_secs() as libc::time_t,
+        tv_sec: at_most.as_secs() as _,
         tv_nsec: at_most.subsec_nanos() as libc::c_long,
     };
     // SAFETY: as many entries as stated and a time, alive during the call. An error is an early
@@ -343,7 +343,9 @@ pub(crate) fn wake_exactly() {
 
 /// Runs this thread before all that are not in a hurry.
 pub(crate) fn run_first() -> io::Result<()> {
-    let parameter = libc::sched_param { sched_priority: 10 };
+    // SAFETY: plain integers, of which C libraries have different ones.
+    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
+    parameter.sched_priority = 10;
     // SAFETY: the parameter is alive; 0 is this thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) })
 }

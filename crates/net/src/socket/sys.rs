@@ -382,8 +382,10 @@ unsafe fn read<T: Plain>(at: *const libc::cmsghdr) -> Option<T> {
     // SAFETY: by this function's contract the message has cmsg_len bytes; `T` is plain data, so
     // any bytes are a value, and the read does not ask for alignment.
     unsafe {
-        let needed = libc::CMSG_LEN(size_of::<T>() as libc::c_uint) as usize;
-        ((*at).cmsg_len >= needed).then(|| ptr::read_unaligned(libc::CMSG_DATA(at).cast::<T>()))
+        // C libraries differ in the type of cmsg_len.
+        let needed = u64::from(libc::CMSG_LEN(size_of::<T>() as libc::c_uint));
+        ((*at).cmsg_len as u64 >= needed)
+            .then(|| ptr::read_unaligned(libc::CMSG_DATA(at).cast::<T>()))
     }
 }
 
@@ -511,7 +513,7 @@ pub(super) fn timer_create() -> io::Result<OwnedFd> {
 pub(super) fn timer_set(fd: RawFd, span: std::time::Duration) -> io::Result<()> {
     let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let value = libc::timespec {
-        tv_sec: span.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_sec: span.as_secs().try_into().unwrap_or(i32::MAX.into()),
         tv_nsec: span.subsec_nanos().into(),
     };
     let setting = libc::itimerspec { it_interval: never, it_value: value };
