@@ -202,7 +202,7 @@ impl PartFile {
         Ok(ranges)
     }
 
-    /// Nodes of the object's BLAKE3 tree, of the bytes in the file: see [`hash_nodes`].
+    /// Nodes of the object's BLAKE3 tree, of the bytes in the file: see [`super::hash_nodes`].
     ///
     /// # Errors
     /// The system's.
