@@ -183,11 +183,14 @@ impl Plan {
         (report.skipped, report.skipped_count) = (self.skipped.clone(), self.skipped_count);
     }
 
-    /// All files are in place: removes what the tree does not have, and gives directories their modes and
-    /// times. Returns how much was removed.
+    /// All files are in place: removes what the tree does not have, gives directories their modes and times, and
+    /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed.
     pub(super) fn finish(mut self) -> Result<u64, TreeError> {
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
+        if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
+            target.sync().map_err(|error| TreeError::Place(String::new(), error))?;
+        }
         Ok(removed)
     }
 
