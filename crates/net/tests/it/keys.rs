@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::keyrings::{peer, pinned, serving};
 use crate::served::runtime;
 use wellspring_core::SessionId;
 use wellspring_net::store::Existing;
@@ -15,9 +16,7 @@ use wellspring_net::{
     PutOptions, PutReport, Server, ServerConfig, Target,
 };
 use wellspring_transport::scdp::ReceiveStats;
-use wellspring_trust::{
-    ClusterKey, Folders, Keyring, Peer, PrivateKey, PublicKey, Rights, TrustCounters,
-};
+use wellspring_trust::{ClusterKey, Folders, Keyring, Peer, Rights, TrustCounters};
 use wellspring_wire::scdp::{Close, CloseReason, Pull, ScdpHeader, Symbol, emit};
 
 const LEN: usize = 3_000_000;
@@ -32,25 +31,6 @@ fn folders(name: &str) -> Folders {
     let mut folders = Folders::NONE;
     folders.add(name);
     folders
-}
-
-fn peer(name: &str, key: PublicKey, rights: Rights) -> Peer {
-    Peer { name: name.to_owned(), key, rights, addresses: Vec::new() }
-}
-
-fn serving() -> Rights {
-    Rights { serve: true, ..Rights::default() }
-}
-
-/// Keyrings of a client with these rights at the server, and of the server.
-fn pinned(rights: Rights) -> (Keyring, Keyring) {
-    let (client, server) = (PrivateKey::generate(), PrivateKey::generate());
-    let (at_client, at_server) =
-        (peer("server", server.public(), serving()), peer("alice", client.public(), rights));
-    (
-        Keyring::new().with_own(client).with_peer(at_client),
-        Keyring::new().with_own(server).with_peer(at_server),
-    )
 }
 
 fn cluster(keys: &[&ClusterKey]) -> Keyring {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::keyrings::{peer, pinned, serving};
 use crate::on_path::{OnDatagrams, OnPath, OnStream, datagrams_pass, streams_pass};
 use crate::served::{GUARD, Served, by_lttp, loopback, runtime};
 use wellspring_core::{Duration as Span, Time};
@@ -14,8 +15,8 @@ use wellspring_net::store::Existing;
 use wellspring_net::{Client, ClientConfig, FetchError, FetchReport, Host, ServerEvent, Target};
 use wellspring_testkit::random_bytes;
 use wellspring_trust::{
-    ClusterKey, Folders, Greeted, Keyring, Opener, Peer, PrivateKey, PublicKey, Rights, Sealer,
-    StreamGreeting, StreamTrouble, TrustCounters,
+    ClusterKey, Folders, Greeted, Keyring, Opener, PrivateKey, Rights, Sealer, StreamGreeting,
+    StreamTrouble, TrustCounters,
 };
 use wellspring_wire::control::{Name, RefusalCode};
 use wellspring_wire::lttp::{
@@ -27,25 +28,6 @@ const LEN: usize = 2_000_000;
 
 fn object() -> Vec<u8> {
     random_bytes(LEN, 11)
-}
-
-fn peer(name: &str, key: PublicKey, rights: Rights) -> Peer {
-    Peer { name: name.to_owned(), key, rights, addresses: Vec::new() }
-}
-
-fn serving() -> Rights {
-    Rights { serve: true, ..Rights::default() }
-}
-
-/// Keyrings of a client with these rights at the server, and of the server.
-fn pinned(rights: Rights) -> (Keyring, Keyring) {
-    let (client, server) = (PrivateKey::generate(), PrivateKey::generate());
-    let (at_client, at_server) =
-        (peer("server", server.public(), serving()), peer("alice", client.public(), rights));
-    (
-        Keyring::new().with_own(client).with_peer(at_client),
-        Keyring::new().with_own(server).with_peer(at_server),
-    )
 }
 
 /// A server of an object, also in the folder `private`, and a client.

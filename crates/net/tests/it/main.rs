@@ -6,6 +6,7 @@ mod control_keys;
 mod gone_hosts;
 mod group_keys;
 mod hostile;
+mod keyrings;
 mod keys;
 mod link_down;
 mod lttp;
