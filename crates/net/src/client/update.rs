@@ -2,8 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::store::Digest;
+
+/// How often progress is told.
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// What happens during a transfer. Hosts are named as the caller named them.
 #[derive(Clone, PartialEq, Eq, Debug)]

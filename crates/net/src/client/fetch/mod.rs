@@ -9,19 +9,15 @@ mod nodes;
 mod scdp;
 mod verify;
 
-use std::time::Duration;
-
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use super::replicas::{Found, Late, Replica, find};
 use super::report::{FetchReport, ProtocolReport};
 use super::sink::Sink;
+use super::update::TICK;
 use super::{Client, FetchError, FetchOptions, FetchProtocol, Target, Update};
 use crate::address::Host;
-
-/// How often progress is reported.
-const TICK: Duration = Duration::from_millis(100);
 
 /// All bytes of an object are with its sink.
 struct Arrived {
