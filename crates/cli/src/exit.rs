@@ -39,7 +39,10 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
             "Start one of them again and repeat the command: it goes on from where it was. \
                  --timeout waits longer.",
         ),
-        FetchError::Config(_) => failed(USAGE),
+        FetchError::Config(_) | FetchError::RangeByProtocol => failed(USAGE),
+        FetchError::NoSuchRange { .. } => {
+            failed(USAGE).hint("`wellspring stat HOST/OBJECT` says how long an object is.")
+        }
         FetchError::Geometry => failed(USAGE)
             .hint("Choose --symbol-size and --block-symbols so that a block has at most 8 MiB."),
         FetchError::Store(StoreError::BadDigest { .. }) => failed(BAD_DIGEST).hint(

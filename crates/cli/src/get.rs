@@ -15,7 +15,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::{Digest, Existing, ObjectName};
-use wellspring_net::{Client, ClientConfig, FetchOptions, FetchProtocol, Target};
+use wellspring_net::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Target};
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -37,6 +37,7 @@ Examples:
   wellspring get a.example/models/7b.bin -o 7b.bin
   wellspring get a.example,b.example:5000,[2001:db8::7]/models/7b.bin -o 7b.bin
   wellspring get a.example/logs.tar | tar x
+  wellspring get --range 0-1023 a.example,b.example/models/7b.bin -o head   # its first KiB
   wellspring get a.example,b.example/models/ -o models   # a directory; again: what has changed
   wellspring get a.example/x a.example/y b.example/z -o here
   generate-names | wellspring get --from - -o here   # HOST/OBJECT, one a line
@@ -66,6 +67,10 @@ pub struct GetArgs {
     /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
+    /// Fetch only these bytes, by the blocks that hold them, each verified under the object's digest: A-B (with B), A-
+    /// or -N (the last N). Nothing of an earlier fetch is taken up, and nothing is left for a later one.
+    #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
+    range: Option<ByteRange>,
     /// The protocol of the transfer.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Scdp, help_heading = "Transfer")]
     protocol: ProtocolArg,
@@ -89,6 +94,29 @@ pub struct GetArgs {
 }
 
 impl GetArgs {
+    /// Says what does not go with a range.
+    fn check_range(&self, sources: &[Source]) -> Result<(), Failed> {
+        if self.range.is_none() {
+            return Ok(());
+        }
+        if !matches!(sources, [Source::Object(_)]) {
+            return Err(Failed::usage("--range is of one object"));
+        }
+        if self.protocol != ProtocolArg::Scdp {
+            return Err(Failed::usage("--range goes with --protocol scdp"));
+        }
+        // Under the object's name a part of it would be taken for the whole.
+        let is_named = match self.output.as_deref() {
+            None => !std::io::stdout().is_terminal(),
+            Some(path) => !path.is_dir(),
+        };
+        if is_named {
+            Ok(())
+        } else {
+            Err(Failed::usage("--range needs the name of a file: -o FILE"))
+        }
+    }
+
     /// A flag of directories that was given.
     fn of_directories(&self) -> Option<&'static str> {
         if self.atomic { Some("--atomic") } else { self.tree.first_given() }
@@ -110,6 +138,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     if let Some(list) = &args.list {
         sources.extend(many::read_list(list)?);
     }
+    args.check_range(&sources)?;
     let by_scdp = args.protocol == ProtocolArg::Scdp;
     let from = match &sources[..] {
         [Source::Object(from)] => from,
@@ -176,13 +205,15 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         .digest(args.digest)
         .cut(cut)
         .resume(!args.no_resume)
+        .range(args.range)
         .updates(display.updates());
     let fetched = interrupt.guard(client.fetch(&from.hosts, &options, target)).await;
     display.finish();
     let statistics = client.statistics().ok();
     // Ends the sessions in good order: the part file is whole, or gone, when we are.
     drop(client);
-    let stays = !args.no_resume && args.protocol != ProtocolArg::Ndp && !is_stream;
+    let is_kept = !args.no_resume && args.range.is_none();
+    let stays = is_kept && args.protocol != ProtocolArg::Ndp && !is_stream;
     let fetched = fetched.map_err(|failed| match stays {
         true => Failed::new(INTERRUPTED, "interrupted; run it again to fetch what is missing"),
         false => failed,

@@ -24,11 +24,15 @@ pub struct Fetched<'a> {
 impl Fetched<'_> {
     /// For people.
     pub fn summary(&self) -> String {
-        let FetchReport { size, digest, elapsed, .. } = self.report;
+        let FetchReport { size, range, digest, elapsed, .. } = self.report;
         let to = if self.output == "-" { String::new() } else { format!(" -> {}", self.output) };
-        let (size, time) = (bytes(*size), seconds(*elapsed));
+        let (len, time) = (bytes(self.report.len()), seconds(*elapsed));
         let rate = bit_rate(self.report.goodput());
-        let line = format!("{}{to}: {size} in {time}, {rate}, digest {digest}\n", self.name);
+        let part = match *range == (0..*size) {
+            true => String::new(),
+            false => format!(" (bytes {}-{} of {size})", range.start, range.end - 1),
+        };
+        let line = format!("{}{to}: {len}{part} in {time}, {rate}, digest {digest}\n", self.name);
         if self.report.size == 0 {
             return line;
         }
@@ -50,7 +54,9 @@ impl Fetched<'_> {
         let mut object = json!({
             "object": self.name,
             "output": self.output,
-            "bytes": report.size,
+            "bytes": report.len(),
+            "first_byte": report.range.start,
+            "object_bytes": report.size,
             "bytes_resumed": report.resumed,
             "digest": report.digest.to_string(),
             "seconds": report.elapsed.as_secs_f64(),

@@ -232,3 +232,40 @@ fn a_second_fetch_computes_no_digest() {
     let cache = std::fs::read_to_string(place.path("cache").join("digests")).expect("cache");
     assert_eq!(cache.lines().count(), 1, "{cache}");
 }
+
+#[test]
+fn a_range_goes_to_a_file_or_to_standard_output_and_is_no_whole_object() {
+    let place = Place::new();
+    let bytes = random_bytes(3_000_000, 12);
+    let servers = ["a", "b", "c"].map(|name| place.serve(&place.replica(name, &bytes), &[]));
+    let [a, b, c] = &servers;
+    let (from, dir) = (object_at(&[a, b, c]), place.dir("out"));
+    let out = dir.join("part");
+    let got = run(&["get", "--range", "1000-200000", &from, "-o", text(&out)]).success();
+    assert!(std::fs::read(&out).expect("read") == bytes[1_000..=200_000]);
+    assert_eq!(listing(&dir), ["part"]);
+    let number = |key: &str| got.summary[key].as_u64();
+    assert_eq!(
+        ["bytes", "first_byte", "object_bytes", "blocks", "symbols_needed"].map(number),
+        [199_001, 1_000, 3_000_000, 2, 192].map(Some)
+    );
+    for (range, expected) in [("2999990-", 2_999_990..3_000_000), ("-500", 2_999_500..3_000_000)] {
+        let done = program().args(["get", "--range", range, &from, "-o", "-"]).output();
+        let done = done.expect("runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(done.stdout == bytes[expected], "{} bytes for {range}", done.stdout.len());
+    }
+    for (arguments, said) in [
+        (&["--range", "3000000-", "-o", "-"][..], "3000000 bytes, and none in the range 3000000-"),
+        (&["--range", "9-3", "-o", "-"], "no range of bytes"),
+        (&["--range", "0-9", "--protocol", "ndp", "-o", "-"], "--protocol scdp"),
+        (&["--range", "0-9", "-o", text(&dir)], "the name of a file"),
+        (&["--range", "0-9", "-o", "-", "127.0.0.1/other"], "of one object"),
+    ] {
+        let refused = program().args(["get", &from]).args(arguments).output().expect("runs");
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(said) && refused.stdout.is_empty(), "{arguments:?}: {text}");
+    }
+    assert_eq!(listing(&dir), ["part"]);
+}

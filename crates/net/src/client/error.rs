@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use super::byte_range::ByteRange;
 use super::host_error::HostError;
 use crate::config_error::ConfigError;
 use crate::driver::{Failure, HandleError};
@@ -43,6 +44,15 @@ pub enum FetchError {
         /// Of how much \[bytes\].
         size: u64,
     },
+    /// The object has none of the bytes that are wanted.
+    NoSuchRange {
+        /// The bytes.
+        range: ByteRange,
+        /// The object's length \[bytes\].
+        size: u64,
+    },
+    /// A range is wanted by a protocol that fetches only whole objects.
+    RangeByProtocol,
     /// A setting makes no sense.
     Config(ConfigError),
     /// Symbols or blocks as large, or as many of them, are not possible.
@@ -76,6 +86,10 @@ impl fmt::Display for FetchError {
                 write!(f, "no replica is left, {done} of {size} bytes had arrived:")?;
                 list(f, hosts)
             }
+            FetchError::NoSuchRange { range, size } => {
+                write!(f, "the object has {size} bytes, and none in the range {range}")
+            }
+            FetchError::RangeByProtocol => f.write_str("ranges of bytes are fetched by SCDP alone"),
             FetchError::Config(error) => error.fmt(f),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),

@@ -1,5 +1,6 @@
 //! The client: fetches an object from all its holders at once, puts an object to many.
 
+mod byte_range;
 mod error;
 mod fetch;
 mod host_error;
@@ -31,6 +32,7 @@ use crate::setters::setters;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
 
+pub use byte_range::{ByteRange, NotARange};
 pub use error::{FetchError, PutError};
 pub use host_error::{HostError, HostTrouble};
 use put::provider::Providers;
@@ -213,6 +215,9 @@ pub struct FetchOptions {
     /// Take up what an earlier fetch into the same file had, and leave what arrives for a later one
     /// if this one fails or is killed. Not by NDP, whose sender always sends the whole object.
     pub resume: bool,
+    /// The bytes that are wanted, by SCDP; `None`: all. Only the blocks that hold them are fetched, each of which is
+    /// verified under the object's digest. Nothing is kept for a later fetch, nor taken up from an earlier one.
+    pub range: Option<ByteRange>,
     /// Where updates go.
     pub updates: Updates,
     /// What is asked for instead of the object: a part of a tree.
@@ -228,6 +233,7 @@ setters! {
         digest: Option<Digest>,
         cut: Cut,
         resume: bool,
+        range: Option<ByteRange>,
         updates: Updates,
     }
 }
@@ -241,6 +247,7 @@ impl FetchOptions {
             digest: None,
             cut: Cut::default(),
             resume: true,
+            range: None,
             updates: Updates::default(),
             tree_part: None,
             longest: u64::MAX,

@@ -1,6 +1,7 @@
 //! Pages of a fetched object's manifest, asked for while the object arrives.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wellspring_wire::control::Cookie;
@@ -46,9 +47,14 @@ impl Pages {
         }
     }
 
-    /// The next requests, now that the object has arrived up to `done`, to replicas of which `is_live` holds.
-    pub(crate) fn next(&mut self, done: u64, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
-        let range = done..self.size.min(done.saturating_add(AHEAD));
+    /// The next requests for what is missing of the object, to replicas of which `is_live` holds.
+    pub(crate) fn next(
+        &mut self,
+        missing: Range<u64>,
+        is_live: impl Fn(usize) -> bool,
+    ) -> Vec<Question> {
+        let done = missing.start;
+        let range = done..missing.end.min(done.saturating_add(AHEAD));
         let mut manifest = lock(&self.manifest);
         manifest.forget_below(done);
         let wanted = manifest.wanted(range, 2 * AT_ONCE);

@@ -1,6 +1,7 @@
 //! The reports of transfers.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use wellspring_codec::lt::Method;
@@ -48,8 +49,10 @@ pub struct ReplicaReport {
 pub struct FetchReport {
     /// The object's length \[bytes\].
     pub size: u64,
-    /// Its digest, verified.
+    /// Its digest, under which all bytes are verified.
     pub digest: Digest,
+    /// The bytes that were wanted of it.
+    pub range: Range<u64>,
     /// From the call to the object in place.
     pub elapsed: Duration,
     /// Of that, before the first symbol was asked for: finding the replicas.
@@ -81,14 +84,28 @@ pub enum ProtocolReport {
 impl FetchReport {
     /// Application bits that arrived over the whole time \[bit/s\].
     pub fn goodput(&self) -> f64 {
-        rate(self.size - self.resumed.min(self.size), self.elapsed)
+        rate(self.moved(), self.elapsed)
+    }
+
+    /// Bytes that were wanted \[bytes\].
+    pub fn len(&self) -> u64 {
+        self.range.end.saturating_sub(self.range.start)
+    }
+
+    /// Whether no byte was wanted: the object has none.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    fn moved(&self) -> u64 {
+        self.len().saturating_sub(self.resumed)
     }
 
     /// Application bits that arrived over the time between the first request for symbols and the last
     /// symbol \[bit/s\].
     pub fn transfer_rate(&self) -> f64 {
         let moving = self.elapsed.saturating_sub(self.preparing + self.finishing);
-        rate(self.size - self.resumed.min(self.size), moving)
+        rate(self.moved(), moving)
     }
 
     /// What SCDP adds, if the fetch was by SCDP.
@@ -119,7 +136,7 @@ impl FetchReport {
 /// What SCDP adds to the report of a fetch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScdpReport {
-    /// Source blocks of the object.
+    /// Source blocks of the object, or of it those that hold the range that was wanted.
     pub blocks: u32,
     /// The protocol's counters.
     pub stats: ReceiveStats,

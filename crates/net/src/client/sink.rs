@@ -1,18 +1,22 @@
 //! The destination of a fetched object: a part file, or a scratch file that a writer follows.
 
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::byte_range::Wanted;
 use super::stream::copy_out;
 use super::{FetchError, Target};
 use crate::driver::Failure;
-use crate::store::ObjectSink;
-use crate::store::{Digest, Node, PartFile, ScratchFile, StoreError, remove_stale_parts};
+use crate::store::atomic_file::AtomicFile;
+use crate::store::{
+    Digest, Existing, Node, ObjectSink, PartFile, ScratchFile, StoreError, remove_stale_parts,
+};
 
 /// Where the bytes go.
 pub(crate) enum Sink {
@@ -21,6 +25,8 @@ pub(crate) enum Sink {
         scratch: Arc<ScratchFile>,
         /// Absent once it has ended well.
         copy: Option<JoinHandle<io::Result<()>>>,
+        /// The file that a range is written to, if it goes to one.
+        named: Option<AtomicFile>,
         _stop: oneshot::Sender<()>,
     },
 }
@@ -90,15 +96,54 @@ impl Sink {
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
-                let scratch = Arc::new(ScratchFile::new(size, digest)?.of_verified());
-                let (stop, stopped) = oneshot::channel();
-                let from = Arc::clone(&scratch);
-                let inner = runtime.clone();
-                let copy = runtime.spawn_blocking(move || copy_out(&inner, &from, stopped, out));
-                Ok(Sink::Stream { scratch, copy: Some(copy), _stop: stop })
+                let scratch = ScratchFile::new(size, digest)?.of_verified();
+                Ok(Sink::streaming(&runtime, scratch, 0..size, out, None))
             }
         });
         opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
+    }
+
+    /// Opens it for a range of an object of that size and digest, the blocks of which are verified before they count. It
+    /// has nothing from earlier fetches and leaves nothing to later ones.
+    pub(crate) async fn open_range(
+        target: Target,
+        (size, digest): (u64, Digest),
+        wanted: Wanted,
+    ) -> Result<Sink, FetchError> {
+        let runtime = tokio::runtime::Handle::current();
+        let opened = tokio::task::spawn_blocking(move || {
+            let scratch = ScratchFile::new(size, digest)?.of_verified();
+            // What is not wanted counts as there: the file has holes in its place, which nobody reads.
+            let held = wanted.held();
+            for other in [0..held.start, held.end..size] {
+                if !other.is_empty() {
+                    scratch.note(other);
+                }
+            }
+            let (out, named): (Box<dyn Write + Send>, _) = match target {
+                Target::Writer(out) => (out, None),
+                Target::File { path, existing } => {
+                    let file = begin_file(&path, existing)?;
+                    (Box::new(file.as_file().try_clone().map_err(StoreError::Io)?), Some(file))
+                }
+            };
+            Ok(Sink::streaming(&runtime, scratch, wanted.bytes, out, named))
+        });
+        opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
+    }
+
+    fn streaming(
+        runtime: &Handle,
+        scratch: ScratchFile,
+        range: Range<u64>,
+        out: Box<dyn Write + Send>,
+        named: Option<AtomicFile>,
+    ) -> Sink {
+        let scratch = Arc::new(scratch);
+        let (stop, stopped) = oneshot::channel();
+        let (from, inner) = (Arc::clone(&scratch), runtime.clone());
+        let copy = runtime.spawn_blocking(move || copy_out(&inner, (&from, range), stopped, out));
+        Sink::Stream { scratch, copy: Some(copy), named, _stop: stop }
     }
 
     /// The sink that blocks are written to.
@@ -136,11 +181,15 @@ impl Sink {
             Sink::File(part) => {
                 tokio::task::spawn_blocking(move || part.commit().map(|_| ())).await
             }
-            Sink::Stream { scratch, copy, _stop } => {
+            Sink::Stream { scratch, copy, named, _stop } => {
                 if let Some(task) = copy {
                     copied(task.await).map_err(FetchError::Write)?;
                 }
-                tokio::task::spawn_blocking(move || scratch.verify()).await
+                let finish = move || {
+                    scratch.verify()?;
+                    named.map_or(Ok(()), finish_file)
+                };
+                tokio::task::spawn_blocking(finish).await
             }
         };
         match verified {
@@ -148,6 +197,25 @@ impl Sink {
             Err(_) => Err(StoreError::Io(io::Error::other("verifying panicked")).into()),
         }
     }
+}
+
+/// Begins a file that appears under its name when it is finished.
+fn begin_file(path: &Path, existing: Existing) -> Result<AtomicFile, StoreError> {
+    if existing == Existing::Keep && path.symlink_metadata().is_ok() {
+        return Err(StoreError::Exists(path.display().to_string()));
+    }
+    AtomicFile::create(path, existing).map_err(|error| match (error.kind(), path.parent()) {
+        (ErrorKind::NotFound, Some(parent)) => StoreError::NoParent(parent.display().to_string()),
+        _ => StoreError::Io(error),
+    })
+}
+
+fn finish_file(file: AtomicFile) -> Result<(), StoreError> {
+    let shown = file.path().display().to_string();
+    file.finish().map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => StoreError::Exists(shown),
+        _ => StoreError::Io(error),
+    })
 }
 
 fn copied(ended: Result<io::Result<()>, tokio::task::JoinError>) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Writing an object out in order while it arrives.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -13,19 +14,19 @@ const CHUNK: usize = 256 * 1024;
 /// Disk space is given back in pieces of this size \[bytes\].
 const RELEASE_EVERY: u64 = 8 << 20;
 
-/// Copies a scratch file to `out` as its beginning grows, on a thread that may wait. Ends when all
-/// is out, or when the other end of `stop` is dropped.
+/// Copies a range of a scratch file to `out` as its beginning grows, on a thread that may wait. Ends when
+/// all is out, or when the other end of `stop` is dropped.
 pub(super) fn copy_out(
     runtime: &Handle,
-    scratch: &Arc<ScratchFile>,
+    (scratch, range): (&Arc<ScratchFile>, Range<u64>),
     mut stop: oneshot::Receiver<()>,
     mut out: Box<dyn Write + Send>,
 ) -> io::Result<()> {
     let mut contiguous = scratch.contiguous();
     let mut buffer = vec![0; CHUNK];
-    let (mut at, mut released) = (0, 0);
-    while at < scratch.size() {
-        let ready = *contiguous.borrow_and_update();
+    let (mut at, mut released) = (range.start, range.start);
+    while at < range.end {
+        let ready = range.end.min(*contiguous.borrow_and_update());
         while at < ready {
             let len = (ready - at).min(CHUNK as u64) as usize;
             scratch.read_at(at, &mut buffer[..len])?;
@@ -43,7 +44,7 @@ pub(super) fn copy_out(
                 _ = &mut stop => false,
             }
         };
-        if at < scratch.size() && !runtime.block_on(more) {
+        if at < range.end && !runtime.block_on(more) {
             return Err(io::Error::other("the transfer ended early"));
         }
     }

@@ -24,7 +24,7 @@ pub enum Update {
     },
     /// Bytes begin to move.
     Started {
-        /// The object's length \[bytes\].
+        /// The object's length, or that of the range that is wanted \[bytes\].
         size: u64,
         /// The symbols' size \[bytes\].
         symbol_size: u16,
@@ -38,7 +38,7 @@ pub enum Update {
         /// Bytes in place \[bytes\]; for a put, those of the receiver that is furthest behind
         /// among those that must finish.
         done: u64,
-        /// The object's length \[bytes\].
+        /// The object's length, or that of the range that is wanted \[bytes\].
         total: u64,
         /// Symbols received (fetch) or sent (put).
         symbols: u64,

@@ -46,9 +46,9 @@ impl SessionProgress {
         self.counters.symbols.load(Relaxed)
     }
 
-    pub(crate) fn add_block(&self, bytes: u64) {
+    pub(crate) fn add_blocks(&self, blocks: u64, bytes: u64) {
         self.counters.bytes_done.fetch_add(bytes, Relaxed);
-        self.counters.blocks_done.fetch_add(1, Relaxed);
+        self.counters.blocks_done.fetch_add(blocks, Relaxed);
     }
     pub(crate) fn add_symbols(&self, symbols: u64) {
         self.counters.symbols.fetch_add(symbols, Relaxed);

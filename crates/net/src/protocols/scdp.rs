@@ -113,12 +113,14 @@ impl ReceiveObject {
             sink,
             complete,
         } = self;
-        let done = complete.iter().cloned().flatten().map(|sbn| object.byte_range_of_block(sbn).1);
-        let done: Vec<u64> = done.collect();
+        let done = complete.iter().map(|run| (run.len() as u64, object.byte_range_of_run(run)));
+        let done: Vec<(u64, Range<u64>)> = done.collect();
         let start = Start::Receive { object, mode, initial_window, complete };
         let sides = (senders, Side::Receiving { sink }, start);
         let opening = opening(session, &object, digest, sides, events);
-        done.into_iter().for_each(|len| opening.progress.add_block(len));
+        for (blocks, bytes) in done {
+            opening.progress.add_blocks(blocks, bytes.end - bytes.start);
+        }
         opening
     }
 }

@@ -41,7 +41,7 @@ impl Taken {
             if done >= self.size {
                 return;
             }
-            for question in pages.next(done, |_| true) {
+            for question in pages.next(done..self.size, |_| true) {
                 asked.spawn(self.putter.ask(question));
             }
             tokio::select! {

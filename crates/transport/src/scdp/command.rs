@@ -122,6 +122,16 @@ impl ObjectInfo {
         let len = u64::from(self.symbols_in_block(sbn)) * size;
         (first, len.min(self.transfer_len.saturating_sub(first)))
     }
+
+    /// The bytes of some blocks that follow each other; none where the run is empty.
+    pub fn byte_range_of_run(&self, run: &Range<u32>) -> Range<u64> {
+        let start = self.byte_range_of_block(run.start).0;
+        if run.is_empty() {
+            return start..start;
+        }
+        let (last, len) = self.byte_range_of_block(run.end - 1);
+        start..last + len
+    }
 }
 
 /// Blocks that an initial window may reach into. Receivers need as many open.

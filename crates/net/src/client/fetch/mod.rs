@@ -12,6 +12,7 @@ mod verify;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
+use super::byte_range::Wanted;
 use super::replicas::{Found, Late, Replica, find};
 use super::report::{FetchReport, ProtocolReport};
 use super::sink::Sink;
@@ -48,14 +49,23 @@ impl Client {
         options: &FetchOptions,
         target: Target,
     ) -> Result<FetchReport, FetchError> {
+        if options.range.is_some() && options.protocol != FetchProtocol::Scdp {
+            return Err(FetchError::RangeByProtocol);
+        }
         let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
         let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };
         let began = Instant::now();
         let found = find(&self.requester, hosts, options, (self.config.timeout, late)).await?;
         let preparing = began.elapsed();
         let (size, digest) = (found.size, found.digest);
+        let range = match options.range {
+            None => 0..size,
+            Some(range) => range.within(size).ok_or(FetchError::NoSuchRange { range, size })?,
+        };
         let arrived = match options.protocol {
-            FetchProtocol::Scdp => self.fetch_by_scdp(options, found, target).await?,
+            FetchProtocol::Scdp => {
+                self.fetch_by_scdp(options, found, range.clone(), target).await?
+            }
             FetchProtocol::Lttp { method } => {
                 self.fetch_by_lttp(options, method, found, target).await?
             }
@@ -68,6 +78,7 @@ impl Client {
         Ok(FetchReport {
             size,
             digest,
+            range,
             elapsed: began.elapsed(),
             preparing,
             finishing: finishing.elapsed(),
@@ -90,6 +101,21 @@ async fn open_sink(
     let Found { size, digest, .. } = *found;
     let sink = Sink::open(target, size, digest, resume).await?;
     options.updates.tell(Update::Started { size, symbol_size, digest, hosts });
+    Ok(sink)
+}
+
+/// The same for a range of the object.
+async fn open_range_sink(
+    options: &FetchOptions,
+    found: &Found,
+    target: Target,
+    (symbol_size, hosts): (u16, Vec<String>),
+    wanted: Wanted,
+) -> Result<Sink, FetchError> {
+    let Found { size, digest, .. } = *found;
+    let len = wanted.bytes.end - wanted.bytes.start;
+    let sink = Sink::open_range(target, (size, digest), wanted).await?;
+    options.updates.tell(Update::Started { size: len, symbol_size, digest, hosts });
     Ok(sink)
 }
 

@@ -11,8 +11,9 @@ use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
 
-use super::{Arrived, Guard, events, open_sink, ticks};
+use super::{Arrived, Guard, events, open_range_sink, open_sink, ticks};
 use crate::address::canonical;
+use crate::client::byte_range::Wanted;
 use crate::client::pages::{Pages, Question};
 use crate::client::paths::{PathOpener, Paths};
 use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
@@ -34,20 +35,27 @@ impl Client {
         &self,
         options: &FetchOptions,
         found: Found,
+        range: Range<u64>,
         target: Target,
     ) -> Result<Arrived, FetchError> {
         let symbol_size = found.geometry.symbol_size;
         let taking_part = found.replicas.iter().filter(|r| r.takes_part());
         let hosts = taking_part.map(|r| r.host.clone()).collect();
         let moves = (symbol_size, hosts);
-        let sink = open_sink(options, &found, target, moves, options.resume).await?;
+        let object = object_of(found.size, &found.geometry, found.digest.tag());
+        let wanted = Wanted::of(range, object);
+        let sink = if options.range.is_some() {
+            open_range_sink(options, &found, target, moves, wanted.clone()).await?
+        } else {
+            open_sink(options, &found, target, moves, options.resume).await?
+        };
         let (mut blocks, mut resumed) = (0, 0);
         let (stats, mut replicas, sink) = if found.size == 0 {
             (ReceiveStats::default(), found.replicas, sink)
         } else {
             let size = found.size;
-            let prepared = Prepared::new(self, options, found, sink).await;
-            blocks = prepared.object.source_blocks;
+            blocks = wanted.blocks.len() as u32;
+            let prepared = Prepared::new(self, options, found, wanted, sink).await;
             resumed = prepared.resumed();
             if resumed == size {
                 (ReceiveStats::default(), prepared.replicas, prepared.sink)
@@ -79,6 +87,7 @@ struct Run {
     handle: DriverHandle,
     order: Order,
     object: ObjectInfo,
+    wanted: Wanted,
     open_blocks: u32,
     replicas: Vec<Replica>,
     /// Which replica has which share: index into `replicas` by share.
@@ -99,18 +108,25 @@ struct Run {
 struct Prepared {
     order: Order,
     object: ObjectInfo,
+    wanted: Wanted,
     replicas: Vec<Replica>,
     /// Which replica has which share: index into `replicas` by share.
     shares: Vec<usize>,
     sink: Sink,
     pages: Pages,
-    /// Blocks that an earlier fetch has left.
+    /// Blocks that an earlier fetch has left, or that are not wanted.
     complete: Vec<Range<u32>>,
 }
 
 impl Prepared {
     /// Deals the shares, and verifies what an earlier fetch has left.
-    async fn new(client: &Client, options: &FetchOptions, found: Found, sink: Sink) -> Prepared {
+    async fn new(
+        client: &Client,
+        options: &FetchOptions,
+        found: Found,
+        wanted: Wanted,
+        sink: Sink,
+    ) -> Prepared {
         let Found { mut replicas, size, digest, geometry } = found;
         let session = SessionId(crate::random::number() as u32);
         // Who has not answered yet keeps a share: shares cannot be dealt again later.
@@ -139,22 +155,24 @@ impl Prepared {
                 let holders = Replicas { order: &order, addresses: &live, updates };
                 Left { part, object: &object, holders: &holders }.blocks(&mut pages).await
             }
-            Sink::Stream { .. } => Vec::new(),
+            Sink::Stream { .. } => wanted.other_blocks(),
         };
-        Prepared { order, object, replicas, shares, sink, pages, complete }
+        Prepared { order, object, wanted, replicas, shares, sink, pages, complete }
     }
 
     /// Bytes that an earlier fetch has left \[bytes\].
     fn resumed(&self) -> u64 {
-        let blocks = self.complete.iter().cloned().flatten();
-        blocks.map(|sbn| self.object.byte_range_of_block(sbn).1).sum()
+        let Sink::File(_) = &self.sink else { return 0 };
+        let runs = self.complete.iter().map(|run| self.object.byte_range_of_run(run));
+        runs.map(|bytes| bytes.end - bytes.start).sum()
     }
 }
 
 impl Run {
     /// Announces the session and asks all replicas that answered to send.
     fn begin(client: &Client, prepared: Prepared, updates: Updates) -> Result<Run, FetchError> {
-        let Prepared { order, object, mut replicas, shares, sink, pages, complete } = prepared;
+        let Prepared { order, object, wanted, mut replicas, shares, sink, pages, complete } =
+            prepared;
         let (handle, session) = (client.driver.handle(), order.session);
         let many = shares.len() > 1;
         // Senders begin with the first block that is missing, and no one has sent of it before.
@@ -196,6 +214,7 @@ impl Run {
             handle,
             order,
             object,
+            wanted,
             open_blocks: client.config.driver.scdp.limits.open_blocks_of(&object),
             replicas,
             shares,
@@ -226,8 +245,9 @@ impl Run {
             Sink::Stream { scratch, .. } => scratch.contiguous(),
         }
         .borrow();
+        let missing = done..self.wanted.held().end;
         let (shares, replicas) = (&self.shares, &self.replicas);
-        let questions = self.pages.next(done, |share| replicas[shares[share]].is_live());
+        let questions = self.pages.next(missing, |share| replicas[shares[share]].is_live());
         for Question { share, page, cookie } in questions {
             let Some(address) = self.replicas[self.shares[share]].address else { continue };
             let order = self.order.clone();
@@ -348,8 +368,8 @@ impl Run {
 
     fn tell_progress(&self) {
         self.updates.tell(Update::Moving {
-            done: self.progress.bytes_done(),
-            total: self.order.size,
+            done: self.wanted.done(self.progress.bytes_done()),
+            total: self.wanted.bytes.end - self.wanted.bytes.start,
             symbols: self.progress.symbols(),
         });
     }
@@ -486,7 +506,8 @@ impl Run {
         match failure {
             Failure::PeersLost | Failure::Closed(_) => {
                 let hosts: Vec<HostError> = self.replicas.iter().map(Replica::complaint).collect();
-                let (done, size) = (self.progress.bytes_done(), self.order.size);
+                let done = self.wanted.done(self.progress.bytes_done());
+                let size = self.wanted.bytes.end - self.wanted.bytes.start;
                 FetchError::NoReplicaLeft { hosts, done, size }
             }
             failure => FetchError::Session(failure),

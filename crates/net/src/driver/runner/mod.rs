@@ -226,7 +226,7 @@ impl<P: Protocol> Runner<P> {
         let (id, sbn) = (session.id, key.1);
         let done = match outcome {
             Ok(BlockResult::HandedOver(altered)) => {
-                session.progress.add_block(block.data.len() as u64);
+                session.progress.add_blocks(1, block.data.len() as u64);
                 host.received.close(key);
                 host.received.recycle(block);
                 if answered {

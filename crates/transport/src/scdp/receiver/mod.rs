@@ -11,6 +11,7 @@ mod stream;
 mod stream_account;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
 use wellspring_wire::scdp::{CloseReason, Mode, Symbol};
 
@@ -69,8 +70,12 @@ impl Receiver {
     pub(super) fn announced(now: Time, command: &ReceiveSession, config: &Config) -> Self {
         let mut receiver = Self::empty(command.session, command.object, config);
         receiver.blocks.set_complete(&command.complete);
-        let done = command.complete.iter().cloned().flatten();
-        let done: u64 = done.map(|sbn| u64::from(command.object.symbols_in_block(sbn))).sum();
+        let symbols = |run: &Range<u32>| {
+            let [first, end] =
+                [run.start, run.end].map(|b| command.object.first_symbol_of_block(b));
+            end.saturating_sub(first)
+        };
+        let done = command.complete.iter().map(symbols).sum();
         receiver.needed = receiver.needed.saturating_sub(done);
         let count = command.senders.len().min(255) as u8;
         let in_group = command.mode == Mode::OneToMany;
