@@ -169,13 +169,14 @@ pub async fn run(
             }
             Request::Drain => {
                 tell_manager(&[NotifyState::Stopping]);
-                let grace = Duration::from_secs(args.grace);
+                // Who reads that it stops finds it so.
+                let drained = server.drain(Duration::from_secs(args.grace));
                 say(
                     json!({"event": "stopping", "grace_seconds": args.grace}),
                     format!("stopping: transfers may go on for {}", counted(args.grace, "second")),
                 );
                 tokio::select! {
-                    left = server.drain(grace) => {
+                    left = drained => {
                         if left > 0 {
                             tracing::warn!("{left} transfers are cut short");
                         }

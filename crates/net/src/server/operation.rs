@@ -35,12 +35,15 @@ impl Server {
         Ok(())
     }
 
-    /// Begins no more transfers, and waits until those that run are over, for `grace` at most. Returns how many still
-    /// run; [`shut_down`](Server::shut_down) ends them.
-    pub async fn drain(&self, grace: Duration) -> usize {
-        let until = Instant::now() + grace;
+    /// Begins no more transfers from now on, and waits until those that run are over, for `grace` at most. Returns how
+    /// many still run; [`shut_down`](Server::shut_down) ends them.
+    pub fn drain(&self, grace: Duration) -> impl Future<Output = usize> {
+        self.handler.is_draining.store(true, Ordering::Relaxed);
+        self.drained(Instant::now() + grace)
+    }
+
+    async fn drained(&self, until: Instant) -> usize {
         let handler = &self.handler;
-        handler.is_draining.store(true, Ordering::Relaxed);
         let (sends, puts) = (&handler.send_places, lock(&handler.puts).places());
         let had_puts = puts.taken() > 0;
         let idle = async {
