@@ -244,7 +244,8 @@ fn pick(parts: &mut [Part], part: u8) -> Option<&mut Part> {
 fn may_be_a_name(name: &str) -> bool {
     let is_component = |c: &str| {
         let is_part = c.starts_with('.') && c.contains(".wellspring-") && c.ends_with(".part");
-        (1..=255).contains(&c.len()) && c != "." && c != ".." && !is_part
+        let is_ledger = c.eq_ignore_ascii_case(".wellspring-quotas");
+        (1..=255).contains(&c.len()) && c != "." && c != ".." && !is_part && !is_ledger
     };
     let is_odd = |c: char| c == '\\' || c.is_control();
     let depth = name.split('/').count();

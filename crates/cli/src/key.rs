@@ -1,14 +1,16 @@
 //! `wellspring key`: the host's key, the hosts it trusts, and a cluster's key.
 
 use std::net::IpAddr;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stdout, table};
+use wellspring_console::units::parse_size;
 use wellspring_net::KeyDirectory;
-use wellspring_trust::{Folders, Keyring, Peer, PublicKey, Rights};
+use wellspring_trust::{Folders, Keyring, Peer, PublicKey, Quota, Rights};
 
 use crate::keys::{KeyArgs, of_key_files};
 
@@ -35,7 +37,10 @@ To change the cluster key without a break, copy the file to all hosts and start 
 /// With keys, `serve`, `get` and `put` encrypt and authenticate every datagram and speak only with hosts whose
 /// keys are trusted, or that have the same cluster key. The keys lie in ~/.config/wellspring: `key` is this
 /// host's, `trusted` names other hosts and their rights (one a line), `cluster` is a key that hosts share. To trust a
-/// host no more, delete its line and start the server again.
+/// host no more, or to change its rights, edit its line and send the server SIGHUP.
+///
+/// A line can bound what a server lets a key have: `max-sessions=8` transfers at one time, `max-bytes=100G` and
+/// `max-files=1000` of what it has put and that is kept. All hosts of a cluster share what the cluster's line allows.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct KeyCommand {
@@ -91,6 +96,7 @@ struct ShowArgs {
 Examples:
   wellspring key trust alice wpub-... --read                       # may get everything
   wellspring key trust bob wpub-... --read=models --put=incoming   # folders, and all below
+  wellspring key trust carol wpub-... --put=incoming --max-sessions 8 --max-bytes 100G --max-files 1000
   wellspring key trust server wpub-... --serve --at 192.0.2.7      # the only key believed there")]
 struct TrustArgs {
     /// What the host is called here.
@@ -109,6 +115,15 @@ struct TrustArgs {
     /// The address it serves at: no other key is believed there.
     #[arg(long, value_name = "IP", requires = "serve")]
     at: Vec<IpAddr>,
+    /// Transfers that it may have at one time here (a directory takes up to 4) [default: no limit].
+    #[arg(long, value_name = "N")]
+    max_sessions: Option<NonZeroU64>,
+    /// Size of all that it has put and that is kept here, at most [default: no limit].
+    #[arg(long, value_name = "SIZE", value_parser = at_least_one)]
+    max_bytes: Option<NonZeroU64>,
+    /// Number of files that it has put and that are kept here, at most [default: no limit].
+    #[arg(long, value_name = "N")]
+    max_files: Option<NonZeroU64>,
     #[command(flatten)]
     place: Place,
 }
@@ -215,8 +230,10 @@ fn trust(args: &TrustArgs) -> Result<(), Failed> {
         named.iter().for_each(|folder| folders.add(folder));
         folders
     };
-    let rights = Rights { read: folders(&args.read), put: folders(&args.put), serve: args.serve };
-    if rights == Rights::default() {
+    let quota = Quota { sessions: args.max_sessions, bytes: args.max_bytes, files: args.max_files };
+    let (read, put) = (folders(&args.read), folders(&args.put));
+    let rights = Rights { read, put, serve: args.serve, quota };
+    if (Rights { quota: Quota::NONE, ..rights.clone() }) == Rights::default() {
         let text = "a host that is trusted with nothing";
         return Err(Failed::usage(text).hint("Name its rights: --read, --put, --serve."));
     }
@@ -227,6 +244,11 @@ fn trust(args: &TrustArgs) -> Result<(), Failed> {
     let fingerprint = peer.key.fingerprint();
     writeln!(Stdout, "{} ({fingerprint}) is trusted: {}", peer.name, peer.rights)?;
     Ok(())
+}
+
+/// A size that is not zero.
+fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
+    NonZeroU64::new(parse_size(text)?).ok_or_else(|| "a size from 1".to_owned())
 }
 
 fn change(step: &Step) -> Result<(), Failed> {

@@ -39,6 +39,6 @@ pub use client::{
 pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};
 pub use server::{
-    BindError, LONGEST_WAIT, LttpLimits, MAX_PATHS, Permissions, ReceivedObjects, ReloadError,
-    Server, ServerConfig, ServerCounters, ServerEvent, Settings, Transfers,
+    BindError, LONGEST_WAIT, LttpLimits, MAX_PATHS, Permissions, QuotaRefusals, ReceivedObjects,
+    ReloadError, Server, ServerConfig, ServerCounters, ServerEvent, Settings, Transfers,
 };

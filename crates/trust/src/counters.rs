@@ -1,6 +1,6 @@
 //! Counters of a host's channels.
 
-/// What a host's channels have met, since it started.
+/// What a host's channels have met, since it started. A server counts the handshakes of its TCP connections, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TrustCounters {

@@ -5,6 +5,7 @@
 //! ```text
 //! private wsec-…                                     the host's own key, file `key`
 //! peer NAME wpub-… read put=incoming serve at=IP     a trusted peer, file `trusted`
+//! peer NAME wpub-… put max-sessions=8 max-bytes=100G max-files=1000
 //! cluster wclu-… read put serve                      a cluster key, file `cluster`
 //! ```
 
@@ -186,6 +187,9 @@ pub fn cluster_from_text(text: &str) -> Result<Vec<(ClusterKey, Rights)>, BadLin
 }
 
 fn read_right(rights: &mut Rights, word: &str) -> Result<(), String> {
+    if let Some(read) = rights.quota.read_word(word) {
+        return read;
+    }
     let (word, folder) = word.split_once('=').unwrap_or((word, ""));
     let add = |folders: &mut Folders| folders.add(folder);
     match word {
@@ -194,7 +198,9 @@ fn read_right(rights: &mut Rights, word: &str) -> Result<(), String> {
         "serve" if folder.is_empty() => rights.serve = true,
         _ => {
             return Err(
-                "a right is `read`, `put`, `read=FOLDER`, `put=FOLDER` or `serve`".to_owned()
+                "a right is `read`, `put`, `read=FOLDER`, `put=FOLDER` or `serve`, a quota \
+                 `max-sessions=N`, `max-bytes=SIZE` or `max-files=N`"
+                    .to_owned(),
             );
         }
     }
@@ -231,6 +237,7 @@ mod tests {
         let mut rights = Rights { serve: true, ..Rights::default() };
         rights.read.add("");
         rights.put.add("incoming/a");
+        rights.quota = "max-sessions=8 max-bytes=100G max-files=1000".parse().expect("a quota");
         let addresses = vec![
             "192.0.2.1".parse().expect("an address"),
             "2001:db8::1".parse().expect("an address"),
@@ -268,9 +275,17 @@ mod tests {
             (format!("peer a {public} write"), 1),
             (format!("peer a {public} at=x"), 1),
             (format!("peer a {public} serve=x"), 1),
+            (format!("\npeer a {public} max-bytes=0"), 2),
+            (format!("peer a {public} max-files=1 max-files=2"), 1),
         ] {
             assert_eq!(peers_from_text(&bad).expect_err("bad").line, line, "{bad}");
         }
+        let misspelt = peers_from_text(&format!("peer a {public} max-byte=7")).expect_err("bad");
+        assert!(misspelt.to_string().contains("`max-bytes=SIZE`"), "{misspelt}");
+        let secret = ClusterKey::generate().text();
+        let bad = format!("cluster {} max-bytes={}", &*secret, &*secret);
+        let error = cluster_from_text(&bad).expect_err("bad").to_string();
+        assert!(error.contains("line 1") && !error.contains(&secret[5..]), "{error}");
         let three = [(); 3].map(|()| (ClusterKey::generate(), Rights::all()));
         assert!(cluster_from_text(&cluster_to_text(&three)).is_err());
         assert!(cluster_from_text("# none").is_err());

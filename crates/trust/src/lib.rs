@@ -24,6 +24,7 @@ mod key;
 mod keyring;
 mod layout;
 mod messages;
+mod quota;
 mod replay;
 mod rights;
 mod stream;
@@ -42,6 +43,7 @@ pub use key::{BadKey, ClusterKey, Fingerprint, PrivateKey, PublicKey};
 pub use keyring::{Identity, Keyring, Peer};
 pub use layout::{REFUSAL, REFUSAL_LEN};
 pub use messages::{MAX_STREAM_MESSAGE_LEN, Opener, STREAM_OVERHEAD, Sealer};
+pub use quota::Quota;
 pub use rights::{Folders, Rights};
 pub use stream::{
     Answered, Greeted, MAX_HANDSHAKE_LEN, StreamGreeting, StreamTrouble, answer_greeting,

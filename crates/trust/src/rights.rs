@@ -1,6 +1,8 @@
-//! Rights of a key: what it may read and put, and whether it may serve.
+//! Rights of a key: what it may read and put, how much of it, and whether it may serve.
 
 use std::fmt;
+
+use crate::quota::Quota;
 
 /// Folders, by name: none, some, or all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -53,12 +55,14 @@ pub struct Rights {
     pub put: Folders,
     /// Be believed as a server.
     pub serve: bool,
+    /// How much it may have at one time.
+    pub quota: Quota,
 }
 
 impl Rights {
-    /// Everything.
+    /// Everything, without a limit.
     pub fn all() -> Self {
-        Rights { read: Folders::all(), put: Folders::all(), serve: true }
+        Rights { read: Folders::all(), put: Folders::all(), serve: true, quota: Quota::NONE }
     }
 }
 
@@ -72,6 +76,7 @@ impl fmt::Display for Rights {
             }));
         }
         words.extend(self.serve.then(|| "serve".to_owned()));
+        words.extend((!self.quota.is_none()).then(|| self.quota.to_string()));
         f.write_str(&words.join(" "))
     }
 }

@@ -307,6 +307,8 @@ pub enum RefusalCode {
     BadDigest = 12,
     /// The object arrived too slowly to keep the space that was held for it.
     TooSlow = 13,
+    /// The client's key, or its address, has as much as it may have.
+    OverQuota = 14,
 }
 
 impl RefusalCode {
@@ -327,6 +329,7 @@ impl RefusalCode {
             Failed,
             BadDigest,
             TooSlow,
+            OverQuota,
         ]
         .into_iter()
         .find(|code| *code as u8 == number)
@@ -349,6 +352,7 @@ impl fmt::Display for RefusalCode {
             RefusalCode::Failed => "the server failed",
             RefusalCode::BadDigest => "the bytes do not have the digest announced",
             RefusalCode::TooSlow => "the object arrived too slowly to keep its space",
+            RefusalCode::OverQuota => "a quota is used up",
         })
     }
 }

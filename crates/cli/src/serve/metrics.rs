@@ -1,13 +1,15 @@
 //! Metrics of a server for Prometheus, in the text format of OpenMetrics.
 
+use std::fmt;
 use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use wellspring_console::usage::cpu_seconds;
 use wellspring_core::DropReason;
@@ -60,6 +62,9 @@ fn transfers(page: &mut Page<'_>, counters: &ServerCounters) {
         .map(|code| (reason(code), counters.refused.get(&code).copied().unwrap_or(0)))
         .collect();
     page.counters("refusals", "Requests refused", "reason", &refused);
+    let quotas = counters.over_quota;
+    let rows = [("sessions", quotas.sessions), ("bytes", quotas.bytes), ("files", quotas.files)];
+    page.counters("quota_refusals", "Requests beyond a quota", "quota", &rows);
     let digests = [("hit", counters.digests_known), ("miss", counters.digests_computed)];
     let help = "Digests of objects: found in the cache, or computed";
     page.counters("digests", help, "cache", &digests);
@@ -192,6 +197,7 @@ fn reason(code: RefusalCode) -> &'static str {
         RefusalCode::Failed => "failed",
         RefusalCode::BadDigest => "bad_digest",
         RefusalCode::TooSlow => "too_slow",
+        RefusalCode::OverQuota => "over_quota",
         _ => "other",
     }
 }
@@ -213,8 +219,33 @@ fn drop_reason(why: DropReason) -> &'static str {
 /// A page of metrics under construction. Help texts have no full stop: the registry adds it.
 struct Page<'a>(&'a mut Registry);
 
-/// One label.
-type Label = [(&'static str, String); 1];
+/// Values of a metric by label, in the order in which they are given: the registry's own families have none, so that
+/// two pages could not be compared line by line.
+#[derive(Debug)]
+struct Rows<M> {
+    label: &'static str,
+    rows: Vec<(String, M)>,
+}
+
+impl<M> Rows<M> {
+    fn new(label: &'static str, rows: &[(&str, u64)], metric: impl Fn(u64) -> M) -> Self {
+        let rows = rows.iter().map(|(of, value)| ((*of).to_owned(), metric(*value)));
+        Rows { label, rows: rows.collect() }
+    }
+}
+
+impl<M: EncodeMetric + TypedMetric> EncodeMetric for Rows<M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (of, metric) in &self.rows {
+            metric.encode(encoder.encode_family(&[(self.label, of.as_str())])?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+}
 
 impl Page<'_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) {
@@ -224,11 +255,12 @@ impl Page<'_> {
     }
 
     fn counters(&mut self, name: &str, help: &str, label: &'static str, rows: &[(&str, u64)]) {
-        let family = Family::<Label, Counter>::default();
-        for (of, value) in rows {
-            family.get_or_create(&[(label, (*of).to_owned())]).inc_by(*value);
-        }
-        self.0.register(name, help, family);
+        let metric = |value| {
+            let counter = Counter::default();
+            counter.inc_by(value);
+            counter
+        };
+        self.0.register(name, help, Rows::<Counter>::new(label, rows, metric));
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
@@ -238,11 +270,12 @@ impl Page<'_> {
     }
 
     fn gauges(&mut self, name: &str, help: &str, label: &'static str, rows: &[(&str, u64)]) {
-        let family = Family::<Label, Gauge<u64, AtomicU64>>::default();
-        for (of, value) in rows {
-            family.get_or_create(&[(label, (*of).to_owned())]).set(*value);
-        }
-        self.0.register(name, help, family);
+        let metric = |value| {
+            let gauge = Gauge::default();
+            gauge.set(value);
+            gauge
+        };
+        self.0.register(name, help, Rows::<Gauge<u64, AtomicU64>>::new(label, rows, metric));
     }
 
     fn cpu(&mut self, name: &str, help: &str, seconds: f64) {
@@ -255,6 +288,23 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_pages_of_the_same_counts_are_the_same() {
+        let (counters, statistics) = (ServerCounters::default(), Statistics::default());
+        let lines = || {
+            let page = page(&statistics, &counters).expect("a page");
+            let ours = page.lines().filter(|line| line.starts_with("wellspring_"));
+            ours.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(), lines());
+        let refusals: Vec<_> =
+            lines().into_iter().filter(|line| line.contains("refusals")).collect();
+        assert!(
+            refusals[0].contains("not_found") && refusals[1].contains("changed"),
+            "{refusals:?}"
+        );
+    }
 
     #[test]
     fn a_page_has_each_metric_once_and_ends_well() {

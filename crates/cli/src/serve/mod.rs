@@ -20,6 +20,7 @@ use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
 use wellspring_net::{LONGEST_WAIT, Server, ServerConfig};
+use wellspring_trust::Quota;
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -90,6 +91,11 @@ pub struct ServeArgs {
     /// Parts of objects being sent by LTTP at one time, at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_parts: usize,
+    /// Where there are no keys: what each address may have, such as "max-sessions=8 max-bytes=100G max-files=1000"
+    /// (transfers at one time; size and number of files that it has put and that are kept). Keys have it in the
+    /// file `trusted` [default: no limit].
+    #[arg(long, value_name = "QUOTA")]
+    address_quota: Option<Quota>,
     /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -288,6 +294,7 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     };
     config.parts.age = std::time::Duration::from_secs(args.part_age.saturating_mul(3_600));
     config.parts.bytes = args.part_bytes;
+    config.address_quota = args.address_quota.unwrap_or(Quota::NONE);
     Ok(config)
 }
 

@@ -37,6 +37,54 @@ fn new_key(keys: &Path) -> String {
 }
 
 #[test]
+fn a_quota_is_given_with_the_rights_shown_and_named_when_it_is_used_up() {
+    let place = Place::new();
+    let served = place.replica("served", &random_bytes(10, 1));
+    let (server, client) = (place.path("s/keys"), place.path("c/keys"));
+    let (server_key, client_key) = (new_key(&server), new_key(&client));
+    let quota = ["--max-sessions", "8", "--max-bytes", "1k", "--max-files", "5"];
+    let trust = ["key", "trust", "alice", &client_key, "--read", "--put"];
+    done(&server, &[&trust[..], &quota].concat());
+    done(&client, &["key", "trust", "server", &server_key, "--serve"]);
+    let words = "read put max-sessions=8 max-bytes=1K max-files=5";
+    let shown = [done(&server, &["key", "show"]), done(&server, &["key", "show", "--json"])];
+    assert!(shown.iter().all(|shown| shown.contains(words)), "{shown:?}");
+    let alone = of(&server, &["key", "trust", "bob", &server_key, "--max-files", "5"]);
+    assert!(alone.status == 2 && alone.err.contains("trusted with nothing"), "{}", alone.err);
+    let serving = place.serve(&served, &["--allow-put", "--keys", text(&server)]);
+    let address = serving.address.to_string();
+    let file = place.path("file");
+    std::fs::write(&file, [7; 900]).expect("written");
+    done(&client, &["put", text(&file), &address, "--name", "a"]);
+    let refused = of(&client, &["put", text(&file), &address, "--name", "b"]);
+    assert!(
+        refused.status == 4
+            && refused.err.contains("quota max-bytes=1K of key alice: it has 900 bytes there")
+            && refused.err.contains("ask the server's operator for more"),
+        "{}",
+        refused.err
+    );
+    let trusted = server.join("trusted");
+    let line = std::fs::read_to_string(&trusted).expect("a file").replace("max-bytes", "max-byte");
+    std::fs::write(&trusted, line).expect("written");
+    let misspelt = of(&server, &["key", "show"]);
+    assert!(
+        misspelt.status != 0
+            && misspelt.err.contains("line 2")
+            && misspelt.err.contains("`max-bytes=SIZE`"),
+        "{}",
+        misspelt.err
+    );
+    let by_address =
+        run(program().args(["serve", "--address-quota", "max-bytes=0", text(&served)]));
+    assert!(
+        by_address.status == 2 && by_address.err.contains("takes a size from 1"),
+        "{}",
+        by_address.err
+    );
+}
+
+#[test]
 fn two_hosts_trust_each_other_and_nobody_else() {
     let place = Place::new();
     let bytes = random_bytes(2_000_000, 1);

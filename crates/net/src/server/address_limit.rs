@@ -14,7 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Whom a client counts as: its IPv4 address, or its IPv6 network of 64 bits, which is what one
 /// subscriber has.
-fn source_of(client: SocketAddr) -> IpAddr {
+pub(super) fn source_of(client: SocketAddr) -> IpAddr {
     match client.ip() {
         IpAddr::V6(ip) => match ip.to_ipv4_mapped() {
             Some(v4) => v4.into(),

@@ -8,6 +8,7 @@ use wellspring_transport::ndp;
 use wellspring_wire::control::{Cookie, RefusalCode};
 
 use super::address_limit::Full;
+use super::quotas::{Account, Exceeded};
 use crate::driver::SessionEvent;
 use crate::store::{Digest, Node, StoreError};
 use crate::store_messages;
@@ -41,11 +42,18 @@ impl From<Full> for Refusal {
     }
 }
 
-/// What a client shows: its address, and the cookie it has for its request.
+impl From<Exceeded> for Refusal {
+    fn from(exceeded: Exceeded) -> Self {
+        Refusal::new(RefusalCode::OverQuota, exceeded.to_string())
+    }
+}
+
+/// What a client shows: its address, the cookie it has for its request, and what its quota is counted by.
 #[derive(Clone, Copy)]
-pub(super) struct Shown {
+pub(super) struct Shown<'a> {
     pub client: SocketAddr,
     pub cookie: Cookie,
+    pub account: Option<&'a Account>,
 }
 
 /// What a request comes to, besides being refused.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use wellspring_trust::Quota;
+
 use super::ServerEvent;
 use crate::config_error::{ConfigError, check};
 use crate::driver::DriverConfig;
@@ -51,6 +53,10 @@ pub struct ServerConfig {
     /// Empty objects taken from one address in a minute, at most: they are over at once, so nothing
     /// else bounds them.
     pub max_empty_an_address: usize,
+    /// What one address may have at one time where there are no keys. With keys their [rights] say it.
+    ///
+    /// [rights]: wellspring_trust::Rights::quota
+    pub address_quota: Quota,
     /// An object of which less than 32 KiB arrive in so long, though its client is not silent, is
     /// given up; never sooner than twice the time that its client waits.
     pub idle_put: Duration,
@@ -77,6 +83,7 @@ setters! {
         lttp: LttpLimits,
         max_puts_an_address: usize,
         max_empty_an_address: usize,
+        address_quota: Quota,
         idle_put: Duration,
         cache: Arc<DigestCache>,
         interface: Option<Interface>,
@@ -114,6 +121,7 @@ impl ServerConfig {
             max_sends_an_address: 64,
             max_puts_an_address: 32,
             max_empty_an_address: 256,
+            address_quota: Quota::NONE,
             idle_put: Duration::from_secs(60),
             cache: Arc::new(DigestCache::in_memory()),
             interface: None,

@@ -1,12 +1,14 @@
 //! Counters of a server.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use wellspring_transport::scdp::SenderStats;
+use wellspring_trust::TrustCounters;
 use wellspring_wire::control::RefusalCode;
 
-use super::ServerEvent;
+use super::{QuotaRefusals, ServerEvent};
 
 /// What a server counts; all but [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,6 +16,8 @@ use super::ServerEvent;
 pub struct ServerCounters {
     /// Refused requests by what the client was told.
     pub refused: BTreeMap<RefusalCode, u64>,
+    /// Of these the requests beyond a quota, by the quota.
+    pub over_quota: QuotaRefusals,
     /// Objects, and parts of objects, that are being sent.
     pub sending: usize,
     /// Objects that are being received.
@@ -60,6 +64,35 @@ pub struct ReceivedObjects {
     pub decoded_blocks: u64,
     /// Blocks whose source symbols all arrived.
     pub decode_free_blocks: u64,
+}
+
+/// How a handshake by TCP ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Handshake {
+    Done,
+    /// Too many came.
+    PutOff,
+    Wrong,
+    Untrusted,
+}
+
+/// Counts the handshakes of LTTP's control channel, which the driver does not see.
+#[derive(Debug, Default)]
+pub(super) struct StreamHandshakes([AtomicU64; 4]);
+
+impl StreamHandshakes {
+    pub(super) fn count(&self, outcome: Handshake) {
+        self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds them to those of datagrams.
+    pub(super) fn add_to(&self, trust: &mut TrustCounters) {
+        let of = |outcome: Handshake| self.0[outcome as usize].load(Ordering::Relaxed);
+        trust.handshakes += of(Handshake::Done);
+        trust.handshakes_put_off += of(Handshake::PutOff);
+        trust.handshakes_wrong += of(Handshake::Wrong);
+        trust.handshakes_untrusted += of(Handshake::Untrusted);
+    }
 }
 
 /// Counts the events of transfers.

@@ -1,5 +1,6 @@
 //! The state of a server that requests share, and what they have in common.
 
+use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,16 +8,17 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
-use wellspring_trust::Keyring;
+use wellspring_trust::{Identity, Keyring};
 use wellspring_wire::control::{Geometry, RefusalCode};
 
 use super::address_limit::Places;
 use super::answer::{Refusal, SessionReport};
 use super::cookie::CookieJar;
-use super::counters::Tally;
+use super::counters::{StreamHandshakes, Tally};
 use super::digests::{Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
+use super::quotas::{Account, Quotas};
 use super::sends::Sends;
 use super::settings::Permissions;
 use super::trees::Trees;
@@ -53,6 +55,8 @@ pub(super) struct Handler {
     /// For asking clients that put objects.
     pub(super) requester: Requester,
     pub(super) store: Store,
+    /// What clients with quotas have.
+    pub(super) quotas: Arc<Quotas>,
     pub(super) config: ServerConfig,
     pub(super) digests: Arc<Digests>,
     pub(super) reports: mpsc::UnboundedSender<SessionReport>,
@@ -75,6 +79,8 @@ pub(super) struct Handler {
     pub(super) keyring: Mutex<Option<Arc<Keyring>>>,
     /// No more transfers begin.
     pub(super) is_draining: AtomicBool,
+    /// Handshakes of LTTP's connections.
+    pub(super) stream_handshakes: StreamHandshakes,
     tally: Tally,
     limit: EventLimit,
 }
@@ -86,7 +92,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Handler {
     pub(super) fn new(
         handle: DriverHandle,
-        store: Store,
+        (store, quotas): (Store, Arc<Quotas>),
         config: ServerConfig,
         reports: mpsc::UnboundedSender<SessionReport>,
     ) -> Self {
@@ -98,6 +104,7 @@ impl Handler {
             requester: Requester::new(handle.clone(), Arc::default()),
             handle,
             store,
+            quotas,
             digests: Digests::new(Arc::clone(&config.cache)),
             sends: Mutex::new(Sends::new(Arc::clone(&send_places))),
             puts: Mutex::new(Puts::new(put_places)),
@@ -113,6 +120,7 @@ impl Handler {
             permissions: Mutex::new(settings.permissions),
             keyring: Mutex::new(settings.keys),
             is_draining: AtomicBool::new(false),
+            stream_handshakes: StreamHandshakes::default(),
             tally: Tally::default(),
             limit: EventLimit::new(),
         }
@@ -135,10 +143,20 @@ impl Handler {
     pub(super) fn counters(&self) -> ServerCounters {
         let mut counters = self.tally.counters();
         counters.refused = self.limit.refusals();
+        counters.over_quota = self.quotas.refused();
         counters.sending = self.send_places.taken();
         counters.receiving = lock(&self.puts).places().taken();
         (counters.digests_known, counters.digests_computed) = self.digests.counts();
         counters
+    }
+
+    /// What a client's quota is counted by, if it has one.
+    pub(super) fn account(
+        &self,
+        identity: Option<&Arc<Identity>>,
+        client: SocketAddr,
+    ) -> Option<Account> {
+        Account::of(identity.map(|identity| &**identity), client, self.config.address_quota)
     }
 
     /// The name of an object that may be served.

@@ -18,12 +18,12 @@ impl Handler {
     /// Answers a request for a page of an object's manifest.
     pub(super) fn manifest(
         &self,
-        shown: Shown,
+        shown: Shown<'_>,
         name: &str,
         digest: Digest,
         (log, index): (u8, u64),
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, .. } = shown;
         let purpose = Purpose::Manifest { name, digest };
         let allowed = self.jar.is_good(client, cookie, purpose);
         let found = match TreeName::is_one(name) {

@@ -23,6 +23,7 @@ mod put_check;
 mod put_pages;
 mod put_requests;
 mod puts;
+mod quotas;
 mod requests;
 mod send_requests;
 mod sends;
@@ -55,6 +56,8 @@ pub use counters::{ReceivedObjects, ServerCounters, Transfers};
 pub use event::ServerEvent;
 use handler::Handler;
 use parts::Parts;
+pub use quotas::QuotaRefusals;
+use quotas::Quotas;
 pub use settings::{Permissions, ReloadError, Settings};
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
@@ -152,6 +155,12 @@ impl Server {
                 tracing::info!(removed, "part files of dead processes are removed");
             }
         }
+        let directory = config.directory.clone();
+        let quotas = tokio::task::spawn_blocking(move || Quotas::open(&directory)).await;
+        let quotas = quotas.unwrap_or_else(|_| Err(io::Error::other("reading quotas panicked")));
+        let quotas = quotas.map_err(|error| {
+            BindError::Directory(config.directory.clone(), StoreError::Io(error))
+        })?;
         let (control, mut messages) = mpsc::channel(MAX_WAITING);
         let address = config.driver.socket.bind;
         let (listener, driver) =
@@ -161,7 +170,8 @@ impl Server {
             })?;
         let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();
-        let handler = Arc::new(Handler::new(driver.handle(), store, config, session_events));
+        let handler =
+            Arc::new(Handler::new(driver.handle(), (store, quotas), config, session_events));
         let (for_requests, kept) = (Arc::clone(&handler), Arc::clone(&handler));
         let requests = tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
@@ -190,13 +200,17 @@ impl Server {
         self.local_addr
     }
 
-    /// The driver's counters.
+    /// The driver's counters; handshakes of LTTP's connections are among those of keys.
     ///
     /// # Errors
     /// The driver has stopped.
     pub fn statistics(&self) -> Result<Statistics, HandleError> {
         let driver = self.driver.as_ref().ok_or(HandleError::Stopped)?;
-        driver.handle().statistics()
+        let mut statistics = driver.handle().statistics()?;
+        if let Some(trust) = &mut statistics.trust {
+            self.handler.stream_handshakes.add_to(trust);
+        }
+        Ok(statistics)
     }
 
     /// The server's own counters.

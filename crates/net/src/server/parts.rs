@@ -14,6 +14,7 @@ use wellspring_wire::lttp::{Cookie, MAX_SYMBOL_SIZE, Message};
 
 use super::address_limit::{MinuteCount, Places};
 use super::answer::Refusal;
+use super::counters::Handshake;
 use super::handler::{Handler, OpenObject, lock};
 use super::requests::has_right;
 use super::{LttpLimits, ServerEvent};
@@ -147,23 +148,33 @@ impl Parts {
             MAX_HANDSHAKES,
             Instant::now(),
         );
-        counted.map_err(Refusal::from)?;
+        let count = |outcome| self.handler.stream_handshakes.count(outcome);
+        counted.inspect_err(|_| count(Handshake::PutOff)).map_err(Refusal::from)?;
         match admit(&keyring, (reader, writer), self.timeout()).await {
-            Ok(identity) => Ok(Some(identity)),
+            Ok(identity) => {
+                count(Handshake::Done);
+                Ok(Some(identity))
+            }
             Err(ControlError::InClear) => Err(Ended::refused(
                 RefusalCode::NotAllowed,
                 "this host speaks only with keys that it trusts, and you have none (wellspring key --help)",
             )),
             // The client was told by the handshake itself.
             Err(error @ ControlError::Untrusted(reason)) => {
-                let code = match reason {
-                    Untrusted::NotTrusted => RefusalCode::NotAllowed,
-                    _ => RefusalCode::Failed,
+                let (code, outcome) = match reason {
+                    Untrusted::NotTrusted => (RefusalCode::NotAllowed, Handshake::Untrusted),
+                    _ => (RefusalCode::Failed, Handshake::Wrong),
                 };
+                count(outcome);
                 self.refused(client, &Refusal::new(code, error.to_string()));
                 Err(ControlError::Closed.into())
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                if matches!(error, ControlError::OutOfPlace | ControlError::Nonsense(_)) {
+                    count(Handshake::Wrong);
+                }
+                Err(error.into())
+            }
         }
     }
 
@@ -206,6 +217,8 @@ impl Parts {
             return Err(Ended::refused(RefusalCode::Busy, text));
         };
         let place = self.handler.send_places.take(client).map_err(Refusal::from)?;
+        let account = self.handler.account(identity.as_ref(), client);
+        let counted = self.handler.quotas.session(account.as_ref()).map_err(Refusal::from)?;
         let parameters = Parameters {
             transfer_len: len,
             symbol_size: geometry.symbol_size,
@@ -214,7 +227,7 @@ impl Parts {
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let over = self.send(reader, writer, client.ip(), &part, Arc::new(object.source)).await?;
-        drop((permit, place));
+        drop((permit, place, counted));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
             over => ServerEvent::SendFailed {

@@ -12,11 +12,11 @@ impl Handler {
     /// Answers a request to use another path. It comes by that path, whose address the cookie proves.
     pub(super) fn add_path(
         &self,
-        shown: Shown,
+        shown: Shown<'_>,
         session: SessionId,
         path: u8,
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, .. } = shown;
         let limit = self.config.driver.scdp.paths;
         if path == 0 || u16::from(path) >= limit {
             let text = format!("path {path} of a session (limit {limit} paths)");

@@ -19,6 +19,7 @@ use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::put_pages::Taken;
 use super::puts::{Put, Rival, Stage};
+use super::quotas::Account;
 use super::taken_tree::TreeStep;
 use super::taking::Taking;
 use crate::client::pages::Pages;
@@ -41,10 +42,10 @@ impl Handler {
     /// Answers an offer.
     pub(super) fn offer(
         self: &Arc<Self>,
-        shown: Shown,
+        shown: Shown<'_>,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, account } = shown;
         let not_allowed = |text| Err(Refusal::new(RefusalCode::NotAllowed, text));
         let permissions = self.permissions();
         if !permissions.put {
@@ -65,9 +66,10 @@ impl Handler {
             if !self.jar.spend(client, cookie, Purpose::Offer(offer)) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, Purpose::Offer(offer))));
             }
-            puts.admit(client, offer, &self.config).inspect_err(|_| self.jar.give_back(cookie))?;
+            puts.admit(client, offer, &self.config, (&self.quotas, account))
+                .inspect_err(|_| self.jar.give_back(cookie))?;
         }
-        let outcome = self.open_put(client, offer);
+        let outcome = self.open_put((client, account), offer);
         let is_taken = matches!(outcome, Ok(Outcome::Accepted));
         if !is_taken && !lock(&self.puts).is_checking(offer.session) {
             // Not remembered: the reason may pass, and the client may offer again.
@@ -79,7 +81,7 @@ impl Handler {
 
     fn open_put(
         self: &Arc<Self>,
-        client: SocketAddr,
+        (client, account): (SocketAddr, Option<&Account>),
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
         let digest = Digest(offer.digest);
@@ -120,11 +122,15 @@ impl Handler {
         if resume && self.waits_for_rival(&taking) {
             return Ok(Outcome::Pending { done: 0, total: offer.size });
         }
+        if let Some(account) = account {
+            self.promise_room(account, &taking, step.as_ref())?;
+        }
         let part = Arc::new(self.part_for(&taking, resume)?);
         match object {
             None => {
                 self.tell_if(taking.event(0));
-                self.finish_put(offer.session, part.commit(), None);
+                let committed = self.commit_put(offer.session, &part);
+                self.finish_put(offer.session, committed, None);
             }
             Some(object) if part.has_old_bytes() => {
                 self.check_left(taking, object, part);
@@ -147,6 +153,31 @@ impl Handler {
             self.give_up_put(session, RefusalCode::Failed, reason);
         }
         !matches!(rival, None | Some(Rival::Lives))
+    }
+
+    /// Promises room for what is offered in its client's quota.
+    fn promise_room(
+        &self,
+        account: &Account,
+        taking: &Taking,
+        step: Option<&TreeStep>,
+    ) -> Result<(), Refusal> {
+        if !account.counts_what_is_kept() {
+            return Ok(());
+        }
+        let files = match step {
+            None => vec![(taking.name.to_string(), taking.size)],
+            Some(TreeStep::Finish { tree, .. }) => match account.max_files() {
+                None => return Ok(()),
+                Some(limit) => tree.missing_without_bytes(self.store.path(), limit),
+            },
+            Some(step) => step.files(),
+        };
+        if !files.is_empty() {
+            let promise = self.quotas.promise(account, files, Instant::now())?;
+            lock(&self.puts).keep_promise(taking.session, promise);
+        }
+        Ok(())
     }
 
     /// Makes the part file, or takes up the one that is left. If there is no room, part files go that
@@ -362,10 +393,26 @@ impl Handler {
         session: SessionId,
         part: &PartFile,
     ) -> Result<Option<Fingerprint>, StoreError> {
-        let step = lock(&self.puts).step(session);
-        match step {
+        let (step, (promise, name)) = {
+            let mut puts = lock(&self.puts);
+            (puts.step(session), puts.take_promise(session))
+        };
+        let place = || match &step {
             None => part.commit(),
-            Some((step, digest)) => self.place_step(&step, digest, Some(part)),
+            Some((step, digest)) => self.place_step(step, *digest, Some(part)),
+        };
+        match promise {
+            Some(promise) => self.quotas.place(promise, place),
+            None => {
+                let placed = place();
+                if placed.is_ok() && !self.quotas.is_empty() {
+                    let of_step = step.map(|(step, _)| step.files());
+                    let names =
+                        of_step.unwrap_or_else(|| name.map(|name| (name, 0)).into_iter().collect());
+                    self.quotas.disown(names.iter().map(|(name, _)| name.as_str()));
+                }
+                placed
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Refusal};
+use super::quotas::{Account, Promise, Quotas, Session};
 use super::taken_tree::TreeStep;
 use super::taking::Taking;
 use super::{LONGEST_WAIT, ServerConfig};
@@ -69,7 +70,9 @@ pub(super) struct Put {
     /// Symbols received when another offer of the same bytes was first compared with it, and when that was.
     compared: Option<(u64, Instant)>,
     /// Until it is over.
-    place: Option<Place>,
+    places: Option<(Place, Option<Session>)>,
+    /// Room in its client's quota, until it has its name or is over.
+    promise: Option<Promise>,
 }
 
 /// A session in which a client receives what it offers again.
@@ -152,6 +155,20 @@ impl Puts {
             (put.target, put.shown) = (target.to_string(), step.shown());
             put.step = Some(step);
         }
+    }
+
+    /// Notes the room that an object has in its client's quota.
+    pub(super) fn keep_promise(&mut self, session: SessionId, promise: Promise) {
+        if let Some(put) = self.all.get_mut(&session) {
+            put.promise = Some(promise);
+        }
+    }
+
+    /// The room that an object has in its client's quota, which is about to be used; and the name it gets, unless it is
+    /// part of a tree.
+    pub(super) fn take_promise(&mut self, session: SessionId) -> (Option<Promise>, Option<String>) {
+        let put = self.all.get_mut(&session);
+        put.map_or((None, None), |put| (put.promise.take(), Some(put.target.clone())))
     }
 
     /// What is done with an object when it has arrived, and its digest, if it is part of a tree.
@@ -274,8 +291,9 @@ impl Puts {
         client: SocketAddr,
         offer: &Offer<'_>,
         config: &ServerConfig,
+        (quotas, account): (&Arc<Quotas>, Option<&Account>),
     ) -> Result<(), Refusal> {
-        let place = self.places.take(client)?;
+        let places = (self.places.take(client)?, quotas.session(account)?);
         if offer.size == 0 {
             let limit = config.max_empty_an_address;
             self.empty.take("empty puts in this minute", client, limit, Instant::now())?;
@@ -300,7 +318,8 @@ impl Puts {
             given_up: None,
             got_on: None,
             compared: None,
-            place: Some(place),
+            places: Some(places),
+            promise: None,
         };
         self.all.insert(offer.session, put);
         Ok(())
@@ -310,7 +329,7 @@ impl Puts {
     pub(super) fn end(&mut self, session: SessionId, stage: Stage) {
         if let Some(put) = self.all.get_mut(&session) {
             put.stage = stage;
-            put.place = None;
+            (put.places, put.promise) = (None, None);
             self.over.push_back(session);
         }
         while self.over.len() > MAX_REMEMBERED {

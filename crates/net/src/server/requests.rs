@@ -52,7 +52,9 @@ impl Handler {
     fn answer(self: &Arc<Self>, message: &ControlMessage) {
         let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
         let client = canonical(message.from);
-        let shown = Shown { client, cookie };
+        let identity = message.peer.as_ref().map(|peer| &peer.identity);
+        let account = self.account(identity, client);
+        let shown = Shown { client, cookie, account: account.as_ref() };
         let allowed = self.allowed(message, &request);
         let outcome = match &request {
             _ if allowed.is_err() => allowed.map(|()| Outcome::Nothing),
@@ -174,12 +176,12 @@ impl Handler {
         let _ = self.handle.send_control(answer);
     }
 
-    fn info(&self, shown: Shown, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
+    fn info(&self, shown: Shown<'_>, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
         self.check_open()?;
         if TreeName::is_one(name) {
             return self.tree_info(shown, name, geometry);
         }
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, .. } = shown;
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();

@@ -19,7 +19,7 @@ use crate::store::Digest;
 
 impl Handler {
     /// Answers a request to send an object by SCDP.
-    pub(super) fn start(&self, shown: Shown, start: &Start<'_>) -> Result<Outcome, Refusal> {
+    pub(super) fn start(&self, shown: Shown<'_>, start: &Start<'_>) -> Result<Outcome, Refusal> {
         if lock(&self.puts).holds(start.session) {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
@@ -30,7 +30,11 @@ impl Handler {
     }
 
     /// Answers a request to send an object by NDP.
-    pub(super) fn start_ndp(&self, shown: Shown, start: &StartNdp<'_>) -> Result<Outcome, Refusal> {
+    pub(super) fn start_ndp(
+        &self,
+        shown: Shown<'_>,
+        start: &StartNdp<'_>,
+    ) -> Result<Outcome, Refusal> {
         let payload = self.handle.ndp().payload;
         if start.payload != payload {
             let text = format!("packets of {} bytes (only {payload})", start.payload);
@@ -42,8 +46,8 @@ impl Handler {
         self.send(shown, &wanted)
     }
 
-    fn send(&self, shown: Shown, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+    fn send(&self, shown: Shown<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
+        let Shown { client, cookie, account } = shown;
         let replaces = {
             let mut sends = lock(&self.sends);
             if let Some(answer) = sends.known(client, wanted)? {
@@ -53,7 +57,8 @@ impl Handler {
             if !self.jar.spend(client, cookie, wanted.purpose) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, wanted.purpose)));
             }
-            sends.admit(client, wanted).inspect_err(|_| self.jar.give_back(cookie))?
+            let counted = (&self.quotas, account);
+            sends.admit(client, wanted, counted).inspect_err(|_| self.jar.give_back(cookie))?
         };
         if replaces {
             // The client has lost sight of that session; the driver takes requests in order, so

@@ -12,6 +12,7 @@ use wellspring_wire::control::{RefusalCode, Start};
 use super::address_limit::{Place, Places};
 use super::answer::{Outcome, Refusal};
 use super::cookie::Purpose;
+use super::quotas::{Account, Quotas, Session};
 use crate::driver::SessionProgress;
 use crate::store::FileSource;
 
@@ -63,7 +64,7 @@ struct Sending {
     looked: Option<(u64, Instant)>,
     /// Where the bytes come from of an object that is sent by SCDP.
     source: Option<Arc<FileSource>>,
-    place: Place,
+    places: (Place, Option<Session>),
 }
 
 impl Sending {
@@ -121,15 +122,16 @@ impl Sends {
         &mut self,
         client: SocketAddr,
         wanted: &Wanted<'_>,
+        (quotas, account): (&Arc<Quotas>, Option<&Account>),
     ) -> Result<bool, Refusal> {
         let key = wanted.key();
-        let (replaces, place) = match self.open.remove(&key) {
-            Some(earlier) => (earlier.running.is_some(), earlier.place),
-            None => (false, self.places.take(client)?),
+        let (replaces, places) = match self.open.remove(&key) {
+            Some(earlier) => (earlier.running.is_some(), earlier.places),
+            None => (false, (self.places.take(client)?, quotas.session(account)?)),
         };
         let (name, epoch) = (wanted.name.to_owned(), wanted.epoch());
         let sending =
-            Sending { client, name, epoch, running: None, looked: None, source: None, place };
+            Sending { client, name, epoch, running: None, looked: None, source: None, places };
         self.open.insert(key, sending);
         Ok(replaces)
     }

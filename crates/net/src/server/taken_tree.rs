@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
@@ -40,6 +41,19 @@ impl TreeStep {
             TreeStep::Finish { tree, .. } => Some(format!("{}/", tree.directory())),
             _ => None,
         }
+    }
+
+    /// The files that it puts in their places, and their lengths.
+    pub(super) fn files(&self) -> Vec<(String, u64)> {
+        let (tree, files) = match self {
+            TreeStep::Pack { tree, files, .. } => (tree, &files[..]),
+            TreeStep::File { tree, file, .. } => (tree, std::slice::from_ref(file)),
+            TreeStep::Listing { .. } | TreeStep::Clear { .. } | TreeStep::Finish { .. } => {
+                return Vec::new();
+            }
+        };
+        let place = |file: &Wanted| (in_directory(tree.directory(), &file.path), file.size);
+        files.iter().map(place).collect()
     }
 
     /// Whether its part file is one of an object, which stays if it is not whole.
@@ -88,6 +102,28 @@ impl TakenTree {
 }
 
 impl TakenTree {
+    /// What is listed that has no bytes and that is not below `root`: empty files, directories, links; one more than
+    /// `limit` at most.
+    pub(super) fn missing_without_bytes(&self, root: &Path, limit: u64) -> Vec<(String, u64)> {
+        let (mut missing, mut cursor) = (Vec::new(), self.listed.before(0));
+        // It was read to its end before.
+        while let Ok(Some(entry)) = cursor.next_entry() {
+            let has_none = match entry.content {
+                Content::File { size, .. } => size == 0,
+                Content::Directory | Content::Link { .. } => true,
+                Content::Skipped(_) => false,
+            };
+            let name = in_directory(self.directory(), entry.path);
+            if has_none && root.join(&name).symlink_metadata().is_err() {
+                missing.push((name, 0));
+                if missing.len() as u64 > limit {
+                    break;
+                }
+            }
+        }
+        missing
+    }
+
     /// Makes the directories above files.
     pub(super) fn make_parents(
         &self,

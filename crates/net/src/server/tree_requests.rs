@@ -23,11 +23,11 @@ impl Handler {
     /// Answers what a client asks of an object that is made of a tree.
     pub(super) fn tree_info(
         &self,
-        shown: Shown,
+        shown: Shown<'_>,
         text: &str,
         geometry: Geometry,
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, .. } = shown;
         let name = self.tree_name(text)?;
         if name.part.is_of_put() && !self.config.allow_put {
             let text = "this server takes no objects (it runs without --allow-put)";
@@ -72,12 +72,12 @@ impl Handler {
     /// A file of a tree that is asked for alone: the file itself, as long as it is what was listed.
     fn single_info(
         &self,
-        shown: Shown,
+        shown: Shown<'_>,
         (text, geometry): (&str, Geometry),
         name: &TreeName<'_>,
         number: u32,
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie } = shown;
+        let Shown { client, cookie, .. } = shown;
         let purpose = Purpose::Digest { name: text };
         let proven = self.jar.is_good(client, cookie, purpose);
         let (file, fingerprint) = self.open_single(name, number)?;

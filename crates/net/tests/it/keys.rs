@@ -398,7 +398,7 @@ fn hosts_with_and_without_keys_do_not_speak_and_say_why() {
 
 #[test]
 fn rights_are_kept_by_folder_and_a_refusal_names_key_and_right() {
-    let rights = Rights { read: folders("models"), put: folders("incoming"), serve: false };
+    let rights = Rights { read: folders("models"), put: folders("incoming"), ..Rights::default() };
     let (client, server) = pinned(rights);
     let fingerprint = client.own().expect("a key").public().fingerprint().to_string();
     let place = Place::new(Some(client), Some(server));

@@ -365,6 +365,8 @@ fn clients_without_keys_without_trust_and_without_rights_are_sent_nothing_and_to
     assert_eq!(code, RefusalCode::NotAllowed);
     assert!(text.contains("alice") && text.contains("no right to read private/x"), "{text}");
     assert_eq!(place.refused(RefusalCode::NotAllowed), 3);
+    let counted = place.at_server();
+    assert_eq!((counted.handshakes, counted.handshakes_untrusted), (1, 1));
     let sends = |event: &ServerEvent| matches!(event, ServerEvent::SendingPart { .. });
     assert!(!place.told().iter().any(sends));
 }

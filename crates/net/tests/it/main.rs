@@ -20,6 +20,7 @@ mod paths;
 mod process;
 mod put_races;
 mod put_resume;
+mod quotas;
 mod ranges;
 mod relay;
 mod resume;

@@ -476,6 +476,56 @@ fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
 }
 
 #[test]
+fn an_address_has_no_more_than_its_quota_where_there_are_no_keys() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.address_quota = "max-sessions=3 max-bytes=5K max-files=4".parse().expect("a quota");
+    });
+    // Each from a port of its own, as if from many hosts behind one address.
+    let quota = |reply: Reply<'_>| match reply {
+        Reply::Refused { code: RefusalCode::OverQuota, text } => {
+            assert!(text.contains(" of 127.0.0.1"), "{text}");
+            let words = text.split_whitespace().find(|word| word.starts_with("max-"));
+            words.map(|word| word.split('=').next().unwrap_or_default().to_owned())
+        }
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    let start = |session| {
+        let mut stranger = Stranger::of(&served);
+        assert_eq!(stranger.info("x"), Ok(3_000_000));
+        let start = Request::Start(Start {
+            session: SessionId(session),
+            name: Name::new("x").expect("a name"),
+            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+            share_index: 0,
+            share_count: 1,
+            geometry: GEOMETRY,
+            resume: None,
+            timeout_ms: 60_000,
+        });
+        stranger.ask(&start, quota)
+    };
+    let offered = |session: u32, size| {
+        let name = format!("put-{session}");
+        let offer = Offer { timeout_ms: 60_000, ..offer(session, &name, size) };
+        Stranger::of(&served).ask_proven(&Request::Offer(offer), quota)
+    };
+    assert_eq!([offered(10, 0), offered(11, 0)], [None, None], "over at once");
+    assert_eq!((start(1), offered(12, 4_000)), (None, None));
+    assert_eq!(offered(13, 1_001).as_deref(), Some("max-bytes"));
+    assert_eq!(offered(14, 1_000), None, "to the last byte");
+    assert_eq!(start(2).as_deref(), Some("max-sessions"), "in both directions together");
+    assert_eq!(offered(15, 0).as_deref(), Some("max-sessions"));
+    let counters = served.server.counters();
+    assert_eq!(counters.refused[&RefusalCode::OverQuota], 3);
+    let over = counters.over_quota;
+    assert_eq!((over.sessions, over.bytes, over.files), (2, 1, 0));
+}
+
+#[test]
 fn an_address_has_its_sends_by_scdp_and_ndp_together() {
     let home = tempfile::tempdir().expect("temporary directory");
     std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");

@@ -66,7 +66,9 @@ impl fmt::Display for NameError {
             NameError::Control => f.write_str("it has a control character"),
             NameError::TooLong { got, limit } => write!(f, "{got} bytes (limit {limit})"),
             NameError::TooDeep { got, limit } => write!(f, "{got} components (limit {limit})"),
-            NameError::PartFile => f.write_str("it is reserved for objects being received"),
+            NameError::PartFile => {
+                f.write_str("it is reserved for objects being received, and accounts of them")
+            }
             NameError::Hidden => {
                 f.write_str("a part of it begins with a dot, which this server does not allow")
             }
@@ -112,7 +114,7 @@ impl ObjectName {
                 c if c.len() > MAX_COMPONENT_LEN => {
                     return Err(NameError::TooLong { got: c.len(), limit: MAX_COMPONENT_LEN });
                 }
-                c if is_part_file(c) => return Err(NameError::PartFile),
+                c if is_reserved(c) => return Err(NameError::PartFile),
                 _ => {}
             }
         }
@@ -190,6 +192,15 @@ fn is_invisible(c: char) -> bool {
     )
 }
 
+/// The name of a served directory's ledger of who has put what: nobody can ask for it.
+pub const QUOTA_LEDGER: &str = ".wellspring-quotas";
+
+/// Whether a name is never that of an object.
+pub(crate) fn is_reserved(component: &str) -> bool {
+    // Some file systems take names that differ in case alone for the same.
+    is_part_file(component) || component.eq_ignore_ascii_case(QUOTA_LEDGER)
+}
+
 const PART_MARK: &str = ".wellspring-";
 const PART_END: &str = ".part";
 /// Before it, in the name of a part file that is taken up again after its process has ended.
@@ -254,6 +265,8 @@ mod tests {
             ("a\0b", NameError::Control),
             ("a\n", NameError::Control),
             (".x.wellspring-00ff.part", NameError::PartFile),
+            (QUOTA_LEDGER, NameError::PartFile),
+            ("a/.Wellspring-Quotas", NameError::PartFile),
         ] {
             assert_eq!(ObjectName::new(name), Err(error), "{name:?}");
         }

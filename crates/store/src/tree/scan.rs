@@ -15,7 +15,7 @@ use wellspring_tree::{
 };
 
 use super::file::{READ, modified};
-use crate::objects::is_part_file;
+use crate::objects::is_reserved;
 use crate::objects::{Fingerprint, HashProgress, hash_file};
 
 /// How a tree is walked.
@@ -100,7 +100,7 @@ impl Walk {
                 continue;
             }
             let named = match raw.to_str() {
-                Ok(name) if is_part_file(name) => continue,
+                Ok(name) if is_reserved(name) => continue,
                 Ok(name) if check_path(name).is_ok() => {
                     Named { shown: name.to_owned(), usable: true }
                 }

@@ -1,0 +1,197 @@
+use std::path::PathBuf;
+
+use super::*;
+
+fn account(owner: &str, quota: &str) -> Account {
+    let quota = quota.parse().expect("a quota");
+    Account { owner: owner.into(), shown: format!("key {owner}"), quota }
+}
+
+/// A directory with files that are put without a server.
+struct Place {
+    home: tempfile::TempDir,
+    quotas: Arc<Quotas>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let home = tempfile::tempdir().expect("directory");
+        let quotas = Quotas::open(home.path()).expect("no ledger");
+        Place { home, quotas }
+    }
+
+    fn start_again(&mut self) {
+        self.quotas = Quotas::open(self.home.path()).expect("a ledger");
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.home.path().join(crate::store::QUOTA_LEDGER)
+    }
+
+    fn promise(&self, of: &Account, files: &[(&str, u64)]) -> Result<Promise, Exceeded> {
+        let files = files.iter().map(|(name, size)| ((*name).to_owned(), *size));
+        self.quotas.promise(of, files.collect(), Instant::now())
+    }
+
+    fn write(&self, files: &[(&str, u64)]) -> Result<(), StoreError> {
+        for (name, size) in files {
+            let size = usize::try_from(*size).expect("short");
+            std::fs::write(self.home.path().join(name), vec![7; size])?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, of: &Account, files: &[(&str, u64)]) -> Result<(), Exceeded> {
+        let promise = self.promise(of, files)?;
+        self.quotas.place(promise, || self.write(files)).expect("placed");
+        Ok(())
+    }
+
+    fn used(&self, of: &Account) -> (u64, u64) {
+        let used = self.quotas.kept().used.get(&of.owner).copied().unwrap_or_default();
+        assert_eq!((used.promised_bytes, used.promised_files), (0, 0));
+        (used.bytes, used.files)
+    }
+}
+
+#[test]
+fn transfers_are_counted_for_each_owner_and_come_back() {
+    let place = Place::new();
+    let (alice, bob) = (account("alice", "max-sessions=2"), account("bob", "max-sessions=1"));
+    let take = |of: &Account| place.quotas.session(Some(of));
+    let first = take(&alice).expect("one");
+    let _second = take(&alice).expect("two");
+    let full = take(&alice).expect_err("three");
+    assert!(full.to_string().starts_with("quota max-sessions=2 of key alice is used up"), "{full}");
+    let _other = take(&bob).expect("another's");
+    drop(first);
+    drop(take(&alice).expect("a place came back"));
+    assert!(place.quotas.session(None).expect("no quota").is_none());
+    let unlimited = account("carol", "max-bytes=1");
+    assert!(place.quotas.session(Some(&unlimited)).expect("no limit").is_none());
+    assert_eq!(place.quotas.refused(), QuotaRefusals { sessions: 1, bytes: 0, files: 0 });
+    drop((_second, _other));
+    assert!(place.quotas.sessions().is_empty(), "nothing is kept of who has none");
+}
+
+#[test]
+fn bytes_and_files_count_to_the_last_one_also_those_on_their_way_and_after_a_start() {
+    let mut place = Place::new();
+    let alice = account("alice", "max-bytes=1K max-files=3");
+    place.put(&alice, &[("a", 600)]).expect("room");
+    let on_its_way = place.promise(&alice, &[("b", 400)]).expect("to the last byte");
+    let full = place.promise(&alice, &[("c", 1)]).expect_err("a byte too many");
+    let text = full.to_string();
+    assert!(
+        text.contains("max-bytes=1K of key alice: it has 1000 bytes there, and 1 more"),
+        "{text}"
+    );
+    place.promise(&account("bob", "max-bytes=1K"), &[("c", 1_000)]).expect("another's");
+    drop(on_its_way);
+    place.put(&alice, &[("c", 0), ("d", 1)]).expect("three files");
+    let full = place.promise(&alice, &[("e", 0)]).expect_err("a file too many");
+    assert!(full.to_string().contains("max-files=3 of key alice: it has 3 there"), "{full}");
+    place.promise(&alice, &[("d", 0)]).expect("no further file");
+    assert_eq!(place.used(&alice), (601, 3));
+    place.start_again();
+    assert_eq!(place.used(&alice), (601, 3));
+    place.promise(&alice, &[("e", 0)]).expect_err("still");
+    assert_eq!(place.quotas.refused(), QuotaRefusals { sessions: 0, bytes: 0, files: 1 });
+}
+
+#[test]
+fn who_replaces_a_file_has_it_and_what_is_gone_counts_no_more() {
+    let mut place = Place::new();
+    let alice = account("alice", "max-bytes=1K max-files=2");
+    let bob = account("bob", "max-bytes=1K");
+    place.put(&alice, &[("a", 600), ("b", 100)]).expect("room");
+    place.put(&bob, &[("a", 10)]).expect("room");
+    assert_eq!((place.used(&alice), place.used(&bob)), ((100, 1), (10, 1)));
+    place.put(&bob, &[("a", 900)]).expect("beside the old one there is room");
+    place.put(&bob, &[("a", 900)]).expect_err("twice 900 bytes are there until it is in place");
+    place.quotas.disown(["a"].into_iter());
+    assert_eq!(place.used(&bob), (0, 0));
+    place.start_again();
+    assert_eq!((place.used(&alice), place.used(&bob)), ((100, 1), (0, 0)));
+    place.put(&alice, &[("c", 1)]).expect("room");
+    std::fs::remove_file(place.home.path().join("b")).expect("removed");
+    place.put(&alice, &[("d", 900)]).expect("it is looked what is there");
+    assert_eq!(place.used(&alice), (901, 2));
+    // A file that was changed here is not the one that was put.
+    std::fs::write(place.home.path().join("d"), b"mine").expect("written");
+    place.start_again();
+    assert_eq!(place.used(&alice), (1, 1));
+}
+
+#[test]
+fn a_look_at_what_is_there_is_not_repeated_at_once() {
+    let place = Place::new();
+    let alice = account("alice", "max-files=1");
+    place.put(&alice, &[("a", 1)]).expect("room");
+    let now = Instant::now();
+    let promise = |after| place.quotas.promise(&alice, vec![("b".to_owned(), 1)], now + after);
+    promise(Duration::ZERO).expect_err("looked, and is there");
+    std::fs::remove_file(place.home.path().join("a")).expect("removed");
+    promise(PAUSE_A_FILE / 2).expect_err("not looked again");
+    promise(PAUSE_A_FILE).expect("looked again");
+}
+
+#[test]
+fn what_does_not_come_about_is_given_back() {
+    let mut place = Place::new();
+    let (alice, bob) = (account("alice", "max-files=9"), account("bob", "max-files=9"));
+    place.put(&bob, &[("a", 5)]).expect("room");
+    let fail = || Err(StoreError::Exists("a".to_owned()));
+    let promise = place.promise(&alice, &[("a", 5)]).expect("room");
+    place.quotas.place(promise, fail as fn() -> Result<(), StoreError>).expect_err("it exists");
+    assert_eq!((place.used(&alice), place.used(&bob)), ((0, 0), (5, 1)));
+    // Of a pack a part may be in place.
+    let files = [("x", 1), ("y", 2), ("z", 3)];
+    let promise = place.promise(&alice, &files).expect("room");
+    let some = || {
+        place.write(&files[..2])?;
+        fail()
+    };
+    place.quotas.place(promise, some).expect_err("a part");
+    assert_eq!(place.used(&alice), (3, 2));
+    place.start_again();
+    assert_eq!((place.used(&alice), place.used(&bob)), ((3, 2), (5, 1)));
+}
+
+#[test]
+fn a_ledger_that_was_cut_or_holds_nonsense_costs_no_more_than_its_bad_lines() {
+    let mut place = Place::new();
+    let alice = account("alice", "max-files=9");
+    place.put(&alice, &[("a", 1), ("with a space", 2)]).expect("room");
+    let mut text = std::fs::read(place.ledger()).expect("a ledger");
+    for line in ["alice x a", "alice", "", "alice 9 ../a", "alice 5 none", "\u{0}", "alice 7 a"] {
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    text.extend(vec![b'x'; 5_000]);
+    text.extend_from_slice(b"\nalice 1");
+    std::fs::write(place.ledger(), text).expect("written");
+    place.start_again();
+    assert_eq!(place.used(&alice), (3, 2));
+    place.put(&alice, &[("b", 1)]).expect("room");
+    place.start_again();
+    assert_eq!(place.used(&alice), (4, 3));
+    let text = std::fs::read_to_string(place.ledger()).expect("a ledger");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let mode = std::fs::metadata(place.ledger()).expect("there");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&mode) & 0o777, 0o600);
+}
+
+#[test]
+fn a_ledger_does_not_grow_without_end() {
+    let place = Place::new();
+    let alice = account("alice", "max-files=100");
+    let names: Vec<String> = (0..100).map(|n| format!("file {n}")).collect();
+    for size in 0..25 {
+        let files: Vec<(&str, u64)> = names.iter().map(|name| (name.as_str(), size % 2)).collect();
+        place.put(&alice, &files).expect("room");
+    }
+    let text = std::fs::read_to_string(place.ledger()).expect("a ledger");
+    assert!(text.lines().count() <= 1_200, "{} lines", text.lines().count());
+    assert_eq!(place.used(&alice), (0, 100));
+}
