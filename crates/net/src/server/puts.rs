@@ -157,7 +157,7 @@ impl Puts {
         }
     }
 
-    /// Notes the room that an object has in its client's quota.
+    /// Notes the space that an object has in its client's quota.
     pub(super) fn keep_promise(&mut self, session: SessionId, promise: Promise) {
         if let Some(put) = self.all.get_mut(&session) {
             put.promise = Some(promise);
