@@ -164,7 +164,7 @@ impl Puts {
         }
     }
 
-    /// The room that an object has in its client's quota, which is about to be used; and the name it gets, unless it is
+    /// The space that an object has in its client's quota, which is about to be used; and the name it gets, unless it is
     /// part of a tree.
     pub(super) fn take_promise(&mut self, session: SessionId) -> (Option<Promise>, Option<String>) {
         let put = self.all.get_mut(&session);
