@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,26 @@ def three_hosts(tmp_path: Path) -> Iterator[tuple[Path, list[HostProcess]]]:
     yield served, hosts
     for host in hosts:
         host.kill()
+
+
+class Fetched:
+    """How many bytes of blocks file systems have fetched."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls, self.bytes = 0, 0
+        read_into = wellspring.Client.read_into
+
+        def counting(client: wellspring.Client, *args: Any, **options: Any) -> Any:
+            report = read_into(client, *args, **options)
+            self.calls, self.bytes = self.calls + 1, self.bytes + (report.blocks or 0) * 128 * 1024
+            return report
+
+        monkeypatch.setattr(wellspring.Client, "read_into", counting)
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> Fetched:
+    return Fetched(monkeypatch)
 
 
 def digest(content: bytes) -> str:

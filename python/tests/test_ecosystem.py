@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conftest import HostProcess
+from conftest import Fetched, HostProcess
 from wellspring import sim
 from wellspring.sweep import sweep
 
@@ -42,6 +42,37 @@ def test_parquet_is_read_from_three_hosts_one_of_which_dies(three_hosts: Hosts) 
     )
     with fsspec.open(url(hosts, "table.parquet"), **options) as file:
         assert polars.read_parquet(file)["n"].to_list() == frame["n"].to_list()
+
+
+def test_one_column_of_a_table_and_one_tensor_of_a_model_are_fetched_alone(
+    three_hosts: Hosts, fetched: Fetched
+) -> None:
+    import json
+
+    import fsspec
+    import numpy as np
+    import pandas
+    from safetensors.numpy import save_file
+
+    served, hosts = three_hosts
+    random = np.random.default_rng(1)
+    columns = {f"column {n}": random.standard_normal(300_000) for n in range(10)}
+    table, model = served / "wide.parquet", served / "large.safetensors"
+    pandas.DataFrame(columns).to_parquet(table)
+    column = pandas.read_parquet(url(hosts, "wide.parquet"), columns=["column 4"])["column 4"]
+    assert (column == columns["column 4"]).all()
+    print(f"one of ten columns: {fetched.bytes} of {table.stat().st_size} bytes")
+    assert 0 < fetched.bytes < table.stat().st_size / 3
+    fetched.bytes = 0
+    save_file(columns, model)
+    with fsspec.open(url(hosts, "large.safetensors")) as file:
+        header = int.from_bytes(file.read(8), "little")
+        start, end = json.loads(file.read(header))["column 7"]["data_offsets"]
+        file.seek(8 + header + start)
+        tensor = np.frombuffer(file.read(end - start))
+    assert (tensor == columns["column 7"]).all()
+    print(f"one of ten tensors: {fetched.bytes} of {model.stat().st_size} bytes")
+    assert 0 < fetched.bytes < model.stat().st_size / 4
 
 
 def test_a_model_is_read_from_three_hosts_one_of_which_dies(three_hosts: Hosts) -> None:

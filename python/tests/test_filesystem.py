@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 import wellspring
-from conftest import HostProcess
+from conftest import Fetched, HostProcess
 
 Hosts = tuple[Path, list[HostProcess]]
 
@@ -38,6 +38,55 @@ def test_files_are_read_at_any_offset_while_a_host_dies(three_hosts: Hosts, cont
     fs, path = fsspec.url_to_fs(url(hosts, "deep/object"), timeout=2)
     assert fs.cat_file(path, 5, 25) == content[5:25]
     assert fs.cat_file(path, -7) == content[-7:] and fs.cat_file(path, 9, 3) == b""
+    assert fs.cat_file(path, 300_000) == b"" and fs.cat_file(path, 299_000, 400_000) == content[299_000:]
+    assert fs.cat_file(path, 7, -7) == content[7:-7] and fs.cat_file(path) == content
+    with pytest.raises(FileNotFoundError):
+        fs.cat_file(path + "s", 0, 5)
+
+
+def test_only_what_is_read_is_fetched(three_hosts: Hosts, data: random.Random, fetched: Fetched) -> None:
+    served, hosts = three_hosts
+    content = data.randbytes(20_000_000)
+    (served / "large").write_bytes(content)
+    with fsspec.open(url(hosts, "large")) as file:
+        for _ in range(20):
+            at = data.randrange(len(content))
+            file.seek(at)
+            assert file.read(100) == content[at : at + 100]
+        assert fetched.bytes <= 20 * 4 * 128 * 1024
+        file.seek(1_000_000)
+        fetched.calls = fetched.bytes = 0
+        assert file.read(5_000_000) == content[1_000_000:6_000_000]
+        assert fetched.calls <= 2 and fetched.bytes <= 6_000_000
+    fetched.calls = 0
+    with fsspec.open(url(hosts, "large")) as file:
+        pieces = list(iter(lambda: file.read(10_000), b""))
+    assert b"".join(pieces) == content
+    assert fetched.calls <= 10, "who reads on gets ever longer pieces"
+    with fsspec.open(url(hosts, "large"), "rt", encoding="latin-1", newline="") as text:
+        assert text.read(30_000) == content[:30_000].decode("latin-1")
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_mixed(three_hosts: Hosts, content: bytes) -> None:
+    served, hosts = three_hosts
+    with fsspec.open(url(hosts[:1], "deep/object")) as file:
+        assert file.read(10) == content[:10]
+        (served / "deep" / "object").write_bytes(bytes(300_000))
+        file.seek(290_000)
+        with pytest.raises(wellspring.errors.NoHost):
+            file.read(10)
+
+
+def test_a_cache_has_whole_files(three_hosts: Hosts, content: bytes, tmp_path: Path, fetched: Fetched) -> None:
+    _, hosts = three_hosts
+    for _ in range(2):
+        with fsspec.open(url(hosts, "deep/object"), cache=str(tmp_path)) as file:
+            file.seek(9)
+            assert file.read() == content[9:]
+        assert [path.read_bytes() for path in tmp_path.glob("*object")] == [content]
+        for host in hosts[1:]:
+            host.kill()
+    assert fetched.calls == 0
 
 
 def test_listings_and_kinds(three_hosts: Hosts, content: bytes) -> None:

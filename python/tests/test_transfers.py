@@ -54,6 +54,38 @@ def test_one_of_three_is_killed_on_the_way(three_hosts: Hosts, data: random.Rand
     assert into == content and report.size == len(content)
 
 
+def test_a_range_goes_to_bytes_to_memory_and_to_a_file(
+    three_hosts: Hosts, tmp_path: Path, data: random.Random
+) -> None:
+    served, hosts = three_hosts
+    content = data.randbytes(3_000_000)
+    (served / "object").write_bytes(content)
+    source = ",".join(host.address for host in hosts) + "/object"
+    with wellspring.Client() as client:
+        for part in ((0, 1), (1_000_000, 1_500_001), (2_999_999, None), (-5, None), (2_000_000, 9_000_000)):
+            assert client.read(source, range=part) == content[slice(*part)]
+        memory = bytearray(150_000)
+        report = client.read_into(source, memory, range=(130_000, 270_000))
+        assert memory[:140_000] == content[130_000:270_000] and memory[140_000:] == bytes(10_000)
+        assert (report.start, report.end, report.size, report.blocks) == (130_000, 270_000, 3_000_000, 3)
+        assert all(replica.seconds_silent >= 0 for replica in report.replicas)
+        assert asyncio.run(client.read_async(source, range=(7, 70))) == content[7:70]
+    wellspring.get(source, tmp_path / "part", range=(10, 20))
+    assert (tmp_path / "part").read_bytes() == content[10:20]
+    assert wellspring.read_into(source, memory, range=(5, 6), digest=report.digest).end == 6
+    with pytest.raises(errors.NoSuchRange, match="3000000 bytes, and none in the range 3000000-"):
+        wellspring.read(source, range=(3_000_000, None))
+    for wrong in ((5, 5), (-5, 7), (5, -1)):
+        with pytest.raises(errors.UsageError, match="has no bytes"):
+            wellspring.read(source, range=wrong)
+    with pytest.raises(errors.UsageError, match="name of a file"):
+        wellspring.get(source, tmp_path, range=(0, 5))
+    with pytest.raises(errors.UsageError, match="not of a directory"):
+        wellspring.get(source + "/", tmp_path, range=(0, 5))
+    with pytest.raises(TypeError, match="no option forced: known are .*force"):
+        wellspring.get(source, tmp_path, forced=True)  # type: ignore[call-arg]
+
+
 def test_bytes_go_into_lent_memory(server: Served, data: random.Random) -> None:
     served, host = server
     content = data.randbytes(100_000)

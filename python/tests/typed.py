@@ -19,10 +19,16 @@ def codec() -> bytes:
 
 
 async def transfers() -> int:
-    data: bytes = await wellspring.read_async("a/x", insecure=True)
+    data: bytes = await wellspring.read_async("a/x", insecure=True, range=(0, None))
+    wellspring.get("a/x", "x", force=True, range=(0, 5), timeout=2)
+    wellspring.get("a/x", force="yes")  # type: ignore[arg-type]
+    wellspring.read("a/x", recursive=True)  # type: ignore[call-arg]
+    part = await wellspring.read_into_async("a/x", bytearray(5), range=(-5, None))
+    silent: list[float] = [replica.seconds_silent for replica in part.replicas] + [float(part.end - part.start)]
+    names: list[str] = [entry.path for entry in wellspring.ls("a/", digests=True)] * len(silent)
     with wellspring.Client(timeout=1) as client:
         report = client.put("x", ["a", "b"], quorum=1)
-    return len(data) + report.complete
+    return len(data) + report.complete + len(names)
 
 
 def tables() -> list[object]:

@@ -36,6 +36,8 @@ from .transfers import (
     put_async,
     read,
     read_async,
+    read_into,
+    read_into_async,
     serve,
 )
 
@@ -65,6 +67,8 @@ __all__ = [
     "put_async",
     "read",
     "read_async",
+    "read_into",
+    "read_into_async",
     "serve",
     "sim",
 ]

@@ -150,6 +150,7 @@ class Client:
         replace: bool = False,
         digest: str | None = None,
         resume: bool = True,
+        range: tuple[int, int | None] | None = None,
     ) -> Transfer: ...
     def fetch_tree(
         self, hosts: list[str], directory: str | None, path: _Path, delete: bool = False, checksum: bool = False

@@ -9,6 +9,7 @@ __all__ = [
     "Cancelled",
     "HostTrouble",
     "NoHost",
+    "NoSuchRange",
     "ReplicasDiffer",
     "ReplicasLost",
     "SystemFailed",
@@ -54,6 +55,10 @@ class UsageError(WellspringError, ValueError):
     """An argument is wrong (status 2)."""
 
     exit_status = 2
+
+
+class NoSuchRange(UsageError):
+    """The object has none of the bytes that were asked for (status 2)."""
 
 
 class TooFewSymbols(WellspringError):

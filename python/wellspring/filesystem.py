@@ -1,8 +1,9 @@
 """``wellspring://HOST,HOST/PATH`` for whatever reads through fsspec: pandas, polars, pyarrow, safetensors, Dask.
 
-Listings come from the hosts. A file that is opened for reading is fetched from all its hosts at once, verified,
-into a cache of this process, and read there at any offset: ranges cost nothing once it is there. A file that is
-opened for writing is put to all the hosts when it is closed.
+Listings come from the hosts. Of a file that is opened for reading only what is read is fetched, from all its hosts at
+once, in the blocks of 128 KiB that hold it, each verified under the digest that the file had at first. Who reads on gets
+ever longer pieces. With ``cache=DIR`` a file is fetched there as a whole when it is opened, for readers who come again. A
+file that is opened for writing is put to all the hosts when it is closed.
 """
 
 from __future__ import annotations
@@ -13,21 +14,30 @@ import shutil
 import sys
 import tempfile
 import threading
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from fsspec import AbstractFileSystem
 
-from .errors import NoHost
-from .transfers import Entry, get, ls, put
+from .errors import NoHost, NoSuchRange
+from .transfers import Client, Entry, get, ls, put
+
+if TYPE_CHECKING:
+    from ._native import Memory
 
 __all__ = ["WellspringFileSystem"]
+
+_BLOCK = 128 * 1024
+"""What is fetched at least: a block of SCDP's."""
+
+_LONGEST_AHEAD = 64 * 1024 * 1024
+"""What is fetched beyond what was asked for, at most."""
 
 
 class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Files of hosts that run ``wellspring serve``.
 
-    ``keys``, ``insecure`` and ``timeout`` are those of :class:`wellspring.Client`. ``cache`` is a directory for
-    fetched files; without it they are kept in a temporary one until the file system is no longer used.
+    ``keys``, ``insecure`` and ``timeout`` are those of :class:`wellspring.Client`. With ``cache``, a
+    directory, files are fetched as a whole and kept there; without it only what is read is fetched.
     """
 
     protocol = "wellspring"
@@ -43,12 +53,9 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     ) -> None:
         super().__init__(**options)
         self._access: dict[str, Any] = {"keys": keys, "insecure": insecure, "timeout": timeout}
-        if cache is None:
-            # Removed with this file system.
-            self._temporary = tempfile.TemporaryDirectory(prefix="wellspring-")
-            cache = self._temporary.name
-        self._cache: str = cache
+        self._cache = cache
         self._lock = threading.Lock()
+        self._client: tuple[int, Client] | None = None
         self._states: dict[str, tuple[int | None, float]] = {}
 
     def _info(self, directory: str, entry: Entry) -> dict[str, Any]:
@@ -87,13 +94,17 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 return self._info(parent, entry)
         raise FileNotFoundError(f"{name} is not in {parent}/")
 
-    def _fetched(self, path: str) -> str:
+    def _own_client(self) -> Client:
+        """The client of this process: after a fork the child has one of its own."""
+        with self._lock:
+            if self._client is None or self._client[0] != os.getpid():
+                self._client = (os.getpid(), Client(**self._access))
+            return self._client[1]
+
+    def _fetched(self, path: str, cache: str, info: dict[str, Any]) -> str:
         """The path of a copy of what the hosts have now."""
-        info = self.info(path)
-        if info["type"] == "directory":
-            raise IsADirectoryError(path)
         state = (info["size"], info["mtime"])
-        local = os.path.join(self._cache, path.replace("%", "%25").replace("/", "%2F"))
+        local = os.path.join(cache, path.replace("%", "%25").replace("/", "%2F"))
         with self._lock:
             if self._states.get(path) != state or not os.path.exists(local):
                 get(path, local, force=True, **self._access)
@@ -103,18 +114,37 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> IO[bytes]:
         path = cast(str, self._strip_protocol(path))
         if mode == "rb":
-            return open(self._fetched(path), "rb")
+            info = self.info(path)
+            if info["type"] == "directory":
+                raise IsADirectoryError(path)
+            if self._cache is not None:
+                return open(self._fetched(path, self._cache, info), "rb")
+            return io.BufferedReader(_Remote(self._own_client(), path, info["size"]), _BLOCK)
         if mode in ("wb", "xb"):
             return _Upload(path, mode == "wb", self._access)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
         """The bytes of a file, or a range of them."""
-        with self._open(path) as file:
-            size = file.seek(0, io.SEEK_END)
-            first, last, _ = slice(start, end).indices(size)
-            file.seek(first)
-            return file.read(max(last - first, 0))
+        path = cast(str, self._strip_protocol(path))
+        if self._cache is not None or (end or 0) < 0 or ((start or 0) < 0 and end is not None):
+            with self._open(path) as file:
+                first, last, _ = slice(start, end).indices(file.seek(0, io.SEEK_END))
+                file.seek(first)
+                return file.read(max(last - first, 0))
+        if end is not None and end <= (start or 0):
+            return b""
+        try:
+            if not start and end is None:
+                return self._own_client().read(path)
+            return self._own_client().read(path, range=(start or 0, end))
+        except NoSuchRange:
+            return b""
+        except NoHost as error:
+            answers = {host.kind for host in error.hosts} - {"silent", "port closed", "unresolved"}
+            if answers == {"not found"}:
+                raise FileNotFoundError(str(error)) from error
+            raise
 
     def get_file(self, rpath: str, lpath: str, **options: Any) -> None:
         """Fetches a file."""
@@ -138,6 +168,73 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
+
+
+class _Remote(io.RawIOBase):
+    """A file of which what is read is fetched. All of it is of one digest, that of the first piece."""
+
+    def __init__(self, client: Client, path: str, size: int) -> None:
+        self._client, self._path, self._size = client, path, size
+        self._at = 0
+        self._digest: str | None = None
+        self._start, self._piece = 0, memoryview(b"")
+        self._ahead = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if at < 0:
+            raise ValueError(f"position {at} lies before the file's beginning")
+        self._at = at
+        return at
+
+    def readall(self) -> bytes:
+        rest = bytearray(max(self._size - self._at, 0))
+        self.readinto(rest)
+        return bytes(rest)
+
+    def readinto(self, buffer: Memory, /) -> int:
+        into = memoryview(cast(Any, buffer)).cast("B")[: max(self._size - self._at, 0)]
+        filled = self._copy(into)
+        if filled < len(into):
+            self._fetch(into[filled:])
+        return len(into)
+
+    def _copy(self, into: memoryview) -> int:
+        """Copies what is here already of what is to be read next, and goes on behind it."""
+        part = self._piece[self._at - self._start :][: len(into)] if self._at >= self._start else self._piece[:0]
+        into[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def _fetch(self, into: memoryview) -> None:
+        """Fetches what is to be read next: a long piece in its place, a short one with what follows."""
+        reads_on = self._at == self._start + len(self._piece)
+        self._ahead = min(max(2 * self._ahead, _BLOCK), _LONGEST_AHEAD) if reads_on else 0
+        first, end = self._at, self._at + len(into)
+        if len(into) >= self._ahead and len(into) >= _BLOCK:
+            self._read_into(into, first, end)
+            self._at = end
+            self._start, self._piece = end, memoryview(b"")
+            return
+        # The block that holds the first byte comes as a whole anyway, and so does the last.
+        first = first // _BLOCK * _BLOCK
+        end = min(max(-(-end // _BLOCK) * _BLOCK, end + self._ahead), self._size)
+        piece = memoryview(bytearray(end - first))
+        self._read_into(piece, first, end)
+        self._start, self._piece = first, piece
+        self._copy(into)
+
+    def _read_into(self, into: memoryview, first: int, end: int) -> None:
+        report = self._client.read_into(self._path, into, range=(first, end), digest=self._digest)
+        if report.end < end:
+            raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
+        self._digest = report.digest
 
 
 class _Upload(io.BufferedRandom):

@@ -15,15 +15,34 @@ b'hello'
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from . import _native
 from .errors import UsageError
+from .reports import (
+    Entry,
+    FetchReport,
+    GetOptions,
+    LsOptions,
+    Progress,
+    PutOptions,
+    PutReport,
+    ReadOptions,
+    Receiver,
+    Replica,
+    TreeReport,
+    Update,
+    entries,
+    fetch_report,
+    put_report,
+    tree_report,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,7 +53,11 @@ __all__ = [
     "Client",
     "Entry",
     "FetchReport",
+    "GetOptions",
+    "LsOptions",
+    "PutOptions",
     "PutReport",
+    "ReadOptions",
     "Receiver",
     "Replica",
     "Server",
@@ -49,6 +72,8 @@ __all__ = [
     "put_async",
     "read",
     "read_async",
+    "read_into",
+    "read_into_async",
     "serve",
 ]
 
@@ -56,145 +81,6 @@ _Path: TypeAlias = str | os.PathLike[str]
 
 _PATIENCE = 0.1
 """Seconds between two looks at signals and updates."""
-
-
-class _Bar(Protocol):
-    """What a progress bar of ``tqdm`` offers."""
-
-    total: Any
-    n: Any
-
-    def refresh(self) -> Any: ...
-
-
-@dataclass(frozen=True)
-class Update:
-    """Something that happens during a transfer."""
-
-    event: str
-    """``hashing``, ``started``, ``moving``, ``lost``, ``back``, ``altered``, ``straggler``, ``complete``,
-    ``quorum`` or ``verifying``."""
-    done: int = 0
-    """Bytes in place."""
-    total: int = 0
-    """Bytes of the object."""
-    host: str | None = None
-    reason: str | None = None
-
-
-_Progress: TypeAlias = Callable[[Update], object] | _Bar | None
-
-
-@dataclass(frozen=True)
-class Replica:
-    """One replica of a fetch."""
-
-    host: str
-    address: str | None
-    state: str
-    """``served``, ``lost``, ``unused`` or ``excluded``."""
-    reason: str | None
-    symbols: int
-    """Its symbols that were of use."""
-    losses: int
-    altered: int
-
-
-@dataclass(frozen=True)
-class FetchReport:
-    """The account of a fetch."""
-
-    size: int
-    digest: str
-    """BLAKE3, verified."""
-    seconds: float
-    goodput: float
-    """Bits a second."""
-    resumed: int
-    """Bytes that an earlier fetch had left."""
-    symbol_size: int
-    blocks: int | None
-    blocks_decoded: int | None
-    overhead: float | None
-    """Symbols sent beyond the object's own, as a part of these."""
-    replicas: tuple[Replica, ...]
-
-
-@dataclass(frozen=True)
-class TreeReport:
-    """The account of a directory that was fetched."""
-
-    files: int
-    bytes: int
-    files_fetched: int
-    bytes_fetched: int
-    removed: int
-    skipped: tuple[tuple[str, str], ...]
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Receiver:
-    """One receiver of a put."""
-
-    host: str
-    address: str | None
-    state: str
-    """``complete``, ``failed`` or ``unfinished``."""
-    reason: str | None
-    seconds: float | None
-
-
-@dataclass(frozen=True)
-class PutReport:
-    """The account of a put."""
-
-    size: int
-    digest: str
-    seconds: float
-    goodput: float | None
-    complete: int
-    """Hosts that have the object."""
-    overhead: float | None
-    receivers: tuple[Receiver, ...]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Something in a directory that a host serves."""
-
-    path: str
-    kind: str
-    """``file``, ``directory``, ``link`` or ``skipped``."""
-    size: int | None
-    mode: int
-    modified: float
-    """Seconds since 1970."""
-    digest: str | None
-    detail: str | None
-    """A link's target, or why something is not served."""
-
-
-def _fetch_report(text: str) -> FetchReport:
-    fields = json.loads(text)
-    replicas = tuple(Replica(**replica) for replica in fields.pop("replicas"))
-    return FetchReport(**fields, replicas=replicas)
-
-
-def _tree_report(text: str) -> TreeReport:
-    fields = json.loads(text)
-    skipped = tuple((path, reason) for path, reason in fields.pop("skipped"))
-    return TreeReport(**fields, skipped=skipped)
-
-
-def _put_report(text: str) -> PutReport:
-    fields = json.loads(text)
-    receivers = tuple(Receiver(**receiver) for receiver in fields.pop("receivers"))
-    return PutReport(**fields, receivers=receivers)
-
-
-def _entries(text: str) -> list[Entry]:
-    return [Entry(**entry) for entry in json.loads(text)]
 
 
 def _split(source: str) -> tuple[list[str], str]:
@@ -208,7 +94,7 @@ def _hosts(hosts: str | Iterable[str]) -> list[str]:
     return hosts.split(",") if isinstance(hosts, str) else list(hosts)
 
 
-def _tell(transfer: _native.Transfer, progress: _Progress) -> None:
+def _tell(transfer: _native.Transfer, progress: Progress) -> None:
     if progress is None:
         return
     for text in transfer.updates():
@@ -222,56 +108,100 @@ def _tell(transfer: _native.Transfer, progress: _Progress) -> None:
             progress.refresh()
 
 
-def _finish_bar(progress: _Progress) -> None:
-    if progress is not None and not callable(progress) and progress.total:
-        progress.n = progress.total
-        progress.refresh()
+def _check(given: Mapping[str, object], options: type) -> None:
+    for name in given.keys() - options.__annotations__.keys():
+        known = ", ".join(sorted(options.__annotations__))
+        raise TypeError(f"there is no option {name}: known are {known}")
 
 
-def _wait(transfer: _native.Transfer, progress: _Progress) -> str:
-    try:
-        while not transfer.wait(_PATIENCE):
-            _tell(transfer, progress)
-        _tell(transfer, progress)
-    except BaseException:
-        transfer.cancel()
-        raise
-    result = transfer.result()
-    _finish_bar(progress)
-    return result
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
-async def _wait_async(transfer: _native.Transfer, progress: _Progress) -> str:
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
+@dataclass(frozen=True)
+class _Pending(Generic[_T]):
+    """A transfer under way, and what becomes of its report."""
 
-    def on_done() -> None:
+    transfer: _native.Transfer
+    result: Callable[[str], _T]
+    progress: Progress = None
+
+    def _end(self) -> _T:
+        result = self.result(self.transfer.result())
+        progress = self.progress
+        if progress is not None and not callable(progress) and progress.total:
+            progress.n = progress.total
+            progress.refresh()
+        return result
+
+    def wait(self) -> _T:
         try:
-            loop.call_soon_threadsafe(over.set)
-        except RuntimeError:
-            pass  # The loop is closed: nobody waits.
+            while not self.transfer.wait(_PATIENCE):
+                _tell(self.transfer, self.progress)
+            _tell(self.transfer, self.progress)
+        except BaseException:
+            self.transfer.cancel()
+            raise
+        return self._end()
 
-    transfer.on_done(on_done)
-    try:
-        while not over.is_set():
+    async def wait_async(self) -> _T:
+        loop = asyncio.get_running_loop()
+        over = asyncio.Event()
+
+        def on_done() -> None:
             try:
-                await asyncio.wait_for(over.wait(), _PATIENCE)
-            except TimeoutError:
-                pass
-            _tell(transfer, progress)
-    except BaseException:
-        transfer.cancel()
-        raise
-    result = transfer.result()
-    _finish_bar(progress)
-    return result
+                loop.call_soon_threadsafe(over.set)
+            except RuntimeError:
+                pass  # The loop is closed: nobody waits.
+
+        self.transfer.on_done(on_done)
+        try:
+            while not over.is_set():
+                try:
+                    await asyncio.wait_for(over.wait(), _PATIENCE)
+                except TimeoutError:
+                    pass
+                _tell(self.transfer, self.progress)
+        except BaseException:
+            self.transfer.cancel()
+            raise
+        return self._end()
+
+
+def _named(name: str, call: Any) -> None:
+    call.__name__, call.__qualname__ = name, f"Client.{name}"
+
+
+def _waiting(start: Callable[_P, _Pending[_T]]) -> Callable[_P, _T]:
+    """A method that starts a transfer, and waits for it."""
+
+    @functools.wraps(start)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return start(*args, **kwargs).wait()
+
+    _named(start.__name__.removeprefix("_"), call)
+    return call
+
+
+def _awaiting(start: Callable[_P, _Pending[_T]]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Its twin for ``asyncio``; cancelling the task ends the transfer."""
+
+    @functools.wraps(start)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await start(*args, **kwargs).wait_async()
+
+    name = start.__name__.removeprefix("_")
+    _named(f"{name}_async", call)
+    call.__doc__ = f"As :meth:`{name}`; cancelling the task ends the transfer."
+    return call
 
 
 class Client:
     """A socket for any number of transfers, also from several threads.
 
     The functions of this module open one for each call. ``timeout`` is how long a host may be silent, in seconds,
-    before it counts as gone; ``paths`` the number of UDP ports that a transfer uses.
+    before it counts as gone; ``paths`` the number of UDP ports that a transfer uses. Each method has a twin for
+    ``asyncio``: ``get_async`` and so on.
     """
 
     def __init__(
@@ -291,139 +221,89 @@ class Client:
         """Closes the socket."""
         self._native.close()
 
-    def _start_get(
-        self, source: str, output: _Path | None, force: bool, digest: str | None, delete: bool, checksum: bool
-    ) -> tuple[_native.Transfer, bool]:
-        hosts, name = _split(source)
-        if name == "" or name.endswith("/"):
-            if output is None:
-                raise UsageError("a directory goes to a directory: name it as the second argument")
-            directory = name.rstrip("/") or None
-            return self._native.fetch_tree(hosts, directory, output, delete, checksum), True
-        path = os.fspath(output) if output is not None else name.rpartition("/")[2]
-        if os.path.isdir(path):
-            path = os.path.join(path, name.rpartition("/")[2])
-        return self._native.fetch(hosts, name, path, None, force, digest), False
-
-    def get(
-        self,
-        source: str,
-        output: _Path | None = None,
-        *,
-        force: bool = False,
-        digest: str | None = None,
-        delete: bool = False,
-        checksum: bool = False,
-        progress: _Progress = None,
-    ) -> FetchReport | TreeReport:
+    def _get(
+        self, source: str, output: _Path | None = None, **options: Unpack[GetOptions]
+    ) -> _Pending[FetchReport | TreeReport]:
         """Fetches an object into a file, or (``HOST/DIR/``) a directory into a directory.
 
         The file appears complete, verified and synced, or not at all. A call that was interrupted is gone on with
-        by the next one. ``progress`` is called with each :class:`Update`, or is a bar of ``tqdm``.
+        by the next one, unless it was for a ``range``. Options: :class:`GetOptions`.
         """
-        transfer, is_tree = self._start_get(source, output, force, digest, delete, checksum)
-        report = _wait(transfer, progress)
-        return _tree_report(report) if is_tree else _fetch_report(report)
-
-    async def get_async(
-        self,
-        source: str,
-        output: _Path | None = None,
-        *,
-        force: bool = False,
-        digest: str | None = None,
-        delete: bool = False,
-        checksum: bool = False,
-        progress: _Progress = None,
-    ) -> FetchReport | TreeReport:
-        """As :meth:`get`; cancelling the task ends the transfer."""
-        transfer, is_tree = self._start_get(source, output, force, digest, delete, checksum)
-        report = await _wait_async(transfer, progress)
-        return _tree_report(report) if is_tree else _fetch_report(report)
-
-    def read(self, source: str, *, digest: str | None = None, progress: _Progress = None) -> bytes:
-        """An object's bytes, verified."""
+        _check(options, GetOptions)
         hosts, name = _split(source)
-        transfer = self._native.fetch(hosts, name, None, None, False, digest)
-        _wait(transfer, progress)
-        return transfer.take_bytes()
+        progress, part = options.get("progress"), options.get("range")
+        if name == "" or name.endswith("/"):
+            if output is None:
+                raise UsageError("a directory goes to a directory: name it as the second argument")
+            if part is not None:
+                raise UsageError("a range is of one object, not of a directory")
+            delete, checksum = options.get("delete", False), options.get("checksum", False)
+            tree = self._native.fetch_tree(hosts, name.rstrip("/") or None, output, delete, checksum)
+            return _Pending(tree, tree_report, progress)
+        path = os.fspath(output) if output is not None else name.rpartition("/")[2]
+        if part is not None and (output is None or os.path.isdir(path)):
+            raise UsageError("a range needs the name of a file: under the object's own it would look like the whole")
+        if os.path.isdir(path):
+            path = os.path.join(path, name.rpartition("/")[2])
+        force, digest = options.get("force", False), options.get("digest")
+        fetch = self._native.fetch(hosts, name, path, None, force, digest, range=part)
+        return _Pending(fetch, fetch_report, progress)
 
-    async def read_async(self, source: str, *, digest: str | None = None, progress: _Progress = None) -> bytes:
-        """As :meth:`read`."""
+    get = _waiting(_get)
+    get_async = _awaiting(_get)
+
+    def _read(self, source: str, **options: Unpack[ReadOptions]) -> _Pending[bytes]:
+        """The bytes of an object, or a range of them, verified. Options: :class:`ReadOptions`."""
+        _check(options, ReadOptions)
         hosts, name = _split(source)
-        transfer = self._native.fetch(hosts, name, None, None, False, digest)
-        await _wait_async(transfer, progress)
-        return transfer.take_bytes()
+        transfer = self._native.fetch(hosts, name, digest=options.get("digest"), range=options.get("range"))
+        return _Pending(transfer, lambda _: transfer.take_bytes(), options.get("progress"))
 
-    def read_into(
-        self, source: str, buffer: Memory, *, digest: str | None = None, progress: _Progress = None
-    ) -> FetchReport:
-        """Fetches an object into memory that may be longer than it, without another copy.
+    read = _waiting(_read)
+    read_async = _awaiting(_read)
 
-        If the call fails, what was written so far is verified but not all there is.
+    def _read_into(
+        self, source: str, buffer: Memory, **options: Unpack[ReadOptions]
+    ) -> _Pending[FetchReport]:
+        """Fetches an object, or a range of it, into memory that may be longer, without another copy.
+
+        If the call fails, what was written so far is verified but not all there is. Options: :class:`ReadOptions`.
         """
+        _check(options, ReadOptions)
         hosts, name = _split(source)
-        transfer = self._native.fetch(hosts, name, None, buffer, False, digest)
-        return _fetch_report(_wait(transfer, progress))
+        digest, part = options.get("digest"), options.get("range")
+        transfer = self._native.fetch(hosts, name, into=buffer, digest=digest, range=part)
+        return _Pending(transfer, fetch_report, options.get("progress"))
 
-    def ls(self, source: str, *, recursive: bool = False, digests: bool = False) -> list[Entry]:
-        """What the hosts serve in a directory: ``HOST/DIR/``, or ``HOST/`` for all."""
+    read_into = _waiting(_read_into)
+    read_into_async = _awaiting(_read_into)
+
+    def _ls(self, source: str, **options: Unpack[LsOptions]) -> _Pending[list[Entry]]:
+        """What the hosts serve in a directory: ``HOST/DIR/``, or ``HOST/`` for all. Options: :class:`LsOptions`."""
+        _check(options, LsOptions)
         hosts, name = _split(source if "/" in source.removeprefix("wellspring://") else source + "/")
-        return _entries(_wait(self._native.list(hosts, name.rstrip("/") or None, recursive, digests), None))
+        recursive, digests = options.get("recursive", False), options.get("digests", False)
+        return _Pending(self._native.list(hosts, name.rstrip("/") or None, recursive, digests), entries)
 
-    async def ls_async(self, source: str, *, recursive: bool = False, digests: bool = False) -> list[Entry]:
-        """As :meth:`ls`."""
-        hosts, name = _split(source if "/" in source.removeprefix("wellspring://") else source + "/")
-        transfer = self._native.list(hosts, name.rstrip("/") or None, recursive, digests)
-        return _entries(await _wait_async(transfer, None))
+    ls = _waiting(_ls)
+    ls_async = _awaiting(_ls)
 
-    def _start_put(
-        self,
-        path: _Path,
-        hosts: str | Iterable[str],
-        name: str | None,
-        force: bool,
-        group: str | None,
-        quorum: int | None,
-        finish_rest: bool,
-    ) -> _native.Transfer:
-        name = name if name is not None else os.path.basename(os.fspath(path))
-        return self._native.put(path, _hosts(hosts), name, force, group, quorum, finish_rest)
+    def _put(self, path: _Path, hosts: str | Iterable[str], **options: Unpack[PutOptions]) -> _Pending[PutReport]:
+        """Puts a file to hosts that run ``wellspring serve --allow-put``. Options: :class:`PutOptions`."""
+        _check(options, PutOptions)
+        transfer = self._native.put(
+            path,
+            _hosts(hosts),
+            options.get("name") or os.path.basename(os.fspath(path)),
+            options.get("force", False),
+            options.get("group"),
+            options.get("quorum"),
+            options.get("finish_rest", False),
+        )
+        return _Pending(transfer, put_report, options.get("progress"))
 
-    def put(
-        self,
-        path: _Path,
-        hosts: str | Iterable[str],
-        *,
-        name: str | None = None,
-        force: bool = False,
-        group: str | None = None,
-        quorum: int | None = None,
-        finish_rest: bool = False,
-        progress: _Progress = None,
-    ) -> PutReport:
-        """Puts a file to hosts that run ``wellspring serve --allow-put``, by multicast if ``group`` is given.
-
-        With ``quorum`` it succeeds once so many hosts have the object, verified and in place.
-        """
-        transfer = self._start_put(path, hosts, name, force, group, quorum, finish_rest)
-        return _put_report(_wait(transfer, progress))
-
-    async def put_async(
-        self,
-        path: _Path,
-        hosts: str | Iterable[str],
-        *,
-        name: str | None = None,
-        force: bool = False,
-        group: str | None = None,
-        quorum: int | None = None,
-        finish_rest: bool = False,
-        progress: _Progress = None,
-    ) -> PutReport:
-        """As :meth:`put`."""
-        transfer = self._start_put(path, hosts, name, force, group, quorum, finish_rest)
-        return _put_report(await _wait_async(transfer, progress))
+    put = _waiting(_put)
+    put_async = _awaiting(_put)
 
 
 def get(
@@ -433,9 +313,9 @@ def get(
     keys: _Path | None = None,
     insecure: bool = False,
     timeout: float = 10.0,
-    **options: Any,
+    **options: Unpack[GetOptions],
 ) -> FetchReport | TreeReport:
-    """:meth:`Client.get` by a client of its own."""
+    """:meth:`Client.get` by a client of its own. Options: :class:`GetOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return client.get(source, output, **options)
 
@@ -447,41 +327,89 @@ async def get_async(
     keys: _Path | None = None,
     insecure: bool = False,
     timeout: float = 10.0,
-    **options: Any,
+    **options: Unpack[GetOptions],
 ) -> FetchReport | TreeReport:
-    """:meth:`Client.get_async` by a client of its own."""
+    """:meth:`Client.get_async` by a client of its own. Options: :class:`GetOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return await client.get_async(source, output, **options)
 
 
 def read(
-    source: str, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, **options: Any
+    source: str,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[ReadOptions],
 ) -> bytes:
-    """:meth:`Client.read` by a client of its own."""
+    """:meth:`Client.read` by a client of its own. Options: :class:`ReadOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return client.read(source, **options)
 
 
 async def read_async(
-    source: str, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, **options: Any
+    source: str,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[ReadOptions],
 ) -> bytes:
-    """:meth:`Client.read_async` by a client of its own."""
+    """:meth:`Client.read_async` by a client of its own. Options: :class:`ReadOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return await client.read_async(source, **options)
 
 
+def read_into(
+    source: str,
+    buffer: Memory,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[ReadOptions],
+) -> FetchReport:
+    """:meth:`Client.read_into` by a client of its own. Options: :class:`ReadOptions`."""
+    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
+        return client.read_into(source, buffer, **options)
+
+
+async def read_into_async(
+    source: str,
+    buffer: Memory,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[ReadOptions],
+) -> FetchReport:
+    """:meth:`Client.read_into_async` by a client of its own. Options: :class:`ReadOptions`."""
+    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
+        return await client.read_into_async(source, buffer, **options)
+
+
 def ls(
-    source: str, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, **options: Any
+    source: str,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[LsOptions],
 ) -> list[Entry]:
-    """:meth:`Client.ls` by a client of its own."""
+    """:meth:`Client.ls` by a client of its own. Options: :class:`LsOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return client.ls(source, **options)
 
 
 async def ls_async(
-    source: str, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, **options: Any
+    source: str,
+    *,
+    keys: _Path | None = None,
+    insecure: bool = False,
+    timeout: float = 10.0,
+    **options: Unpack[LsOptions],
 ) -> list[Entry]:
-    """:meth:`Client.ls_async` by a client of its own."""
+    """:meth:`Client.ls_async` by a client of its own. Options: :class:`LsOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return await client.ls_async(source, **options)
 
@@ -493,9 +421,9 @@ def put(
     keys: _Path | None = None,
     insecure: bool = False,
     timeout: float = 10.0,
-    **options: Any,
+    **options: Unpack[PutOptions],
 ) -> PutReport:
-    """:meth:`Client.put` by a client of its own."""
+    """:meth:`Client.put` by a client of its own. Options: :class:`PutOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return client.put(path, hosts, **options)
 
@@ -507,9 +435,9 @@ async def put_async(
     keys: _Path | None = None,
     insecure: bool = False,
     timeout: float = 10.0,
-    **options: Any,
+    **options: Unpack[PutOptions],
 ) -> PutReport:
-    """:meth:`Client.put_async` by a client of its own."""
+    """:meth:`Client.put_async` by a client of its own. Options: :class:`PutOptions`."""
     with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
         return await client.put_async(path, hosts, **options)
 

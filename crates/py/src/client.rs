@@ -10,8 +10,8 @@ use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
 use wellspring_net::{
-    ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble, PutError,
-    PutOptions, PutReport, ReceiverState, ReplicaReport, ReplicaState, Target, TreeError,
+    ByteRange, ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble,
+    PutError, PutOptions, PutReport, ReceiverState, ReplicaReport, ReplicaState, Target, TreeError,
     TreeListing, TreeOptions, TreeReport,
 };
 
@@ -49,8 +49,8 @@ impl Client {
         Ok(Client(Owned::new(Arc::new(client), "client")))
     }
 
-    /// Fetches an object into a file, into lent memory, or into memory of its own.
-    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true))]
+    /// Fetches an object, or a range of it, into a file, into lent memory, or into memory of its own.
+    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true, range=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn fetch(
         &self,
@@ -62,11 +62,13 @@ impl Client {
         replace: bool,
         digest: Option<&str>,
         resume: bool,
+        range: Option<(i64, Option<i64>)>,
     ) -> PyResult<Transfer> {
         let client = self.0.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
         options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
+        options.range = range.map(|range| parse_range(py, range)).transpose()?;
         let memory = match (&path, into) {
             (Some(_), _) => None,
             (None, Some(into)) => Some(Memory::lent(Lent::writable(&into, "into")?)),
@@ -201,6 +203,23 @@ fn parse_name(py: Python<'_>, name: &str) -> PyResult<ObjectName> {
     })
 }
 
+/// A range as of Python's slices.
+fn parse_range(py: Python<'_>, range: (i64, Option<i64>)) -> PyResult<ByteRange> {
+    match range {
+        (first @ 0.., None) => Ok(ByteRange::From(first as u64)),
+        (first, None) => Ok(ByteRange::Last(first.unsigned_abs())),
+        (first @ 0.., Some(end)) if end > first => {
+            Ok(ByteRange::Between { first: first as u64, last: end as u64 - 1 })
+        }
+        (first, Some(end)) => {
+            let text = format!(
+                "the range ({first}, {end}) has no bytes: give (START, END), (START, None) or (-LAST, None)"
+            );
+            Err(of_kind(py, "UsageError", &text, Vec::new()))
+        }
+    }
+}
+
 fn parse_digest(py: Python<'_>, digest: &str) -> PyResult<Digest> {
     digest.parse().map_err(|_| {
         let text = format!("`{digest}` is no BLAKE3 digest: give 64 hexadecimal digits");
@@ -230,9 +249,11 @@ fn of_fetch(error: FetchError) -> Failed {
         FetchError::Differ { .. } => Failed::new("ReplicasDiffer", message),
         FetchError::Store(StoreError::BadDigest { .. }) => Failed::new("BadDigest", message),
         FetchError::Store(StoreError::Exists(_)) => Failed::new("TargetExists", message),
+        FetchError::NoSuchRange { .. } => Failed::new("NoSuchRange", message),
         FetchError::NoHosts
         | FetchError::TooManyHosts { .. }
         | FetchError::Config(_)
+        | FetchError::RangeByProtocol
         | FetchError::Geometry => Failed::new("UsageError", message),
         FetchError::Session(Failure::Write(error)) => {
             Failed::new("SystemFailed", error.to_string())
@@ -276,6 +297,8 @@ fn of_report(report: &FetchReport) -> Value {
     let scdp = report.scdp();
     json!({
         "size": report.size,
+        "start": report.range.start,
+        "end": report.range.end,
         "digest": report.digest.to_string(),
         "seconds": report.elapsed.as_secs_f64(),
         "goodput": report.goodput(),
@@ -303,6 +326,7 @@ fn of_replica(replica: &ReplicaReport) -> Value {
         "symbols": replica.stats.map_or(0, |stats| stats.useful),
         "losses": replica.losses,
         "altered": replica.altered,
+        "seconds_silent": replica.stats.map_or(0.0, |stats| stats.silent.as_secs_f64()),
     })
 }
 

@@ -1,0 +1,219 @@
+"""Options, updates and reports of transfers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypedDict
+
+__all__ = [
+    "Entry",
+    "FetchReport",
+    "GetOptions",
+    "LsOptions",
+    "PutOptions",
+    "PutReport",
+    "ReadOptions",
+    "Receiver",
+    "Replica",
+    "TreeReport",
+    "Update",
+]
+
+
+class Bar(Protocol):
+    """What a progress bar of ``tqdm`` offers."""
+
+    total: Any
+    n: Any
+
+    def refresh(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Update:
+    """Something that happens during a transfer."""
+
+    event: str
+    """``hashing``, ``started``, ``moving``, ``lost``, ``back``, ``altered``, ``straggler``, ``complete``,
+    ``quorum`` or ``verifying``."""
+    done: int = 0
+    """Bytes in place."""
+    total: int = 0
+    """Bytes of the object, or of the range that is fetched."""
+    host: str | None = None
+    reason: str | None = None
+
+
+Progress: TypeAlias = Callable[[Update], object] | Bar | None
+
+
+Range: TypeAlias = tuple[int, int | None]
+"""Start and end as of slices: the end is excluded, ``None`` is the object's; with it a negative start counts from
+there."""
+
+
+class ReadOptions(TypedDict, total=False):
+    """Options of :func:`read` and :func:`read_into`."""
+
+    range: Range
+    """Fetch only these bytes, as of slices: ``(0, 100)``, ``(100, None)``, ``(-100, None)``."""
+    digest: str | None
+    """The BLAKE3 digest that the object must have: hosts with other bytes are passed over."""
+    progress: Progress
+    """Called with each :class:`Update`, or a bar of ``tqdm``."""
+
+
+class GetOptions(ReadOptions, total=False):
+    """Options of :func:`get`."""
+
+    force: bool
+    """Replace the file if it exists."""
+    delete: bool
+    """Of a directory: remove what the hosts do not have."""
+    checksum: bool
+    """Of a directory: compare files by digests, too."""
+
+
+class LsOptions(TypedDict, total=False):
+    """Options of :func:`ls`."""
+
+    recursive: bool
+    digests: bool
+
+
+class PutOptions(TypedDict, total=False):
+    """Options of :func:`put`."""
+
+    name: str | None
+    """The object's name, unless that of the file."""
+    force: bool
+    """Replace an object of that name."""
+    group: str | None
+    """Multicast group and port: ``239.1.2.3:4711``."""
+    quorum: int | None
+    """Succeed once so many hosts have the object, verified and in place."""
+    finish_rest: bool
+    """Go on with the other hosts after that."""
+    progress: Progress
+    """As for :func:`get`."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica of a fetch."""
+
+    host: str
+    address: str | None
+    state: str
+    """``served``, ``lost``, ``unused`` or ``excluded``."""
+    reason: str | None
+    symbols: int
+    """Its symbols that were of use."""
+    losses: int
+    altered: int
+    seconds_silent: float
+    """How long nothing had come from it when the fetch ended."""
+
+
+@dataclass(frozen=True)
+class FetchReport:
+    """The account of a fetch."""
+
+    size: int
+    """Bytes of the object."""
+    start: int
+    end: int
+    """The bytes that were fetched of it: from ``start`` up to ``end``, which is not among them."""
+    digest: str
+    """The object's BLAKE3 digest, under which the bytes are verified."""
+    seconds: float
+    goodput: float
+    """Bits a second."""
+    resumed: int
+    """Bytes that an earlier fetch had left."""
+    symbol_size: int
+    blocks: int | None
+    """Blocks that hold these bytes."""
+    blocks_decoded: int | None
+    overhead: float | None
+    """Symbols sent beyond the object's own, as a part of these."""
+    replicas: tuple[Replica, ...]
+
+
+@dataclass(frozen=True)
+class TreeReport:
+    """The account of a directory that was fetched."""
+
+    files: int
+    bytes: int
+    files_fetched: int
+    bytes_fetched: int
+    removed: int
+    skipped: tuple[tuple[str, str], ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """One receiver of a put."""
+
+    host: str
+    address: str | None
+    state: str
+    """``complete``, ``failed`` or ``unfinished``."""
+    reason: str | None
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class PutReport:
+    """The account of a put."""
+
+    size: int
+    digest: str
+    seconds: float
+    goodput: float | None
+    complete: int
+    """Hosts that have the object."""
+    overhead: float | None
+    receivers: tuple[Receiver, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something in a directory that a host serves."""
+
+    path: str
+    kind: str
+    """``file``, ``directory``, ``link`` or ``skipped``."""
+    size: int | None
+    mode: int
+    modified: float
+    """Seconds since 1970."""
+    digest: str | None
+    detail: str | None
+    """A link's target, or why something is not served."""
+
+
+def fetch_report(text: str) -> FetchReport:
+    fields = json.loads(text)
+    replicas = tuple(Replica(**replica) for replica in fields.pop("replicas"))
+    return FetchReport(**fields, replicas=replicas)
+
+
+def tree_report(text: str) -> TreeReport:
+    fields = json.loads(text)
+    skipped = tuple((path, reason) for path, reason in fields.pop("skipped"))
+    return TreeReport(**fields, skipped=skipped)
+
+
+def put_report(text: str) -> PutReport:
+    fields = json.loads(text)
+    receivers = tuple(Receiver(**receiver) for receiver in fields.pop("receivers"))
+    return PutReport(**fields, receivers=receivers)
+
+
+def entries(text: str) -> list[Entry]:
+    return [Entry(**entry) for entry in json.loads(text)]
