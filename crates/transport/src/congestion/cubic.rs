@@ -2,7 +2,7 @@
 
 use wellspring_core::{Duration, Time};
 
-use super::hystart::{CSS_ROUNDS, HyStart};
+use super::hystart::HyStart;
 use super::{CongestionController, Delivery};
 
 const C: f64 = 0.4;
@@ -54,7 +54,7 @@ impl Cubic {
             epoch_start: None,
             regrowth_secs: 0.0,
             round_trip_secs: 0.0,
-            slow_start: HyStart::new(Some(CSS_ROUNDS)),
+            slow_start: HyStart::new(),
             part: 1.0,
         }
     }
@@ -85,6 +85,16 @@ impl Cubic {
     /// Grows by so many packets, in slow start.
     pub(super) fn grow(&mut self, packets: f64) {
         self.window = (self.window + packets).min(self.max_window);
+    }
+
+    /// The window \[packets\].
+    pub(super) fn exact_window(&self) -> f64 {
+        self.window
+    }
+
+    /// Sets the window, in slow start.
+    pub(super) fn set_window(&mut self, packets: f64) {
+        self.window = packets.clamp(MIN_WINDOW, self.max_window);
     }
 
     /// Keeps a round trip for the pace.
@@ -202,7 +212,7 @@ impl CongestionController for Cubic {
 
     fn on_persistent_congestion(&mut self, _now: Time) {
         self.restart();
-        self.slow_start = HyStart::new(Some(CSS_ROUNDS));
+        self.slow_start = HyStart::new();
     }
 
     fn on_idle(&mut self, _now: Time) {

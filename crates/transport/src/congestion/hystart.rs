@@ -10,7 +10,7 @@ const MIN_RTT_DIVISOR: u64 = 8;
 const RTT_SAMPLES: u32 = 8;
 const CSS_GROWTH_DIVISOR: f64 = 4.0;
 /// Rounds of conservative slow start (RFC 9406 §4.3).
-pub(super) const CSS_ROUNDS: u32 = 5;
+const CSS_ROUNDS: u32 = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -27,8 +27,6 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
     phase: Phase,
-    /// Rounds of conservative slow start, at most.
-    rounds: u32,
     round_end: u64,
     samples: u32,
     least: Option<Duration>,
@@ -36,12 +34,10 @@ pub(super) struct HyStart {
 }
 
 impl HyStart {
-    /// Slow start that ends after so many rounds of growing round trips ([`CSS_ROUNDS`]), or only by its owner's
-    /// word if `None`.
-    pub(super) fn new(rounds: Option<u32>) -> Self {
+    /// Slow start that nothing has happened in.
+    pub(super) fn new() -> Self {
         HyStart {
             phase: Phase::SlowStart,
-            rounds: rounds.unwrap_or(u32::MAX),
             round_end: 0,
             samples: 0,
             least: None,
@@ -90,7 +86,7 @@ impl HyStart {
         (self.least_before, self.least, self.samples) = (self.least, None, 0);
         if let Phase::Conservative { rounds, .. } = &mut self.phase {
             *rounds = rounds.saturating_add(1);
-            if *rounds > self.rounds {
+            if *rounds > CSS_ROUNDS {
                 self.phase = Phase::Done;
             }
         }
@@ -104,7 +100,7 @@ mod tests {
 
     /// Rounds of ten packets with these round trips; gives back what the last packet of each adds.
     fn growth(millis: &[u64]) -> std::vec::Vec<Option<f64>> {
-        let mut hystart = HyStart::new(Some(CSS_ROUNDS));
+        let mut hystart = HyStart::new();
         let round = |(index, &ms): (usize, &u64)| {
             let mut last = None;
             for packet in 0..10 {

@@ -8,6 +8,7 @@ mod bbr;
 mod cubic;
 mod filter;
 mod hystart;
+mod slow_start;
 mod veno;
 
 use core::fmt;
@@ -129,6 +130,7 @@ impl FromStr for Algorithm {
 }
 
 /// A controller of one of the kinds.
+#[expect(clippy::large_enum_variant, reason = "each flow has one, and the largest is the default")]
 #[derive(Clone, Copy, Debug)]
 pub enum Controller {
     /// See [`Veno`].

@@ -10,14 +10,14 @@
 //! Queues too short to be seen in round trips are detected by the share of packets lost. Marks are always
 //! congestion.
 //!
-//! Slow start is that of RFC 9406, but only a large share of losses ends it: a session that comes to a queue
-//! full of others' packets loses some at once, and CUBIC's growth from there takes a minute to a fair share at
-//! 60 ms.
+//! Slow start ends when its own queue shows (see `slow_start`), or by a large share of losses. A few do not end it:
+//! a session that comes to a queue full of others' packets loses some at once, and CUBIC's growth from there takes a
+//! minute to a fair share at 60 ms.
 
 use wellspring_core::{Duration, Time};
 
 use super::filter::{LeastRtt, WindowedMax};
-use super::hystart::HyStart;
+use super::slow_start::{SlowStart, Step};
 use super::{CongestionController, Cubic, Delivery};
 
 /// How long the least round trip holds. Beside other traffic the queue empties rarely.
@@ -38,7 +38,7 @@ const MAX_RANDOM_LOSS: f64 = 0.12;
 #[derive(Clone, Copy, Debug)]
 pub struct Veno {
     growth: Cubic,
-    slow_start: HyStart,
+    slow_start: SlowStart,
     least: LeastRtt,
     recent: [Duration; RECENT],
     next_recent: usize,
@@ -47,6 +47,10 @@ pub struct Veno {
     longest: WindowedMax,
     /// Share of packets lost lately.
     loss_share: f64,
+    /// What was asked for before so many packets had been delivered belongs to slow start, which was answered.
+    settled_from: u64,
+    /// Packets that had been delivered when the last one was asked for.
+    asked_after: u64,
 }
 
 impl Veno {
@@ -54,12 +58,14 @@ impl Veno {
     pub fn new(initial: u32, max: u32) -> Self {
         Veno {
             growth: Cubic::new(initial, max),
-            slow_start: HyStart::new(None),
+            slow_start: SlowStart::default(),
             least: LeastRtt::new(LEAST_RTT_WINDOW),
             recent: [Duration::ZERO; RECENT],
             next_recent: 0,
             longest: WindowedMax::new(QUEUE_WINDOW),
             loss_share: 0.0,
+            settled_from: 0,
+            asked_after: 0,
         }
     }
 
@@ -72,7 +78,7 @@ impl Veno {
         if self.loss_share > MAX_RANDOM_LOSS {
             return true;
         }
-        if self.growth.in_slow_start() {
+        if self.growth.in_slow_start() || self.asked_after < self.settled_from {
             return false;
         }
         let Some(least) = self.least.get() else { return true };
@@ -82,6 +88,11 @@ impl Veno {
     }
 
     fn reduce(&mut self) {
+        if let Some(window) =
+            self.slow_start.window_before().filter(|_| self.growth.in_slow_start())
+        {
+            self.growth.set_window(window);
+        }
         self.growth.reduce();
         // What was lost is answered.
         self.loss_share = self.loss_share.min(MAX_RANDOM_LOSS / 2.0);
@@ -105,16 +116,20 @@ impl CongestionController for Veno {
         self.next_recent = (self.next_recent + 1) % RECENT;
         self.longest.update(now, self.recent().as_picos());
         self.loss_share -= self.loss_share / LOSS_HORIZON;
-        if !delivery.window_limited {
-            return;
-        }
-        if !self.growth.in_slow_start() {
+        self.asked_after = delivery.delivered_before;
+        if self.growth.in_slow_start() {
+            let step = self.slow_start.on_delivered(delivery, self.growth.exact_window());
+            match step {
+                Step::Grow(packets) => self.growth.grow(packets),
+                Step::Set(window) => self.growth.set_window(window),
+                Step::End(window) => {
+                    self.growth.set_window(window);
+                    self.growth.end_slow_start();
+                    self.settled_from = delivery.delivered;
+                }
+            }
+        } else if delivery.window_limited {
             self.growth.grow_on_delivered(now, rtt);
-            return;
-        }
-        match self.slow_start.on_delivered(delivery) {
-            Some(packets) => self.growth.grow(packets),
-            None => self.growth.end_slow_start(),
         }
     }
 
@@ -144,7 +159,7 @@ impl CongestionController for Veno {
 
     fn on_persistent_congestion(&mut self, _now: Time) {
         self.growth.restart();
-        self.slow_start = HyStart::new(None);
+        self.slow_start = SlowStart::default();
     }
 
     fn on_idle(&mut self, now: Time) {

@@ -292,8 +292,10 @@ impl Sender {
     fn plan(&mut self, config: &Config) {
         let live = self.members().filter(|m| m.standing == Standing::Live);
         let silences = live.map(|m| m.last_heard + self.peer_timeout);
-        let stragglers =
-            self.streams.iter().filter_map(|s| self.stragglers.deadline(s, &config.stragglers));
+        let stragglers = self
+            .streams
+            .iter()
+            .filter_map(|s| self.stragglers.deadline(s, &s.fit_to_path(config.stragglers)));
         let earliest = Time::earliest(
             silences.chain(stragglers).chain(self.next_probe(config)).chain(self.release_at()),
         );
@@ -343,8 +345,9 @@ impl Sender {
     /// Reports (and, by policy, detaches) receivers of a group that hold it up or lag behind.
     fn check_stragglers(&mut self, cx: &mut Context<'_>, index: usize) {
         let session = self.session;
-        let (object, policy) = (self.object, &cx.config.stragglers);
-        let found = self.stragglers.find(cx.now, &mut self.streams[index], &object, policy);
+        let object = self.object;
+        let policy = self.streams[index].fit_to_path(cx.config.stragglers);
+        let found = self.stragglers.find(cx.now, &mut self.streams[index], &object, &policy);
         for straggler in found {
             let detached = straggler.detach;
             let action = if detached { StragglerAction::Detached } else { StragglerAction::Kept };

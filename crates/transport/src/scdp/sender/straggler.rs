@@ -31,6 +31,9 @@ const MOST_OPEN: u64 = 2;
 /// Symbols sent for one receiver's sake that nobody minds, beside the part that the policy allows.
 const MIN_ASKED: u64 = 256;
 
+/// Round trips over which a receiver is judged, at least.
+const ROUND_TRIPS: u64 = 4;
+
 /// Doublings of the time between two judgements of one receiver, at most.
 const MAX_JUDGED: u32 = 8;
 
@@ -279,6 +282,17 @@ impl Member {
 }
 
 impl Stream {
+    /// The policy, with spans no shorter than a few round trips: a pull that is lost costs one.
+    pub(super) fn fit_to_path(&self, policy: StragglerPolicy) -> StragglerPolicy {
+        let least = self.round_trip.unwrap_or(Duration::ZERO) * ROUND_TRIPS;
+        StragglerPolicy {
+            judge_over: policy.judge_over.max(least),
+            patience: policy.patience.max(least),
+            silent_for: policy.silent_for.max(least * 2),
+            ..policy
+        }
+    }
+
     /// What all receivers have granted that the stream waits for; if none, what those have that wait for the last
     /// symbols.
     fn least_granted(&self) -> u32 {

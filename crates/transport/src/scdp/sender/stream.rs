@@ -50,6 +50,8 @@ pub(super) struct Stream {
     pub(super) pushed: u32,
     pub(super) window: u32,
     object: ObjectInfo,
+    /// The time from the first symbol to the first pull of any receiver.
+    pub(super) round_trip: Option<Duration>,
     /// Packets numbered so far.
     pub(super) sent: u32,
     /// The next symbol answers a `fin` pull.
@@ -82,6 +84,7 @@ impl Stream {
             pushed: initial_window,
             window,
             object,
+            round_trip: None,
             sent: 0,
             fin: false,
         }
@@ -124,6 +127,7 @@ impl Stream {
         member.rhythm.on_pull(now);
         member.floor = member.floor.max(pull.floor);
         member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
+        self.round_trip = self.round_trip.or(Some(now.since(self.began)));
         let mut asked = 0;
         if let Some(demand) = &mut self.demand {
             asked = demand.ask(pull.sbn, u32::from(pull.run), &self.symbols);
