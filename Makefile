@@ -53,7 +53,7 @@ fmt:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features wellspring-lab/quic -- -D warnings
 
 deny: ## Licences, bans and sources of dependencies; advisories where their database can be fetched
 	@$(SETUP) cargo-deny

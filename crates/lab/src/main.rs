@@ -4,6 +4,8 @@
 
 mod bench;
 mod fec;
+#[cfg(feature = "quic")]
+mod quic;
 mod report;
 mod reproduce;
 mod sim;
@@ -45,6 +47,8 @@ enum Command {
     Bench(bench::BenchArgs),
     Fec(fec::FecArgs),
     Lab(test_network::LabArgs),
+    #[cfg(feature = "quic")]
+    Quic(quic::QuicArgs),
     #[command(flatten)]
     Manual(ManualCommand),
 }
@@ -59,6 +63,8 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
     let result = match cli.command {
         Command::Manual(manual) => manual.run(Cli::command()),
         Command::Lab(args) => runtime.block_on(test_network::run(&args)),
+        #[cfg(feature = "quic")]
+        Command::Quic(args) => quic::run(args, &runtime),
         Command::Bench(args) => runtime.block_on(with_children(move || bench::run(&args, quiet))),
         Command::Fec(args) => {
             let work = move || fec::run(&args, quiet);

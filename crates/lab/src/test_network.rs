@@ -1,5 +1,7 @@
-//! `wellspring-lab lab`: link emulator and interface settings for test networks.
+//! `wellspring-lab lab`: link emulator, interface settings and plots for test networks.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -9,8 +11,12 @@ use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::until_signal;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::parse_rate;
+use wellspring_experiments::figures::plot::Plot;
 
-/// Parts of a test network: a long lossy link, interfaces without offloads.
+use crate::report::failed;
+use crate::reproduce::report::write_plot;
+
+/// Parts of a test network: a long lossy link, interfaces without offloads, plots of what was measured.
 #[derive(Args, Clone, Debug)]
 pub struct LabArgs {
     #[command(subcommand)]
@@ -21,6 +27,7 @@ pub struct LabArgs {
 enum LabCommand {
     Link(LinkArgs),
     Plain(PlainArgs),
+    Plots(PlotsArgs),
 }
 
 /// Emulate a long lossy link between two interfaces, until Ctrl-C; then print its counters.
@@ -81,9 +88,35 @@ struct PlainArgs {
     interfaces: Vec<String>,
 }
 
+/// Draw plots as SVG files. Standard input is a JSON object of plots by the names of their files, as in the
+/// records of `wellspring-lab reproduce`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+`lab/net --from RECORD --report FOLDER` draws its plots by this command.
+
+Example:
+  jq '{\"a.svg\": .plots[0]}' results/scdp-15.json | wellspring-lab lab plots drawn")]
+struct PlotsArgs {
+    /// The folder.
+    folder: PathBuf,
+}
+
+fn draw(args: &PlotsArgs) -> Result<(), Failed> {
+    let plots: BTreeMap<String, Plot> = serde_json::from_reader(std::io::stdin())
+        .map_err(|error| Failed::usage(format!("standard input is no plots: {error}")))?;
+    for (name, plot) in &plots {
+        if name.contains('/') {
+            return Err(Failed::usage(format!("{name} is no name of a file")));
+        }
+        write_plot(plot, &args.folder, name).map_err(failed)?;
+    }
+    Ok(())
+}
+
 pub async fn run(args: &LabArgs) -> Result<(), Failed> {
     match &args.command {
         LabCommand::Link(args) => run_link(args).await,
+        LabCommand::Plots(args) => draw(args),
         LabCommand::Plain(args) => {
             for interface in &args.interfaces {
                 link_emulator::make_plain(interface)

@@ -2,7 +2,7 @@
 
 mod long_link;
 mod record;
-mod report;
+pub mod report;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

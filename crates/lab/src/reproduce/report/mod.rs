@@ -12,6 +12,7 @@ use std::path::Path;
 use super::record::Record;
 use anyhow::{Context, Result};
 use papers::{PAPERS, file};
+use wellspring_experiments::figures::plot::Plot;
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
 ///
@@ -40,17 +41,23 @@ pub fn write_book(records: &[Record], folder: &Path) -> Result<()> {
     write_plots(records, &plots)
 }
 
-/// Plots as files of their own, which have both themes in them.
 fn write_plots(records: &[Record], folder: &Path) -> Result<()> {
-    let style = format!("<style>{}</style>", palette::style());
     for record in records {
         for (number, plot) in record.plots.iter().enumerate() {
-            let svg = plot::svg(plot)?;
-            let (head, rest) = svg.split_once('>').unwrap_or_default();
-            save(folder, &file(record, number), &format!("{head}>{style}{rest}"))?;
+            write_plot(plot, folder, &file(record, number))?;
         }
     }
     Ok(())
+}
+
+/// A plot as a file of its own, which has both themes in it.
+///
+/// # Errors
+/// Those of the file, or the plot cannot be drawn.
+pub fn write_plot(plot: &Plot, folder: &Path, name: &str) -> Result<()> {
+    let svg = plot::svg(plot)?;
+    let (head, rest) = svg.split_once('>').unwrap_or_default();
+    save(folder, name, &format!("{head}><style>{}</style>{rest}", palette::style()))
 }
 
 fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
@@ -63,7 +70,7 @@ fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use wellspring_experiments::figures::plot::{BARS, LINE, Plot, SHIPPED, plain};
+    use wellspring_experiments::figures::plot::{BARS, LINE, SHIPPED, plain};
     use wellspring_experiments::figures::{FIGURES, Lab, Scale};
     use wellspring_experiments::sweep::Output;
 
