@@ -1,0 +1,1 @@
+"""Scenarios of the laboratory: networks of namespaces, peers, measurements, the table."""

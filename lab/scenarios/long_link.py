@@ -1,0 +1,203 @@
+"""One bottleneck with delay and loss: a fetch and a put alone, and beside TCP."""
+
+import json
+import time
+
+from . import peers
+from .networks import A, B, LongLink
+from .rows import Row, in_turns, label
+from .system import BUILDS, LAB, Failure, number, numbers, random_file
+
+GROUP = "239.255.87.1:4720"
+
+
+def percent(part):
+    return f"{part * 100:g} %"
+
+
+class Link(LongLink):
+    """The link, with an object at a, and the programs of both hosts."""
+
+    def __init__(self, args, size):
+        self.args, self.size = args, number(size)
+        super().__init__()
+
+    def build(self):
+        super().build()
+        self.objects = self.dir / "objects"
+        self.objects.mkdir()
+        random_file(self.objects / "object", self.size)
+
+    def emulate(self, rtt, loss=0.0):
+        self.link(self.args.rate, rtt, loss, self.args.queue, self.args.seed)
+
+    def serve_object(self):
+        for index, program in enumerate(BUILDS):
+            peers.serve(self, "a", program, A, self.objects, port=4711 + index)
+
+    def serve_puts(self, program, ports):
+        for port in ports:
+            folder = self.dir / f"put-{port}"
+            folder.mkdir(exist_ok=True)
+            (folder / "object").unlink(missing_ok=True)
+            yield peers.serve(self, "b", program, B, folder, "--allow-put", "--interface", B, port=port)
+
+    def check(self, path):
+        if path.read_bytes() != (self.objects / "object").read_bytes():
+            raise SystemExit("the bytes differ")
+
+    def fetch(self, program):
+        """Mbit/s of a fetch from a to b, all of it, with its begin and end."""
+        copy, port = self.dir / "copy", 4711 + BUILDS.index(program)
+        copy.unlink(missing_ok=True)
+        begin = time.time()
+        out = self.run("b", *peers.get(program, [f"{A}:{port}"], "object", copy, "--congestion", self.args.congestion),
+                       patience=self.args.patience)
+        end = time.time()
+        self.check(copy)
+        return {"value": json.loads(out)["goodput_bits_per_second"] / 1e6, "begin": begin, "end": end}
+
+    def put(self, program, hosts):
+        """Mbit/s that each of so many hosts at b gets; from two on as a group."""
+        ports = [4721 + index for index in range(hosts)]
+        servers = list(self.serve_puts(program, ports))
+        group = ["--group", GROUP] if hosts > 1 else []
+        begin = time.time()
+        try:
+            out = self.run("a", program, "-q", "put", str(self.objects / "object"), ",".join(f"{B}:{port}" for port in ports), "--insecure",
+                           "--interface", A, "--json", "--cache", str(self.dir / "cache-a"), "--congestion", self.args.congestion,
+                           *group, patience=self.args.patience)
+            end = time.time()
+        finally:
+            for server in servers:
+                self.stop(server)
+        for port in ports:
+            self.check(self.dir / f"put-{port}/object")
+        report = json.loads(out.splitlines()[-1])
+        slowest = max(receiver["seconds"] for receiver in report["receivers"])
+        return {"value": self.size * 8 / slowest / 1e6, "begin": begin, "end": end,
+                "beyond_percent": 100 * (report["symbols_sent"] / report["symbols_needed"] - 1),
+                "detached": sum(bool(receiver.get("detached_because")) for receiver in report["receivers"])}
+
+    def quic(self, congestion):
+        port = {"cubic": 4433, "bbr": 4434}[congestion]
+        server = peers.quic(self, "a", A, self.objects, congestion, port)
+        try:
+            out = self.run("b", LAB, "quic", "get", f"{A}:{port}", "object", "-o", str(self.dir / "copy"), "--json", "--patience",
+                           str(self.args.patience_peer), patience=self.args.patience_peer + 10)
+        finally:
+            self.stop(server)
+        report = json.loads(out)
+        note = None if report["whole"] else f"cut at {self.args.patience_peer:g} s"
+        return {"value": report["goodput_bits_per_second"] / 1e6, "note": note}
+
+
+def alone(args):
+    """A fetch over the long link, and as much by the kernel's TCP and QUIC."""
+    size = args.size or "60M"
+    with Link(args, size) as link:
+        link.serve_object()
+        for rtt in numbers(args.rtt or "2,80,240"):
+            for loss in numbers(args.loss or "0,0.01,0.05"):
+                link.emulate(rtt, loss)
+                contestants = peers.with_builds(link.fetch)
+                for congestion in args.peer.split(","):
+                    contestants[congestion] = lambda cc=congestion: peers.tcp(link, cc, size, args.patience_peer, A)
+                    if peers.present("quic"):
+                        contestants[f"quic {congestion}"] = lambda cc=congestion: link.quic(cc)
+                row = Row("alone", f"RTT {rtt:g} ms, {percent(loss)} lost", "Mbit/s", "more", in_turns(contestants, args.rounds or 1))
+                part = {0.0: 0.9, 0.01: 0.85}.get(loss, 0.75)
+                line, bbr = number(args.rate) / 1e6, row.results.get("bbr", {"value": None})["value"]
+                # Without loss the whole transfer is compared with BBR's, since its start has its part in it.
+                row.reach = "no slower than TCP BBR" if loss == 0 else f">= {part:.0%} of the line"
+                if row.value() and (bbr or loss):
+                    row.met = row.value() >= (part * line if loss else 0.98 * bbr)
+                yield row
+
+
+def beside(args):
+    """Our share of a bottleneck that TCP uses too, fetching from it or putting to one host or a group."""
+    size = args.size or "40M"
+    ways = {"get": ("0.2,10,60", Link.fetch), "put": ("10,60", lambda link, program: link.put(program, 1)),
+            "group": ("0.2,2,60,100", lambda link, program: link.put(program, 3))}
+    with Link(args, size) as link:
+        link.serve_object()
+        for way in (args.way or "get,group").split(","):
+            for rtt in numbers(args.rtt or ways[way][0]):
+                for congestion, flows in beside_what(args, way):
+                    link.emulate(rtt)
+                    share = lambda run, *more: beside_share(link, args, congestion, flows, run, *more)
+                    contestants = {label(program): lambda program=program: share(ways[way][1], link, program) for program in BUILDS}
+                    if way == "get":
+                        # A TCP flow in our place shows what these flows leave to one of their kind.
+                        for other in args.peer.split(","):
+                            contestants[f"{other} instead"] = lambda cc=other: share(timed_flow, link, cc)
+                    fair = 100 / (flows + 1)
+                    least, most = {1: (40, 60), 4: (15, 25)}.get(flows, (0.8 * fair, 1.2 * fair))
+                    row = Row("beside", f"{way} beside {flows} {congestion}, {rtt:g} ms", "% of both", "fair",
+                              in_turns(contestants, args.rounds or 1), f"{least:g}-{most:g} %", fair=fair)
+                    if row.value() and congestion == "cubic":
+                        row.met = least <= row.value() <= most
+                    elif congestion != "cubic":
+                        least, most = 100 / (1 + 2 * flows), 100 * 2 / (2 + flows)
+                        row.reach = f"within 2x ({least:.0f}-{most:.0f} %)"
+                        row.met = least <= row.value() <= most if row.value() else None
+                    yield row
+
+
+def beside_what(args, way):
+    flows = [int(each) for each in args.flows.split(",")]
+    if args.beside:
+        return [(congestion, count) for congestion in args.beside.split(",") for count in flows]
+    if way == "group":
+        return [("cubic", 1)]
+    return [("cubic", count) for count in flows] + [("bbr", 1)]
+
+
+def timed_flow(link, congestion):
+    """A TCP flow for eight seconds."""
+    begin = time.time()
+    flow = peers.Background(link, congestion, 1, A, port=5203)
+    time.sleep(8)
+    end = time.time()
+    flow.stop()
+    return {"value": flow.rate(begin + 1, end - 0.5), "begin": begin, "end": end}
+
+
+def beside_share(link, args, congestion, flows, run, *arguments):
+    """Percent of what both get that `run` gets, once both are under way."""
+    background = peers.Background(link, congestion, flows, A)
+    try:
+        time.sleep(args.lead)
+        took = run(*arguments)
+    finally:
+        background.stop()
+    theirs = background.rate(took["begin"] + 1, took["end"] - 0.5)
+    return {"value": 100 * took["value"] / (took["value"] + theirs), "ours_mbps": took["value"], "theirs_mbps": theirs}
+
+
+def put(args):
+    """A put over the long link to one host and to a group of three there, and as much by the kernel's TCP to each."""
+    size = args.size or "20M"
+    with Link(args, size) as link:
+        for rtt in numbers(args.rtt or "2,100"):
+            for loss in numbers(args.loss or "0,0.01"):
+                for hosts in (1, 3):
+                    link.emulate(rtt, loss)
+                    contestants = {label(program): lambda program=program: link.put(program, hosts) for program in BUILDS}
+                    for congestion in args.peer.split(","):
+                        contestants[congestion] = lambda cc=congestion: each_of(peers.tcp(link, cc, total(size, hosts), args.patience_peer,
+                                                                                          A, hosts), hosts)
+                    yield Row("put", f"{hosts} host{'s'[:hosts - 1]}, RTT {rtt:g} ms, {percent(loss)} lost", "Mbit/s", "more",
+                              in_turns(contestants, args.rounds or 1))
+
+
+def total(size, hosts):
+    return str(number(size) * hosts)
+
+
+def each_of(took, hosts):
+    """Several copies share the link: what one of them gets."""
+    if took["value"] == 0:
+        raise Failure("nothing arrived")
+    return {**took, "value": took["value"] / hosts}

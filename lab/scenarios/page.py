@@ -1,0 +1,141 @@
+"""The page of the book and its plots, made from a record."""
+
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+from .rows import Row
+from .system import BUILDS, LAB, ROOT
+
+# What each scenario is, and how to read its rows.
+ABOUT = {
+    "alone": ("A long link", "One object over an emulated link of 100 Mbit/s (queue: one bandwidth-delay product), alone. `cubic` and `bbr` are "
+              "the kernel's TCP (iperf3) moving as many bytes, `quic` is quinn with 64 MB windows. What did not end in time is rated "
+              "by what had arrived."),
+    "beside": ("Beside TCP", "Ours starts three seconds after TCP flows that have the same link to themselves until then. The number is "
+               "our part of what both get; a fair part is 1 / (flows + 1), and `ratio` is ours over that. `instead` is a TCP flow in our place."),
+    "put": ("Puts over a long link", "A put to one host, and to a group of three hosts behind the link, whose symbols cross it once. "
+            "TCP sends a copy to each: the number is what each host gets."),
+    "paths": ("Parallel paths", "A fetch through two routers with four equal paths of 250 Mbit/s that choose by addresses and ports. "
+              "The number is how many paths' worth of payload arrives. No router knows that the dead path is dead."),
+    "group": ("A group", "A put by multicast to three hosts on a bridge with links of 1 Gbit/s; each host loses part of all frames. "
+              "Seconds from the command's start to its end, when all three have the object whole. rsync runs three copies at one time."),
+    "slow": ("A slow member", "The same while one of three has a link of 2 Mbit/s: seconds until the two others have it. A peer that waits "
+             "for the slow one is given ten seconds."),
+    "fetch": ("A fetch from three", "One object from three servers over links of 1 Gbit/s, whole process. One server is slow, killed, "
+              "frozen (SIGSTOP) or killed and started again after 0.3 s. aria2c fetches parts from three nginx and has ten "
+              "seconds of patience with one, as ours."),
+    "speed": ("Loopback", "An object of 1 GB between processes on one machine, files on a tmpfs. CPU seconds are those of all "
+              "processes. Ours verifies a digest, quic encrypts, nginx and curl do neither; iperf3 has no files and bounds what is possible."),
+    "many": ("Many clients", "Fifty clients at once, each a process that fetches 50 MB."),
+    "small": ("Many small objects", "A thousand objects of 4 KB in one call."),
+    "first": ("First byte", "From the start of the program to the first byte in a pipe. `true` is what it takes to start a program at all."),
+    "incast": ("Incast", "256 KB from each of many senders at one time, through a port of 1 Gbit/s that holds 20 packets (`wellspring switch`), "
+               "in multiples of the time the payload takes on the wire. The program's start has its part in it. `p99` is the slowest of fifteen rounds."),
+    "pulls": ("Pulls faster than the port", "60 MB from three senders through a port of 200 Mbit/s that holds 8 packets, pulled at its rate "
+              "and at twice its rate: what is sent beyond the object."),
+}
+INTRODUCTION = """<!-- Made by `lab/net --from RECORD --page FILE`; not to be edited. -->
+
+# How fast are transfers?
+
+Each row is one case: ours, the best peer in the same run, and `ratio`, how many times better ours is than that peer. Above 1 ours is
+faster. All programs of a case share this machine's cores and take turns, so ratios mean more than numbers. Every object that arrives is
+compared with what was sent, over loopback by its length. `lab/net --help` names the packages of the peers, and runs it on another machine.
+
+"""
+
+
+def header(arguments, quick):
+    """When, where and by what command rows are measured."""
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
+    commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True).stdout
+    return {"date": datetime.date.today().isoformat(), "machine": f"{cpu}, {os.cpu_count()} cores", "kernel": platform.release(),
+            "load": round(os.getloadavg()[0], 1), "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,
+            "command": " ".join(["lab/net", *(each for each in arguments if not each.endswith(".jsonl") and each != "--record")])}
+
+
+def read_all(path):
+    """Headers of a record, and its rows, each with its header's number; a later row of a case replaces the one before."""
+    headers, rows = [], {}
+    for line in pathlib.Path(path).read_text().splitlines():
+        each = json.loads(line)
+        if "command" in each:
+            headers.append(each)
+        else:
+            row = Row.from_json(each)
+            rows[row.scenario, row.case] = (row, len(headers) - 1)
+    return headers, list(rows.values())
+
+
+def read(path):
+    return [row for row, _ in read_all(path)[1]]
+
+
+def by_scenario(rows):
+    found = {}
+    for row in rows:
+        found.setdefault(row.scenario, []).append(row)
+    return {name: found[name] for name in ABOUT if name in found}
+
+
+def table(rows):
+    """A table of a scenario; a column for each contestant's numbers would leave most cells empty."""
+    lines = ["| case | ours | ratio | best peer | others | goal |", "|---|---|---|---|---|---|"]
+    lines += ["| " + " | ".join(row.cells()[1:]) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def text(path, plots=None):
+    """The page; without a record, what the scenarios are."""
+    headers, numbered = read_all(path) if path else ([], [])
+    lines = [INTRODUCTION if path else INTRODUCTION + "No record of a quiet machine is in this book yet.\n"]
+    used = sorted({number for _, number in numbered})
+    for number in used:
+        head = headers[number]
+        busy = f"; load {head['load']}: the machine was busy, so that only orders of magnitude count" if head["load"] > 1 else ""
+        if head["quick"]:
+            busy = "; small sizes and one round: what the scenarios show, without a verdict" + busy
+        lines.append(f"- {head['date']}, commit {head['commit']}: {head['machine']}, Linux {head['kernel']}{busy}. `{head['command']}`\n")
+    found = by_scenario(row for row, _ in numbered)
+    for name in found if path else ABOUT:
+        title, about = ABOUT[name]
+        results = table(found[name]) + "\n" if path else ""
+        lines.append(f"\n## {title}\n\n{about}\n\n{results}`sudo lab/net {name}`\n")
+        if plots:
+            lines += [f"\n![{plot['title']}](plots/{file})\n" for file, plot in plots.items() if file.startswith(name)]
+    return "".join(lines)
+
+
+def write(source, path):
+    pathlib.Path(path).write_text(text(source))
+
+
+def plots(rows):
+    """Plots in the form that `wellspring-lab reproduce` draws: bars of each contestant over the cases, by unit."""
+    found = {}
+    for name, of_scenario in by_scenario(rows).items():
+        for unit in dict.fromkeys(row.unit for row in of_scenario):
+            cases = [row for row in of_scenario if row.unit == unit]
+            names = list(dict.fromkeys(who for row in cases for who in row.results))
+            curve = lambda who: {"name": who, "shape": "bars", "source": "ours" if who.startswith("wellspring") else "reference",
+                                 "points": [[index, row.value(who), 0] for index, row in enumerate(cases)
+                                            if row.results.get(who, {"value": None})["value"] is not None]}
+            kind = "".join(each if each.isalnum() else "-" for each in unit).strip("-")
+            found[f"{name}-{kind}.svg"] = {"title": ABOUT[name][0], "x": {"label": ""}, "y": {"label": f"[{unit}]"},
+                                           "categories": [row.case for row in cases], "curves": [curve(who) for who in names]}
+    return found
+
+
+def report(source, folder):
+    folder = pathlib.Path(folder)
+    drawn = plots(read(source))
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run([LAB, "lab", "plots", str(folder / "plots")], input=json.dumps(drawn), text=True)
+    if done.returncode:
+        sys.exit("the plots were not drawn")
+    (folder / "performance.md").write_text(text(source, drawn))
