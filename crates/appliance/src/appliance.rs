@@ -10,6 +10,7 @@ use wellspring_maelstrom::{Cause, SessionId};
 
 use crate::aggregation::Aggregation;
 use crate::cache_service::{CacheService, SharedCache};
+use crate::clamp::Clamp;
 use crate::control::{ControlSocket, Controls};
 use crate::failover::FailoverService;
 use crate::inject::{LocalSocket, PeerSocket};
@@ -42,6 +43,7 @@ pub struct Appliance {
     split: Option<Split>,
     _cache_service: Option<CacheService>,
     aggregation: Option<Aggregation>,
+    clamp: Option<Clamp>,
     begin: Instant,
     try_at: Instant,
     _control: ControlSocket,
@@ -63,7 +65,7 @@ impl Appliance {
         config.receive.longest = ground.longest;
         let mut sessions = Sessions::new()?;
         let control = controls.serve(&config.run_dir, &config.name)?;
-        let own = PeerSocket::new(config.peer, &config.wan)
+        let own = PeerSocket::new(config.peer, &config.wan, config.site)
             .map_err(|error| SetupError::System("the socket towards the peer", error))?;
         let own = own.local();
         if own == config.peer.ip() {
@@ -91,6 +93,9 @@ impl Appliance {
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
+        let clamp =
+            ground.clamp.then(|| Clamp::install(&config.wan, &config.remote, ground.longest));
+        let clamp = clamp.transpose().map_err(|error| ground.unclamped(config, &error))?;
         tracing::debug!("{:?}", ground.plan);
         let now = Instant::now();
         Ok(Appliance {
@@ -104,6 +109,7 @@ impl Appliance {
             split,
             _cache_service: cache_service,
             aggregation,
+            clamp,
             begin: now,
             try_at: now,
             _control: control,
@@ -114,6 +120,11 @@ impl Appliance {
     /// Longest packet that is protected \[bytes\].
     pub fn longest(&self) -> usize {
         self.plan.config.send.longest
+    }
+
+    /// Whether TCP is made to send no longer ones, since hosts could.
+    pub fn clamps(&self) -> bool {
+        self.clamp.is_some()
     }
 
     /// Runs until the controls say stop; gives back the account.
@@ -229,6 +240,8 @@ impl Appliance {
             name: config.name.clone(),
             uptime: self.begin.elapsed(),
             longest: config.send.longest,
+            encrypted: config.key.encrypts(),
+            clamped: self.clamp.is_some(),
             adaptive: config.send.adaptive.is_some(),
             partitions: config.partitions,
             protected: self.workers.keys().copied().collect(),

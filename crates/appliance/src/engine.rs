@@ -1,5 +1,6 @@
 //! Packet engine of a partition: send side and receive side between their sockets.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use wellspring_core::Time;
@@ -8,7 +9,9 @@ use wellspring_maelstrom::{Arrival, Batch, Cause, LossReport, ReceiveSide, SendS
 use crate::addresses::Addresses;
 use crate::cache_service::SharedCache;
 use crate::capture::Way;
-use crate::inject::{LocalSocket, PeerSocket, destination, source, udp_payload, udp_source_port};
+use crate::inject::{
+    LocalSocket, PeerSocket, destination, is_marked, source, udp_payload, udp_source_port,
+};
 use crate::status::{LateHistogram, Losses, PartitionStatus};
 
 /// The two sides and their sockets.
@@ -28,8 +31,11 @@ pub(crate) struct Engine {
     leaving: Option<LossReport>,
     unlike: u64,
     passed_over: u64,
-    /// Whether the peer's newest datagram came from elsewhere than it should.
-    elsewhere: bool,
+    /// Whether something else than repairs needs the peer at the address that it was given.
+    needs_address: bool,
+    /// Where the peer was given to be, and where it was when that was last logged.
+    given: Option<SocketAddr>,
+    logged: Option<SocketAddr>,
     causes: Vec<Cause>,
 }
 
@@ -40,7 +46,9 @@ impl Engine {
         peer: PeerSocket,
         local: LocalSocket,
         addresses: Addresses,
+        needs_address: bool,
     ) -> Self {
+        let given = peer.peer();
         Engine {
             send,
             receive,
@@ -56,7 +64,9 @@ impl Engine {
             leaving: None,
             unlike: 0,
             passed_over: 0,
-            elsewhere: false,
+            needs_address,
+            given,
+            logged: given,
             causes: Vec::new(),
         }
     }
@@ -84,12 +94,17 @@ impl Engine {
                 let ours = self.addresses.own.contains(&to);
                 match udp_payload(bytes, self.addresses.port).filter(|_| ours) {
                     Some(datagram) => {
-                        let arrival =
-                            self.receive.handle_datagram(time, datagram, &mut self.recovered);
-                        if !matches!(arrival, Arrival::Dropped(_)) {
-                            let port = udp_source_port(bytes);
-                            self.elsewhere =
-                                from != self.addresses.peer || port != Some(self.addresses.port);
+                        let arrival = self.receive.handle_marked_datagram(
+                            time,
+                            datagram,
+                            is_marked(bytes),
+                            &mut self.recovered,
+                        );
+                        if !matches!(arrival, Arrival::Dropped(_))
+                            && self.receive.last_was_newest()
+                            && let Some(port) = udp_source_port(bytes)
+                        {
+                            self.follow(SocketAddr::new(from, port));
                         }
                         self.arrived(now, time, arrival);
                     }
@@ -104,6 +119,13 @@ impl Engine {
                 self.deliver();
             }
             _ => self.passed_over += 1,
+        }
+    }
+
+    /// The peer's newest datagram comes from there: behind NAT, or where addresses change, that is not where it was given to be.
+    fn follow(&mut self, peer: SocketAddr) {
+        if self.peer.peer() != Some(peer) && self.peer.redirect(peer).is_ok() {
+            self.addresses.peer = peer.ip();
         }
     }
 
@@ -148,8 +170,13 @@ impl Engine {
     /// Finds out what is wrong, and logs what has changed.
     pub(crate) fn diagnose(&mut self, now: Time) {
         let mut causes = self.receive.causes(now);
-        if self.elsewhere && !causes.contains(&Cause::Silent) {
+        let peer = self.peer.peer();
+        if self.needs_address && peer != self.given {
             causes.push(Cause::Nat);
+        }
+        if let Some(at) = peer.filter(|_| peer != self.logged) {
+            self.logged = peer;
+            tracing::info!("the peer is at {at}");
         }
         for cause in causes.iter().filter(|cause| !self.causes.contains(cause)) {
             tracing::warn!("{}: {}", cause.name(), cause.text());
@@ -174,6 +201,7 @@ impl Engine {
     pub(crate) fn status(&self, unseen: u64) -> PartitionStatus {
         PartitionStatus {
             code: self.send.code().cloned(),
+            peer: self.peer.peer(),
             heard: self.heard,
             send: *self.send.counters(),
             receive: *self.receive.counters(),

@@ -55,7 +55,7 @@ pub(crate) fn groups(groups: &[IpAddr]) -> Vec<Instruction> {
         code.push(LOAD_BYTE, protocol_at);
         code.jump(EQUAL, UDP, None, Some(other));
         for &group in groups {
-            if_to(&mut code, version, group, ours);
+            if_address(&mut code, version, At::Destination, group, ours);
         }
         code.always(other);
     }
@@ -105,24 +105,37 @@ impl PartitionFilter {
             code.push(LOAD_HALF, 6);
             code.jump(ANY_BIT, FRAGMENT, Some(ordinary), None);
         }
-        load_port(code, version);
-        code.jump(AT_LEAST, first, None, Some(ordinary));
-        code.jump(AT_LEAST, first + u32::from(self.partitions), Some(ordinary), None);
-        // Between appliances, if it goes to one.
+        let among_ports = |code: &mut Assembler| {
+            code.jump(AT_LEAST, first, None, Some(ordinary));
+            code.jump(AT_LEAST, first + u32::from(self.partitions), Some(ordinary), None);
+        };
         code.push(LOAD_WORD, PACKET_TYPE_AT);
         code.jump(EQUAL, u32::from(libc::PACKET_OUTGOING), Some(leaving), None);
+        // Between appliances, if it goes to one.
+        load_port(code, version, Port::Destination);
+        among_ports(code);
         for &own in &self.own {
-            if_to(code, version, own, ours);
+            if_address(code, version, At::Destination, own, ours);
         }
         code.always(ordinary);
         code.place(leaving);
-        let sent = code.label();
-        if_to(code, version, self.peer.ip(), sent);
+        // Wherever the peer may be, it is sent datagrams from the port of their partition, unless this machine translates that.
+        let [elsewhere, sent] = [code.label(), code.label()];
+        load_port(code, version, Port::Destination);
+        code.jump(AT_LEAST, first, None, Some(elsewhere));
+        code.jump(AT_LEAST, first + u32::from(self.partitions), Some(elsewhere), None);
+        if_address(code, version, At::Destination, self.peer.ip(), sent);
+        code.place(elsewhere);
+        load_port(code, version, Port::Source);
+        among_ports(code);
+        for &own in &self.own {
+            if_address(code, version, At::Source, own, sent);
+        }
         code.always(ordinary);
         code.place(sent);
         code.push(RETURN, 0);
         code.place(ours);
-        load_port(code, version);
+        load_port(code, version, Port::Destination);
         code.take_if(first + u32::from(self.partition));
         code.place(ordinary);
         self.by_addresses(code, version);
@@ -145,25 +158,47 @@ impl PartitionFilter {
     }
 }
 
-/// Loads the port that a datagram goes to.
-fn load_port(code: &mut Assembler, version: u8) {
+/// One of a packet's addresses.
+#[derive(Clone, Copy)]
+enum At {
+    Source,
+    Destination,
+}
+
+/// One of a datagram's ports.
+#[derive(Clone, Copy)]
+enum Port {
+    Source,
+    Destination,
+}
+
+/// Loads one of a datagram's ports.
+fn load_port(code: &mut Assembler, version: u8, port: Port) {
+    let at = match port {
+        Port::Source => 0,
+        Port::Destination => 2,
+    };
     if version == 4 {
         code.push(INDEX_IPV4, 0);
-        code.push(LOAD_HALF_INDEXED, 2);
+        code.push(LOAD_HALF_INDEXED, at);
     } else {
-        code.push(LOAD_HALF, 42);
+        code.push(LOAD_HALF, 40 + at);
     }
 }
 
-/// Goes to `then` if the packet's destination is that address.
-fn if_to(code: &mut Assembler, version: u8, address: IpAddr, then: Label) {
+/// Goes to `then` if the packet has that address there.
+fn if_address(code: &mut Assembler, version: u8, at: At, address: IpAddr, then: Label) {
     let (start, words): (u32, Vec<u32>) = match (address, version) {
-        (IpAddr::V4(address), 4) => (16, vec![u32::from(address)]),
+        (IpAddr::V4(address), 4) => (12, vec![u32::from(address)]),
         (IpAddr::V6(address), 6) => {
             let octets = address.octets();
-            (24, octets.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word)).collect())
+            (8, octets.as_chunks::<4>().0.iter().map(|word| u32::from_be_bytes(*word)).collect())
         }
         _ => return,
+    };
+    let start = match at {
+        At::Source => start,
+        At::Destination => start + 4 * words.len() as u32,
     };
     let other = code.label();
     for (at, word) in (start..).step_by(4).zip(words) {

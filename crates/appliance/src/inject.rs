@@ -31,12 +31,17 @@ impl InjectCounters {
 pub(crate) struct PeerSocket {
     socket: Socket,
     local: IpAddr,
+    /// Where it sends; none as long as the peer's address is not known.
+    peer: Option<SocketAddr>,
+    /// Traffic class of what it sends now.
+    class: u8,
     pub counters: InjectCounters,
 }
 
 impl PeerSocket {
-    /// A socket towards the peer, on that interface, from the peer's port.
-    pub(crate) fn new(peer: SocketAddr, interface: &str) -> io::Result<Self> {
+    /// A socket towards the peer, on that interface, from the peer's port. A peer at no address in particular is sent
+    /// nothing until its address is known; this end's is `site` then, or the interface's.
+    pub(crate) fn new(peer: SocketAddr, interface: &str, site: Option<IpAddr>) -> io::Result<Self> {
         let domain = Domain::for_address(peer);
         let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
         sys::attach_filter(socket.as_fd(), &filter::nothing())?;
@@ -57,11 +62,43 @@ impl PeerSocket {
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         socket.bind(&SocketAddr::new(any, peer.port()).into())?;
-        socket.connect(&peer.into())?;
         socket.set_nonblocking(true)?;
-        let local = socket.local_addr()?.as_socket();
-        let local = local.ok_or_else(|| io::Error::other("no local address"))?.ip();
-        Ok(PeerSocket { socket, local, counters: InjectCounters::default() })
+        let known = !peer.ip().is_unspecified();
+        let local = match site.filter(|_| !known) {
+            Some(site) => site,
+            None => {
+                socket.connect(&if known { peer } else { somewhere(peer) }.into())?;
+                let local = socket.local_addr()?.as_socket();
+                local.ok_or_else(|| io::Error::other("no local address"))?.ip()
+            }
+        };
+        let (peer, counters) = (known.then_some(peer), InjectCounters::default());
+        Ok(PeerSocket { socket, local, peer, class: 0, counters })
+    }
+
+    /// Where it sends; none as long as that is not known.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Sends there from now on.
+    pub(crate) fn redirect(&mut self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(&peer.into())?;
+        self.peer = Some(peer);
+        Ok(())
+    }
+
+    fn set_class(&mut self, class: u8) {
+        if class == self.class {
+            return;
+        }
+        let (level, name) = match self.local {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        // A repair of another class is better than none.
+        let _ = sys::set_option(self.socket.as_fd(), level, name, &libc::c_int::from(class));
+        self.class = class;
     }
 
     /// This end's address.
@@ -69,11 +106,28 @@ impl PeerSocket {
         self.local
     }
 
-    /// Sends all datagrams of a batch, and empties it.
+    /// Sends all datagrams of a batch, each in its traffic class, and empties it.
     pub(crate) fn send(&mut self, batch: &mut Batch) {
-        send(self.socket.as_fd(), batch.iter().map(|d| (d, None)), &mut self.counters);
+        if self.peer.is_some() {
+            let mut datagrams = batch.with_classes().peekable();
+            while let Some(&(class, _)) = datagrams.peek() {
+                self.set_class(class);
+                let alike = std::iter::from_fn(|| datagrams.next_if(|next| next.0 == class));
+                let alike = alike.map(|(_, datagram)| (datagram, None));
+                send(self.socket.as_fd(), alike, &mut self.counters);
+            }
+        }
         batch.clear();
     }
+}
+
+/// An address that is nobody's (RFC 5737, RFC 3849) and as far as all others, to ask the kernel for the way there.
+fn somewhere(like: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = match like {
+        SocketAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
+        SocketAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
+    SocketAddr::new(ip, like.port())
 }
 
 /// The sockets that recovered packets enter the local network by: raw ones, so that the kernel
@@ -192,6 +246,16 @@ pub(crate) fn udp_payload(packet: &[u8], port: u16) -> Option<&[u8]> {
     }
     let len = usize::from(u16::from_be_bytes(*udp.get(4..6)?.first_chunk()?));
     udp.get(8..len)
+}
+
+/// Whether an IP packet has the mark CE (RFC 3168).
+pub(crate) fn is_marked(packet: &[u8]) -> bool {
+    let ecn = match packet {
+        [first, class, ..] if first >> 4 == 4 => class & 3,
+        [first, class, ..] if first >> 4 == 6 => class >> 4 & 3,
+        _ => 0,
+    };
+    ecn == 3
 }
 
 /// The port that a UDP datagram comes from.

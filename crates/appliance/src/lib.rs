@@ -16,6 +16,7 @@ mod aggregation;
 mod appliance;
 mod cache_service;
 mod capture;
+mod clamp;
 mod commands;
 mod control;
 mod engine;

@@ -95,7 +95,8 @@ impl Partition {
         let wan_index = interfaces[0].index.ok_or_else(|| gone(&interfaces[0]))?;
         let capture = Capture::packets(wan_index, longest, ring, &program).map_err(refused)?;
         let port = peer.port() + u16::from(number);
-        let there = PeerSocket::new(SocketAddr::new(peer.ip(), port), &plan.config.wan)
+        let at = SocketAddr::new(peer.ip(), port);
+        let there = PeerSocket::new(at, &plan.config.wan, plan.config.site)
             .map_err(|error| SetupError::System("the socket towards the peer", error))?;
         let local = LocalSocket::new(&plan.config.lan, there.local()).map_err(refused)?;
         let addresses = Addresses {
@@ -105,7 +106,8 @@ impl Partition {
             port,
         };
         tracing::debug!("partition {number}: a ring of {} packets", capture.capacity());
-        let mut engine = Engine::new(send, receive, there, local, addresses);
+        let mut engine =
+            Engine::new(send, receive, there, local, addresses, plan.config.needs_address());
         engine.cache = plan.cache.clone();
         Ok(Partition { capture, engine, hold: plan.config.receive.hold, interfaces })
     }

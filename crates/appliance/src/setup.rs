@@ -25,7 +25,8 @@ pub struct Config {
     pub lan: String,
     /// The interface of the long link.
     pub wan: String,
-    /// The other appliance, and the port of both.
+    /// The other appliance, and the port of both. Its address is followed when its datagrams come from another; one at no
+    /// address in particular is sent nothing until it is heard.
     pub peer: SocketAddr,
     /// The secret of the pair.
     pub key: PresharedKey,
@@ -35,8 +36,10 @@ pub struct Config {
     pub send: SendConfig,
     /// What is remembered. Its longest packet is set from the MTU plan.
     pub receive: ReceiveConfig,
-    /// Start although packets of the local network can be too long to be protected.
+    /// Start although packets of the local network can be too long to be protected, and do not shorten TCP's.
     pub allow_unprotected: bool,
+    /// Longest packet that the path to the peer takes \[bytes\], where that is less than its interface says.
+    pub path_mtu: Option<usize>,
     /// Memory of the ring that packets are watched through \[bytes\].
     pub ring: usize,
     /// Partitions of the addresses on both sides, 1 to
@@ -59,6 +62,13 @@ pub struct Config {
     pub run_dir: PathBuf,
     /// What this appliance is called there.
     pub name: String,
+}
+
+impl Config {
+    /// Whether anything but repairs is sent to the peer, by sockets that know no other address than the given one.
+    pub(crate) fn needs_address(&self) -> bool {
+        self.split.is_some() || self.aggregate.is_some() || !self.multicast.is_empty()
+    }
 }
 
 /// What is kept for local hosts that lose datagrams themselves (§4.5).
@@ -129,10 +139,19 @@ pub enum SetupError {
         /// The local network's.
         lan: String,
     },
+    /// Repairs do not fit, and hosts could not be made to send shorter packets.
+    Clamp {
+        /// What would be refused without.
+        refused: Box<SetupError>,
+        /// Why.
+        error: String,
+    },
     /// Others may read the key.
     KeyReadable(PathBuf),
     /// The file does not hold a key.
     BadKey(PathBuf),
+    /// What sends to the peer by sockets of its own cannot wait for its address.
+    PeerUnknown,
     /// Packet sockets are for root.
     NotAllowed(io::Error),
     /// The peer cannot be this machine.
@@ -216,6 +235,14 @@ impl fmt::Display for SetupError {
                 )
             }
             SetupError::Mtu { error, .. } => error.fmt(f),
+            SetupError::Clamp { refused, error } => write!(
+                f,
+                "TCP's segments cannot be shortened to what the long link protects ({error}). \
+                 Without that: {refused}"
+            ),
+            SetupError::PeerUnknown => f.write_str(
+                "split mode, --aggregate and --multicast need the peer's address: name it by --peer",
+            ),
             SetupError::KeyReadable(path) => {
                 let path = path.display();
                 write!(f, "others may read the key: run `chmod 600 {path}`")
@@ -306,6 +333,26 @@ pub(crate) struct Ground {
     pub longest: usize,
     /// Packets in a repair, at most, that the long link's MTU allows.
     pub rate: u8,
+    /// Whether packets of the local network can be longer, and TCP is to send none that are.
+    pub clamp: bool,
+    lan: Interface,
+}
+
+impl Ground {
+    /// Why the appliance does not start without the clamp.
+    pub(crate) fn unclamped(&self, config: &Config, error: &io::Error) -> SetupError {
+        let (wan, lan) = (config.wan.clone(), config.lan.clone());
+        match self.plan.check(self.lan.mtu) {
+            Ok(()) => SetupError::System(
+                "the clamp of TCP's segments",
+                io::Error::other(error.to_string()),
+            ),
+            Err(why) => SetupError::Clamp {
+                refused: Box::new(SetupError::Mtu { error: why, wan, lan }),
+                error: error.to_string(),
+            },
+        }
+    }
 }
 
 /// Checks what can be checked before anything is opened or changed.
@@ -335,6 +382,9 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if forwarding() == (false, false) {
         return Err(SetupError::NotForwarding);
     }
+    if config.peer.ip().is_unspecified() && config.needs_address() {
+        return Err(SetupError::PeerUnknown);
+    }
     check_addresses(config, &networks(&config.lan))?;
     if let Some(limits) =
         config.send.adaptive.filter(|limits| limits.overhead.is_nan() || limits.overhead <= 0.0)
@@ -346,12 +396,11 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
         Some(limits) => adaptive_rates(limits.rate),
         None => vec![config.send.parameters.rate()],
     };
-    let (rate, plan) = plan_of(&rates, wan.mtu, lan.mtu, config.peer.is_ipv6()).map_err(mtu)?;
-    if !config.allow_unprotected {
-        plan.check(lan.mtu).map_err(mtu)?;
-    }
+    let path = config.path_mtu.map_or(wan.mtu, |path| path.min(wan.mtu));
+    let (rate, plan) = plan_of(&rates, path, lan.mtu, config.peer.is_ipv6()).map_err(mtu)?;
+    let clamp = plan.check(lan.mtu).is_err() && !config.allow_unprotected;
     let longest = plan.longest.min(lan.mtu);
-    Ok(Ground { wan, plan, longest, rate })
+    Ok(Ground { wan, plan, longest, rate, clamp, lan })
 }
 
 /// Rates to try: the longer its XORs, the less an adaptive code costs, and the longer its repairs are.

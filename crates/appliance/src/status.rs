@@ -1,5 +1,6 @@
 //! Status of an appliance, for people and programs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -60,6 +61,10 @@ pub struct Status {
     pub uptime: Duration,
     /// Longest packet that is protected \[bytes\].
     pub longest: usize,
+    /// Whether TCP is made to send no longer ones.
+    pub clamped: bool,
+    /// Whether what it says to its peer is encrypted.
+    pub encrypted: bool,
     /// Whether it follows the loss.
     pub adaptive: bool,
     /// Partitions of the site.
@@ -91,6 +96,8 @@ impl Status {
 pub struct PartitionStatus {
     /// The code in use; none while it is off.
     pub code: Option<Code>,
+    /// Where the peer is; none as long as that is not known.
+    pub peer: Option<SocketAddr>,
     /// When the peer was heard last.
     pub heard: Option<Instant>,
     /// The send side's account.
@@ -130,6 +137,7 @@ impl PartitionStatus {
     /// Adds another's; the code shown is the one of the newer.
     pub(crate) fn add(&mut self, other: &PartitionStatus) {
         self.code = other.code.clone();
+        self.peer = other.peer.or(self.peer);
         self.heard = self.heard.max(other.heard);
         self.send.add(&other.send);
         self.receive.add(&other.receive);
@@ -228,6 +236,9 @@ pub fn to_json(status: &Status) -> Value {
         "overhead": sum.code.as_ref().map_or(0.0, Code::overhead),
         "adaptive": status.adaptive,
         "peer_alive": status.peer_alive(),
+        "peer": sum.peer.map(|peer| peer.to_string()),
+        "clamped": status.clamped,
+        "encrypted": status.encrypted,
         "trouble": sum.causes.iter().map(|cause| json!({
             "cause": cause.name(), "text": cause.text(),
         })).collect::<Vec<_>>(),

@@ -21,6 +21,8 @@ pub(crate) struct Accept<'a> {
     pub meter: &'a Meter,
     pub now: Time,
     pub congestion: CongestionLoss,
+    /// Whether the repair that completes the packets came with the mark CE.
+    pub marked: bool,
     pub tcp_waits: bool,
     pub counters: &'a mut ReceiveCounters,
     pub hold: &'a mut Hold,
@@ -36,12 +38,14 @@ impl Accept<'_> {
         // Forgotten only when thousands were missing since: then as a host would send it.
         let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
         let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
-        if self.congestion == CongestionLoss::Signal && congestion() {
-            if !volatile.mark() {
+        let signal = self.congestion == CongestionLoss::Signal && congestion();
+        if signal || self.marked {
+            let listens = volatile.mark();
+            if signal && !listens {
                 self.counters.congested += 1;
                 return true;
             }
-            self.counters.marked += 1;
+            self.counters.marked += u64::from(listens);
         }
         let expected = named.and_then(|named| self.meter.expected(named.number));
         let layer = layer.min(MAX_LAYERS as u8 - 1);

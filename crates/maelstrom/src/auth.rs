@@ -5,12 +5,17 @@
 //! appliance. Its key is derived from the pre-shared key and the session's id, so that numbers may
 //! start anew with each; of the sessions heard only the newest is believed, so that nothing of an
 //! older one can be played again.
+//!
+//! A key that encrypts ([`PresharedKey::encrypting`]) is another key: what follows the header is
+//! encrypted, and the header is authenticated with it (RFC 5116). The nonce is the number, which counts up
+//! from zero and is used once in a session; no two sessions, directions or purposes have one key.
 
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use crate::drop_reason::DropReason;
+use crate::wire::{HEADER_LEN, Sealed};
 
 /// Length of a pre-shared key \[bytes\].
 pub const KEY_LEN: usize = 32;
@@ -22,12 +27,33 @@ const WORDS: usize = REPLAY_WINDOW as usize / 64;
 
 /// The secret that both appliances of a pair were given.
 #[derive(Clone)]
-pub struct PresharedKey([u8; KEY_LEN]);
+pub struct PresharedKey {
+    bytes: [u8; KEY_LEN],
+    encrypts: bool,
+}
 
 impl PresharedKey {
     /// A key of these bytes, which should come from a generator of random numbers.
     pub fn new(bytes: [u8; KEY_LEN]) -> Self {
-        PresharedKey(bytes)
+        PresharedKey { bytes, encrypts: false }
+    }
+
+    /// The key of datagrams and trunks that are encrypted: those of a pair that only authenticates are strangers' to it.
+    #[must_use]
+    pub fn encrypting(&self) -> Self {
+        PresharedKey { encrypts: true, ..self.child("wellspring maelstrom 1 encryption", &[]) }
+    }
+
+    /// Whether what is sealed with it is encrypted.
+    pub fn encrypts(&self) -> bool {
+        self.encrypts
+    }
+
+    /// Another key, which encrypts if this one does.
+    fn child(&self, context: &str, more: &[u8]) -> Self {
+        let mut bytes = [0; KEY_LEN];
+        self.derive(context, more, &mut bytes);
+        PresharedKey { bytes, encrypts: self.encrypts }
     }
 
     /// The key of one partition of so many: datagrams of another, or of a pair that cuts otherwise,
@@ -36,29 +62,23 @@ impl PresharedKey {
         if partitions == 1 {
             return self.clone();
         }
-        let mut key = [0; KEY_LEN];
-        self.derive("wellspring maelstrom 1 partition", &[partition, partitions], &mut key);
-        PresharedKey(key)
+        self.child("wellspring maelstrom 1 partition", &[partition, partitions])
     }
 
     /// The key of messages between the appliances of one site.
     pub(crate) fn for_site(&self, site: &[u8]) -> Self {
-        let mut key = [0; KEY_LEN];
-        self.derive("wellspring maelstrom 1 site", site, &mut key);
-        PresharedKey(key)
+        self.child("wellspring maelstrom 1 site", site)
     }
 
     /// The key of bundles.
     pub(crate) fn for_bundles(&self) -> Self {
-        let mut key = [0; KEY_LEN];
-        self.derive("wellspring maelstrom 1 bundles", &[], &mut key);
-        PresharedKey(key)
+        self.child("wellspring maelstrom 1 bundles", &[])
     }
 
     /// Fills `out` with bytes that only holders of the key can make, for one purpose.
     pub(crate) fn derive(&self, context: &str, more: &[u8], out: &mut [u8]) {
         let mut hasher = blake3::Hasher::new_derive_key(context);
-        hasher.update(&self.0).update(more).finalize_xof().fill(out);
+        hasher.update(&self.bytes).update(more).finalize_xof().fill(out);
     }
 }
 
@@ -95,7 +115,10 @@ impl SessionId {
 }
 
 /// A key for one sender's numbered messages.
-pub(crate) struct SessionKey(LessSafeKey);
+pub(crate) struct SessionKey {
+    key: LessSafeKey,
+    encrypts: bool,
+}
 
 impl fmt::Debug for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,8 +135,8 @@ impl SessionKey {
     pub(crate) fn derived(key: &PresharedKey, context: &str, more: &[u8]) -> Self {
         let mut bytes = [0; 16];
         key.derive(context, more, &mut bytes);
-        let key = UnboundKey::new(&AES_128_GCM, &bytes).expect("AES-128 keys have 16 bytes");
-        SessionKey(LessSafeKey::new(key))
+        let unbound = UnboundKey::new(&AES_128_GCM, &bytes).expect("AES-128 keys have 16 bytes");
+        SessionKey { key: LessSafeKey::new(unbound), encrypts: key.encrypts }
     }
 
     fn nonce(number: u64) -> Nonce {
@@ -122,17 +145,52 @@ impl SessionKey {
         Nonce::assume_unique_for_key(nonce)
     }
 
+    /// The tag of bytes that stay readable.
     pub(crate) fn tag(&self, number: u64, bytes: &[u8]) -> [u8; TAG_LEN] {
+        self.seal_parts(number, bytes, &mut [])
+    }
+
+    fn seal_parts(&self, number: u64, head: &[u8], body: &mut [u8]) -> [u8; TAG_LEN] {
         let tag = self
-            .0
-            .seal_in_place_separate_tag(Self::nonce(number), Aad::from(bytes), &mut [])
+            .key
+            .seal_in_place_separate_tag(Self::nonce(number), Aad::from(head), body)
             .expect("datagrams are shorter than what GCM takes");
         tag.as_ref().try_into().expect("GCM's tags have 16 bytes")
     }
 
-    pub(crate) fn verifies(&self, number: u64, bytes: &[u8], tag: &[u8; TAG_LEN]) -> bool {
-        let mut tag = *tag;
-        self.0.open_in_place(Self::nonce(number), Aad::from(bytes), &mut tag).is_ok()
+    /// Appends the tag of a message whose head has that length; what follows the head is encrypted if the key does so.
+    pub(crate) fn seal(&self, number: u64, start: usize, head: usize, out: &mut Vec<u8>) {
+        let tag = if self.encrypts {
+            let (head, body) = out[start..].split_at_mut(head);
+            self.seal_parts(number, head, body)
+        } else {
+            self.tag(number, &out[start..])
+        };
+        out.extend_from_slice(&tag);
+    }
+
+    /// Verifies a message, without its tag, whose head has that length. Gives back what it says: the message itself, or, if
+    /// the key encrypts, what it is decrypted to in `plain`.
+    pub(crate) fn open<'a>(
+        &self,
+        number: u64,
+        head: usize,
+        message: &'a [u8],
+        tag: &[u8; TAG_LEN],
+        plain: &'a mut Vec<u8>,
+    ) -> Option<&'a [u8]> {
+        let nonce = Self::nonce(number);
+        if !self.encrypts {
+            let (key, aad) = (&self.key, Aad::from(message));
+            return key.open_in_place(nonce, aad, &mut { *tag }).is_ok().then_some(message);
+        }
+        plain.clear();
+        plain.extend_from_slice(message);
+        plain.extend_from_slice(tag);
+        let (head, body) = plain.split_at_mut_checked(head)?;
+        self.key.open_in_place(nonce, Aad::from(head), body).ok()?;
+        plain.truncate(message.len());
+        Some(plain)
     }
 }
 
@@ -158,11 +216,10 @@ impl Sealer {
         self.next
     }
 
-    /// The tag of the datagram that has this number.
-    pub(crate) fn seal(&mut self, datagram: &[u8]) -> [u8; TAG_LEN] {
-        let tag = self.key.tag(self.next, datagram);
+    /// Completes the datagram that begins there and has this number.
+    pub(crate) fn seal(&mut self, start: usize, out: &mut Vec<u8>) {
+        self.key.seal(self.next, start, HEADER_LEN, out);
         self.next += 1;
-        tag
     }
 }
 
@@ -180,8 +237,7 @@ pub fn seal_datagram(
     datagram.extend_from_slice(&[0; 2]);
     datagram.extend_from_slice(&number.to_be_bytes()[2..]);
     datagram.extend_from_slice(rest);
-    let tag = SessionKey::new(key, session).tag(number, datagram);
-    datagram.extend_from_slice(&tag);
+    SessionKey::new(key, session).seal(number, 0, HEADER_LEN, datagram);
 }
 
 /// Verifies what the peer sends.
@@ -210,40 +266,43 @@ impl Verifier {
         self.peer.as_ref().map(|peer| peer.session)
     }
 
-    /// Whether a datagram is the peer's, and new.
-    pub(crate) fn verify(
+    /// Whether a number is the highest that was heard of the peer's session.
+    pub(crate) fn is_newest(&self, number: u64) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.seen.end == number + 1)
+    }
+
+    /// Reads a datagram if it is the peer's, and new. What is decrypted goes to `plain`.
+    pub(crate) fn open<'a>(
         &mut self,
-        session: SessionId,
-        number: u64,
-        datagram: &[u8],
-        tag: &[u8; TAG_LEN],
-    ) -> Result<(), DropReason> {
+        sealed: Sealed<'a>,
+        plain: &'a mut Vec<u8>,
+    ) -> Result<Sealed<'a>, DropReason> {
+        let Sealed { session, number, bytes, tag, .. } = sealed;
         if session == self.own {
             return Err(DropReason::Reflected);
         }
-        match &mut self.peer {
+        let bytes = match &mut self.peer {
             Some(peer) if peer.session == session => {
                 if !peer.seen.is_new(number) {
                     return Err(DropReason::Replayed);
                 }
-                if !peer.key.verifies(number, datagram, tag) {
-                    return Err(DropReason::Forged);
-                }
+                let opened = peer.key.open(number, HEADER_LEN, bytes, &tag, plain);
+                let bytes = opened.ok_or(DropReason::Forged)?;
                 peer.seen.add(number);
-                Ok(())
+                bytes
             }
-            Some(peer) if session < peer.session => Err(DropReason::OldSession),
+            Some(peer) if session < peer.session => return Err(DropReason::OldSession),
             _ => {
                 let key = SessionKey::new(&self.key, session);
-                if !key.verifies(number, datagram, tag) {
-                    return Err(DropReason::Forged);
-                }
+                let opened = key.open(number, HEADER_LEN, bytes, &tag, plain);
+                let bytes = opened.ok_or(DropReason::Forged)?;
                 let mut seen = Seen::new();
                 seen.add(number);
                 self.peer = Some(Peer { session, key, seen });
-                Ok(())
+                bytes
             }
-        }
+        };
+        Ok(Sealed { bytes, ..sealed })
     }
 }
 

@@ -5,6 +5,8 @@
 pub struct Batch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Traffic class of each.
+    classes: Vec<u8>,
 }
 
 impl Batch {
@@ -29,21 +31,27 @@ impl Batch {
         starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
+    /// All of them, in order, each with the traffic class to send it with: DSCP and ECN of what it repairs, or 0.
+    pub fn with_classes(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        self.classes.iter().copied().zip(self.iter())
+    }
+
     /// Forgets them; the memory stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.classes.clear();
     }
 
     /// Appends one.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.ends.push(self.bytes.len());
+        self.write(0, |buffer| buffer.extend_from_slice(bytes));
     }
 
-    /// Appends one that `write` makes at the end of the buffer.
-    pub(crate) fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends one of that traffic class, which `write` makes at the end of the buffer.
+    pub(crate) fn write(&mut self, class: u8, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.ends.push(self.bytes.len());
+        self.classes.push(class);
     }
 }

@@ -92,13 +92,13 @@ impl Bundler {
 
     /// Appends a bundle without packets to `out`.
     pub fn hello(&mut self, out: &mut Batch) {
-        out.write(|bytes| emit_bundle(&mut self.sealer, &[], bytes));
+        out.write(0, |bytes| emit_bundle(&mut self.sealer, &[], bytes));
     }
 
     fn send(&mut self, out: &mut Batch) {
         self.due = None;
         self.counters.bundles += 1;
-        out.write(|bytes| emit_bundle(&mut self.sealer, &self.body, bytes));
+        out.write(0, |bytes| emit_bundle(&mut self.sealer, &self.body, bytes));
         self.body.clear();
     }
 }
@@ -131,7 +131,8 @@ impl Unbundler {
         datagram: &[u8],
         mut give: impl FnMut(&[u8]),
     ) -> Result<(), DropReason> {
-        let packets = self.open(datagram).inspect_err(|&why| {
+        let mut plain = Vec::new();
+        let packets = self.open(datagram, &mut plain).inspect_err(|&why| {
             self.counters.dropped[why as usize] += 1;
         })?;
         let mut count = 0;
@@ -144,9 +145,13 @@ impl Unbundler {
         Ok(())
     }
 
-    fn open<'a>(&mut self, datagram: &'a [u8]) -> Result<&'a [u8], DropReason> {
+    fn open<'a>(
+        &mut self,
+        datagram: &'a [u8],
+        plain: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], DropReason> {
         let sealed = Sealed::parse(datagram)?;
-        self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
+        let sealed = self.verifier.open(sealed, plain)?;
         let body = sealed.bundle()?;
         let mut packets = Packets(body);
         packets.by_ref().for_each(drop);

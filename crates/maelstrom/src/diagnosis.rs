@@ -35,7 +35,7 @@ pub enum Cause {
     SecondAppliance,
     /// Long repairs do not arrive.
     PathMtu,
-    /// The peer's datagrams come from another address or port than was configured.
+    /// The peer's datagrams come from another address or port than was configured, which something other than repairs needs.
     Nat,
     /// An interface is gone.
     Interface,
@@ -75,7 +75,7 @@ impl Cause {
                 "nothing comes from the peer: is it up, and does its --peer name this end? UDP must pass"
             }
             Cause::WrongKey => {
-                "datagrams come that do not verify: both ends need the same key and --partitions"
+                "datagrams come that do not verify: both ends need the same key, --partitions and --encrypt"
             }
             Cause::Clock => {
                 "the peer's session is older than one heard before: its clock went back; set it, and \
@@ -89,11 +89,11 @@ impl Cause {
             }
             Cause::PathMtu => {
                 "the longest repairs do not arrive: the path takes shorter packets than the long link's \
-                 interface says; lower its MTU and the local network's"
+                 interface says; name its MTU by --path-mtu"
             }
             Cause::Nat => {
-                "the peer's datagrams come from another address or port than --peer names: NAT between \
-                 the two; name the address that is seen"
+                "the peer's datagrams come from another address or port than --peer names: repairs \
+                 follow it, but split mode, --aggregate and --multicast need the address that is named"
             }
             Cause::Interface => {
                 "an interface is gone: its packets are watched again when it is back"

@@ -169,7 +169,8 @@ impl Failover {
 
     fn open(&mut self, datagram: &[u8]) -> Result<Hello, DropReason> {
         let sealed = Sealed::parse(datagram)?;
-        self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
+        let mut plain = Vec::new();
+        let sealed = self.verifier.open(sealed, &mut plain)?;
         let hello = sealed.hello()?;
         // Two that do not cut alike cannot share.
         if hello.partitions == self.config.partitions && hello.first != self.config.first {

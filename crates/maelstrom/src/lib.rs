@@ -74,4 +74,6 @@ mod congestion_tests;
 #[cfg(test)]
 mod deadline_tests;
 #[cfg(test)]
+mod outer_tests;
+#[cfg(test)]
 mod tests;

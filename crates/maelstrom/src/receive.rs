@@ -68,6 +68,12 @@ pub struct ReceiveSide {
     congestion: CongestionLoss,
     diagnosis: Diagnosis,
     own: SessionId,
+    /// Memory of what is decrypted.
+    plain: Vec<u8>,
+    /// Whether the datagram that is being read has the mark CE.
+    marked: bool,
+    /// Whether none of the peer's session was sent after the last one that was read.
+    in_order: bool,
     /// Probes of the peer's session.
     probes: u32,
     reported: u64,
@@ -110,12 +116,21 @@ impl ReceiveSide {
             congestion: config.congestion,
             diagnosis: Diagnosis::new(own),
             own,
+            plain: Vec::new(),
+            marked: false,
+            in_order: false,
             probes: 0,
             reported: 0,
             reported_at: Time::ZERO,
             last_loss: None,
             loses_since: None,
         })
+    }
+
+    /// Whether the last valid datagram was sent after all others that have come of the peer's session, so that the address that it
+    /// came from is the peer's newest.
+    pub fn last_was_newest(&self) -> bool {
+        self.in_order
     }
 
     /// What was seen.
@@ -172,6 +187,7 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            marked: self.marked,
             tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,
@@ -191,8 +207,22 @@ impl ReceiveSide {
     /// Takes in a datagram of the peer. Packets that it brings back go to `out`, at once or when they have
     /// been held ([`ReceiveSide::handle_timeout`]).
     pub fn handle_datagram(&mut self, now: Time, datagram: &[u8], out: &mut Batch) -> Arrival {
+        self.handle_marked_datagram(now, datagram, false, out)
+    }
+
+    /// The same of a datagram that came with the mark CE, or without. A mark on a repair is meant for those who fill the
+    /// queue: packets that it brings back at once have it too, if their flows use ECN (RFC 3168).
+    pub fn handle_marked_datagram(
+        &mut self,
+        now: Time,
+        datagram: &[u8],
+        congestion_experienced: bool,
+        out: &mut Batch,
+    ) -> Arrival {
         self.latest.clear();
-        let arrival = match self.open(now, datagram) {
+        self.marked = congestion_experienced;
+        let mut plain = std::mem::take(&mut self.plain);
+        let arrival = match self.open(now, datagram, &mut plain) {
             Ok((Body::Repair(repair), long)) => match self.repair(now, &repair, long) {
                 Ok(()) => Arrival::Repair,
                 Err(reason) => Arrival::Dropped(reason),
@@ -222,6 +252,8 @@ impl ReceiveSide {
             }
             Err(reason) => Arrival::Dropped(reason),
         };
+        self.plain = plain;
+        self.marked = false;
         match arrival {
             Arrival::Dropped(reason) => {
                 self.counters.dropped[reason as usize] += 1;
@@ -317,10 +349,15 @@ impl ReceiveSide {
     }
 
     /// Verifies a datagram and reads it; also whether the queue that it comes from is long.
-    fn open<'a>(&mut self, now: Time, datagram: &'a [u8]) -> Result<(Body<'a>, bool), DropReason> {
+    fn open<'a>(
+        &mut self,
+        now: Time,
+        datagram: &'a [u8],
+        plain: &'a mut Vec<u8>,
+    ) -> Result<(Body<'a>, bool), DropReason> {
         let sealed = Sealed::parse(datagram)?;
         let before = self.verifier.peer();
-        self.verifier.verify(sealed.session, sealed.number, sealed.bytes, &sealed.tag)?;
+        let sealed = self.verifier.open(sealed, plain)?;
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();
@@ -332,6 +369,7 @@ impl ReceiveSide {
             self.round_trip = None;
             self.landmark = None;
         }
+        self.in_order = self.verifier.is_newest(sealed.number);
         let long = self.queue.on_arrival(now, sealed.stamp);
         self.newest = Some((sealed.stamp, now));
         Ok((sealed.body()?, long))
@@ -372,6 +410,7 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            marked: self.marked,
             tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,
@@ -421,6 +460,7 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            marked: self.marked,
             tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,

@@ -94,6 +94,8 @@ pub struct SendSide {
     flush_after: Duration,
     flush_at: Option<Time>,
     controller: Option<Controller>,
+    /// Traffic class of what leaves next: that of the newest packet, so that repairs have each class as often as packets.
+    class: u8,
     /// None: bins wait until they are full, as in the paper.
     deadlines: Option<Deadlines>,
     counters: SendCounters,
@@ -130,6 +132,7 @@ impl SendSide {
             flush_after: config.flush_after,
             flush_at: None,
             controller,
+            class: 0,
             deadlines,
             counters: SendCounters::default(),
         })
@@ -175,6 +178,7 @@ impl SendSide {
         };
         self.counters.packets += 1;
         self.counters.packet_bytes += identity.len as u64;
+        self.class = class_of_repairs(identity.volatile.class);
         let Some((coder, mut post)) = self.split(now, out) else {
             if self.digester.add(now, identity.name, identity.len) {
                 self.digest(now, out);
@@ -251,14 +255,14 @@ impl SendSide {
 
     /// Appends a report to the peer to `out`.
     pub fn report(&mut self, now: Time, report: &LossReport, hearing: &Hearing, out: &mut Batch) {
-        out.write(|bytes| emit_report(&mut self.sealer, now, report, hearing, bytes));
+        out.write(0, |bytes| emit_report(&mut self.sealer, now, report, hearing, bytes));
     }
 
     /// Appends a probe to `out`, as long as the longest repair.
     pub fn probe(&mut self, now: Time, out: &mut Batch) {
         let names = usize::from(self.rate) * INGREDIENT_LEN;
         let len = HEADER_LEN + names + self.longest + TAG_LEN;
-        out.write(|bytes| emit_probe(&mut self.sealer, now, len, bytes));
+        out.write(0, |bytes| emit_probe(&mut self.sealer, now, len, bytes));
     }
 
     /// When [`SendSide::handle_timeout`] is to be called.
@@ -309,9 +313,9 @@ impl SendSide {
     }
 
     fn digest(&mut self, now: Time, out: &mut Batch) {
-        let (sealer, counters) = (&mut self.sealer, &mut self.counters);
+        let (sealer, counters, class) = (&mut self.sealer, &mut self.counters, self.class);
         self.digester.take(now, |first, names| {
-            out.write(|bytes| {
+            out.write(class, |bytes| {
                 let start = bytes.len();
                 emit_digest(sealer, now, first, names, bytes);
                 counters.digests += 1;
@@ -330,6 +334,7 @@ impl SendSide {
             strides: strides(coder),
             base: self.base,
             deadlines: self.deadlines.as_mut(),
+            class: self.class,
             counters: &mut self.counters,
             out,
         };
@@ -345,6 +350,7 @@ struct Post<'a> {
     strides: [u16; MAX_LAYERS],
     base: u64,
     deadlines: Option<&'a mut Deadlines>,
+    class: u8,
     counters: &'a mut SendCounters,
     out: &'a mut Batch,
 }
@@ -401,7 +407,7 @@ impl Post<'_> {
         let named = repair.first + u64::from(repair.length) - repair.recipe.len() as u64;
         let volatiles: &[Volatile] = self.volatile;
         let volatiles = (named..).map(|number| volatiles[place(volatiles, number)]);
-        self.out.write(|bytes| {
+        self.out.write(self.class, |bytes| {
             let start = bytes.len();
             emit_sliding(self.sealer, self.now, first, repair, volatiles, bytes);
             self.counters.repairs += 1;
@@ -427,13 +433,21 @@ impl Post<'_> {
             number += u64::from(stride);
             (name, volatile)
         });
-        self.out.write(|bytes| {
+        self.out.write(self.class, |bytes| {
             let start = bytes.len();
             emit_repair(self.sealer, self.now, head, ingredients, repair.xor, bytes);
             self.counters.repairs += 1;
             self.counters.repair_bytes += (bytes.len() - start) as u64;
         });
     }
+}
+
+/// The traffic class of a repair that follows a packet of that class: the same, but a mark CE of the way before is not
+/// one of the long link.
+fn class_of_repairs(packet: u8) -> u8 {
+    const CE: u8 = 3;
+    const ECT_0: u8 = 2;
+    if packet & CE == CE { packet & !CE | ECT_0 } else { packet }
 }
 
 /// The number of the packet that a repair is of, if it is one alone.

@@ -13,6 +13,8 @@
 //! | 2 | length of what follows |
 //! | n | open: the two ends, 19 bytes each: 4 or 6, 16 bytes of address, port; data: bytes |
 //! | 16 | tag |
+//!
+//! With a key that encrypts what follows the length is encrypted.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -104,7 +106,7 @@ pub fn trunk(
         SessionKey::derived(key, "wellspring maelstrom 1 trunk", &more)
     };
     let sealer = TrunkSealer { key: direction(caller), next: 0 };
-    let opener = TrunkOpener { key: direction(!caller), next: 0 };
+    let opener = TrunkOpener { key: direction(!caller), next: 0, plain: Vec::new() };
     Ok((sealer, opener))
 }
 
@@ -140,9 +142,8 @@ impl TrunkSealer {
         let len = (out.len() - start - HEAD_LEN) as u16;
         out[start] = kind;
         out[start + 2..start + 4].copy_from_slice(&len.to_be_bytes());
-        let tag = self.key.tag(self.next, &out[start..]);
+        self.key.seal(self.next, start, HEAD_LEN, out);
         self.next += 1;
-        out.extend_from_slice(&tag);
     }
 }
 
@@ -151,6 +152,8 @@ impl TrunkSealer {
 pub struct TrunkOpener {
     key: SessionKey,
     next: u64,
+    /// Memory of what is decrypted.
+    plain: Vec<u8>,
 }
 
 impl TrunkOpener {
@@ -159,7 +162,7 @@ impl TrunkOpener {
     /// # Errors
     /// The trunk is of no use any more.
     pub fn open<'a>(
-        &mut self,
+        &'a mut self,
         bytes: &'a [u8],
     ) -> Result<Option<(TrunkFrame<'a>, usize)>, TrunkError> {
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
@@ -168,11 +171,11 @@ impl TrunkOpener {
         if len > MAX_TRUNK_DATA {
             return Err(TrunkError::Malformed);
         }
-        let Some((body, rest)) = rest.split_at_checked(len) else { return Ok(None) };
+        let Some((_, rest)) = rest.split_at_checked(len) else { return Ok(None) };
         let Some(tag) = rest.first_chunk::<TAG_LEN>() else { return Ok(None) };
-        if !self.key.verifies(self.next, &bytes[..HEAD_LEN + len], tag) {
-            return Err(TrunkError::Forged);
-        }
+        let message = &bytes[..HEAD_LEN + len];
+        let opened = self.key.open(self.next, HEAD_LEN, message, tag, &mut self.plain);
+        let body = &opened.ok_or(TrunkError::Forged)?[HEAD_LEN..];
         self.next += 1;
         let frame = match (head[0], len) {
             (READY, 0) => TrunkFrame::Ready,

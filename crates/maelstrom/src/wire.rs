@@ -16,6 +16,8 @@
 //! | rest | XOR of the packets |
 //! | 16 | tag over all before it |
 //!
+//! With encryption what follows the first 36 bytes is encrypted, and as long as without.
+//!
 //! Kind 7 is a repair of the sliding-window code: the seed of its factors instead of the layer, the packets of its window
 //! instead of the XOR of lengths, the number of the window's oldest packet, and of each of the window's n newest packets
 //! the second half of its name (4), hops (1), class (1); then the combination.
@@ -69,7 +71,7 @@ const HELLO_BODY: usize = 16;
 /// A whole hello \[bytes\].
 pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
 
-/// What is to be verified of a datagram before any of it is believed.
+/// A datagram whose tag is to be verified, and its rest decrypted if it is encrypted, before any of it is believed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sealed<'a> {
     pub session: SessionId,
@@ -346,7 +348,7 @@ pub(crate) fn emit_repair(
         out.extend_from_slice(&bytes);
     }
     out.extend_from_slice(xor);
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// Appends a repair of the sliding-window code to `out`; `first` is the number of its window's oldest packet.
@@ -369,7 +371,7 @@ pub(crate) fn emit_sliding(
         out.extend_from_slice(&[volatile.hops, volatile.class]);
     }
     out.extend_from_slice(repair.xor);
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// Appends a report to `out`.
@@ -402,7 +404,7 @@ pub(crate) fn emit_report(
     for half in [hearing.echo.stamp, hearing.echo.held] {
         out.extend_from_slice(&half.to_be_bytes());
     }
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// Appends a probe of that length to `out`.
@@ -412,7 +414,7 @@ pub(crate) fn emit_probe(sealer: &mut Sealer, now: Time, len: usize, out: &mut V
     out.extend_from_slice(&[0; SESSION_AT - 2]);
     emit_session(sealer, now, out);
     out.resize(start + len.saturating_sub(TAG_LEN).max(HEADER_LEN), 0);
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// Appends a digest to `out`.
@@ -430,7 +432,7 @@ pub(crate) fn emit_digest(
     for &name in names {
         out.extend_from_slice(&short_name(name).to_be_bytes());
     }
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// The part of a packet's name that a digest has.
@@ -446,7 +448,7 @@ pub(crate) fn emit_hello(sealer: &mut Sealer, hello: &Hello, out: &mut Vec<u8>) 
     emit_session(sealer, Time::ZERO, out);
     out.extend_from_slice(&[hello.partitions, u8::from(hello.first), 0, 0, 0, 0, 0, 0]);
     out.extend_from_slice(&hello.claims.bits().to_be_bytes());
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 /// Appends a bundle to `out`.
@@ -456,18 +458,13 @@ pub(crate) fn emit_bundle(sealer: &mut Sealer, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; SESSION_AT - 2]);
     emit_session(sealer, Time::ZERO, out);
     out.extend_from_slice(body);
-    seal(sealer, start, out);
+    sealer.seal(start, out);
 }
 
 fn emit_session(sealer: &Sealer, now: Time, out: &mut Vec<u8>) {
     out.extend_from_slice(&sealer.session().to_bytes());
     out.extend_from_slice(&Stamp::at(now).0.to_be_bytes());
     out.extend_from_slice(&sealer.number().to_be_bytes()[2..]);
-}
-
-fn seal(sealer: &mut Sealer, start: usize, out: &mut Vec<u8>) {
-    let tag = sealer.seal(&out[start..]);
-    out.extend_from_slice(&tag);
 }
 
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

@@ -50,6 +50,9 @@ pub struct BenchArgs {
     /// Seed of the losses.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Measure instead what it costs to drop datagrams of each size that strangers forge, in the best of the rounds.
+    #[arg(long, conflicts_with_all = ["frames", "packets", "loss", "rate", "interleave", "delayed"])]
+    forged: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -85,6 +88,9 @@ struct Row {
 }
 
 pub fn run(args: &BenchArgs) -> Result<(), Failed> {
+    if args.forged {
+        return super::forged::run(&args.size, args.seconds / 10.0, args.json);
+    }
     let parameters = args.code.parameters()?;
     let rows: Vec<Row> =
         args.size.iter().map(|&size| measure(args, &parameters, size)).collect::<Result<_, _>>()?;
@@ -246,7 +252,7 @@ fn happens(random: &mut RandomStream, probability: f64) -> bool {
 }
 
 /// Processor time of this thread.
-fn processor_time() -> Duration {
+pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

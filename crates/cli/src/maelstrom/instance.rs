@@ -154,6 +154,8 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
     let rows = [
         ("appliance", status["name"].as_str().unwrap_or_default().to_owned()),
         ("peer", if peer { "heard" } else { "silent" }.to_owned()),
+        ("at", known("/peer").and_then(Value::as_str).unwrap_or("unknown").to_owned()),
+        ("encrypted", if status["encrypted"] == true { "yes" } else { "no" }.to_owned()),
         ("trouble", trouble(status)),
         ("partitions", format!("{} of {}", text("/partitions/protected"), text("/partitions/of"))),
         ("failover peer", failover.to_owned()),

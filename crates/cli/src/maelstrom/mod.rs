@@ -3,6 +3,7 @@
 mod ask;
 mod bench;
 mod code_args;
+mod forged;
 mod instance;
 mod up;
 

@@ -29,8 +29,9 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
 /// to the peer, and injects packets recovered from the peer's repairs into the local network. It runs
 /// until Ctrl-C, SIGTERM or `wellspring maelstrom down`. When it ends for any reason, traffic
 /// continues unprotected. While it runs, offloads that change packets from their form on the wire are
-/// off on both interfaces. The MTU of the long link must be larger than that of the local network, by
-/// 80 bytes and 10 for each packet in an XOR (160 for --rate 8,3; 20 more over IPv6).
+/// off on both interfaces. Repairs are longer than packets, by
+/// 80 bytes and 10 for each packet in an XOR (160 for --rate 8,3; 20 more over IPv6). Where the MTU of the long
+/// link leaves no room for that, TCP's segments between the sites are clamped (by nft) while it runs.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,12 +50,17 @@ pub struct UpArgs {
     #[arg(long, value_name = "IF")]
     wan: String,
     /// The other appliance: an address, or ADDR:PORT for a port other than 4714 (the same at both
-    /// ends).
+    /// ends). When its authenticated datagrams come from another address or port, as from behind NAT, repairs
+    /// go there. `any` (or `any:PORT`, `[::]:PORT` for IPv6) waits for a peer whose address is not known.
     #[arg(long, value_name = "ADDR", value_parser = parse_peer)]
     peer: SocketAddr,
     /// File with the secret that both ends share; only its owner may have read permission.
     #[arg(long, value_name = "FILE")]
     key: PathBuf,
+    /// Encrypt what the appliances send to each other: repairs, reports, trunks of split mode, bundles. Needs the same
+    /// option at the other end. Packets of hosts pass the link as they are.
+    #[arg(long)]
+    encrypt: bool,
     /// Addresses behind the other appliance, such as 10.2.0.0/16; may be given several times
     /// [default: all addresses that are routed over --wan].
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
@@ -99,7 +105,12 @@ pub struct UpArgs {
     /// overtaken by its repair, it arrives in this time and is not delivered twice.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
     hold: f64,
-    /// Start even if packets of the local network can be too long to be protected.
+    /// Longest packet that the path to the peer takes, in bytes, if that is less than the MTU of --wan, as on paths of the
+    /// Internet through tunnels.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
+    path_mtu: Option<u16>,
+    /// Start even if packets of the local network can be too long to be protected, and do not clamp TCP's
+    /// segments.
     #[arg(long)]
     allow_unprotected: bool,
     /// Endpoints of TCP connections: the hosts (end-to-end), or the appliances (split), which answer at
@@ -220,11 +231,16 @@ pub async fn run(args: &UpArgs, quiet: bool) -> Result<(), Failed> {
         // An appliance goes on working when nobody reads its output.
         let _ = writeln!(
             Stdout,
-            "{}: protecting packets of up to {} bytes between {} and {}{at}",
+            "{}: protecting packets of up to {} bytes{} between {} and {}{at}",
             args.instance.name(&args.wan),
             appliance.longest(),
+            if appliance.clamps() { ", to which TCP's segments are clamped," } else { "" },
             args.wan,
-            args.peer
+            if args.peer.ip().is_unspecified() {
+                "a peer yet unknown".into()
+            } else {
+                args.peer.to_string()
+            }
         );
     }
     let stop = Arc::clone(&controls.stop);
@@ -280,11 +296,12 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
     };
     let receive = ReceiveConfig::default();
     let packets = args.packets.unwrap_or(receive.packets.max(2 * reach));
+    let key = wellspring_appliance::read_key(&args.key).map_err(|error| of_setup(&error))?;
     Ok(Config {
         lan: args.lan.clone(),
         wan: args.wan.clone(),
         peer: args.peer,
-        key: wellspring_appliance::read_key(&args.key).map_err(|error| of_setup(&error))?,
+        key: if args.encrypt { key.encrypting() } else { key },
         remote: args.remote.clone(),
         send: SendConfig {
             parameters,
@@ -304,6 +321,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
             ..receive
         },
         allow_unprotected: args.allow_unprotected,
+        path_mtu: args.path_mtu.map(usize::from),
         ring: usize::from(args.ring) << 20,
         partitions: args.partitions.unwrap_or(if args.failover_peer.is_some() { 2 } else { 1 }),
         failover: args.failover_peer.zip(args.failover_listen).map(|(peer, listen)| FailoverPeer {
@@ -345,10 +363,13 @@ pub fn summary(status: &Status) -> String {
 }
 
 fn parse_peer(text: &str) -> Result<SocketAddr, String> {
+    // IPv4, unless an unspecified address of IPv6 says otherwise.
+    let text = text.strip_prefix("any").map_or(text.into(), |rest| format!("0.0.0.0{rest}"));
     text.parse()
         .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT)))
         .map_err(|_| {
-            "write an address such as 192.0.2.2, 192.0.2.2:4714 or [2001:db8::2]:4714".into()
+            "write an address such as 192.0.2.2, 192.0.2.2:4714 or [2001:db8::2]:4714, or `any`"
+                .into()
         })
 }
 

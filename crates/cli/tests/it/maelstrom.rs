@@ -7,16 +7,19 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::lab::{
-    self, HOST_B, HOST_B_IPV6, Lab, Losses, NO_LOSS, PATIENCE, SPREAD, WELLSPRING, has_ipv6, seen,
+    self, HOST_A, HOST_B, HOST_B_IPV6, Lab, Losses, NO_LOSS, PATIENCE, SPREAD, WELLSPRING,
+    has_ipv6, seen,
 };
 use serde_json::Value;
 use wellspring_appliance::link_emulator::Loss;
 
 /// The test that is the program of a host.
-const HOST: &str = concat!(module_path!(), "::program_of_a_host");
+pub const HOST: &str = concat!(module_path!(), "::program_of_a_host");
 const PORT: u16 = 5_000;
-const DATAGRAMS: u64 = 4_000;
-const STREAM_LEN: usize = 12 << 20;
+/// The traffic class of expedited forwarding (RFC 3246), and ECN-capable.
+const EXPEDITED: u8 = 0xba;
+pub const DATAGRAMS: u64 = 4_000;
+pub const STREAM_LEN: usize = 12 << 20;
 
 /// The program of a host in its namespace.
 #[test]
@@ -24,12 +27,22 @@ const STREAM_LEN: usize = 12 << 20;
 fn program_of_a_host() {
     let role = lab::role();
     match role.as_str() {
-        "send-datagrams" | "send-datagrams-ipv6" => {
+        "send-datagrams"
+        | "send-datagrams-ipv6"
+        | "send-datagrams-expedited"
+        | "send-datagrams-back" => {
             let ipv6 = role.ends_with("ipv6");
             let socket = UdpSocket::bind(if ipv6 { "[::]:0" } else { "0.0.0.0:0" });
             let socket = socket.expect("a socket");
-            let host = if ipv6 { HOST_B_IPV6 } else { HOST_B };
+            let host = match role.as_str() {
+                _ if ipv6 => HOST_B_IPV6,
+                "send-datagrams-back" => HOST_A,
+                _ => HOST_B,
+            };
             socket.connect((host, PORT)).expect("a route");
+            if role.ends_with("expedited") {
+                rustix::net::sockopt::set_ip_tos(&socket, EXPEDITED).expect("set");
+            }
             for number in 0..DATAGRAMS {
                 let _ = socket.send(&datagram(number));
                 if number % 4 == 3 {
@@ -291,7 +304,7 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     let says = |text: &str, what: &str| assert!(text.contains(what), "{text}");
     says(&up("aa", "wan", "wan", &[]), "both sides");
     says(&up("aa", "nowhere", "lan", &[]), "no interface `nowhere`");
-    says(&up("aa", "wan", "lan", &["--rate", "24,3"]), "ip link set wan mtu 1820");
+    says(&up("aa", "wan", "lan", &["--path-mtu", "700"]), "repairs need at least 736");
     let same = ["--failover-peer", "127.0.0.1:4801", "--failover-listen", "127.0.0.1:4801"];
     says(&up("aa", "wan", "lan", &same), "given for both");
     says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");

@@ -9,6 +9,7 @@ mod lab;
 mod lttp;
 mod maelstrom;
 mod maelstrom_ipv6;
+mod maelstrom_links;
 mod maelstrom_roles;
 mod maelstrom_split;
 mod maelstrom_unit;

@@ -270,6 +270,12 @@ impl<'a> Lab<'a> {
         }
     }
 
+    /// Notes seeds that were run, for the record.
+    pub fn ran(&self, seeds: &[u64]) {
+        let mut scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        scope.seeds.extend(seeds);
+    }
+
     /// Does jobs on all cores: what came of each, in their order. Each is given a callback for how
     /// far it is.
     ///

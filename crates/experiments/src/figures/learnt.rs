@@ -260,6 +260,31 @@ const LEARNT: &[(&str, &str)] = &[
          reaches beyond the burst is above no code at all. BBR alone takes rare bursts for random loss.",
     ),
     (
+        "maelstrom-clean",
+        "Where nothing is lost the adaptive pair costs a few per cent, most of it in the first seconds, before the link \
+         is known to lose nothing. A neighbour that is not protected keeps nine tenths of its share, since drops of the \
+         queue are left to the hosts. CUBIC's slow start overshoots further with repairs in the queue, and the queue drops more than \
+         the goal allows.",
+    ),
+    (
+        "maelstrom-losing",
+        "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC \
+         and in the worst seed too. Fixed codes are limited by their own overhead, and under bursts by flows that were \
+         caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
+    ),
+    (
+        "maelstrom-changing",
+        "Five seconds after each change the adaptive pair is at least as fast as the best fixed choice, as long as \
+         packets are lost. When losses end, the code stays on for a while, and the flow has nine tenths of what it has \
+         without appliances. A fixed code pays its overhead in every phase.",
+    ),
+    (
+        "maelstrom-thin",
+        "A stream of small messages beside one of 10 Mbit/s is delivered within a few tens of milliseconds of the way, \
+         where TCP alone needs a round trip or more for each loss. Short fetches under bursts take about as long as \
+         without loss. The longest of them still waits for a retransmission.",
+    ),
+    (
         "maelstrom-4.6",
         "One core encodes far more than the kernel module of 2008 did. A pair of appliances in one machine shares its \
          cores with the hosts and the link, so the pair is measured and not the code. The row on denied processor \

@@ -77,6 +77,7 @@ fn bulk(loss: Loss, protection: Option<Protection>, tcp: Algorithm) -> Setting {
 fn read(lab: &Lab, cases: Vec<Case>) -> Result<Vec<Read>> {
     let seeds = lab.scale.seeds.clone();
     let seeds = seeds.unwrap_or_else(|| (1..=if lab.scale.quick { 2 } else { 20 }).collect());
+    lab.ran(&seeds);
     let jobs: Vec<(&Case, u64)> =
         cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed))).collect();
     let values = lab.each(&jobs, |&(case, seed), report| {
