@@ -15,10 +15,11 @@ use std::fmt;
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use crate::drop_reason::DropReason;
-use crate::wire::{HEADER_LEN, Sealed};
 
 /// Length of a pre-shared key \[bytes\].
 pub const KEY_LEN: usize = 32;
+/// Length of a datagram's header, which stays readable \[bytes\].
+pub const HEADER_LEN: usize = 36;
 /// Length of a datagram's tag \[bytes\].
 pub const TAG_LEN: usize = 16;
 /// How far datagrams may overtake each other \[datagrams\]: a repair that comes later is of no use.
@@ -271,38 +272,39 @@ impl Verifier {
         self.peer.as_ref().is_some_and(|peer| peer.seen.end == number + 1)
     }
 
-    /// Reads a datagram if it is the peer's, and new. What is decrypted goes to `plain`.
+    /// Reads a datagram, without its tag, if it is the peer's, and new. What is decrypted goes to `plain`.
     pub(crate) fn open<'a>(
         &mut self,
-        sealed: Sealed<'a>,
+        session: SessionId,
+        number: u64,
+        bytes: &'a [u8],
+        tag: &[u8; TAG_LEN],
         plain: &'a mut Vec<u8>,
-    ) -> Result<Sealed<'a>, DropReason> {
-        let Sealed { session, number, bytes, tag, .. } = sealed;
+    ) -> Result<&'a [u8], DropReason> {
         if session == self.own {
             return Err(DropReason::Reflected);
         }
-        let bytes = match &mut self.peer {
+        match &mut self.peer {
             Some(peer) if peer.session == session => {
                 if !peer.seen.is_new(number) {
                     return Err(DropReason::Replayed);
                 }
-                let opened = peer.key.open(number, HEADER_LEN, bytes, &tag, plain);
+                let opened = peer.key.open(number, HEADER_LEN, bytes, tag, plain);
                 let bytes = opened.ok_or(DropReason::Forged)?;
                 peer.seen.add(number);
-                bytes
+                Ok(bytes)
             }
-            Some(peer) if session < peer.session => return Err(DropReason::OldSession),
+            Some(peer) if session < peer.session => Err(DropReason::OldSession),
             _ => {
                 let key = SessionKey::new(&self.key, session);
-                let opened = key.open(number, HEADER_LEN, bytes, &tag, plain);
+                let opened = key.open(number, HEADER_LEN, bytes, tag, plain);
                 let bytes = opened.ok_or(DropReason::Forged)?;
                 let mut seen = Seen::new();
                 seen.add(number);
                 self.peer = Some(Peer { session, key, seen });
-                bytes
+                Ok(bytes)
             }
-        };
-        Ok(Sealed { bytes, ..sealed })
+        }
     }
 }
 

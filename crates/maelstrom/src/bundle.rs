@@ -5,10 +5,10 @@
 
 use wellspring_core::{Duration, Time};
 
-use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN, Verifier};
+use crate::auth::{HEADER_LEN, PresharedKey, Sealer, SessionId, TAG_LEN, Verifier};
 use crate::batch::Batch;
 use crate::drop_reason::DropReason;
-use crate::wire::{HEADER_LEN, Sealed, emit_bundle};
+use crate::wire::{Sealed, emit_bundle};
 
 /// What a bundle has besides its packets, and each of those besides itself \[bytes\].
 const BUNDLE_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
@@ -151,7 +151,7 @@ impl Unbundler {
         plain: &'a mut Vec<u8>,
     ) -> Result<&'a [u8], DropReason> {
         let sealed = Sealed::parse(datagram)?;
-        let sealed = self.verifier.open(sealed, plain)?;
+        let sealed = sealed.opened(&mut self.verifier, plain)?;
         let body = sealed.bundle()?;
         let mut packets = Packets(body);
         packets.by_ref().for_each(drop);

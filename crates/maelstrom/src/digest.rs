@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use wellspring_codec::interleave::PacketName;
 use wellspring_core::{Duration, Time};
 
-use crate::auth::TAG_LEN;
-use crate::wire::{HEADER_LEN, SHORT_NAME_LEN};
+use crate::auth::{HEADER_LEN, TAG_LEN};
+use crate::wire::SHORT_NAME_LEN;
 
 /// Packets in a digest, at most.
 const MOST: usize = 64;

@@ -170,7 +170,7 @@ impl Failover {
     fn open(&mut self, datagram: &[u8]) -> Result<Hello, DropReason> {
         let sealed = Sealed::parse(datagram)?;
         let mut plain = Vec::new();
-        let sealed = self.verifier.open(sealed, &mut plain)?;
+        let sealed = sealed.opened(&mut self.verifier, &mut plain)?;
         let hello = sealed.hello()?;
         // Two that do not cut alike cannot share.
         if hello.partitions == self.config.partitions && hello.first != self.config.first {

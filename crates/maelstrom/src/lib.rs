@@ -48,7 +48,7 @@ pub use adaptive::{Limits, Losses, choose, choose_sliding};
 pub use arrival::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters};
 #[doc(hidden)]
 pub use auth::seal_datagram;
-pub use auth::{KEY_LEN, PresharedKey, SessionId, TAG_LEN};
+pub use auth::{HEADER_LEN, KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
 pub use bundle::{BundleCounters, Bundler, Unbundler};
 pub use cache::{CacheCounters, PacketCache, Wanted};
@@ -67,7 +67,7 @@ pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
     TrunkSealer, trunk, trunk_greeting,
 };
-pub use wire::{HEADER_LEN, INGREDIENT_LEN, REPORT_LEN};
+pub use wire::{INGREDIENT_LEN, REPORT_LEN};
 
 #[cfg(test)]
 mod congestion_tests;

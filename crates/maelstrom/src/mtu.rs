@@ -6,8 +6,8 @@
 
 use std::fmt;
 
-use crate::auth::TAG_LEN;
-use crate::wire::{HEADER_LEN, INGREDIENT_LEN};
+use crate::auth::{HEADER_LEN, TAG_LEN};
+use crate::wire::INGREDIENT_LEN;
 
 /// UDP's header \[bytes\].
 const UDP: usize = 8;

@@ -1,4 +1,4 @@
-//! What is seen of a repair on the long link: encryption, traffic class, and marks of congestion.
+//! Outside of repairs on the long link: encryption, traffic class, and marks of congestion.
 
 use wellspring_codec::interleave::Parameters;
 use wellspring_core::{Duration, Time};

@@ -357,7 +357,7 @@ impl ReceiveSide {
     ) -> Result<(Body<'a>, bool), DropReason> {
         let sealed = Sealed::parse(datagram)?;
         let before = self.verifier.peer();
-        let sealed = self.verifier.open(sealed, plain)?;
+        let sealed = sealed.opened(&mut self.verifier, plain)?;
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();

@@ -6,7 +6,7 @@ use wellspring_codec::interleave::{
 use wellspring_core::{Duration, Time};
 
 use crate::adaptive::{Controller, Limits};
-use crate::auth::{PresharedKey, Sealer, SessionId, TAG_LEN};
+use crate::auth::{HEADER_LEN, PresharedKey, Sealer, SessionId, TAG_LEN};
 use crate::batch::Batch;
 use crate::code::{Code, Coder, SlidingCode};
 use crate::deadline::Deadlines;
@@ -15,8 +15,7 @@ use crate::digest::Digester;
 use crate::identity::{Identity, Namer, Unprotected, Volatile};
 use crate::meter::LossReport;
 use crate::wire::{
-    HEADER_LEN, INGREDIENT_LEN, RepairHead, emit_digest, emit_probe, emit_repair, emit_report,
-    emit_sliding,
+    INGREDIENT_LEN, RepairHead, emit_digest, emit_probe, emit_repair, emit_report, emit_sliding,
 };
 
 /// How a send side protects.

@@ -34,7 +34,7 @@
 use wellspring_codec::interleave::{MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
 use wellspring_core::{Duration, Time};
 
-use crate::auth::{Sealer, SessionId, TAG_LEN};
+use crate::auth::{HEADER_LEN, Sealer, SessionId, TAG_LEN, Verifier};
 use crate::diagnosis::Hearing;
 use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
@@ -42,8 +42,6 @@ use crate::meter::LossReport;
 use crate::partitions::Partitions;
 use crate::queue_delay::{Echo, Stamp};
 
-/// What stands before the packets' names \[bytes\].
-pub const HEADER_LEN: usize = 36;
 /// A packet's name and what routers change in it \[bytes\].
 pub const INGREDIENT_LEN: usize = 10;
 /// Half of a packet's name and what routers change in it \[bytes\].
@@ -94,6 +92,16 @@ impl<'a> Sealed<'a> {
         let [a, b, c, d, e, f] = array(bytes, NUMBER_AT);
         let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         Ok(Sealed { session, number, stamp, bytes, tag: *tag })
+    }
+
+    /// The same once it is verified, and its rest decrypted to `plain` if it is encrypted.
+    pub(crate) fn opened(
+        self,
+        verifier: &mut Verifier,
+        plain: &'a mut Vec<u8>,
+    ) -> Result<Self, DropReason> {
+        let Sealed { session, number, bytes, tag, .. } = self;
+        Ok(Sealed { bytes: verifier.open(session, number, bytes, &tag, plain)?, ..self })
     }
 
     /// What a verified datagram says.

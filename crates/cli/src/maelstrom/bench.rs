@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use wellspring_codec::interleave::Parameters;
 use wellspring_codec::kernels::prefetch;
@@ -15,6 +14,7 @@ use wellspring_maelstrom::{
 };
 
 use super::code_args::CodeArgs;
+use super::processor_time::processor_time;
 
 /// Measure the engine alone, on one core, with packets from memory and without a network.
 ///
@@ -249,10 +249,4 @@ fn renew(frames: &mut [u8], size: u16, number: &mut u64) {
 
 fn happens(random: &mut RandomStream, probability: f64) -> bool {
     random.unit() < probability
-}
-
-/// Processor time of this thread.
-pub(super) fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }

@@ -11,7 +11,7 @@ use wellspring_maelstrom::{
     seal_datagram,
 };
 
-use super::bench::processor_time;
+use super::processor_time::processor_time;
 
 /// Datagrams between two looks at the clock.
 const ROUND: u32 = 1_000;

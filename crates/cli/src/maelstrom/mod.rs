@@ -5,6 +5,7 @@ mod bench;
 mod code_args;
 mod forged;
 mod instance;
+mod processor_time;
 mod up;
 
 use clap::{Args, Subcommand};
