@@ -2,14 +2,17 @@
 //! it understands comes back the same after being emitted.
 
 use wellspring_wire::control::{
-    MANIFEST_LEN, MAX_LEN, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, Reply, VERSION, emit_reply,
-    emit_request, parse, request_of_other_version,
+    MANIFEST_LEN, MAX_LEN, MAX_PROBE_LEN, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, Reply, Request,
+    VERSION, emit_reply, emit_request, parse, request_of_other_version,
 };
 
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// The kind of a request.
 const REQUEST: u8 = 8;
+/// First bytes of probes and of their replies.
+const PROBE: (u8, u8) = (8, 9);
+const PROBE_REPLY: (u8, u8) = (9, 8);
 
 /// Puts in what chance would hardly find: the version, a possible length, a right check, a request's padding.
 fn mend(message: &mut Vec<u8>) {
@@ -17,12 +20,25 @@ fn mend(message: &mut Vec<u8>) {
         return;
     }
     message.truncate(MAX_LEN);
+    let what = (message[0] & 0x0f, message[1]);
+    // Both say how long they are, padding included.
+    let (at, padded) = match what {
+        PROBE => (32, REQUEST_MIN_LEN + usize::from(message[8]) * 34),
+        PROBE_REPLY => (16, message.len() + usize::from(message[8]) * 30),
+        _ => (usize::MAX, 0),
+    };
+    if let Some(field) = message.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *field = u16::to_be_bytes(padded as u16);
+    }
     message[0] = (VERSION << 4) | (message[0] & 0x0f);
     let len = message.len() as u16;
     message[2..4].copy_from_slice(&len.to_be_bytes());
     message[4..8].fill(0);
     let check = CHECK.checksum(message);
     message[4..8].copy_from_slice(&check.to_be_bytes());
+    if padded > message.len() {
+        message.resize(padded, 0);
+    }
     if message[0] & 0x0f == REQUEST && message.len() < REQUEST_MIN_LEN {
         message.resize(if message[1] == 5 { MANIFEST_LEN } else { REQUEST_MIN_LEN }, 0);
     }
@@ -42,12 +58,20 @@ pub fn run(input: &[u8]) {
     match &parsed {
         Parsed::Request { nonce, cookie, request } => {
             emit_request(*nonce, *cookie, request, &mut again);
-            assert!((REQUEST_MIN_LEN..=MAX_LEN).contains(&again.len()));
+            let longest = match request {
+                Request::Probe(probe) => probe.len.into(),
+                _ => MAX_LEN,
+            };
+            assert!((REQUEST_MIN_LEN..=longest).contains(&again.len()));
+            assert!(longest <= MAX_PROBE_LEN);
         }
         Parsed::Reply { nonce, reply } => {
             emit_reply(*nonce, reply, &mut again);
-            let is_page = matches!(reply, Reply::Manifest { .. });
-            let longest = if is_page { MANIFEST_LEN } else { REPLY_MAX_LEN };
+            let longest = match reply {
+                Reply::Manifest { .. } | Reply::Held { .. } => MANIFEST_LEN,
+                Reply::Probe(_) => MAX_PROBE_LEN,
+                _ => REPLY_MAX_LEN,
+            };
             assert!(again.len() <= longest, "a reply never exceeds a request");
         }
     }

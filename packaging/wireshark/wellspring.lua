@@ -29,11 +29,11 @@ local CLOSE_REASONS = {
 local NDP_TYPES = { [0] = "data", [1] = "ACK", [2] = "NACK", [3] = "pull", [4] = "done", [5] = "close" }
 local REQUESTS = {
   [0] = "info", [1] = "start", [2] = "offer", [3] = "status", [4] = "start by NDP", [5] = "manifest", [6] = "held blocks",
-  [7] = "path", [8] = "group key",
+  [7] = "path", [8] = "group key", [9] = "probe",
 }
 local REPLIES = {
   [0] = "info", [1] = "challenge", [2] = "pending", [3] = "accepted", [4] = "refused", [5] = "status", [6] = "manifest",
-  [7] = "held blocks",
+  [7] = "held blocks", [8] = "probe",
 }
 local REFUSALS = {
   [1] = "no such object", [2] = "object changed", [3] = "no objects taken", [4] = "exists", [5] = "name not allowed",
@@ -132,6 +132,12 @@ local f = {
   group6 = ProtoField.ipv6("wellspring.control.group6", "Multicast group"),
   group_port = ProtoField.uint16("wellspring.control.group_port", "Port of the group"),
   timeout = ProtoField.uint32("wellspring.control.timeout", "Waits for a silent host (ms)"),
+  probe_len = ProtoField.uint16("wellspring.control.probe_len", "Length of the probe (bytes)"),
+  reply_len = ProtoField.uint16("wellspring.control.reply_len", "Length of the reply (bytes)"),
+  class = ProtoField.uint8("wellspring.control.class", "Traffic class", base.HEX),
+  largest_back = ProtoField.uint16("wellspring.control.largest_back", "Largest UDP payload on the way back (bytes)"),
+  clock = ProtoField.uint64("wellspring.control.clock", "Server's clock (us since 1970)"),
+  abilities = ProtoField.uint8("wellspring.control.abilities", "What the server has and allows", base.HEX),
   log = ProtoField.uint8("wellspring.control.log", "Logarithm of the nodes' length"),
   page = ProtoField.uint64("wellspring.control.page", "Page"),
   from = ProtoField.uint32("wellspring.control.from", "Runs that end above block"),
@@ -477,6 +483,11 @@ local request_bodies = {
     r.take(f.generation, 1)
     r.take(f.suite, 1)
   end,
+  [9] = function(r)
+    r.take(f.probe_len, 2)
+    r.take(f.reply_len, 2)
+    r.take(f.class, 1)
+  end,
 }
 
 local reply_bodies = {
@@ -513,6 +524,15 @@ local reply_bodies = {
       r.take(f.run_start, 4)
       r.take(f.run_end, 4)
     end
+  end,
+  [8] = function(r)
+    r.take(f.reply_len, 2)
+    r.take(f.class, 1)
+    r.take(f.largest_back, 2)
+    r.take(f.clock, 8)
+    r.take(f.abilities, 1)
+    local len = r.take(nil, 1):uint()
+    return r.take(f.text, len):string()
   end,
 }
 

@@ -16,6 +16,7 @@ pub const BAD_DIGEST: u8 = 7;
 pub const TARGET_EXISTS: u8 = 8;
 pub const TOO_FEW_RECEIVERS: u8 = 9;
 pub const CONTRADICTION: u8 = 10;
+pub const UNHEALTHY: u8 = 11;
 
 pub fn target_exists(target: impl fmt::Display) -> Failed {
     Failed::new(TARGET_EXISTS, format!("{target} exists"))
@@ -37,7 +38,7 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         ),
         FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST).hint(
             "Start one of them again and repeat the command: it goes on from where it was. \
-                 --timeout waits longer.",
+                 --timeout waits longer, and `wellspring doctor HOST` looks at a path.",
         ),
         FetchError::Config(_) | FetchError::RangeByProtocol => failed(USAGE),
         FetchError::NoSuchRange { .. } => {
@@ -95,7 +96,7 @@ fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> Str
         let hint = match host.trouble {
             HostTrouble::Silent => format!(
                 "A host that does not answer: is its name right, does `{server}` of this version run there at this \
-                 port, and does a firewall let UDP through?"
+                 port, and does a firewall let UDP through? `wellspring doctor HOST` looks closer."
             ),
             HostTrouble::PortClosed => format!(
                 "Start `{server}` there, or name the port that it prints when it starts: HOST:PORT."
@@ -105,7 +106,7 @@ fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> Str
             }
             HostTrouble::Keys => {
                 "Both hosts must trust each other's key: `wellspring key --help` says how, and \
-                                  `wellspring key show` shows whom this host trusts."
+                 `wellspring key show` shows whom this host trusts."
                     .to_owned()
             }
             HostTrouble::NotFound => not_found.to_owned(),
@@ -139,7 +140,10 @@ pub fn of_put(error: &PutError) -> Failed {
     match error {
         PutError::NotAccepted { hosts, .. } => failed(NO_HOST).hint(not_accepted_hint(hosts)),
         PutError::Incomplete(_) => failed(TOO_FEW_RECEIVERS)
-            .hint("Repeat the command: hosts that have the object already are done at once."),
+            .hint(
+            "Repeat the command: hosts that have the object already are done at once. `wellspring doctor HOST` looks at \
+             the path to one that does not get on.",
+        ),
         PutError::Config(_) | PutError::BadQuorum { .. } | PutError::TooManyHosts { .. } => {
             failed(USAGE)
         }

@@ -5,6 +5,7 @@
 mod clean;
 mod config;
 mod demo;
+mod doctor;
 mod exit;
 mod fec;
 mod get;
@@ -48,6 +49,7 @@ Exit status:
     8  the target exists (give --force to replace it)
     9  fewer receivers than needed have the object
    10  symbols contradict each other: bytes have changed (fec decode)
+   11  a transfer with that host would fail (doctor)
   130  interrupted (Ctrl-C); the same get or put goes on from there when it is run again
 
 An object is a file below a server's directory; its name is its path with `/`. Every object is
@@ -80,6 +82,7 @@ enum Command {
     Ls(ls::LsArgs),
     Stat(stat::StatArgs),
     Verify(verify::VerifyArgs),
+    Doctor(doctor::DoctorArgs),
     Clean(clean::CleanArgs),
     Key(key::KeyCommand),
     Demo(demo::DemoArgs),
@@ -185,6 +188,7 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         Command::Ls(args) => runtime.block_on(ls::run(&args)),
         Command::Stat(args) => runtime.block_on(stat::run(&args)),
         Command::Verify(args) => runtime.block_on(verify::run(&args, quiet)),
+        Command::Doctor(args) => runtime.block_on(doctor::run(&args, quiet)),
         Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Key(args) => key::run(&args),

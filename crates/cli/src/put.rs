@@ -320,7 +320,7 @@ fn put_json(name: &str, report: &PutReport) -> Value {
     })
 }
 
-fn parse_group(text: &str) -> Result<SocketAddr, String> {
+pub fn parse_group(text: &str) -> Result<SocketAddr, String> {
     let group = text
         .parse::<SocketAddr>()
         .or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DEFAULT_PORT + 1)));

@@ -28,13 +28,13 @@ pub use {
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
-    ByteRange, Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_LTTP_BLOCK_SYMBOLS,
-    DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, FetchError,
-    FetchOptions, FetchProtocol, FetchReport, HostError, HostTrouble, LttpReport, Method,
-    NotARange, ObjectStat, PartReport, ProtocolReport, PutError, PutOptions, PutReport,
-    PutTreeOptions, PutTreeReport, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
-    ScdpReport, Target, TreeChange, TreeError, TreeFilter, TreeListing, TreeOptions, TreeReceiver,
-    TreeReport, Update, Updates,
+    ByteRange, ClassEcho, Client, ClientConfig, Cut, DEFAULT_DATAGRAM_LEN, DEFAULT_INITIAL_WINDOW,
+    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE,
+    DEFAULT_SYMBOLS_PER_BLOCK, DatagramLens, FetchError, FetchOptions, FetchProtocol, FetchReport,
+    Greeting, HostError, HostTrouble, LttpReport, Method, NotARange, ObjectStat, PartReport,
+    ProtocolReport, PutError, PutOptions, PutReport, PutTreeOptions, PutTreeReport, ReceiverReport,
+    ReceiverState, ReplicaReport, ReplicaState, RoundTrips, ScdpReport, Target, TreeChange,
+    TreeError, TreeFilter, TreeListing, TreeOptions, TreeReceiver, TreeReport, Update, Updates,
 };
 pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};

@@ -22,7 +22,7 @@ pub use cursor::{Cursor, ListingError, Place};
 pub use difference::{Pair, compare};
 pub use entry::{Content, Entry, Modified, SkipReason};
 pub use lacks::{Lacks, LacksError, MAX_EXAMPLES, parse_paths, paths_to_bytes};
-pub use name::{TreeName, TreePart};
+pub use name::{SampleSize, TreeName, TreePart};
 pub use path::{
     MAX_COMPONENT_LEN, MAX_DEPTH, MAX_PATH_LEN, PathError, check_link, check_path, order,
 };

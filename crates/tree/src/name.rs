@@ -39,6 +39,46 @@ pub enum TreePart {
         /// First half of the listing's digest.
         listing: [u8; 16],
     },
+    /// Bytes for a trial of the path, of the root alone.
+    Sample {
+        /// How many.
+        size: SampleSize,
+    },
+}
+
+/// Length of the bytes that are sent for a trial. There are few, so that a server keeps all it is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SampleSize {
+    /// 64 KB.
+    Small,
+    /// 512 KB.
+    Medium,
+    /// 4 MB.
+    Large,
+    /// 15 MB.
+    Largest,
+}
+
+impl SampleSize {
+    /// All, ascending: together less than 20 MB.
+    pub const ALL: [SampleSize; 4] =
+        [SampleSize::Small, SampleSize::Medium, SampleSize::Large, SampleSize::Largest];
+
+    /// How long that is \[bytes\].
+    // Not a container: there is no empty one.
+    #[expect(clippy::len_without_is_empty, reason = "no sample is empty")]
+    pub fn len(self) -> usize {
+        match self {
+            SampleSize::Small => 64_000,
+            SampleSize::Medium => 512_000,
+            SampleSize::Large => 4_000_000,
+            SampleSize::Largest => 15_000_000,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|size| size.len().to_string() == text)
+    }
 }
 
 impl TreePart {
@@ -67,6 +107,7 @@ const LACKS: &str = "lacks:";
 const SURPLUS: &str = ":surplus";
 const CLEAR: &str = "clear:";
 const FINISH: &str = "finish:";
+const SAMPLE: &str = "sample:";
 
 impl<'a> TreeName<'a> {
     /// Whether a name can only be that of a part of a tree.
@@ -93,6 +134,9 @@ impl<'a> TreeName<'a> {
                 part if part.starts_with(FINISH) => {
                     TreePart::Finish { listing: from_hex(part.strip_prefix(FINISH)?)? }
                 }
+                part if part.starts_with(SAMPLE) && directory.is_empty() => {
+                    TreePart::Sample { size: SampleSize::parse(part.strip_prefix(SAMPLE)?)? }
+                }
                 part => {
                     let (listing, files) = part.strip_prefix(FILES)?.split_once(':')?;
                     let files = Selection::parse(files).ok()?;
@@ -116,6 +160,7 @@ impl fmt::Display for TreeName<'_> {
             TreePart::Files { listing, files } => {
                 write!(f, "{directory}//{FILES}{:032x}:{files}", u128::from_be_bytes(*listing))
             }
+            TreePart::Sample { size } => write!(f, "{directory}//{SAMPLE}{}", size.len()),
             TreePart::Put => write!(f, "{directory}//{PUT}"),
             TreePart::Lacks { listing, surplus } => {
                 let surplus = if *surplus { SURPLUS } else { "" };
@@ -161,6 +206,13 @@ mod tests {
                 assert!(TreeName::is_one(&text), "{text}");
                 assert_eq!(TreeName::parse(&text), Some(name), "{text}");
             }
+        }
+        for size in SampleSize::ALL {
+            let name = TreeName { directory: "", part: TreePart::Sample { size } };
+            assert_eq!(TreeName::parse(&name.to_string()), Some(name));
+        }
+        for name in ["//sample:", "//sample:1", "//sample:064000", "a//sample:64000"] {
+            assert_eq!(TreeName::parse(name), None, "{name}");
         }
         for name in ["a//lacks:", "a//lacks:0:surplus", "a//clear:x", "a//finish:"] {
             assert_eq!(TreeName::parse(name), None, "{name}");

@@ -21,10 +21,12 @@
 //! A request is padded to at least [`REQUEST_MIN_LEN`] bytes and a reply never exceeds
 //! [`REPLY_MAX_LEN`], which is not more: whoever forges a source address makes a server send less
 //! than he sent; a request for a page of a manifest is padded to [`MANIFEST_LEN`] bytes, which is what
-//! its answer may have. What costs a server more than a short answer (sending an object, taking one,
+//! its answer may have, and a probe says how long its answer is to be, which is no longer than itself. What costs a server more than a short answer (sending an object, taking one,
 //! computing a digest) needs a [`Cookie`] that was sent to that very address before.
 
 mod layout;
+mod probe;
+mod text;
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -37,10 +39,11 @@ pub use layout::{
     Parsed, VERSION, emit_reply, emit_request, holds_secret, parse, request_of_other_version,
     set_version,
 };
+pub use probe::{Abilities, MAX_PROBE_LEN, Probe, ProbeReply};
 
 use crate::scdp::Mode;
 
-/// Longest control message \[bytes\]: fits every IPv6 path (RFC 8200 §5) with room for tunnels.
+/// Longest control message but a probe \[bytes\]: fits every IPv6 path (RFC 8200 §5) with room for tunnels.
 pub const MAX_LEN: usize = 1_200;
 /// Shortest request, padding included \[bytes\].
 pub const REQUEST_MIN_LEN: usize = 256;
@@ -261,6 +264,8 @@ pub enum Request<'a> {
     },
     /// Take this key for the symbols of an object that was offered through a group. To be sent sealed only.
     GroupKey(GroupKey<'a>),
+    /// How does this datagram arrive?
+    Probe(Probe),
 }
 
 /// A key that seals the symbols of a group's session.
@@ -426,4 +431,6 @@ pub enum Reply<'a> {
         /// Blocks of the object.
         blocks_total: u32,
     },
+    /// To [`Request::Probe`].
+    Probe(ProbeReply<'a>),
 }

@@ -1,6 +1,7 @@
 //! Tests of the command, by its binary.
 
 mod demo;
+mod doctor;
 mod documents;
 mod fec;
 mod get;

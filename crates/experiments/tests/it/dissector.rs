@@ -7,7 +7,9 @@ use wellspring_experiments::observe::Capture;
 use wellspring_experiments::run::run_captured;
 use wellspring_experiments::scenario::Plan;
 use wellspring_sim::pcapng::{Packet, PcapWriter, Transport, client_port};
-use wellspring_wire::control::{self, Geometry, Name, RefusalCode, Reply, Request, Runs, Start};
+use wellspring_wire::control::{
+    self, Abilities, Geometry, Name, Probe, ProbeReply, RefusalCode, Reply, Request, Runs, Start,
+};
 use wellspring_wire::lttp::{self, Datagram, Message};
 use wellspring_wire::ndp::{self, Data, NdpHeader};
 use wellspring_wire::scdp::{self, Close, CloseReason, Mode, Options, Pull, ScdpHeader, Symbol};
@@ -331,6 +333,14 @@ fn a_reply_is_linked_to_its_request() {
         Transport::Udp(bytes)
     };
     let runs = Runs::write([1..4, 9..11]);
+    let probed = ProbeReply {
+        reply_len: 300,
+        class: 2,
+        largest_back: 1_252,
+        clock_us: 77,
+        abilities: Abilities(31),
+        rights: "alice: read",
+    };
     let held = Reply::Held { runs: Runs::new(&runs).expect("ascending") };
     check(&[
         (
@@ -367,6 +377,26 @@ fn a_reply_is_linked_to_its_request() {
                 ("wellspring.control.request_in", ""),
                 ("wellspring.control.run_start", "1,9"),
                 ("wellspring.control.run_end", "4,11"),
+            ]),
+        ),
+        (
+            request(4, &Request::Probe(Probe { len: 1_472, reply_len: 300, class: 3 })),
+            fields([
+                ("wellspring.control.probe_len", "1472"),
+                ("wellspring.control.reply_len", "300"),
+                ("wellspring.control.class", "0x03"),
+            ]),
+        ),
+        (
+            reply(4, &Reply::Probe(probed)),
+            fields([
+                ("wellspring.control.request_in", "5"),
+                ("wellspring.control.reply_len", "300"),
+                ("wellspring.control.class", "0x02"),
+                ("wellspring.control.largest_back", "1252"),
+                ("wellspring.control.clock", "77"),
+                ("wellspring.control.abilities", "0x1f"),
+                ("wellspring.control.text", "alice: read"),
             ]),
         ),
     ]);

@@ -14,6 +14,7 @@ pub(crate) mod resume;
 mod sink;
 mod stat;
 mod stream;
+mod survey;
 pub(crate) mod tree;
 mod update;
 
@@ -42,6 +43,7 @@ pub use report::{
 };
 use requester::{Requester, Table};
 pub use stat::ObjectStat;
+pub use survey::{ClassEcho, DEFAULT_DATAGRAM_LEN, DatagramLens, Greeting, RoundTrips};
 pub use tree::{PutTreeOptions, PutTreeReport, TreeReceiver};
 pub use tree::{TreeChange, TreeError, TreeFilter, TreeListing, TreeOptions, TreeReport};
 pub use update::{Update, Updates};

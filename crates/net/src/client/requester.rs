@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use wellspring_wire::control::{
-    Cookie, Parsed, PutState, RefusalCode, Reply, Request, emit_request, parse,
+    Abilities, Cookie, Parsed, Probe, PutState, RefusalCode, Reply, Request, emit_request, parse,
 };
 
 use super::host_error::{HostTrouble, NO_ANSWER};
@@ -55,6 +55,28 @@ pub(crate) enum Answer {
         blocks_done: u32,
         blocks_total: u32,
     },
+    Probed(Echo),
+}
+
+/// How a probe arrived, and how its reply did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Echo {
+    /// Traffic classes: of the probe when it arrived there, of the reply when it arrived here.
+    pub class_there: u8,
+    pub class_here: u8,
+    pub largest_back: u16,
+    pub clock_us: u64,
+    pub abilities: Abilities,
+    pub rights: String,
+}
+
+/// How a request leaves.
+#[derive(Clone, Copy)]
+struct Leaves {
+    path: Option<u8>,
+    class: Option<u8>,
+    /// Pause before it is first repeated.
+    first_pause: Duration,
 }
 
 /// Why there is none.
@@ -188,6 +210,14 @@ impl Table {
             Reply::Status { state, blocks_done, blocks_total } => {
                 Says::Final(Ok(Answer::Status { state, blocks_done, blocks_total }))
             }
+            Reply::Probe(reply) => Says::Final(Ok(Answer::Probed(Echo {
+                class_there: reply.class,
+                class_here: message.class,
+                largest_back: reply.largest_back,
+                clock_us: reply.clock_us,
+                abilities: reply.abilities,
+                rights: reply.rights.to_owned(),
+            }))),
         };
         // Whoever asked may have given up since.
         let _ = sender.send(Heard { says, leads_there });
@@ -319,8 +349,9 @@ impl Requester {
         let mut give_up = Instant::now() + patience;
         let mut challenges = 0;
         let mut pause = PENDING_PAUSE.0;
+        let leaves = Leaves { path, class: None, first_pause: FIRST_PAUSE };
         loop {
-            match self.ask_once(to, request, (*cookie, path), give_up, patience).await? {
+            match self.ask_once(to, request, (*cookie, leaves), give_up, patience).await? {
                 Says::Final(answer) => return answer,
                 Says::Challenge(given) => {
                     *cookie = given;
@@ -340,12 +371,29 @@ impl Requester {
         }
     }
 
+    /// Sends a probe in that traffic class, once, and waits so long for its reply.
+    pub(crate) async fn probe(
+        &self,
+        to: SocketAddr,
+        (probe, class): (Probe, u8),
+        patience: Duration,
+    ) -> Result<Echo, AskError> {
+        let leaves = Leaves { path: Some(0), class: Some(class), first_pause: patience };
+        let (give_up, request) = (Instant::now() + patience, Request::Probe(probe));
+        let with = (Cookie::NONE, leaves);
+        match self.ask_once(canonical(to), &request, with, give_up, patience).await? {
+            Says::Final(Ok(Answer::Probed(echo))) => Ok(echo),
+            Says::Final(Err(error)) => Err(error),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
     /// Repeats one request until anything comes back.
     async fn ask_once(
         &self,
         to: SocketAddr,
         request: &Request<'_>,
-        (cookie, path): (Cookie, Option<u8>),
+        (cookie, Leaves { path, class, first_pause }): (Cookie, Leaves),
         give_up: Instant,
         patience: Duration,
     ) -> Result<Says, AskError> {
@@ -360,11 +408,11 @@ impl Requester {
         let waiter = Waiter { asked: to, by_any_path, attempts, closed, reported, sender };
         lock(&self.table.waiting).insert(nonce, waiter);
         let _waiting = Waiting { table: &self.table, nonce };
-        let (mut pause, mut attempt) = (FIRST_PAUSE, 0_u8);
+        let (mut pause, mut attempt) = (first_pause, 0_u8);
         loop {
             let bytes = bytes.clone();
             let path = path.unwrap_or(attempt);
-            let message = OutgoingControl { to, path, local: None, bytes, via: None };
+            let message = OutgoingControl { to, path, local: None, class, bytes, via: None };
             attempt = if by_any_path { attempt.wrapping_add(1) } else { 0 };
             if let Some(waiter) = lock(&self.table.waiting).get_mut(&nonce) {
                 waiter.attempts += 1;

@@ -28,6 +28,8 @@ pub struct ControlMessage {
     pub local: Option<IpAddr>,
     /// Which of the driver's ports it was sent to.
     pub port: u8,
+    /// The traffic class that it came with: DSCP and ECN.
+    pub class: u8,
     /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`, or keys are in the way.
     pub bytes: Vec<u8>,
     /// Who has sent it, of drivers that have keys.

@@ -24,7 +24,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Done;
 use super::{DriverConfig, Faults};
-use crate::socket::{ReceiveBatch, UdpSocket};
+use crate::socket::{ReceiveBatch, Received, UdpSocket};
 
 /// Kinds of datagrams: a low nibble.
 pub(super) const KINDS: usize = 16;
@@ -219,7 +219,8 @@ impl EventLoop {
         let mut taps = std::mem::take(&mut self.inlets.taps);
         let now = self.host.clock.now();
         let more = taps.receive(TRIMS_A_TURN, |port, trimmed| {
-            let mut origin = Origin { from: trimmed.from, local: None, ecn: 0, port, path: 0 };
+            let (from, local) = (trimmed.from, None);
+            let mut origin = Origin { from, local, dscp: 0, ecn: 0, port, path: 0 };
             let host = self.known_host(&mut origin);
             self.host.counters.datagrams += 1;
             self.on_datagram(now, &origin, host, trimmed.bytes);
@@ -231,8 +232,8 @@ impl EventLoop {
     fn take_in(&mut self, port: u8, batch: &ReceiveBatch) {
         for received in batch.iter() {
             let now = self.host.clock.now();
-            let (from, local, ecn) = (received.from, received.local, received.ecn);
-            let mut origin = Origin { from, local, ecn, port, path: 0 };
+            let Received { from, local, dscp, ecn, .. } = received;
+            let mut origin = Origin { from, local, dscp, ecn, port, path: 0 };
             let host = self.known_host(&mut origin);
             let counters = &mut self.host.counters;
             counters.batches += 1;
@@ -328,8 +329,8 @@ impl EventLoop {
     /// Answers a stranger, within the budget.
     fn answer_in_clear(&mut self, now: Time, origin: &Origin, bytes: &[u8]) {
         if self.host.answers.take(now) {
-            let (to, dscp) = (self.host.network.answer_to(origin), self.host.network.dscp.messages);
-            self.host.network.push_in_clear(bytes, to, dscp);
+            let (to, marks) = (self.host.network.answer_to(origin), self.host.network.messages());
+            self.host.network.push_in_clear(bytes, to, marks);
         }
     }
 
@@ -363,6 +364,7 @@ impl EventLoop {
             from: origin.from,
             local: origin.local.filter(|local| !local.is_multicast()),
             port: origin.port,
+            class: (origin.dscp << 2) | origin.ecn,
             bytes: datagram.to_vec(),
             peer: via.and_then(|via| guard?.peer(origin.from, via)),
             trouble: None,
@@ -462,5 +464,6 @@ impl EventLoop {
 
 /// No datagram, but something to tell of an address.
 fn nothing_came(from: SocketAddr) -> ControlMessage {
-    ControlMessage { from, local: None, port: 0, bytes: Vec::new(), peer: None, trouble: None }
+    let (local, peer, trouble) = (None, None, None);
+    ControlMessage { from, local, port: 0, class: 0, bytes: Vec::new(), peer, trouble }
 }

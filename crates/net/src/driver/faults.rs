@@ -16,6 +16,7 @@ const MAX_HELD: usize = 64 << 20;
 pub(crate) struct Origin {
     pub from: SocketAddr,
     pub local: Option<IpAddr>,
+    pub dscp: u8,
     pub ecn: u8,
     /// Which of this host's sockets took it.
     pub port: u8,
@@ -147,6 +148,7 @@ mod tests {
     const ORIGIN: Origin = Origin {
         from: SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9),
         local: None,
+        dscp: 0,
         ecn: 0,
         port: 0,
         path: 0,

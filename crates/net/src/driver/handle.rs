@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 
 use wellspring_core::{Rate, SessionId};
 use wellspring_trust::{ChannelId, GroupKey, Keyring};
+use wellspring_wire::control::MAX_PROBE_LEN;
 
 use super::statistics::Statistics;
 
@@ -20,6 +21,8 @@ pub struct OutgoingControl {
     /// The local address to send from (an answer comes from where the question went), if it
     /// matters.
     pub local: Option<IpAddr>,
+    /// The traffic class to send it with, DSCP and ECN; `None`: that of all control messages.
+    pub class: Option<u8>,
     /// The datagram. The low nibble of its first byte is its kind, 8 or above; at most
     /// [`MAX_CONTROL_LEN`] bytes.
     pub bytes: Vec<u8>,
@@ -28,8 +31,8 @@ pub struct OutgoingControl {
     pub via: Option<ChannelId>,
 }
 
-/// Bytes of a control message, at most: fits any path without fragments.
-pub const MAX_CONTROL_LEN: usize = 1_200;
+/// Bytes of a control message, at most. All but probes fit any path without fragments.
+pub const MAX_CONTROL_LEN: usize = MAX_PROBE_LEN;
 
 /// Why a driver did not take a call. Refusals by the protocol come as the session's
 /// [`Failed`](super::SessionEvent::Failed) event instead.

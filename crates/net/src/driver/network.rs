@@ -158,24 +158,24 @@ impl Network {
         bytes: &[u8],
         target: Target,
         via: Option<ChannelId>,
-        dscp: u8,
+        marks: Marks,
     ) -> bool {
         if self.guard.is_none() {
-            return self.push_in_clear(bytes, target, dscp);
+            return self.push_in_clear(bytes, target, marks);
         }
         let Some(room) = self.room() else { return false };
         room[..bytes.len()].copy_from_slice(bytes);
-        self.push_sealed(bytes.len(), via, Marks { dscp, ecn: 0 }, target).is_some()
+        self.push_sealed(bytes.len(), via, marks, target).is_some()
     }
 
     /// Sends a datagram as it is, whatever keys there are: a part of a handshake, or an answer to who has no keys.
-    pub(super) fn push_in_clear(&mut self, bytes: &[u8], target: Target, dscp: u8) -> bool {
+    pub(super) fn push_in_clear(&mut self, bytes: &[u8], target: Target, marks: Marks) -> bool {
         if self.room().is_none() {
             return false;
         }
         let Some(room) = self.outbox.room() else { return false };
         room[..bytes.len()].copy_from_slice(bytes);
-        self.outbox.push(bytes.len(), Marks { dscp, ecn: 0 }, &[target]);
+        self.outbox.push(bytes.len(), marks, &[target]);
         true
     }
 
@@ -190,15 +190,16 @@ impl Network {
     ) -> Result<(), KeyTrouble> {
         let port = self.ports.by_path(message.to, message.path);
         let target = Target { to: message.to, local: message.local, port };
-        let dscp = self.dscp.messages;
+        let usual = self.messages();
+        let marks = message.class.map_or(usual, |class| Marks { dscp: class >> 2, ecn: class & 3 });
         let pushed = match &mut self.guard {
             _ if !self.ports.main().reaches(&message.to) => false,
             Some(guard) if message.via.is_none() => {
                 guard.request(now, message.to, &message.bytes)?;
                 // Nothing is to be sent of a request that waits for a handshake.
-                guard.outgoing().is_empty() || self.push_outgoing(target)
+                guard.outgoing().is_empty() || self.push_outgoing(target, marks)
             }
-            _ => self.push_datagram(&message.bytes, target, message.via, dscp),
+            _ => self.push_datagram(&message.bytes, target, message.via, marks),
         };
         match pushed {
             true => self.sent.control += 1,
@@ -238,11 +239,11 @@ impl Network {
         let answers = !guard.outgoing().is_empty();
         let target = self.answer_to(origin);
         if answers {
-            self.push_outgoing(target);
+            self.push_outgoing(target, self.messages());
         }
         if opened == Opened::Established {
             while self.guard.as_mut().is_some_and(|guard| guard.next_waiting(origin.from)) {
-                self.push_outgoing(target);
+                self.push_outgoing(target, self.messages());
             }
         }
         opened
@@ -267,16 +268,21 @@ impl Network {
         self.guard.as_deref()
     }
 
-    fn push_outgoing(&mut self, target: Target) -> bool {
+    fn push_outgoing(&mut self, target: Target, marks: Marks) -> bool {
         if !self.outbox.has_room() && (self.blocked || !self.flush()) {
             return false;
         }
         let (Some(guard), Some(room)) = (&self.guard, self.outbox.room()) else { return false };
         let bytes = guard.outgoing();
         room[..bytes.len()].copy_from_slice(bytes);
-        let (len, dscp) = (bytes.len(), self.dscp.messages);
-        self.outbox.push(len, Marks { dscp, ecn: 0 }, &[target]);
+        let len = bytes.len();
+        self.outbox.push(len, marks, &[target]);
         true
+    }
+
+    /// Marks of messages that are not symbols.
+    pub(super) fn messages(&self) -> Marks {
+        Marks { dscp: self.dscp.messages, ecn: 0 }
     }
 
     /// A source address that the system has refused since this was last asked.

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
 use wellspring_trust::{Identity, Keyring};
-use wellspring_wire::control::{Geometry, RefusalCode};
+use wellspring_wire::control::{Abilities, Geometry, RefusalCode};
 
 use super::address_limit::Places;
 use super::answer::{Refusal, SessionReport};
@@ -81,6 +81,8 @@ pub(super) struct Handler {
     pub(super) is_draining: AtomicBool,
     /// Handshakes of LTTP's connections.
     pub(super) stream_handshakes: StreamHandshakes,
+    /// What the sockets can do, once that was asked for.
+    pub(super) of_sockets: OnceLock<Abilities>,
     tally: Tally,
     limit: EventLimit,
 }
@@ -121,6 +123,7 @@ impl Handler {
             keyring: Mutex::new(settings.keys),
             is_draining: AtomicBool::new(false),
             stream_handshakes: StreamHandshakes::default(),
+            of_sockets: OnceLock::new(),
             tally: Tally::default(),
             limit: EventLimit::new(),
         }

@@ -18,7 +18,7 @@ use super::sends::Kind;
 use crate::address::canonical;
 use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
 use crate::store::Digest;
-use crate::store::tree::listing::TreeName;
+use crate::store::tree::listing::{TreeName, TreePart};
 
 /// Whether a key has the right to put an object of that name, or to read it.
 pub(super) fn has_right(identity: &Identity, put: bool, name: &str) -> Result<(), Refusal> {
@@ -74,6 +74,7 @@ impl Handler {
                 let runs = Runs::new(&runs).expect("runs of blocks ascend");
                 return self.reply(message, nonce, &Reply::Held { runs });
             }
+            Request::Probe(probe) => return self.answer_probe(message, nonce, *probe),
             Request::Status { session } => {
                 let reply = lock(&self.puts).status(*session, client);
                 return self.reply(message, nonce, &reply);
@@ -105,6 +106,7 @@ impl Handler {
                     Request::Status { .. }
                     | Request::Held { .. }
                     | Request::Path { .. }
+                    | Request::Probe(_)
                     | Request::GroupKey(_) => String::new(),
                 };
                 let Refusal { code, text } = refusal;
@@ -137,11 +139,16 @@ impl Handler {
             Request::Status { .. }
             | Request::Held { .. }
             | Request::Path { .. }
-            | Request::GroupKey(_) => return Ok(()),
+            | Request::GroupKey(_)
+            // Of interest to whoever may ask for anything at all.
+            | Request::Probe(_) => return Ok(()),
         };
         let Some(PeerChannel { identity, .. }) = &message.peer else {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
         };
+        if is_sample(name.as_str()) {
+            return Ok(());
+        }
         has_right(identity, put, name.as_str())
     }
 
@@ -158,21 +165,32 @@ impl Handler {
         let mut bytes = Vec::new();
         emit_reply(nonce, &Reply::Refused { code, text: &text }, &mut bytes);
         set_version(&mut bytes, version);
-        self.send_reply(message, bytes);
+        self.send_reply(message, None, bytes);
     }
 
     fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
-        let mut bytes = Vec::new();
-        emit_reply(nonce, reply, &mut bytes);
-        self.send_reply(to, bytes);
+        self.reply_in_class(to, nonce, reply, None);
     }
 
-    fn send_reply(&self, to: &ControlMessage, bytes: Vec<u8>) {
+    /// As [`reply`](Self::reply), in that traffic class.
+    pub(super) fn reply_in_class(
+        &self,
+        to: &ControlMessage,
+        nonce: u64,
+        reply: &Reply<'_>,
+        class: Option<u8>,
+    ) {
+        let mut bytes = Vec::new();
+        emit_reply(nonce, reply, &mut bytes);
+        self.send_reply(to, class, bytes);
+    }
+
+    fn send_reply(&self, to: &ControlMessage, class: Option<u8>, bytes: Vec<u8>) {
         // From the address that was asked, or the client would not know whose answer it is.
         let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
         let via = to.peer.as_ref().map(|peer| peer.channel);
         // A lost reply is asked for again.
-        let answer = OutgoingControl { to: to.from, path: 0, local, bytes, via };
+        let answer = OutgoingControl { to: to.from, path: 0, local, class, bytes, via };
         let _ = self.handle.send_control(answer);
     }
 
@@ -219,6 +237,12 @@ impl Handler {
 }
 
 /// Whether the right to put into a directory is what a client needs to ask for an object of that name.
+/// Whether a name is that of bytes for a trial, which are nobody's.
+fn is_sample(name: &str) -> bool {
+    let part = TreeName::parse(name).map(|name| name.part);
+    matches!(part, Some(TreePart::Sample { .. }))
+}
+
 fn is_of_put(name: &str) -> bool {
     TreeName::is_one(name) && TreeName::parse(name).is_some_and(|name| name.part.is_of_put())
 }

@@ -14,6 +14,7 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, OpenObject};
 use super::listed::Listed;
+use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Listing, Selection, TreeName, TreePart};
 use crate::store::tree::{PackError, Scan, ScanError, open_listed, read_pack, scan, unnamed_file};
@@ -46,9 +47,9 @@ impl Handler {
         let good = self.jar.is_good(client, cookie, purpose);
         {
             let mut kept = self.trees.lock();
-            // A pack has but one content; a listing has that of the moment it was asked for.
+            // A pack and a sample have but one content; a listing has that of the moment it was asked for.
             let made = match (&name.part, kept.of_job(client, cookie)) {
-                (TreePart::Files { .. }, None) => kept.made(text, None),
+                (TreePart::Files { .. } | TreePart::Sample { .. }, None) => kept.made(text, None),
                 (_, None) => None,
                 (_, Some(None)) => return pending,
                 (_, Some(Some(digest))) => kept.made(text, Some(digest)),
@@ -116,7 +117,11 @@ impl Handler {
             None => {
                 let made = self.trees.lock().made(text, Some(wanted));
                 let made = match made {
-                    None if matches!(name.part, TreePart::Files { .. }) => {
+                    None if matches!(
+                        name.part,
+                        TreePart::Files { .. } | TreePart::Sample { .. }
+                    ) =>
+                    {
                         self.make(text, &name)?
                     }
                     None => return Err(changed(text)),
@@ -165,6 +170,9 @@ impl Handler {
             let bytes = self.lacks(name.directory, listing, surplus)?.to_bytes();
             return self.keep_made(text, &bytes);
         }
+        if let TreePart::Sample { size } = name.part {
+            return self.keep_made(text, &samples::bytes(size));
+        }
         let root = self.store.open_tree(name.directory)?;
         let hidden = self.permissions().hidden;
         let how = |deep, digests| Scan { hidden, deep, digests };
@@ -173,6 +181,7 @@ impl Handler {
             TreePart::Digests => Scanned::Listed(scan(&root, how(true, true))),
             TreePart::Level => Scanned::Listed(scan(&root, how(false, false))),
             TreePart::Put
+            | TreePart::Sample { .. }
             | TreePart::Lacks { .. }
             | TreePart::Clear { .. }
             | TreePart::Finish { .. } => {

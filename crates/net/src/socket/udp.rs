@@ -34,6 +34,9 @@ pub struct SocketConfig {
     pub multicast_loopback: bool,
     /// Use segmentation offload on send and coalescing on receive where the system has them.
     pub offload: bool,
+    /// Whether datagrams are sent unfragmented whatever the system knows of their path; those that are too long for
+    /// this host's link are then not sent.
+    pub unfragmented: bool,
 }
 
 setters! {
@@ -45,6 +48,7 @@ setters! {
         multicast_ttl: u8,
         multicast_loopback: bool,
         offload: bool,
+        unfragmented: bool,
     }
 }
 
@@ -60,6 +64,7 @@ impl SocketConfig {
             multicast_ttl: 1,
             multicast_loopback: true,
             offload: true,
+            unfragmented: false,
         }
     }
 }
@@ -156,6 +161,15 @@ impl UdpSocket {
             sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)?;
             let looped = libc::c_int::from(config.multicast_loopback);
             sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, looped)?;
+        }
+        if config.unfragmented {
+            let probe = libc::IP_PMTUDISC_PROBE;
+            if v6 {
+                sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+            }
+            if !v6 || dual {
+                sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+            }
         }
         if let Some(interface) = &config.multicast_interface {
             let index = interface.index()?;

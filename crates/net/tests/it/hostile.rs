@@ -229,6 +229,7 @@ fn control_messages_pass_beside() {
         path: 0,
         to: b.local_addr(),
         local: None,
+        class: None,
         bytes: bytes.to_vec(),
         via: None,
     };
@@ -239,7 +240,7 @@ fn control_messages_pass_beside() {
     };
     assert_eq!((came.from, &came.bytes[..]), (a.local_addr(), &b"\x18hello"[..]));
     assert_eq!(came.local, Some(b.local_addr().ip()));
-    for bad in [&b"\x10a symbol"[..], b"", &[0x18; 1_201]] {
+    for bad in [&b"\x10a symbol"[..], b"", &[0x18; 8_973]] {
         assert!(matches!(
             a.handle().send_control(message(bad)),
             Err(HandleError::NotControl { .. })

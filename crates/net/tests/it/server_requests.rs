@@ -8,8 +8,9 @@ use wellspring_core::SessionId;
 use wellspring_net::{Server, ServerConfig, ServerEvent};
 use wellspring_wire::ParseError;
 use wellspring_wire::control::{
-    Cookie, Geometry, Name, Offer, Parsed, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode,
-    Reply, Request, Start, StartNdp, VERSION, emit_request, parse, set_version,
+    Cookie, Geometry, MAX_PROBE_LEN, Name, Offer, Parsed, Probe, PutState, REPLY_MAX_LEN,
+    REQUEST_MIN_LEN, RefusalCode, Reply, Request, Start, StartNdp, VERSION, emit_request, parse,
+    set_version,
 };
 use wellspring_wire::scdp::Mode;
 
@@ -60,13 +61,14 @@ impl Stranger {
         let mut bytes = Vec::new();
         emit_request(self.nonce, self.cookie, request, &mut bytes);
         self.socket.send(&bytes).expect("send");
-        let mut buffer = [0; 2_048];
+        let mut buffer = [0; 9_000];
         loop {
             let len = self.socket.recv(&mut buffer).expect("an answer");
             // Symbols and pulls of a session come by the same socket.
             let Ok(Parsed::Reply { nonce, reply }) = parse(&buffer[..len]) else { continue };
             assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
-            assert!(len <= REPLY_MAX_LEN && REPLY_MAX_LEN <= REQUEST_MIN_LEN);
+            let is_probe = matches!(request, Request::Probe(_));
+            assert!(is_probe || len <= REPLY_MAX_LEN && REPLY_MAX_LEN <= REQUEST_MIN_LEN);
             if nonce == self.nonce {
                 return check(reply);
             }
@@ -607,4 +609,53 @@ fn an_offer_that_does_not_get_on_loses_its_space() {
     .find(|state| *state != PutState::Receiving);
     assert_eq!(state, Some(PutState::Failed(RefusalCode::TooSlow)));
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn a_probe_is_answered_as_long_as_it_asks_and_no_longer_than_itself() {
+    let directory = tempfile::tempdir().expect("directory");
+    let served = serve(directory.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let long = MAX_PROBE_LEN as u16;
+    for (len, reply_len) in [(256, 256), (1_472, 256), (1_472, 1_472), (long, 300), (long, long)] {
+        let probe = Probe::new(len, reply_len, 0).expect("allowed");
+        // That the answer is no longer than the question, `ask` sees to.
+        stranger.ask(&Request::Probe(probe), |reply| match reply {
+            Reply::Probe(reply) => {
+                assert_eq!((reply.reply_len, reply.class, reply.rights), (reply_len, 0, ""));
+                assert!(reply.clock_us > 1_700_000_000_000_000, "a clock: {}", reply.clock_us);
+                assert_eq!(reply.largest_back, 65_507, "loopback by IPv4");
+            }
+            other => panic!("{other:?}"),
+        });
+    }
+}
+
+#[test]
+fn bytes_for_a_trial_are_those_of_few_lengths_and_take_a_cookie() {
+    let directory = tempfile::tempdir().expect("directory");
+    let served = serve(directory.path(), false);
+    let mut stranger = Stranger::of(&served);
+    let info = |name| Request::Info { name: Name::new(name).expect("a name"), geometry: GEOMETRY };
+    stranger.ask(&info("//sample:64000"), |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+    let digest = |stranger: &mut Stranger, name| {
+        stranger.ask_proven(&info(name), |reply| match reply {
+            Reply::Info { size, digest, .. } => (size, digest),
+            other => panic!("{other:?}"),
+        })
+    };
+    let first = digest(&mut stranger, "//sample:64000");
+    assert_eq!(first.0, 64_000);
+    assert_eq!(digest(&mut stranger, "//sample:64000"), first, "made once");
+    for name in ["//sample:64001", "//sample:99999999", "a//sample:64000"] {
+        stranger.cookie = Cookie::NONE;
+        stranger.ask(&info(name), |reply| {
+            assert!(
+                matches!(reply, Reply::Refused { code: RefusalCode::BadName, .. }),
+                "{reply:?}"
+            );
+        });
+    }
 }

@@ -1,9 +1,10 @@
 //! Control messages to bytes and back.
 
+use super::text::{put_text, text};
 use super::{
-    Cookie, Geometry, GroupKey, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_TEXT_LEN, Name, Offer,
-    PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply, Request, ResumeAt, Runs, Start,
-    StartNdp,
+    Cookie, Geometry, GroupKey, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_PROBE_LEN, MAX_TEXT_LEN,
+    Name, Offer, Probe, ProbeReply, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply,
+    Request, ResumeAt, Runs, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -20,6 +21,8 @@ const KIND_REPLY: u8 = 9;
 const HEADER_LEN: usize = 16;
 const CHECK_AT: usize = 4;
 const OPERATION_GROUP_KEY: u8 = 8;
+const OPERATION_PROBE: u8 = 9;
+const OPERATION_PROBE_REPLY: u8 = 8;
 const FLAG_RESUME: u8 = 1;
 const FLAG_OVERWRITE: u8 = 1;
 const FLAG_RESUME_PUT: u8 = 2;
@@ -65,6 +68,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Held { .. } => 6,
         Request::Path { .. } => 7,
         Request::GroupKey(_) => OPERATION_GROUP_KEY,
+        Request::Probe(_) => OPERATION_PROBE,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -101,19 +105,29 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
             out.extend_from_slice(&[*generation, *suite]);
             out.extend_from_slice(*secret);
         }
+        Request::Probe(probe) => probe.emit(out),
     }
     end(out);
     let least = least_len(request);
     if out.len() < least {
         out.resize(least, 0);
     }
-    debug_assert!(out.len() <= MAX_LEN);
+    debug_assert!(out.len() <= longest(KIND_REQUEST, operation));
+}
+
+/// Longest datagram with that operation \[bytes\].
+fn longest(kind: u8, operation: u8) -> usize {
+    match (kind, operation) {
+        (KIND_REQUEST, OPERATION_PROBE) | (KIND_REPLY, OPERATION_PROBE_REPLY) => MAX_PROBE_LEN,
+        _ => MAX_LEN,
+    }
 }
 
 /// Shortest datagram with that request \[bytes\].
 fn least_len(request: &Request<'_>) -> usize {
     match request {
         Request::Manifest { .. } | Request::Held { .. } => MANIFEST_LEN,
+        Request::Probe(probe) => usize::from(probe.len),
         _ => REQUEST_MIN_LEN,
     }
 }
@@ -130,6 +144,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
         Reply::Status { .. } => 5,
         Reply::Manifest { .. } => 6,
         Reply::Held { .. } => 7,
+        Reply::Probe(_) => OPERATION_PROBE_REPLY,
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
@@ -163,14 +178,22 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&blocks_done.to_be_bytes());
             out.extend_from_slice(&blocks_total.to_be_bytes());
         }
+        Reply::Probe(reply) => reply.emit(out),
     }
     end(out);
+    if let Reply::Probe(reply) = reply {
+        out.resize(out.len().max(reply.reply_len.into()), 0);
+    }
     debug_assert!(out.len() <= longest_reply(operation));
 }
 
 /// Longest reply of that operation \[bytes\].
 fn longest_reply(operation: u8) -> usize {
-    if matches!(operation, 6 | 7) { MANIFEST_LEN } else { REPLY_MAX_LEN }
+    match operation {
+        6 | 7 => MANIFEST_LEN,
+        OPERATION_PROBE_REPLY => MAX_PROBE_LEN,
+        _ => REPLY_MAX_LEN,
+    }
 }
 
 fn begin(kind: u8, operation: u8, nonce: u64, out: &mut Vec<u8>) {
@@ -197,21 +220,6 @@ fn check_of(message: &[u8]) -> u32 {
 fn put_name(name: Name<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&(name.0.len() as u16).to_be_bytes());
     out.extend_from_slice(name.0.as_bytes());
-}
-
-fn put_text(text: &str, out: &mut Vec<u8>) {
-    let mut len = text.len().min(MAX_TEXT_LEN);
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
-    let at = out.len();
-    out.push(0);
-    for c in text[..len].chars() {
-        // A control character of two bytes becomes a space of one: never longer than before.
-        let c = if c.is_control() { ' ' } else { c };
-        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-    }
-    out[at] = (out.len() - at - 1) as u8;
 }
 
 fn put_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
@@ -297,7 +305,7 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
         return Err(ParseError::UnknownKind(kind));
     }
     let len = usize::from(u16::from_be_bytes([start[2], start[3]]));
-    if len < HEADER_LEN || datagram.len() > MAX_LEN {
+    if len < HEADER_LEN || datagram.len() > longest(kind, start[1]) {
         return Err(ParseError::BadField("length"));
     }
     let message = Reader::new(datagram).take(len)?;
@@ -316,16 +324,17 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
             return Err(ParseError::BadField("padding"));
         }
         let cookie = Cookie(body.array()?);
-        let request = parse_request(start[1], &mut body)?;
+        let request = parse_request(start[1], &mut body, datagram.len())?;
         if datagram.len() < least_len(&request) {
             return Err(ParseError::BadField("padding"));
         }
         Parsed::Request { nonce, cookie, request }
     } else {
-        if datagram.len() > longest_reply(start[1]) || !padding.is_empty() {
+        let is_padded = start[1] == OPERATION_PROBE_REPLY && padding.iter().all(|byte| *byte == 0);
+        if datagram.len() > longest_reply(start[1]) || !padding.is_empty() && !is_padded {
             return Err(ParseError::BadField("padding"));
         }
-        Parsed::Reply { nonce, reply: parse_reply(start[1], &mut body)? }
+        Parsed::Reply { nonce, reply: parse_reply(start[1], &mut body, datagram.len())? }
     };
     if body.u8().is_ok() {
         return Err(ParseError::BadField("length"));
@@ -333,7 +342,11 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
     Ok(parsed)
 }
 
-fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>, ParseError> {
+fn parse_request<'a>(
+    operation: u8,
+    body: &mut Reader<'a>,
+    datagram_len: usize,
+) -> Result<Request<'a>, ParseError> {
     match operation {
         0 => Ok(Request::Info { geometry: geometry(body)?, name: name(body)? }),
         1 => parse_start(body).map(Request::Start),
@@ -358,6 +371,7 @@ fn parse_request<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Request<'a>
             let secret = body.take(32)?.first_chunk().ok_or(ParseError::BadField("key"))?;
             Ok(Request::GroupKey(GroupKey { session, generation, suite, secret }))
         }
+        OPERATION_PROBE => Probe::parse(body, datagram_len).map(Request::Probe),
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -426,7 +440,11 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
     Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite, resume, timeout_ms })
 }
 
-fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, ParseError> {
+fn parse_reply<'a>(
+    operation: u8,
+    body: &mut Reader<'a>,
+    datagram_len: usize,
+) -> Result<Reply<'a>, ParseError> {
     match operation {
         0 => {
             let cookie = Cookie(body.array()?);
@@ -463,6 +481,7 @@ fn parse_reply<'a>(operation: u8, body: &mut Reader<'a>) -> Result<Reply<'a>, Pa
             let runs = Runs::new(body.rest()).ok_or(ParseError::BadField("runs"))?;
             Ok(Reply::Held { runs })
         }
+        OPERATION_PROBE_REPLY => ProbeReply::parse(body, datagram_len).map(Reply::Probe),
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -483,15 +502,6 @@ fn name<'a>(body: &mut Reader<'a>) -> Result<Name<'a>, ParseError> {
     let len = usize::from(body.u16()?);
     let name = text(body, len, super::MAX_NAME_LEN)?;
     Name::new(name).ok_or(ParseError::BadField("name"))
-}
-
-/// Text that may be shown to people: no control characters, so none that a terminal obeys.
-fn text<'a>(body: &mut Reader<'a>, len: usize, limit: usize) -> Result<&'a str, ParseError> {
-    let text = core::str::from_utf8(body.take(len)?).map_err(|_| ParseError::BadField("text"))?;
-    if len > limit || text.chars().any(char::is_control) {
-        return Err(ParseError::BadField("text"));
-    }
-    Ok(text)
 }
 
 #[cfg(test)]

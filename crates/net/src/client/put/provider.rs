@@ -91,7 +91,7 @@ impl Providers {
         if let (Some(provider), Some(page)) = (asked, PageId::of(log, index)) {
             let via = message.peer.as_ref().map(|peer| peer.channel);
             let (to, local, bytes) = (message.from, message.local, Vec::new());
-            let to = OutgoingControl { to, path: 0, local, bytes, via };
+            let to = OutgoingControl { to, path: 0, local, class: None, bytes, via };
             provider.answer(to, nonce, page);
         }
         true

@@ -197,7 +197,7 @@ impl<P: Protocol> Runner<P> {
         frame.destination = Destination::Host(OWN);
         let mut bytes = [0; MAX_HEADER_LEN];
         let Some(len) = self.protocol.emit(&frame, None, &mut bytes) else { return false };
-        let dscp = host.network.dscp.control;
-        host.network.push_datagram(&bytes[..len], to, None, dscp)
+        let marks = Marks { dscp: host.network.dscp.control, ecn: 0 };
+        host.network.push_datagram(&bytes[..len], to, None, marks)
     }
 }

@@ -1,4 +1,4 @@
-use super::super::{MAX_NAME_LEN, MAX_RUNS};
+use super::super::{Abilities, MAX_NAME_LEN, MAX_RUNS};
 use super::*;
 use proptest::prelude::*;
 use std::string::String;
@@ -33,7 +33,11 @@ fn a_group() -> impl Strategy<Value = Option<SocketAddr>> {
 fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     emit_request(nonce, Cookie(cookie), &request, &mut bytes);
-    assert!((REQUEST_MIN_LEN..=MAX_LEN).contains(&bytes.len()));
+    let longest = match request {
+        Request::Probe(_) => MAX_PROBE_LEN,
+        _ => MAX_LEN,
+    };
+    assert!((REQUEST_MIN_LEN..=longest).contains(&bytes.len()));
     assert_eq!(parse(&bytes), Ok(Parsed::Request { nonce, cookie: Cookie(cookie), request }));
     bytes
 }
@@ -41,8 +45,11 @@ fn check_request(nonce: u64, cookie: [u8; 16], request: Request<'_>) -> Vec<u8> 
 fn check_reply(nonce: u64, reply: Reply<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     emit_reply(nonce, &reply, &mut bytes);
-    let is_long = matches!(reply, Reply::Manifest { .. } | Reply::Held { .. });
-    let longest = if is_long { MANIFEST_LEN } else { REPLY_MAX_LEN };
+    let longest = match reply {
+        Reply::Manifest { .. } | Reply::Held { .. } => MANIFEST_LEN,
+        Reply::Probe(reply) => reply.reply_len.into(),
+        _ => REPLY_MAX_LEN,
+    };
     assert!(bytes.len() <= longest);
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce, reply }));
     bytes
@@ -109,6 +116,37 @@ proptest! {
         ] {
             let (blocks_done, blocks_total) = done;
             check_reply(nonce, Reply::Status { state, blocks_done, blocks_total });
+        }
+    }
+
+    #[test]
+    fn probes_and_their_replies_have_the_lengths_they_say(
+        nonce: u64, len in 256..=MAX_PROBE_LEN as u16, shorter: u16, class: u8, clock_us: u64,
+        abilities: u8, rights in "[^\\p{Cc}]{0,50}", cut in 1..100_usize,
+    ) {
+        let probe = Probe::new(len, len - shorter % (len - 255), class).expect("drawn to fit");
+        let mut bytes = check_request(nonce, [7; 16], Request::Probe(probe));
+        prop_assert_eq!(bytes.len(), usize::from(len));
+        let reply = ProbeReply {
+            reply_len: probe.reply_len, class, largest_back: len, clock_us,
+            abilities: Abilities(abilities), rights: &rights,
+        };
+        let mut answer = check_reply(nonce, Reply::Probe(reply));
+        prop_assert_eq!(answer.len(), usize::from(probe.reply_len));
+        prop_assert!(answer.len() <= bytes.len(), "no longer than its question");
+        // Cut, lengthened, or with something in the padding, they are refused.
+        for message in [&mut bytes, &mut answer] {
+            let whole = message.clone();
+            message.truncate(whole.len() - cut);
+            prop_assert!(parse(message).is_err());
+            message.clone_from(&whole);
+            message.push(0);
+            prop_assert!(parse(message).is_err());
+            if whole.len() > REPLY_MAX_LEN {
+                *message = whole;
+                *message.last_mut().expect("not empty") = 1;
+                prop_assert!(parse(message).is_err());
+            }
         }
     }
 
@@ -193,6 +231,36 @@ fn a_request_without_padding_is_refused() {
     emit_request(1, Cookie::NONE, &Request::Status { session: SessionId(1) }, &mut bytes);
     bytes.pop();
     assert_eq!(parse(&bytes), Err(ParseError::BadField("padding")));
+}
+
+#[test]
+fn a_probe_never_asks_for_more_than_itself() {
+    for (len, reply_len, fits) in [
+        (256, 256, true),
+        (1_472, 256, true),
+        (8_972, 8_972, true),
+        (255, 255, false),
+        (256, 255, false),
+        (256, 257, false),
+        (1_472, 1_473, false),
+        (8_973, 256, false),
+    ] {
+        assert_eq!(Probe::new(len, reply_len, 0).is_some(), fits, "{len} {reply_len}");
+        // Whoever writes one all the same is not answered.
+        let mut bytes = Vec::new();
+        emit_request(
+            1,
+            Cookie::NONE,
+            &Request::Probe(Probe { len: 256, reply_len: 256, class: 0 }),
+            &mut bytes,
+        );
+        bytes.truncate(HEADER_LEN + 16 + 5);
+        bytes[32..34].copy_from_slice(&u16::to_be_bytes(len));
+        bytes[34..36].copy_from_slice(&u16::to_be_bytes(reply_len));
+        end(&mut bytes);
+        bytes.resize(len.into(), 0);
+        assert_eq!(parse(&bytes).is_ok(), fits, "{len} {reply_len}");
+    }
 }
 
 #[test]
