@@ -211,7 +211,13 @@ pub fn of_dscp(echoes: &[ClassEcho], wanted: bool) -> Check {
     if changed.is_empty() {
         return Check::ok(name, format!("{} survive both ways", sent.join(", ")));
     }
-    let finding = changed.join("; ");
+    let is_cleared = |echo: &ClassEcho| {
+        [echo.there, echo.back].iter().all(|class| class.is_some_and(|class| class >> 2 == 0))
+    };
+    let finding = match echoes.iter().all(is_cleared) {
+        true => format!("{} become 0 both ways", sent.join(", ")),
+        false => changed.join("; "),
+    };
     if wanted {
         Check::warning(name, finding).advice(
             "Switches on the path do not keep priorities: have them trust DSCP on these ports, or choose others by \

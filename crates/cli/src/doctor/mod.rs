@@ -20,7 +20,7 @@ use wellspring_net::driver::{DriverConfig, DscpMap};
 use wellspring_net::socket::{Interface, TrimTap, largest_payload_towards};
 use wellspring_net::store::tree::listing::SampleSize;
 use wellspring_net::wellspring_wire::control::Abilities;
-use wellspring_net::{Client, ClientConfig, Greeting, Host, Update, Updates};
+use wellspring_net::{Client, ClientConfig, FetchError, Greeting, Host, Update, Updates};
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -262,27 +262,31 @@ impl<'a> Patient<'a> {
             let updates = progress(&done);
             match timeout(patience, client.fetch_sample(self.server, size, updates)).await {
                 Ok(Ok(report)) => last = Some(report),
-                Ok(Err(error)) => {
-                    let failed = exit::of_fetch(&error, "wellspring serve", "the trial");
-                    let check = Check::failure("transfer", failed.message.unwrap_or_default());
-                    return Ok(match failed.hint {
-                        Some(hint) => check.advice(hint),
-                        None => check,
-                    });
-                }
+                Ok(Err(error)) => return Ok(of_failed_trial(&error)),
                 Err(_) if last.is_some() => break,
                 Err(_) => {
                     let done = *done.lock().unwrap_or_else(PoisonError::into_inner);
                     let (done, size) = (bytes(done), bytes(size.len() as u64));
                     let text = format!("{done} of {size} arrived in {} s", patience.as_secs_f64());
-                    return Ok(Check::failure("transfer", text).advice(
-                        "Requests pass and symbols do not: see the lines of the datagrams and of ECN.",
-                    ));
+                    return Ok(Check::failure("transfer", text).advice(SYMBOLS_DO_NOT_PASS));
                 }
             }
         }
         Ok(judge::of_transfer(&last.expect("the first sample came, or was reported")))
     }
+}
+
+const SYMBOLS_DO_NOT_PASS: &str =
+    "Requests pass and symbols do not: see the lines of the datagrams and of ECN.";
+
+fn of_failed_trial(error: &FetchError) -> Check {
+    let text = match error {
+        FetchError::NoReplicaLeft { done, size, .. } => {
+            format!("{} of {} arrived, and then nothing", bytes(*done), bytes(*size))
+        }
+        error => error.to_string().replace('\n', " "),
+    };
+    Check::failure("transfer", text).advice(SYMBOLS_DO_NOT_PASS)
 }
 
 /// Keeps how far a transfer is \[bytes\].

@@ -142,7 +142,7 @@ fn a_path_that_clears_marks_and_takes_no_tcp_is_a_warning() {
     assert_eq!(report.status, 0, "{}", report.said);
     report.assert("TCP", "warning", &["lttp"]);
     report.assert("ECN", "warning", &["both ways"]);
-    report.assert("DSCP", "warning", &["40 becomes 0 there, 0 back", "trust DSCP"]);
+    report.assert("DSCP", "warning", &["40, 48 become 0 both ways", "trust DSCP"]);
 }
 
 #[test]

@@ -58,11 +58,12 @@ impl RoundTrips {
         self.times.get(self.times.len() / 2).copied()
     }
 
-    /// Mean distance from the median.
+    /// Median of the distances from the median: one late answer of many does not count.
     pub fn variation(&self) -> Option<Duration> {
         let median = self.median()?;
-        let total: Duration = self.times.iter().map(|time| time.abs_diff(median)).sum();
-        Some(total / self.times.len() as u32)
+        let mut distances: Vec<_> = self.times.iter().map(|time| time.abs_diff(median)).collect();
+        distances.sort_unstable();
+        distances.get(distances.len() / 2).copied()
     }
 }
 
@@ -349,7 +350,7 @@ mod tests {
         let times = [1, 2, 10].map(Duration::from_millis).to_vec();
         let trips = RoundTrips { sent: 4, times, clock_ahead_us: None };
         assert_eq!(trips.median(), Some(Duration::from_millis(2)));
-        assert_eq!(trips.variation(), Some(Duration::from_millis(3)));
+        assert_eq!(trips.variation(), Some(Duration::from_millis(1)));
         assert_eq!(RoundTrips::default().variation(), None);
     }
 }

@@ -29,7 +29,8 @@ fn round_trips_are_judged_by_loss_length_and_variation() {
     for (sent, times, verdict, word) in [
         (3, &[100, 200, 300][..], Verdict::Ok, ""),
         (3, &[40_000, 40_100, 41_000], Verdict::Ok, ""),
-        (3, &[1_000, 2_000, 90_000], Verdict::Warning, "Queues"),
+        (3, &[1_000, 12_000, 90_000], Verdict::Warning, "Queues"),
+        (3, &[1_000, 2_000, 90_000], Verdict::Ok, ""),
         (3, &[700_000, 700_100, 700_200], Verdict::Warning, "--timeout"),
         (4, &[100, 200, 300], Verdict::Warning, "loses"),
         (3, &[], Verdict::Failure, "limits"),
@@ -99,6 +100,8 @@ fn priorities_matter_where_switches_trim() {
         check.verdict == Verdict::Warning && check.finding.contains("8 becomes 8 there, 0 back"),
         "{check:?}"
     );
+    let cleared = [8, 40].map(|dscp| echo(dscp << 2, Some(0), Some(0)));
+    assert!(of_dscp(&cleared, true).finding.starts_with("8, 40 become 0 both ways"));
     assert_eq!(of_trims(true, true, true).verdict, Verdict::Ok);
     assert_eq!(of_trims(true, false, true).verdict, Verdict::Warning);
     assert_eq!(of_trims(false, false, false).verdict, Verdict::Ok);
