@@ -42,6 +42,7 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
     "lttp-8-dctcp",
     "lttp-9-dctcp",
     "switch-trim",
+    "many-paths",
 ];
 
 /// The text of a scenario that comes with Wellspring.

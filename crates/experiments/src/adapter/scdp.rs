@@ -53,6 +53,42 @@ impl Scdp {
     }
 }
 
+impl Scdp {
+    /// Paths of a session.
+    fn paths(&self) -> u16 {
+        self.protocol.paths.unwrap_or(1)
+    }
+
+    /// Tells the receiver who will send.
+    fn announce(&self, leg: Leg, from: &[u32], mode: Mode, actions: &mut ActionsOf<Self>) {
+        let Protocol { window, window_per_sender, .. } = self.protocol;
+        let window = if mode == Mode::Unicast { window } else { window_per_sender };
+        let receive = scdp::ReceiveSession {
+            session: leg.session,
+            object: self.object(leg.session, leg.bytes),
+            mode,
+            senders: from.iter().map(|sender| HostId(*sender)).collect(),
+            initial_window: window.min(255) as u8,
+            complete: Vec::new(),
+        };
+        actions.command(HostId(leg.to), scdp::Command::Receive(receive));
+    }
+
+    /// Tells both ends of each path but the first.
+    fn add_paths(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) {
+        let session = leg.session;
+        for &sender in from {
+            for path in 1..self.paths() {
+                for (host, peer) in [(sender, leg.to), (leg.to, sender)] {
+                    let peer = HostId(peer);
+                    let add = scdp::Command::AddPath { session, peer, path };
+                    actions.command(HostId(host), add);
+                }
+            }
+        }
+    }
+}
+
 impl Adapter for Scdp {
     type Endpoint = scdp::Endpoint;
 
@@ -93,6 +129,9 @@ impl Adapter for Scdp {
             config.stragglers = stragglers.policy();
         }
         config.gap_threshold = protocol.gap_threshold.or(config.gap_threshold);
+        if self.paths() > 1 {
+            (config.paths, config.directed) = (self.paths(), true);
+        }
         config.congestion = self.protocol.congestion.algorithm();
         if self.loses_packets {
             config.release_after = config.peer_timeout;
@@ -112,7 +151,14 @@ impl Adapter for Scdp {
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
         let receiver = HostId(leg.to);
         let role = scdp::Role::Unicast { receiver, share: scdp::Share::WHOLE };
+        let several = self.paths() > 1;
+        if several {
+            self.announce(leg, &[leg.from], Mode::Unicast, actions);
+        }
         actions.command(HostId(leg.from), self.send(leg, role, self.protocol.window));
+        if several {
+            self.add_paths(leg, &[leg.from], actions);
+        }
     }
 
     fn one_to_many(&self, leg: Leg, to: &[u32], actions: &mut ActionsOf<Self>) -> bool {
@@ -125,25 +171,19 @@ impl Adapter for Scdp {
     }
 
     fn many_to_one(&self, leg: Leg, from: &[u32], actions: &mut ActionsOf<Self>) -> bool {
-        if self.protocol.configuration == Configuration::Shipped {
+        let several = self.paths() > 1;
+        if several || self.protocol.configuration == Configuration::Shipped {
             // Over UDP sessions are announced before they begin: pulls can say who sends what.
-            actions.command(
-                HostId(leg.to),
-                scdp::Command::Receive(scdp::ReceiveSession {
-                    session: leg.session,
-                    object: self.object(leg.session, leg.bytes),
-                    mode: Mode::ManyToOne,
-                    senders: from.iter().map(|sender| HostId(*sender)).collect(),
-                    initial_window: self.protocol.window_per_sender.min(255) as u8,
-                    complete: Vec::new(),
-                }),
-            );
+            self.announce(leg, from, Mode::ManyToOne, actions);
         }
         for (index, sender) in from.iter().enumerate() {
             let share = scdp::Share { index: index as u8, count: from.len() as u8 };
             let role = scdp::Role::Unicast { receiver: HostId(leg.to), share };
             let window = self.protocol.window_per_sender;
             actions.command(HostId(*sender), self.send(leg, role, window));
+        }
+        if several {
+            self.add_paths(leg, from, actions);
         }
         true
     }

@@ -9,6 +9,7 @@ use core::fmt;
 use std::borrow::Cow;
 use wellspring_codec::lt::RobustSoliton;
 use wellspring_core::Duration;
+use wellspring_fabric::Spraying;
 use wellspring_sim::WireModel;
 use wellspring_sim::topology::Graph;
 
@@ -44,6 +45,9 @@ pub(crate) const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
 const MAX_SIZE: u64 = 1 << 40;
 
 type Check = Result<(), ScenarioError>;
+
+/// Paths of a session, at most.
+const MAX_PATHS: u16 = 64;
 
 fn must(
     holds: bool,
@@ -129,6 +133,15 @@ impl Scenario {
             "switch.overflow",
             &"drop",
             "trim for scdp and polyraptor, or protocol.fabric must be shared or dedicated",
+        )?;
+        let Protocol { name, paths, .. } = self.protocol;
+        let chosen = matches!(self.switch.spraying(), Spraying::Label | Spraying::Hash);
+        let allowed = |paths| (1..=MAX_PATHS).contains(&paths) && (paths == 1 || chosen);
+        must(
+            paths.is_none_or(|paths| name.is_coded() && allowed(paths)),
+            "protocol.paths",
+            &paths.unwrap_or(0),
+            "for scdp and polyraptor, 1, or up to 64 where switch.spraying is label or hash",
         )?;
         let waits_for_trims = expects_trims
             && self.protocol.configuration == Configuration::Paper

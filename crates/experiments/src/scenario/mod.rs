@@ -127,7 +127,9 @@ impl Scenario {
 
     /// How packets choose among equal paths.
     pub fn spraying(&self) -> Spraying {
-        let keeps_a_path = |protocol: &Protocol| protocol.name.is_tcp() && !protocol.tcp.sprayed;
+        let keeps_a_path = |protocol: &Protocol| {
+            protocol.paths == Some(1) || (protocol.name.is_tcp() && !protocol.tcp.sprayed)
+        };
         match self.protocols().any(keeps_a_path) {
             true => Spraying::Flow,
             false => self.switch.spraying(),

@@ -67,6 +67,10 @@ pub struct Protocol {
     /// (the paper's: 1).
     #[serde(skip_serializing_if = "is_one")]
     pub burst: u16,
+    /// SCDP only: paths that a session uses between two hosts, each a flow of its own with a label of its own, as a
+    /// UDP port is. If not given, labels vary by packet, as in the paper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<u16>,
     /// Shortest timeout.
     pub min_timeout: Span,
     /// TCP only.
@@ -391,6 +395,7 @@ impl Default for Protocol {
             pull_rate: None,
             reckon_control: false,
             burst: 1,
+            paths: None,
             min_timeout: Span(Duration::from_millis(2)),
             tcp: Tcp::default(),
         }

@@ -11,6 +11,7 @@ mod impairments;
 #[cfg(feature = "long-link")]
 mod long_link;
 mod lttp;
+mod many_paths;
 mod runs;
 mod senders;
 mod smoke;
