@@ -270,7 +270,7 @@ def fsspec_read(arguments: argparse.Namespace) -> None:
     row(what, f"{seconds['ours']:.2f} s", f"http {seconds['http']:.2f} s", f"and SHA-256 {seconds['http_and_hash']:.2f} s")
 
 
-PLAN = {"topology.k": 4, "workload.senders": 8, "workload.size": "300KB", "protocol.name": "scdp"}
+PLAN = {"topology.k": 4, "workload.senders": 8, "workload.size": "4MB", "protocol.name": "scdp"}
 
 
 def sweep_on_dask(arguments: argparse.Namespace) -> None:
