@@ -21,6 +21,8 @@ mod maelstrom_receive;
 mod ndp_parse;
 mod object_store;
 mod scdp_endpoint;
+mod send_store;
+mod server_requests;
 mod tree_listing;
 mod trust_channels;
 mod wire_parse;
@@ -52,6 +54,8 @@ macro_rules! for_each_target {
             ndp_parse
             object_store
             scdp_endpoint
+            send_store
+            server_requests
             tree_listing
             trust_channels
             wire_parse

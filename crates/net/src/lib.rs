@@ -11,6 +11,8 @@ mod address;
 mod client;
 mod config_error;
 pub mod driver;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod key_files;
 mod manifest;
 pub mod protocols;

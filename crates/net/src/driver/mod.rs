@@ -41,7 +41,10 @@ mod protocol_handle;
 mod receive_store;
 mod run;
 mod runner;
+#[cfg(not(any(test, feature = "fuzzing")))]
 mod send_store;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod send_store;
 mod sessions;
 mod shared;
 mod start_error;

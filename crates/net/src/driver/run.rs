@@ -11,6 +11,8 @@ use super::faults::Injector;
 use super::groups::Groups;
 use super::guard::Guard;
 use super::handle::Call;
+#[cfg(any(test, feature = "fuzzing"))]
+use super::handle::OutgoingControl;
 use super::network::Network;
 use super::peers::PeerTable;
 use super::ports::{FirstPorts, Ports};
@@ -113,6 +115,31 @@ impl Builder {
         ProtocolHandle { shared: Arc::clone(&mailbox.shared), calls: sender }
     }
 
+    /// What its handles share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.event_loop.mailbox.shared
+    }
+
+    /// Control messages that handles have left, of a driver whose thread is not started.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn take_control(&mut self) -> Vec<OutgoingControl> {
+        let mailbox = &self.event_loop.mailbox;
+        let control = |call| match call {
+            Call::Control(message) => {
+                mailbox.shared.release_control();
+                Some(message)
+            }
+            _ => None,
+        };
+        mailbox.calls.try_iter().filter_map(control).collect()
+    }
+
+    /// Has the sessions fail that handles have asked for, of a driver whose thread is not started.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn fail_sessions(&mut self) {
+        self.event_loop.runners.iter_mut().for_each(|runner| runner.refuse_calls());
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -130,13 +157,6 @@ impl Builder {
 pub(crate) struct RunningDriver {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-}
-
-impl RunningDriver {
-    /// What its handles share.
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
 }
 
 impl Drop for RunningDriver {

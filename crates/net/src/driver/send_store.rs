@@ -508,5 +508,7 @@ fn take_one(lent: &mut BTreeMap<(BlockKey, bool), Vec<usize>>, key: (BlockKey, b
     bytes
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod model;
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,16 @@ impl Driver {
     ///
     /// # Errors
     /// [`StartError`].
-    pub fn start(mut config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
+    pub fn start(config: DriverConfig, control: ControlSink) -> Result<Driver, StartError> {
+        let (builder, handle) = Self::open(config, control)?;
+        Ok(Driver { handle, _running: builder.start()? })
+    }
+
+    /// Opens the socket, and starts nothing but the workers.
+    fn open(
+        mut config: DriverConfig,
+        control: ControlSink,
+    ) -> Result<(Builder, DriverHandle), StartError> {
         config.check()?;
         config.scdp.paths = config.scdp.paths.max(config.ports.into());
         let sealing_overhead = config.sealing_overhead();
@@ -49,15 +58,8 @@ impl Driver {
         let scdp = scdp::add(&mut builder, &config);
         let lttp = lttp::add(&mut builder, &config);
         let ndp = ndp::add(&mut builder, &config);
-        let running = builder.start()?;
-        let handle = DriverHandle {
-            shared: Arc::clone(running.shared()),
-            scdp,
-            lttp,
-            ndp,
-            sealing_overhead,
-        };
-        Ok(Driver { handle, _running: running })
+        let shared = Arc::clone(builder.shared());
+        Ok((builder, DriverHandle { shared, scdp, lttp, ndp, sealing_overhead }))
     }
 
     /// A handle of it.
@@ -72,6 +74,42 @@ impl Driver {
 
     /// Closes the sessions, waits for their writes and for the threads.
     pub fn shut_down(self) {}
+}
+
+/// A driver whose thread is not started: what its handles ask for is looked at instead.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) struct Unattended {
+    builder: Builder,
+    handle: DriverHandle,
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Unattended {
+    /// One at loopback.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub(crate) fn new() -> Result<Self, StartError> {
+        let mut config = DriverConfig::new(([127, 0, 0, 1], 0).into());
+        (config.workers, config.trim_taps) = (1, crate::driver::TrimTaps::Off);
+        let (builder, handle) = Driver::open(config, Box::new(|_| true))?;
+        Ok(Unattended { builder, handle })
+    }
+
+    /// A handle of it.
+    pub(crate) fn handle(&self) -> DriverHandle {
+        self.handle.clone()
+    }
+
+    /// Control messages that were to be sent.
+    pub(crate) fn replies(&mut self) -> Vec<OutgoingControl> {
+        self.builder.take_control()
+    }
+
+    /// All sessions fail that were asked for.
+    pub(crate) fn fail_sessions(&mut self) {
+        self.builder.fail_sessions();
+    }
 }
 
 /// A handle of a running driver. Clones speak to the same driver, from any thread; no method

@@ -16,6 +16,8 @@ mod event_limit;
 mod handler;
 mod listed;
 mod manifests;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod model;
 mod operation;
 mod parts;
 mod paths;

@@ -49,7 +49,8 @@ impl Handler {
         });
     }
 
-    fn answer(self: &Arc<Self>, message: &ControlMessage) {
+    /// Answers a request; may wait for the disk.
+    pub(super) fn answer(self: &Arc<Self>, message: &ControlMessage) {
         let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
         let client = canonical(message.from);
         let identity = message.peer.as_ref().map(|peer| &peer.identity);

@@ -89,6 +89,12 @@ impl Sends {
         Sends { places, open: BTreeMap::new() }
     }
 
+    /// How many there are.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn count(&self) -> usize {
+        self.open.len()
+    }
+
     /// Whether SCDP sends by that number.
     pub(super) fn holds(&self, session: SessionId) -> bool {
         self.open.contains_key(&(Kind::Scdp, session))

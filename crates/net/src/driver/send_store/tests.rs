@@ -1,6 +1,6 @@
+use super::model::{allocated, made_ready};
 use super::*;
 use std::io;
-use wellspring_codec::raptorq::Code;
 use wellspring_core::Seed;
 
 struct Zeros;
@@ -10,49 +10,6 @@ impl ObjectSource for Zeros {
         block.fill(0);
         Ok(())
     }
-}
-
-fn made_ready(data: &[u8], shape: Shape, encoder: Option<Box<BlockEncoder>>) -> Box<BlockEncoder> {
-    let (k, size) = (shape.source_symbols, usize::from(shape.symbol_size));
-    let code = Code::new(k).expect("a number of symbols");
-    let mut encoder = match encoder {
-        Some(mut encoder) => {
-            encoder.reset(code, k, size).expect("a shape");
-            encoder
-        }
-        None => Box::new(BlockEncoder::new(code, k, size).expect("a shape")),
-    };
-    encoder.encode(data, k, &mut vec![0; size]).expect("a block");
-    encoder
-}
-
-/// What is allocated: by the store, and by jobs that it has given away.
-fn allocated(store: &SendStore, jobs: &[(BlockKey, Job)]) -> usize {
-    let entries = store.entries.iter().flatten().map(|entry| {
-        let data = match &entry.data {
-            Data::Loading => 0,
-            Data::Here(data) => data.capacity(),
-        };
-        let encoder = match &entry.encoder {
-            Encoder::Here(encoder) => encoder.memory(),
-            _ => 0,
-        };
-        data + encoder
-    });
-    let free = store.free_buffers.iter().map(Vec::capacity).sum::<usize>()
-        + store.free_encoders.iter().map(|e| e.memory()).sum::<usize>();
-    let jobs = jobs.iter().chain(&store.jobs).map(|(_, job)| match job {
-        Job::Load { buffer, .. } => buffer.capacity(),
-        // The data are counted with their entry, if it is still there.
-        Job::Prepare { data, encoder, .. } => {
-            let held = |e: &Entry| matches!(&e.data, Data::Here(of) if Arc::ptr_eq(of, data));
-            let orphan = !store.entries.iter().flatten().any(held);
-            let data = if orphan { data.capacity() } else { 0 };
-            data + encoder.as_ref().map_or(0, |e| e.memory())
-        }
-        Job::Finish(_) => 0,
-    });
-    entries.sum::<usize>() + free + jobs.sum::<usize>()
 }
 
 #[test]

@@ -1,0 +1,347 @@
+//! Requests of any clients in any order to a server whose driver is not started: the fuzz target `server_requests`.
+//!
+//! Nobody gets more than he sends, begins a transfer without a cookie of his own, or spends one twice; what is refused is
+//! refused again; transfers, windows and memory keep their bounds, and no name leads out of the served directory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arbitrary::{Arbitrary, Unstructured};
+use tokio::sync::mpsc;
+use wellspring_core::SessionId;
+use wellspring_wire::control::{
+    Cookie, Geometry, Name, Offer, Parsed, RefusalCode, Reply, Request, Start, StartNdp,
+    emit_request, parse,
+};
+use wellspring_wire::scdp::Mode;
+
+use super::ServerConfig;
+use super::answer::SessionReport;
+use super::handler::{Handler, lock};
+use super::quotas::Quotas;
+use crate::driver::ControlMessage;
+use crate::protocols::Unattended;
+use crate::store::{Digest, Limits, ObjectName, Store};
+
+/// Steps of an input, at most.
+const MAX_STEPS: usize = 64;
+/// Names that clients ask for; the first three are served.
+const NAMES: [&str; 7] =
+    ["a", "folder/b", "empty", "none", "../secret", ".wellspring-quotas", "folder"];
+const MAX_SENDS: usize = 5;
+const MAX_SENDS_AN_ADDRESS: usize = 3;
+const MAX_PUTS_AN_ADDRESS: usize = 2;
+const MAX_PUTS: usize = 3;
+const MAX_SESSIONS: usize = 4;
+/// Longest block and longest window that a server serves \[bytes\].
+const MAX_BLOCK: u64 = 16 << 20;
+const MAX_WINDOW: u64 = 1 << 20;
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Step {
+    /// A client asks for something, with a cookie that it was given, or with another's or none.
+    Ask { client: u8, what: What, session: u8, name: u8, shape: Shape, cookie: u8 },
+    /// What the driver has been asked for comes to its end.
+    EndSessions,
+    /// It is looked for offers that do not get on.
+    LookForIdle { seconds: u8 },
+    /// No more transfers begin, as from then on.
+    Drain,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum What {
+    Info,
+    Start { wrong_digest: bool },
+    StartNdp { payload: u16 },
+    Offer { size: u16, overwrite: bool, resume: bool },
+    Manifest { log: u8, index: u8 },
+    Held { from: u8 },
+    Path { path: u8 },
+    Status,
+}
+
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Shape {
+    symbol_size: u16,
+    symbols: u8,
+    window: u8,
+}
+
+impl Shape {
+    fn geometry(self) -> Geometry {
+        // Mostly such as clients ask for.
+        let symbol_size = if self.symbol_size % 4 == 0 { self.symbol_size.max(1) } else { 1_000 };
+        let symbols_per_block =
+            if self.symbols > 250 { 60_000 } else { self.symbols.max(1).into() };
+        Geometry { symbol_size, symbols_per_block, initial_window: self.window.max(1) }
+    }
+}
+
+struct Model<'a> {
+    handler: Arc<Handler>,
+    unattended: &'a mut Unattended,
+    reports: mpsc::UnboundedReceiver<SessionReport>,
+    digests: Vec<Digest>,
+    nonce: u64,
+    /// Cookies that clients were given, the last ones last.
+    given: BTreeMap<SocketAddr, Vec<Cookie>>,
+    /// Cookies for which a transfer began.
+    spent: BTreeSet<[u8; 16]>,
+    /// Transfers that were accepted, whatever became of them.
+    begun: BTreeSet<(u8, u32, SocketAddr)>,
+}
+
+/// A reply, as far as the model looks at it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Accepted,
+    Refused(RefusalCode),
+    Other,
+    Nothing,
+}
+
+fn client(number: u8) -> SocketAddr {
+    // Two at one address, one at another.
+    let (host, port) = [(1, 7), (1, 8), (2, 7)][usize::from(number) % 3];
+    ([192, 0, 2, host], port).into()
+}
+
+impl<'a> Model<'a> {
+    fn new(served: &Path, unattended: &'a mut Unattended) -> Self {
+        let mut config = ServerConfig::new(client(0), served.to_owned());
+        (config.allow_put, config.allow_overwrite) = (true, true);
+        config.limits =
+            Limits { object_len: 50_000, objects: MAX_PUTS, total_len: 60_000, keep_free: 0 };
+        (config.max_sends, config.max_sends_an_address) = (MAX_SENDS, MAX_SENDS_AN_ADDRESS);
+        config.max_puts_an_address = MAX_PUTS_AN_ADDRESS;
+        let quota = format!("max-sessions={MAX_SESSIONS} max-files=3");
+        config.address_quota = quota.parse().expect("a quota");
+        let store = Store::open(served, config.limits).expect("a directory");
+        let mut digests = vec![Digest::of_nothing(); NAMES.len()];
+        // Known from before, so that nothing is computed in the background.
+        for (digest, name) in digests.iter_mut().zip(NAMES).take(2) {
+            *digest =
+                Digest(*blake3::hash(&fs::read(served.join(name)).expect("there")).as_bytes());
+            let name = ObjectName::new(name).expect("a name");
+            let (_, fingerprint) = store.open_object(&name).expect("there");
+            config.cache.insert_own(fingerprint, *digest);
+        }
+        let quotas = Quotas::open(served).expect("no ledger");
+        let (events, reports) = mpsc::unbounded_channel();
+        let handle = unattended.handle();
+        let handler = Arc::new(Handler::new(handle, (store, quotas), config, events));
+        let (given, spent, begun) = Default::default();
+        Model { handler, unattended, reports, digests, nonce: 0, given, spent, begun }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Ask { client: number, what, session, name, shape, cookie } => {
+                let from = client(number);
+                let cookie = self.cookie(from, number, cookie);
+                let said = self.ask(from, what, session % 4, name, shape, cookie);
+                if let Said::Refused(code) = said {
+                    let again = self.ask(from, what, session % 4, name, shape, cookie);
+                    assert_eq!(again, Said::Refused(code), "{what:?} is refused twice differently");
+                }
+            }
+            Step::EndSessions => self.end_sessions(),
+            Step::LookForIdle { seconds } => {
+                let now = Instant::now() + Duration::from_secs(seconds.into());
+                self.handler.end_idle_puts(now);
+            }
+            Step::Drain => {
+                self.handler.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        self.unattended.replies();
+        self.check();
+    }
+
+    fn cookie(&self, from: SocketAddr, number: u8, which: u8) -> Cookie {
+        let of = match which % 8 {
+            0 => return Cookie::NONE,
+            1 => client(number + 1),
+            _ => from,
+        };
+        let given = self.given.get(&of).map_or(&[][..], Vec::as_slice);
+        given.iter().rev().nth(usize::from(which / 8) % 4).copied().unwrap_or(Cookie([which; 16]))
+    }
+
+    /// Asks, and looks at the reply.
+    fn ask(
+        &mut self,
+        from: SocketAddr,
+        what: What,
+        session: u8,
+        name: u8,
+        shape: Shape,
+        cookie: Cookie,
+    ) -> Said {
+        let number = usize::from(name) % NAMES.len();
+        let (name, digest) = (Name::new(NAMES[number]).expect("short"), self.digests[number].0);
+        let (id, geometry) = (SessionId(session.into()), shape.geometry());
+        let request = match what {
+            What::Info => Request::Info { name, geometry },
+            What::Start { wrong_digest } => Request::Start(Start {
+                session: id,
+                name,
+                digest: if wrong_digest { [1; 32] } else { digest },
+                share_index: 0,
+                share_count: 1,
+                geometry,
+                resume: None,
+                timeout_ms: 1_000,
+            }),
+            What::StartNdp { payload } => {
+                let own = self.handler.handle.ndp().payload;
+                let payload = if payload % 4 == 0 { payload } else { own };
+                Request::StartNdp(StartNdp { session: id, name, digest, payload })
+            }
+            What::Offer { size, overwrite, resume } => Request::Offer(Offer {
+                session: id,
+                name,
+                size: size.into(),
+                digest: if size == 0 { Digest::of_nothing().0 } else { [2; 32] },
+                mode: Mode::Unicast,
+                group: None,
+                geometry,
+                overwrite,
+                resume,
+                timeout_ms: 1_000,
+            }),
+            What::Manifest { log, index } => {
+                Request::Manifest { name, digest, log, index: index.into() }
+            }
+            What::Held { from } => Request::Held { session: id, from: from.into() },
+            What::Path { path } => Request::Path { session: id, path },
+            What::Status => Request::Status { session: id },
+        };
+        self.nonce += 1;
+        let mut bytes = Vec::new();
+        emit_request(self.nonce, cookie, &request, &mut bytes);
+        // What no client of ours would send is not read as a request.
+        if !matches!(parse(&bytes), Ok(Parsed::Request { .. })) {
+            return Said::Nothing;
+        }
+        let asked = bytes.len();
+        let message =
+            ControlMessage { from, local: None, port: 0, bytes, peer: None, trouble: None };
+        self.handler.answer(&message);
+        let replies = self.unattended.replies();
+        assert!(replies.len() <= 1, "{} replies", replies.len());
+        let Some(reply) = replies.into_iter().next() else { return Said::Nothing };
+        assert_eq!(reply.to, from);
+        assert!(reply.bytes.len() <= asked, "{} bytes for {asked}", reply.bytes.len());
+        let Ok(Parsed::Reply { nonce, reply }) = parse(&reply.bytes) else { panic!("no reply") };
+        assert_eq!(nonce, self.nonce);
+        match reply {
+            Reply::Accepted => {
+                self.accepted(from, &request, cookie);
+                Said::Accepted
+            }
+            Reply::Refused { code, .. } => Said::Refused(code),
+            Reply::Challenge { cookie } | Reply::Info { cookie, .. } => {
+                self.given.entry(from).or_default().push(cookie);
+                Said::Other
+            }
+            _ => Said::Other,
+        }
+    }
+
+    /// A transfer was begun, or had been.
+    fn accepted(&mut self, from: SocketAddr, request: &Request<'_>, cookie: Cookie) {
+        let (kind, session, geometry) = match request {
+            Request::Start(start) => (0, start.session, Some(start.geometry)),
+            Request::StartNdp(start) => (1, start.session, None),
+            Request::Offer(offer) => {
+                (2, offer.session, Some(offer.geometry).filter(|_| offer.size > 0))
+            }
+            _ => return,
+        };
+        if let Some(Geometry { symbol_size, symbols_per_block, initial_window }) = geometry {
+            let symbol = u64::from(symbol_size);
+            assert!(symbol * u64::from(initial_window) <= MAX_WINDOW, "{geometry:?}");
+            let object = 50_000;
+            assert!(
+                (symbol * u64::from(symbols_per_block)).min(object) <= MAX_BLOCK,
+                "{geometry:?}"
+            );
+        }
+        let is_mine = self.given.get(&from).is_some_and(|given| given.contains(&cookie));
+        let is_new = is_mine && self.spent.insert(cookie.0);
+        let known = !self.begun.insert((kind, session.0, from));
+        assert!(is_new || known, "{request:?} was accepted without a cookie");
+    }
+
+    /// The driver has stopped as far as it is asked: all sessions fail.
+    fn end_sessions(&mut self) {
+        self.unattended.fail_sessions();
+        while let Ok(report) = self.reports.try_recv() {
+            self.handler.on_session(report);
+        }
+    }
+
+    fn check(&self) {
+        let counters = self.handler.counters();
+        assert!(counters.sending <= MAX_SENDS, "{} sends", counters.sending);
+        assert!(counters.receiving <= 2 * MAX_PUTS_AN_ADDRESS, "{} puts", counters.receiving);
+        assert!(counters.sending + counters.receiving <= 2 * MAX_SESSIONS);
+    }
+
+    fn end(mut self) {
+        self.end_sessions();
+        self.unattended.replies();
+        let counters = self.handler.counters();
+        assert_eq!((counters.sending, lock(&self.handler.sends).count()), (0, 0), "sends are held");
+    }
+}
+
+/// The input is the steps.
+pub fn run(input: &[u8]) {
+    thread_local! {
+        static UNATTENDED: std::cell::RefCell<Unattended> =
+            std::cell::RefCell::new(Unattended::new().expect("a driver"));
+    }
+    let home = folder();
+    let _ = fs::remove_dir_all(&home);
+    let served = home.join("served");
+    fs::create_dir_all(served.join("folder")).expect("directories");
+    for (name, len) in NAMES.iter().zip([5_000, 20_000, 0]) {
+        fs::write(served.join(name), vec![7; len]).expect("written");
+    }
+    fs::write(home.join("secret"), "not to be read").expect("written");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    UNATTENDED.with_borrow_mut(|unattended| {
+        let _entered = runtime.enter();
+        let mut model = Model::new(&served, unattended);
+        let mut input = Unstructured::new(input);
+        for _ in 0..MAX_STEPS {
+            let Ok(step) = input.arbitrary() else { break };
+            if input.is_empty() {
+                break;
+            }
+            model.step(step);
+        }
+        model.end();
+    });
+    drop(runtime);
+    assert_eq!(fs::read(home.join("secret")).expect("there"), b"not to be read");
+    assert_eq!(fs::read_dir(&home).expect("there").count(), 2, "something was put outside");
+    fs::remove_dir_all(&home).expect("removed");
+}
+
+/// A folder of this thread's own, in memory if there is such a file system.
+fn folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let folder = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let thread = format!("{:?}", std::thread::current().id());
+    let thread: String = thread.chars().filter(char::is_ascii_digit).collect();
+    folder.join(format!("wellspring-requests-{}-{thread}", std::process::id()))
+}
