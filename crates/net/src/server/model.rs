@@ -75,7 +75,8 @@ struct Shape {
 impl Shape {
     fn geometry(self) -> Geometry {
         // Mostly such as clients ask for.
-        let symbol_size = if self.symbol_size % 4 == 0 { self.symbol_size.max(1) } else { 1_000 };
+        let symbol_size =
+            if self.symbol_size.is_multiple_of(4) { self.symbol_size.max(1) } else { 1_000 };
         let symbols_per_block =
             if self.symbols > 250 { 60_000 } else { self.symbols.max(1).into() };
         Geometry { symbol_size, symbols_per_block, initial_window: self.window.max(1) }
@@ -166,7 +167,7 @@ impl<'a> Model<'a> {
     fn cookie(&self, from: SocketAddr, number: u8, which: u8) -> Cookie {
         let of = match which % 8 {
             0 => return Cookie::NONE,
-            1 => client(number + 1),
+            1 => client(number % 3 + 1),
             _ => from,
         };
         let given = self.given.get(&of).map_or(&[][..], Vec::as_slice);
@@ -200,7 +201,7 @@ impl<'a> Model<'a> {
             }),
             What::StartNdp { payload } => {
                 let own = self.handler.handle.ndp().payload;
-                let payload = if payload % 4 == 0 { payload } else { own };
+                let payload = if payload.is_multiple_of(4) { payload } else { own };
                 Request::StartNdp(StartNdp { session: id, name, digest, payload })
             }
             What::Offer { size, overwrite, resume } => Request::Offer(Offer {

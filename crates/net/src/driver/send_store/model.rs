@@ -156,7 +156,7 @@ impl Model {
                 let k = session.geometry.symbols_in_block(sbn);
                 let coded = matches!(session.coding, Coding::RaptorQ);
                 let esi = match u32::from(with) {
-                    repair if coded && repair % 3 == 0 => k + repair,
+                    repair if coded && repair.is_multiple_of(3) => k + repair,
                     source => source % k,
                 };
                 let mut out = vec![0xee; session.geometry.symbol_size().into()];
@@ -173,10 +173,10 @@ impl Model {
             4 if self.jobs.len() < MAX_JOBS => self.jobs.extend(self.store.next_job()),
             4 | 5 if !self.jobs.is_empty() => {
                 let job = self.jobs.swap_remove(usize::from(place) % self.jobs.len());
-                self.bring_back(job, with % 16 == 0);
+                self.bring_back(job, with.is_multiple_of(16));
             }
             6 => self.store.release_below(session.key, sbn),
-            7 if with % 4 == 0 => self.renew(index),
+            7 if with.is_multiple_of(4) => self.renew(index),
             _ => {}
         }
     }
