@@ -231,8 +231,15 @@ impl<'a> Model<'a> {
             return Said::Nothing;
         }
         let asked = bytes.len();
-        let message =
-            ControlMessage { from, local: None, port: 0, bytes, peer: None, trouble: None };
+        let message = ControlMessage {
+            from,
+            local: None,
+            port: 0,
+            class: 0,
+            bytes,
+            peer: None,
+            trouble: None,
+        };
         self.handler.answer(&message);
         let replies = self.unattended.replies();
         assert!(replies.len() <= 1, "{} replies", replies.len());
