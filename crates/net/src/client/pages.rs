@@ -1,11 +1,16 @@
 //! Pages of a fetched object's manifest, asked for while the object arrives.
 
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use wellspring_wire::control::Cookie;
 
+use super::requester::AskError;
 use crate::manifest::{Manifest, PageId, WrongPage, parse_nodes};
 
 /// Pages asked for at one time, over all replicas.
@@ -13,6 +18,10 @@ const AT_ONCE: usize = 16;
 /// How far ahead of the first missing block pages are asked for \[bytes\]: half a second's worth at
 /// 10 Gbit/s.
 const AHEAD: u64 = 512 << 20;
+
+/// How long a replica may take to answer before another is asked for the same page, too: several round trips of most
+/// paths. On longer ones the first answer still counts.
+const HEDGE_AFTER: Duration = Duration::from_millis(500);
 
 /// A manifest that several parts of a fetch look at.
 pub(crate) type SharedManifest = Arc<Mutex<Manifest>>;
@@ -85,6 +94,22 @@ impl Pages {
         questions
     }
 
+    /// A question with those that follow it if it is not answered: for the same page, to the other replicas of which
+    /// `is_live` holds.
+    pub(crate) fn with_others(
+        &self,
+        first: Question,
+        is_live: impl Fn(usize) -> bool,
+    ) -> Vec<Question> {
+        let (shares, page) = (self.cookies.len(), first.page);
+        let others = (first.share + 1..first.share + shares).map(|share| share % shares);
+        let others = others.filter(|share| is_live(*share)).map(|share| {
+            let cookie = Arc::clone(&self.cookies[share]);
+            Question { share, page, cookie }
+        });
+        std::iter::once(first).chain(others).collect()
+    }
+
     /// A page came that was asked for.
     ///
     /// # Errors
@@ -103,6 +128,42 @@ impl Pages {
     /// A page did not come.
     pub(crate) fn unanswered(&mut self, page: PageId) {
         self.asked.remove(&page);
+    }
+}
+
+/// The first answer to one of these questions, and whose share it came from. Each is asked when those before it have
+/// failed or were not answered for a while: a replica that died holds nothing up for as long as it is waited for.
+pub(crate) async fn first_answer<Asked>(
+    questions: Vec<Question>,
+    ask: impl Fn(Question) -> Asked,
+) -> Option<(usize, Result<Vec<u8>, AskError>)>
+where
+    Asked: Future<Output = Result<Vec<u8>, AskError>> + Send + 'static,
+{
+    let mut questions = questions.into_iter();
+    let mut asked = JoinSet::new();
+    let mut failed = None;
+    loop {
+        if let Some(question) = questions.next() {
+            let (share, answer) = (question.share, ask(question));
+            asked.spawn(async move { (share, answer.await) });
+        }
+        let answered = match questions.len() {
+            0 => asked.join_next().await,
+            _ => match timeout(HEDGE_AFTER, asked.join_next()).await {
+                Ok(answered) => answered,
+                Err(_) => continue,
+            },
+        };
+        match answered {
+            Some(Ok((share, Err(error @ (AskError::NoAnswer(_) | AskError::PortClosed))))) => {
+                failed = Some((share, Err(error)));
+            }
+            Some(Ok(answer)) => return Some(answer),
+            // Its task was ended with the program.
+            Some(Err(_)) => {}
+            None => return failed,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::relay::Relay;
 use crate::served::runtime;
 use wellspring_core::{Rate, Seed};
 use wellspring_net::store::Existing;
@@ -13,6 +14,7 @@ use wellspring_net::{
     Client, ClientConfig, FetchOptions, Host, PutOptions, ReplicaState, Server, ServerConfig,
     Target, Update, Updates,
 };
+use wellspring_wire::control::{Parsed, Request, parse};
 
 /// A client that would wait for an hour.
 fn client() -> Client {
@@ -194,4 +196,36 @@ fn forged_reports_of_a_closed_port_end_no_request() {
     println!("{reports} reports were forged, {seen} seen");
     report.expect("fetched");
     assert!(seen >= 2, "then nothing is shown");
+}
+
+#[test]
+fn a_host_that_falls_silent_holds_up_no_page_of_the_hash_tree() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let mut stream = Seed(5).stream("object");
+    let bytes: Vec<u8> = (0..2_000_000).map(|_| stream.next_u64() as u8).collect();
+    std::fs::write(home.path().join("x"), &bytes).expect("write");
+    runtime().block_on(async {
+        let servers =
+            [serve(home.path(), "127.0.0.1:0").await, serve(home.path(), "127.0.0.1:0").await];
+        // It sends symbols, and never learns that it is asked for a page.
+        let deaf = |datagram: &mut Vec<u8>| {
+            if let Ok(Parsed::Request { request: Request::Manifest { .. }, .. }) = parse(datagram) {
+                datagram.clear();
+            }
+        };
+        let relay = Relay::start_both(servers[1].local_addr(), deaf, |_| {});
+        let [heard, silent] = [servers[0].local_addr(), relay.address()];
+        // Whichever is asked first.
+        for (name, hosts) in [("one", [heard, silent]), ("other", [silent, heard])] {
+            let hosts = hosts.map(|address| address.to_string().parse().expect("host"));
+            let options = FetchOptions::new("x".parse().expect("name"));
+            let to = home.path().join(name);
+            let target = Target::File { path: to.clone(), existing: Existing::Keep };
+            let client = client();
+            let fetch = client.fetch(&hosts, &options, target);
+            let ended = tokio::time::timeout(Duration::from_secs(60), fetch).await;
+            ended.expect("it would wait for an hour").expect("fetched");
+            assert!(std::fs::read(to).expect("read") == bytes);
+        }
+    });
 }

@@ -14,7 +14,7 @@ use wellspring_wire::scdp::{CloseReason, Mode};
 use super::{Arrived, Guard, events, open_range_sink, open_sink, ticks};
 use crate::address::canonical;
 use crate::client::byte_range::Wanted;
-use crate::client::pages::{Pages, Question};
+use crate::client::pages::{Pages, Question, first_answer};
 use crate::client::paths::{PathOpener, Paths};
 use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
 use crate::client::report::{ProtocolReport, ScdpReport};
@@ -247,12 +247,24 @@ impl Run {
         .borrow();
         let missing = done..self.wanted.held().end;
         let (shares, replicas) = (&self.shares, &self.replicas);
-        let questions = self.pages.next(missing, |share| replicas[shares[share]].is_live());
-        for Question { share, page, cookie } in questions {
-            let Some(address) = self.replicas[self.shares[share]].address else { continue };
+        let is_live = |share: usize| replicas[shares[share]].is_live();
+        for question in self.pages.next(missing, is_live) {
+            let (share, page) = (question.share, question.page);
+            let questions = self.pages.with_others(question, is_live);
+            let addresses: Vec<_> =
+                shares.iter().map(|replica| replicas[*replica].address).collect();
             let order = self.order.clone();
             self.tasks.spawn(async move {
-                Joined::Page(share, page, order.page(address, page, &cookie).await)
+                let ask = |Question { share, page, cookie }| {
+                    let (order, address) = (order.clone(), addresses.get(share).copied().flatten());
+                    async move {
+                        let address = address.ok_or(AskError::PortClosed)?;
+                        order.page(address, page, &cookie).await
+                    }
+                };
+                let answer = first_answer(questions, ask).await;
+                let (share, answer) = answer.unwrap_or((share, Err(AskError::Stopped)));
+                Joined::Page(share, page, answer)
             });
         }
     }
