@@ -43,6 +43,14 @@ pub const SCENARIOS: &[(&str, &str)] = scenarios![
     "lttp-9-dctcp",
     "switch-trim",
     "many-paths",
+    "open-sources",
+    "open-switches",
+    "open-stragglers",
+    "open-rates",
+    "open-thresholds",
+    "open-lttp-tcp",
+    "open-hotspots",
+    "open-storage",
 ];
 
 /// The text of a scenario that comes with Wellspring.

@@ -7,6 +7,7 @@ mod lab;
 mod learnt;
 mod lttp;
 mod maelstrom;
+mod open;
 pub mod plot;
 mod polyraptor;
 mod shipped;
@@ -18,6 +19,7 @@ mod verdict;
 
 pub use lab::{Lab, Scale, Scope};
 pub use learnt::learnt;
+pub use open::{QUESTIONS, Question};
 pub use traffic::{Traffic, Unavailable};
 pub use verdict::{Check, Verdict};
 
@@ -112,6 +114,18 @@ pub const FIGURES: &[Figure] = &[
     Figure { name: "maelstrom-thin", title: "messages and fetches", run: simulated::thin },
     Figure { name: "maelstrom-4.6", title: "capacity", run: appliance::section_4_6 },
     Figure { name: "maelstrom-4.7", title: "memory", run: appliance::section_4_7 },
+    Figure { name: "open-sources", title: "fresh symbols or retransmissions", run: open::sources },
+    Figure { name: "open-switches", title: "switches as they are sold", run: open::switches },
+    Figure { name: "open-stragglers", title: "a slow member of a group", run: open::stragglers },
+    Figure { name: "open-rates", title: "where coding stops paying", run: open::rates },
+    Figure {
+        name: "open-thresholds",
+        title: "thresholds and windows by load",
+        run: open::thresholds,
+    },
+    Figure { name: "open-lttp-tcp", title: "LTTP beside TCP", run: open::lttp_tcp },
+    Figure { name: "open-hotspots", title: "hotspots", run: open::hotspots },
+    Figure { name: "open-storage", title: "a storage cluster", run: open::storage },
 ];
 
 /// Figures by name, or all of a paper (`scdp`).

@@ -26,7 +26,7 @@ struct Share {
 
 /// What one run shows.
 #[derive(Serialize, Deserialize)]
-struct Sharing {
+pub(in crate::figures) struct Sharing {
     flows: Vec<Share>,
     /// Part of the client's link that carried what arrived.
     utilisation: f64,
@@ -35,7 +35,7 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn of(outcome: &Outcome) -> Sharing {
+    pub(in crate::figures) fn of(outcome: &Outcome) -> Sharing {
         let on_the_wire = |arrival: &crate::record::Arrival| {
             let packet = if arrival.protocol.is_tcp() { 1_064.0 } else { 1_068.0 };
             arrival.bytes as f64 * packet / PAYLOAD * 8.0
@@ -46,6 +46,20 @@ impl Sharing {
             utilisation: bits / outcome.simulated / 1e9,
             timeouts: outcome.timeouts.len(),
         }
+    }
+
+    /// Means over flows and bins, of LTTP's flows and of TCP's, 1 being an equal share.
+    pub(in crate::figures) fn means(&self) -> [f64; 2] {
+        let of = |is_tcp: bool| {
+            let flows = self.flows.iter().filter(|flow| flow.protocol.is_tcp() == is_tcp);
+            mean(&flows.map(|flow| mean(&flow.bins)).collect::<Vec<_>>())
+        };
+        [of(false), of(true)]
+    }
+
+    /// Part of the client's link that carried what arrived.
+    pub(in crate::figures) fn utilisation(&self) -> f64 {
+        self.utilisation
     }
 }
 

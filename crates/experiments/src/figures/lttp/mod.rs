@@ -10,6 +10,7 @@ mod outage;
 
 pub use baselines::{figure_7, figure_8};
 pub use code::{section_5_b, table_1};
+pub(super) use fairness::Sharing;
 pub use fairness::figure_10;
 pub use fountain::{beside_ns_2, figure_5};
 
