@@ -25,7 +25,7 @@ CASES ?= 5000
 ROUNDS ?= 1000
 FAULT_SEEDS ?= 1000000
 SOAK_SECONDS ?= 3600
-PAPERS ?= scdp polyraptor lttp maelstrom
+PAPERS ?= scdp polyraptor lttp maelstrom open
 SCALE ?=
 # Records of figures at full size are the tree's, and the book shows them.
 RECORDS ?= $(if $(SCALE),target/records,results)

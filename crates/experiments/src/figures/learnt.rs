@@ -295,6 +295,64 @@ const LEARNT: &[(&str, &str)] = &[
         "Memory is that of the packets within the interleaves' reach. At the paper's settings a buffer and an appliance \
          stay within the paper's sizes. It does not grow with the number of flows.",
     ),
+    (
+        "open-sources",
+        "Where all hosts are alike, fresh symbols and retransmissions are alike too. Once some senders are slow, a \
+         reader of fixed thirds waits for the slowest of its three and a reader of one replica for the one that it \
+         chose, while SCDP takes from each what it can send, and its mean time hardly grows. So the gain is that no \
+         share is fixed in advance, and a protocol of retransmissions that divided the object as it goes could have \
+         part of it.",
+    ),
+    (
+        "open-switches",
+        "Nearly nothing is lost: with all of it together the goodput of writes and reads stays within a few percent \
+         of that on the paper's switch, and fewer classes even help the slowest writes. Trims of 256 bytes add a \
+         tenth to the symbols that nobody needed, which are few. With three classes flows up to 100 KB stay as fast, \
+         and flows of 1 to 10 MB lose a few percent to longer ones.",
+    ),
+    (
+        "open-stragglers",
+        "A group that waits for its slow member has that member's pace. Detached, the others keep six to eight tenths \
+         of their rate as soon as the member takes less than about a fifth of it, and to judge by backlog alone is a \
+         little slower or the same. The detached member keeps most of its link where switches drop; where they trim \
+         it gets a fraction of its link and some writes to it fail, a fault of ours that this experiment has found.",
+    ),
+    (
+        "open-rates",
+        "If decoding took no time, SCDP would be NDP's equal at every rate in this experiment, where all hosts are \
+         alike, so the time of decoding is what fresh symbols cost. With our codec on a Zen 5 that is a fiftieth of \
+         the goodput at 10 Gbit/s, a fifteenth at 40, a sixth at 100 and nearly half at 400, and on a Zen 3 two to \
+         three times as much. Against a read from one host coding pays up to about 100 Gbit/s on a Zen 5 and to less \
+         than 40 on a Zen 3, and at 400 on neither.",
+    ),
+    (
+        "open-thresholds",
+        "Thresholds hardly matter: over a range of 256 to 1 the mean completion time of all flows and of short ones \
+         moves by a few percent at most. A window below bandwidth times delay nearly doubles it, and one four times \
+         as large moves it by about a tenth. So a static choice gives up next to nothing here, and a solver such as \
+         PIAS's would have little to find.",
+    ),
+    (
+        "open-lttp-tcp",
+        "The two come near equal shares in a narrow band alone: round trips of a tenth of a millisecond and ports of \
+         128 to 512 KiB. In shallower ports at that round trip TCP starves, as it has windows of a few segments and \
+         waits for its least timeout. Everywhere else TCP has more, twice as much at 1 to 4 ms and up to twenty times \
+         as much in deep ports at 40 ms.",
+    ),
+    (
+        "open-hotspots",
+        "SCDP and NDP spread packets over all paths, so a slow link, a lost switch or a thinner core costs their \
+         reads a few percent, and TCP up to a fifth, with a tail of a second and more. Writes lose more: along NDP's \
+         daisy chains the slow link halves the goodput of the slowest twentieth, of SCDP's it takes a tenth. Reads \
+         from three senders always decode, and of writes four in five do undisturbed and nine in ten at a hotspot.",
+    ),
+    (
+        "open-storage",
+        "Quiet, SCDP and NDP have about the same medians and tails, and the tail of TCP is a multiple of its least \
+         timeout. A rebuild makes the tails of SCDP and NDP three to four times as long, though it travels in the \
+         lowest class, and hardly moves the median of reads. SCDP's rebuild itself copies about twice as fast as \
+         NDP's, so the cluster is disturbed for half as long.",
+    ),
 ];
 
 #[cfg(test)]

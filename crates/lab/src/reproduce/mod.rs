@@ -39,7 +39,8 @@ Examples:
   wellspring-lab reproduce --all --redraw --records results --report report
   sudo wellspring-lab reproduce maelstrom --quick     # all of a paper; five to ten minutes")]
 pub struct ReproduceArgs {
-    /// A figure (`scdp-5`) or a paper (`scdp`, `polyraptor`, `lttp`, `maelstrom`); the list of figures if not given.
+    /// A figure (`scdp-5`), a paper (`scdp`, `polyraptor`, `lttp`, `maelstrom`) or what the papers left open (`open`);
+    /// the list of figures if not given.
     figure: Option<String>,
     /// All figures.
     #[arg(long, conflicts_with = "figure")]

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use wellspring_experiments::figures::plot::Plot;
-use wellspring_experiments::figures::{Check, Figure, Lab, Verdict};
+use wellspring_experiments::figures::{Check, Figure, Lab, QUESTIONS, Verdict};
 
 /// What came of one figure, and how.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -110,9 +110,10 @@ impl Record {
         fs::write(&path, text).with_context(|| path.display().to_string())
     }
 
-    /// Rows that claim something, judged or not.
+    /// Rows that claim something of a paper, judged or not.
     pub fn claims(&self) -> impl Iterator<Item = &Check> {
-        self.checks.iter().filter(|check| check.verdict != Verdict::Reported)
+        let is_papers = !QUESTIONS.iter().any(|question| question.figure == self.figure);
+        self.checks.iter().filter(move |check| is_papers && check.verdict != Verdict::Reported)
     }
 
     /// How many requests a run has, for people; nothing where a run is no number of requests.

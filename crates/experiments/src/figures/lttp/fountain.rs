@@ -102,7 +102,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
             let curve = curve(lab, "lttp-6", &settings, &many(lab, 6), goodput)?;
             let (name, style) = match decoder {
                 PAPERS => (format!("LTTP, {size}"), LINE),
-                _ => (format!("{size}, elimination (shipped)"), SHIPPED),
+                _ => (format!("LTTP, {size}, elimination (shipped)"), SHIPPED),
             };
             plot = plot.curve(name, style, plain(curve.iter().copied()));
             let part = least(&curve) / average(&curve);
@@ -154,7 +154,7 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
             let curve = curve(lab, "lttp-9", &settings, &many(lab, 6), goodput)?;
             let (name, style) = match decoder {
                 PAPERS => (format!("LTTP, {size}"), LINE),
-                _ => (format!("{size}, elimination (shipped)"), SHIPPED),
+                _ => (format!("LTTP, {size}, elimination (shipped)"), SHIPPED),
             };
             plot = plot.curve(name, style, plain(curve.iter().copied()));
             let what = format!("{size}: goodput by servers [Mbit/s]");

@@ -37,8 +37,8 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
         let depths = DEPTHS.map(|depth| depth.to_string()).join(", ");
         let what = format!("round trip of {round_trip} ms: LTTP over TCP, by {depths} KiB");
         lab.variant(&what, texts.join(", "));
-        plot = plot.curve(format!("{round_trip} ms"), LINE, plain(ratios));
-        used = used.curve(format!("{round_trip} ms"), LINE, plain(utilisations));
+        plot = plot.curve(format!("RTT {round_trip} ms"), LINE, plain(ratios));
+        used = used.curve(format!("RTT {round_trip} ms"), LINE, plain(utilisations));
     }
     let ends = [(DEPTHS[0], 1.0), (DEPTHS[DEPTHS.len() - 1], 1.0)];
     lab.plot(plot.curve("equal", REFERENCE, plain(ends)));

@@ -68,7 +68,7 @@ pub const QUESTIONS: &[Question] = &[
         figure: "open-rates",
         question: "At 10, 40, 100 and 400 Gbit/s, where does coding stop paying with the measured speed of our codec?",
         set_up: "Reads of 4 MB from three replicas in packets of 9,000 bytes, on a Fat-Tree of 16 hosts with 1 us a \
-                 link; the load is 30 % of the hosts' links at each rate, and the window is rate times round trip. All \
+                 link; the load is 30 % of the hosts' links at each rate, and the window of every sender is rate times round trip. All \
                  blocks of such a read are decoded. A block takes the time measured with all symbols of 8,192 bytes \
                  lost (bench/record/2026-11-25-codec.md, Zen 5, and -zen3.md), and blocks are decoded on as many cores \
                  as there are blocks at once. The cost of packets at hosts is not simulated.",

@@ -4,7 +4,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use wellspring_experiments::figures::{Check, Verdict, learnt};
 
-use super::papers::{PAPERS, counts, is_of, meaning};
+use super::papers::{PAPERS, counts, is_of, meaning, question};
 use super::{palette, plot};
 use crate::reproduce::record::Record;
 
@@ -129,6 +129,10 @@ fn figure(record: &Record) -> Result<Markup> {
     Ok(html! {
         section id=(record.figure) {
             h3 { (record.figure) ": " (record.title) }
+            @if let Some(of) = question(&record.figure) {
+                p { strong { "Question. " } (of.question) }
+                p { strong { "Set-up. " } (of.set_up) }
+            }
             @if !plots.is_empty() {
                 div class="plots" { @for plot in &plots { figure { (PreEscaped(plot)) } } }
             }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use wellspring_experiments::figures::{Check, FIGURES, learnt};
+use wellspring_experiments::figures::{Check, FIGURES, QUESTIONS, Question, learnt};
 
-use super::papers::{PAPERS, counts, file, is_of, meaning};
+use super::papers::{PAPERS, counts, file, is_of, meaning, question};
 use super::plot;
 use crate::reproduce::record::Record;
 
@@ -31,7 +31,7 @@ pub fn summary(records: &[Record]) -> String {
     let links = PAPERS.map(|(family, name, _)| format!("[{name}](results-{family}.md)"));
     format!(
         "{GENERATED}# Results\n\n{ABOUT}\n\nEach figure's plots, what was learnt and its command are on a \
-         page for each paper: {}.\n\n{}\n{}",
+         page for each paper, with an experiment for each of the questions that they left open: {}.\n\n{}\n{}",
         links.join(", "),
         tally(records),
         all(records)
@@ -62,6 +62,72 @@ pub fn paper(title: &str, family: &str, records: &[Record], plots: &str) -> Stri
                 of.name
             ),
         };
+    }
+    text
+}
+
+/// The book's page with all questions, and their answers.
+pub fn questions(title: &str, records: &[Record]) -> String {
+    let mut text = format!(
+        "{GENERATED}# {title}\n\nEach question has a page with its set-up, its plots and its rows. Runs are small \
+         enough for minutes; they are means over the seeds that a page names, and of no paper's configuration, so they \
+         have no verdict.\n\n| question | answer |\n|---|---|\n"
+    );
+    for of in QUESTIONS {
+        let is_run = records.iter().any(|record| record.figure == of.figure);
+        let answer = if is_run { learnt(of.figure) } else { "not run yet" };
+        let _ = writeln!(
+            text,
+            "| [{}]({}) {} | {} |",
+            title_of(of.figure),
+            page_of(of.figure),
+            cell(of.question),
+            cell(answer)
+        );
+    }
+    text
+}
+
+/// The file of a question's page in the book.
+pub fn page_of(figure: &str) -> String {
+    format!("results-{figure}.md")
+}
+
+fn title_of(figure: &str) -> String {
+    let title = FIGURES.iter().find(|of| of.name == figure).map_or(figure, |of| of.title);
+    let mut letters = title.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// The book's page about one question.
+pub fn answer(of: &Question, records: &[Record], plots: &str) -> String {
+    let mut text = format!("{GENERATED}# {}\n\n", title_of(of.figure));
+    match records.iter().find(|record| record.figure == of.figure) {
+        Some(record) => text.push_str(&experiment(of, record, plots)),
+        None => {
+            let _ = writeln!(
+                text,
+                "{}\n\nThere is no record yet: `wellspring-lab reproduce {} --records results` makes it.",
+                asked(of),
+                of.figure
+            );
+        }
+    }
+    text
+}
+
+fn asked(of: &Question) -> String {
+    let scenario = format!("`wellspring-lab sim show {}`", of.figure);
+    format!("**Question.** {}\n\n**Set-up.** {} The scenario: {scenario}.", of.question, of.set_up)
+}
+
+/// Question, set-up, plots, answer and rows, without a heading.
+fn experiment(of: &Question, record: &Record, plots: &str) -> String {
+    let mut text = format!("{}\n\n{}", asked(of), images(record, plots));
+    let _ = writeln!(text, "**Answer.** {}\n\n{}", learnt(&record.figure), made(record));
+    text.push_str("| what | measured |\n|---|---|\n");
+    for check in &record.checks {
+        let _ = writeln!(text, "| {} | {} |", cell(&check.describe()), cell(&check.ours));
     }
     text
 }
@@ -109,22 +175,37 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn figure(record: &Record, plots: &str) -> String {
-    let mut text = format!("## {}: {}\n\n", record.figure, record.title);
+/// Its plots, as links to their files.
+fn images(record: &Record, plots: &str) -> String {
+    let mut text = String::new();
     for (number, one) in record.plots.iter().enumerate() {
         let alt = plot::words(one).replace(['[', ']'], "").replace('<', "&lt;");
         let _ = writeln!(text, "![{alt}]({plots}/{})\n", file(record, number));
     }
-    let _ = writeln!(text, "{}\n\n```sh\n{}\n```\n", learnt(&record.figure), record.command);
-    let _ = writeln!(
-        text,
-        "Commit {}; {}; {}; {}; seeds: {}.\n",
+    text
+}
+
+/// The command, and where and when it was run.
+fn made(record: &Record) -> String {
+    format!(
+        "```sh\n{}\n```\n\nCommit {}; {}; {}; {}; seeds: {}.\n\n",
+        record.command,
         record.made_of(|made| &made.commit),
         record.made_of(|made| &made.machine),
         record.made_of(|made| &made.date),
         record.time(),
         record.seeds.len().max(1)
-    );
+    )
+}
+
+fn figure(record: &Record, plots: &str) -> String {
+    let mut text = format!("## {}: {}\n\n", record.figure, record.title);
+    if let Some(of) = question(&record.figure) {
+        text.push_str(&experiment(of, record, plots));
+        return text;
+    }
+    text.push_str(&images(record, plots));
+    let _ = write!(text, "{}\n\n{}", learnt(&record.figure), made(record));
     text.push_str(
         "| what | ours | as shipped | paper | range | verdict |\n|---|---|---|---|---|---|\n",
     );

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use super::record::Record;
 use anyhow::{Context, Result};
-use papers::{PAPERS, file};
+use papers::{OPEN, PAPERS, file};
+use wellspring_experiments::figures::QUESTIONS;
 use wellspring_experiments::figures::plot::Plot;
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
@@ -24,7 +25,7 @@ pub fn write(records: &[Record], folder: &Path) -> Result<()> {
     write_plots(records, &folder.join("plots"))
 }
 
-/// Writes the pages of the book, `results.md` and one for each paper, and their plots.
+/// Writes the pages of the book, `results.md` and one for each paper and each open question, and their plots.
 ///
 /// # Errors
 /// Those of the files, or a plot cannot be drawn.
@@ -35,8 +36,15 @@ pub fn write_book(records: &[Record], folder: &Path) -> Result<()> {
     }
     save(folder, "results.md", &markdown::summary(records))?;
     for (family, _, title) in PAPERS {
-        let page = markdown::paper(title, &format!("{family}-"), records, "img/results");
+        let page = match family {
+            OPEN => markdown::questions(title, records),
+            _ => markdown::paper(title, &format!("{family}-"), records, "img/results"),
+        };
         save(folder, &format!("results-{family}.md"), &page)?;
+    }
+    for of in QUESTIONS {
+        let page = markdown::answer(of, records, "img/results");
+        save(folder, &markdown::page_of(of.figure), &page)?;
     }
     write_plots(records, &plots)
 }
@@ -174,12 +182,20 @@ mod tests {
         let (scdp, lttp) = (read("results-scdp.md"), read("results-lttp.md"));
         assert!(scdp.contains("img/results/scdp-5-1.svg") && !scdp.contains("lttp-5"));
         assert!(lttp.contains("## lttp-5"));
+        let (all, one) = (read("results-open.md"), read("results-open-rates.md"));
+        assert!(all.contains("(results-open-rates.md)") && !all.contains("not run yet"));
+        for part in ["**Question.**", "**Set-up.**", "img/results/open-rates-1.svg", "**Answer.**"]
+        {
+            assert!(one.contains(part), "{part}");
+        }
         assert!(folder.path().join("img/results/lttp-5-2.svg").is_file());
         let one: Vec<Record> = records().into_iter().filter(|r| r.figure == "lttp-5").collect();
         write_book(&one, folder.path()).unwrap();
         let lttp = read("results-lttp.md");
         assert!(lttp.contains("## lttp-6") && !lttp.contains("img/results/lttp-6"));
         assert!(!folder.path().join("img/results/lttp-6-1.svg").exists(), "a plot of no record");
+        assert!(read("results-open.md").contains("not run yet"));
+        assert!(!read("results-open-rates.md").contains("**Answer.**"));
     }
 
     #[test]

@@ -54,6 +54,14 @@ pub fn colour(plot: &Plot, place: usize) -> RGBColor {
     CURVES[number(plot, place)].0
 }
 
+/// The curve of ours that a shipped one is instead of: its name is the beginning of the other's, the longest such.
+fn instead_of(plot: &Plot, place: usize) -> Option<usize> {
+    let shipped = &plot.curves[place].name;
+    let is_begun = |curve: &Curve| curve.source == Source::Ours && shipped.starts_with(&curve.name);
+    let begun = (0..place).filter(|other| is_begun(&plot.curves[*other]));
+    begun.max_by_key(|other| plot.curves[*other].name.len())
+}
+
 fn number(plot: &Plot, place: usize) -> usize {
     let own = |curve: &Curve| NAMED.iter().find(|(start, _)| curve.name.starts_with(start));
     let reserved: Vec<usize> = plot.curves.iter().filter_map(own).map(|named| named.1).collect();
@@ -67,7 +75,10 @@ fn number(plot: &Plot, place: usize) -> usize {
             (Source::Paper, _) => continue,
             _ if plot.curves[..other].iter().any(|earlier| earlier.name == curve.name) => continue,
             (Source::Reference, _) => REFERENCE,
-            (Source::Shipped, own) => own.unwrap_or(taken.first().copied().unwrap_or(0)),
+            (Source::Shipped, own) => instead_of(plot, other)
+                .map(|place| number(plot, place))
+                .or(own)
+                .unwrap_or(taken.first().copied().unwrap_or(0)),
             (_, Some(own)) if !taken.contains(&own) => own,
             _ => (0..REFERENCE)
                 .find(|free| !taken.contains(free) && !reserved.contains(free))
@@ -126,6 +137,12 @@ mod tests {
         assert_eq!(colour(&flows, 5), colour(&plot(&["TCP"]), 0));
         let shipped = plot(&["SCDP"]).curve("SCDP as shipped", SHIPPED, []);
         assert_eq!(colour(&shipped, 0), colour(&shipped, 1));
+        let sizes = plot(&["LTTP, 64KiB", "LTTP, 128KiB"])
+            .curve("LTTP, 64KiB, shipped", SHIPPED, [])
+            .curve("LTTP, 128KiB, shipped", SHIPPED, []);
+        for place in [0, 1] {
+            assert_eq!(colour(&sizes, place), colour(&sizes, place + 2));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Verdicts counted and explained, papers, and names of plots' files.
 
-use wellspring_experiments::figures::Verdict;
+use wellspring_experiments::figures::{QUESTIONS, Question, Verdict};
 
 use crate::reproduce::record::Record;
 
@@ -13,17 +13,26 @@ const VERDICTS: [Verdict; 5] = [
     Verdict::NotJudged,
 ];
 
-/// Papers by the start of their figures' names.
-pub const PAPERS: [(&str, &str, &str); 4] = [
+/// Papers by the start of their figures' names, and the questions that they left open.
+pub const PAPERS: [(&str, &str, &str); 5] = [
     ("scdp", "SCDP", "SCDP, IEEE/ACM Transactions on Networking"),
     ("polyraptor", "Polyraptor", "Polyraptor, SIGCOMM 2018 posters"),
     ("lttp", "LTTP", "LTTP, IEEE JSAC 2014"),
     ("maelstrom", "Maelstrom", "Maelstrom, NSDI 2008"),
+    (OPEN, "open questions", "Questions that the papers left open"),
 ];
+
+/// The start of the questions' names.
+pub const OPEN: &str = "open";
 
 /// The file of a plot.
 pub fn file(record: &Record, number: usize) -> String {
     format!("{}-{}.svg", record.figure, number + 1)
+}
+
+/// The question that a figure answers, if it is none of a paper's.
+pub fn question(figure: &str) -> Option<&'static Question> {
+    QUESTIONS.iter().find(|question| question.figure == figure)
 }
 
 pub fn is_of(record: &Record, family: &str) -> bool {
