@@ -9,7 +9,9 @@
 
 mod address;
 mod client;
+mod clock;
 mod config_error;
+mod disk;
 pub mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -19,8 +21,11 @@ pub mod protocols;
 mod random;
 mod server;
 mod setters;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 pub mod socket;
 mod store_messages;
+mod task;
 
 pub use wellspring_store as store;
 // Their types stand in signatures here.

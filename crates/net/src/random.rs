@@ -5,6 +5,10 @@
 /// # Panics
 /// If the system has none, without which nothing here is safe.
 pub(crate) fn fill(bytes: &mut [u8]) {
+    #[cfg(feature = "simulation")]
+    if let Some(machine) = crate::simulation::machine() {
+        return machine.fill_random(bytes);
+    }
     getrandom::fill(bytes).expect("the system's random number generator works");
 }
 

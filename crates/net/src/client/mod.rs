@@ -145,7 +145,7 @@ impl Cut {
         most: u16,
     ) -> u16 {
         let fits = |host| {
-            let payload = largest_payload_towards(host).ok()?;
+            let payload = payload_towards(host).ok()?;
             u16::try_from(payload.saturating_sub(headers)).ok()
         };
         self.symbol_size.unwrap_or_else(|| {
@@ -393,6 +393,15 @@ impl Client {
     pub fn statistics(&self) -> Result<Statistics, HandleError> {
         self.driver.handle().statistics()
     }
+}
+
+/// The largest UDP payload towards a host \[bytes\]; of a simulated machine, that of Ethernet by IPv6.
+fn payload_towards(host: SocketAddr) -> io::Result<usize> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::machine().is_some() {
+        return Ok(1_452);
+    }
+    largest_payload_towards(host)
 }
 
 /// A time limit as the protocol takes it.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use wellspring_core::SessionId;
 use wellspring_wire::control::{Cookie, RefusalCode, Request};
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, SenderStats};

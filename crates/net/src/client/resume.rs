@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use wellspring_transport::scdp::ObjectInfo;
 
 use super::pages::{Pages, Question, SharedManifest, lock};
@@ -71,7 +71,7 @@ impl Left<'_> {
     /// The blocks that are there and right, ascending. They are noted in the part file.
     pub(crate) async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
         let part = Arc::clone(self.part);
-        let ranges = tokio::task::spawn_blocking(move || part.data_ranges()).await;
+        let ranges = crate::task::spawn_blocking(move || part.data_ranges()).await;
         let ranges = ranges.ok().and_then(Result::ok).unwrap_or_default();
         if ranges.is_empty() {
             return Vec::new();
@@ -113,7 +113,7 @@ impl Left<'_> {
                 let (run, size) = (run.to_vec(), self.object.transfer_len);
                 let done = run.first().copied().unwrap_or(0);
                 self.holders.looked_at(done);
-                let checked = tokio::task::spawn_blocking(move || {
+                let checked = crate::task::spawn_blocking(move || {
                     check(&part, &manifest, &run, len, size).unwrap_or_default()
                 });
                 right.extend(checked.await.unwrap_or_default());

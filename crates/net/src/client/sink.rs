@@ -12,11 +12,13 @@ use tokio::task::JoinHandle;
 use super::byte_range::Wanted;
 use super::stream::copy_out;
 use super::{FetchError, Target};
+use crate::disk::disk;
 use crate::driver::Failure;
 use crate::store::atomic_file::AtomicFile;
 use crate::store::{
-    Digest, Existing, Node, ObjectSink, PartFile, ScratchFile, StoreError, remove_stale_parts,
+    Digest, Existing, Node, ObjectSink, PartFile, ScratchFile, StoreError, remove_stale_parts_on,
 };
+use crate::task::spawn_blocking_on;
 
 /// Where the bytes go.
 pub(crate) enum Sink {
@@ -83,16 +85,17 @@ impl Sink {
         resume: bool,
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
-        let opened = tokio::task::spawn_blocking(move || match target {
+        let opened = crate::task::spawn_blocking(move || match target {
             Target::File { path, existing } => {
                 if resume {
-                    let part = PartFile::resumed_beside(&path, size, digest, existing)?;
+                    let part = PartFile::resumed_beside_on(disk(), &path, size, digest, existing)?;
                     return Ok(Sink::File(Arc::new(part)));
                 }
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 // What cannot be looked at stays; whether it can be written to shows next.
-                let _ = remove_stale_parts(folder.unwrap_or(Path::new(".")), false);
-                let part = PartFile::beside(&path, size, digest, existing)?.of_verified();
+                let _ = remove_stale_parts_on(&*disk(), folder.unwrap_or(Path::new(".")), false);
+                let part =
+                    PartFile::beside_on(disk(), &path, size, digest, existing)?.of_verified();
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
@@ -111,7 +114,7 @@ impl Sink {
         wanted: Wanted,
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
-        let opened = tokio::task::spawn_blocking(move || {
+        let opened = crate::task::spawn_blocking(move || {
             let scratch = ScratchFile::new(size, digest)?.of_verified();
             // What is not wanted counts as there: the file has holes in its place, which nobody reads.
             let held = wanted.held();
@@ -142,7 +145,8 @@ impl Sink {
         let scratch = Arc::new(scratch);
         let (stop, stopped) = oneshot::channel();
         let (from, inner) = (Arc::clone(&scratch), runtime.clone());
-        let copy = runtime.spawn_blocking(move || copy_out(&inner, (&from, range), stopped, out));
+        let copy =
+            spawn_blocking_on(runtime, move || copy_out(&inner, (&from, range), stopped, out));
         Sink::Stream { scratch, copy: Some(copy), named, _stop: stop }
     }
 
@@ -179,7 +183,7 @@ impl Sink {
     pub(crate) async fn finish(self) -> Result<(), FetchError> {
         let verified = match self {
             Sink::File(part) => {
-                tokio::task::spawn_blocking(move || part.commit().map(|_| ())).await
+                crate::task::spawn_blocking(move || part.commit().map(|_| ())).await
             }
             Sink::Stream { scratch, copy, named, _stop } => {
                 if let Some(task) = copy {
@@ -189,7 +193,7 @@ impl Sink {
                     scratch.verify()?;
                     named.map_or(Ok(()), finish_file)
                 };
-                tokio::task::spawn_blocking(finish).await
+                crate::task::spawn_blocking(finish).await
             }
         };
         match verified {

@@ -15,12 +15,12 @@ pub(crate) struct Clock {
 impl Clock {
     /// A clock that shows `start` now.
     pub(crate) fn starting_at(start: Time) -> Self {
-        Clock { epoch: Instant::now(), start }
+        Clock { epoch: crate::clock::now(), start }
     }
 
     pub(crate) fn now(&self) -> Time {
         // Nanoseconds last 584 years; their picoseconds go round the circle as they should.
-        let nanos = self.epoch.elapsed().as_nanos() as u64;
+        let nanos = crate::clock::now().duration_since(self.epoch).as_nanos() as u64;
         Time::from_picos(self.start.as_picos().wrapping_add(nanos.wrapping_mul(1_000)))
     }
 }

@@ -24,7 +24,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Done;
 use super::{DriverConfig, Faults};
-use crate::socket::{ReceiveBatch, Received, UdpSocket};
+use crate::socket::{HostSocket, ReceiveBatch, Received};
 
 /// Kinds of datagrams: a low nibble.
 pub(super) const KINDS: usize = 16;
@@ -72,19 +72,31 @@ impl EventLoop {
     pub(super) fn run(mut self) {
         let mut batch = ReceiveBatch::default();
         while !self.stopping {
-            self.serve_calls();
-            self.collect_done();
-            let now = self.host.clock.now();
-            for runner in &mut self.runners {
-                runner.on_time(&mut self.host, now);
-            }
-            let more_to_receive = self.receive(&mut batch);
-            let more_to_send = self.drain();
-            if !more_to_receive && !more_to_send && !self.stopping {
+            if !self.turn(&mut batch) && !self.stopping {
                 self.sleep();
             }
         }
-        self.wind_up();
+        self.stop_sessions();
+        while self.has_unfinished() {
+            match self.mailbox.done.recv() {
+                Ok((key, done)) => self.on_done(key, done),
+                Err(_) => return,
+            }
+        }
+        self.refuse_calls();
+    }
+
+    /// Takes in and sends what there is, within bounds; true if there may be more.
+    pub(super) fn turn(&mut self, batch: &mut ReceiveBatch) -> bool {
+        self.serve_calls();
+        self.collect_done();
+        let now = self.host.clock.now();
+        for runner in &mut self.runners {
+            runner.on_time(&mut self.host, now);
+        }
+        let more_to_receive = self.receive(batch);
+        let more_to_send = self.drain();
+        more_to_receive || more_to_send
     }
 
     fn serve_calls(&mut self) {
@@ -125,7 +137,7 @@ impl EventLoop {
     }
 
     /// Takes in what workers have done.
-    fn collect_done(&mut self) {
+    pub(super) fn collect_done(&mut self) {
         while let Ok((key, done)) = self.mailbox.done.try_recv() {
             self.on_done(key, done);
         }
@@ -208,7 +220,7 @@ impl EventLoop {
     /// Tells whoever has sent control messages that nobody listens where they went.
     fn report_closed_ports(&mut self) {
         let sockets = self.host.network.ports.sockets().iter();
-        let closed: Vec<SocketAddr> = sockets.flat_map(UdpSocket::take_closed_ports).collect();
+        let closed: Vec<SocketAddr> = sockets.flat_map(HostSocket::take_closed_ports).collect();
         for from in closed {
             (self.mailbox.control)(nothing_came(from));
         }
@@ -376,8 +388,8 @@ impl EventLoop {
         }
     }
 
-    /// Sleeps until something happens or is due.
-    fn sleep(&mut self) {
+    /// How long nothing is due; `None` if nothing ever is.
+    pub(super) fn time_left(&self) -> Option<std::time::Duration> {
         let now = self.host.clock.now();
         let endpoints = self.runners.iter().map(|runner| runner.deadline());
         let others = [
@@ -385,7 +397,12 @@ impl EventLoop {
             self.host.network.deadline(),
         ];
         let deadline = Time::earliest(endpoints.chain(others).flatten());
-        let mut span = deadline.map(|at| sleep_until(now, at));
+        deadline.map(|at| sleep_until(now, at))
+    }
+
+    /// Sleeps until something happens or is due.
+    fn sleep(&mut self) {
+        let mut span = self.time_left();
         if self.host.network.is_blocked() {
             // What is due is mostly a frame, and frames wait for the socket.
             span = span.map(|span| span.max(std::time::Duration::from_millis(1)));
@@ -413,17 +430,19 @@ impl EventLoop {
         }
     }
 
-    /// Closes every session and waits until no worker has a part of any.
-    fn wind_up(&mut self) {
+    /// Closes every session.
+    pub(super) fn stop_sessions(&mut self) {
         for runner in &mut self.runners {
             runner.stop(&mut self.host);
         }
-        while self.runners.iter().any(|runner| runner.unfinished() > 0) {
-            match self.mailbox.done.recv() {
-                Ok((key, done)) => self.on_done(key, done),
-                Err(_) => return,
-            }
-        }
+    }
+
+    /// Whether a worker has a part of a session.
+    pub(super) fn has_unfinished(&self) -> bool {
+        self.runners.iter().any(|runner| runner.unfinished() > 0)
+    }
+
+    pub(super) fn refuse_calls(&mut self) {
         for runner in &mut self.runners {
             runner.refuse_calls();
         }
@@ -438,7 +457,7 @@ impl EventLoop {
                 true => ReceivePath::SocketAndTap,
                 false => ReceivePath::Socket,
             },
-            segmentation: sockets.iter().all(UdpSocket::segmentation),
+            segmentation: sockets.iter().all(HostSocket::segmentation),
             coalescing: network.socket().coalescing(),
             receive_buffer: network.socket().receive_buffer().unwrap_or(0),
             send_buffer: network.socket().send_buffer().unwrap_or(0),
@@ -453,11 +472,11 @@ impl EventLoop {
             trust: network.guard().map(Guard::counters),
             injected: self.inlets.injector.as_ref().map(|i| i.counters).unwrap_or_default(),
         };
-        statistics.received.icmp_errors = sockets.iter().map(UdpSocket::icmp_errors).sum();
-        let own: u64 = sockets.iter().map(UdpSocket::dropped).sum();
+        statistics.received.icmp_errors = sockets.iter().map(HostSocket::icmp_errors).sum();
+        let own: u64 = sockets.iter().map(HostSocket::dropped).sum();
         statistics.received.socket_dropped = own + self.inlets.groups.dropped();
         statistics.sent.segmentation_failures =
-            sockets.iter().map(UdpSocket::segmentation_failures).sum();
+            sockets.iter().map(HostSocket::segmentation_failures).sum();
         statistics
     }
 }

@@ -1,15 +1,14 @@
 //! The sockets of a driver by number: its own, and one for each multicast group joined.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 
 use super::wait::Waiter;
-use crate::socket::UdpSocket;
+use crate::socket::HostSocket;
 
 /// The sockets of joined groups, and which sockets may have something to read. The driver's own
 /// socket has number 0 and is kept elsewhere.
 pub(super) struct Groups {
-    joined: Vec<Option<(SocketAddr, UdpSocket)>>,
+    joined: Vec<Option<(SocketAddr, HostSocket)>>,
     readable: Vec<bool>,
     /// Datagrams dropped at the sockets of groups that were left.
     dropped_before: u64,
@@ -29,12 +28,18 @@ impl Groups {
     }
 
     /// The socket of that number, other than the driver's own.
-    pub(super) fn socket(&self, number: usize) -> Option<&UdpSocket> {
+    pub(super) fn socket(&self, number: usize) -> Option<&HostSocket> {
         self.joined.get(number.checked_sub(1)?)?.as_ref().map(|(_, socket)| socket)
     }
 
     pub(super) fn is_readable(&self, number: usize) -> bool {
         self.readable[number]
+    }
+
+    /// All sockets may have something to read.
+    #[cfg(feature = "simulation")]
+    pub(super) fn mark_all_readable(&mut self) {
+        self.readable.fill(true);
     }
 
     pub(super) fn mark_readable(&mut self, number: usize) {
@@ -48,12 +53,12 @@ impl Groups {
     }
 
     /// Takes a group's socket and watches it.
-    pub(super) fn join(&mut self, waiter: &Waiter, group: SocketAddr, socket: UdpSocket) {
+    pub(super) fn join(&mut self, waiter: &Waiter, group: SocketAddr, socket: HostSocket) {
         let free = self.joined.iter().position(Option::is_none);
         let place = free.unwrap_or(self.joined.len());
         // A socket that cannot be watched would only be read by luck: better none at all, which
         // is what the statistics then show.
-        if waiter.watch(socket.as_raw_fd(), place + 1).is_err() {
+        if waiter.watch_socket(&socket, place + 1).is_err() {
             return;
         }
         if place == self.joined.len() {
@@ -74,7 +79,7 @@ impl Groups {
                 self.readable[place + 1] = false;
                 self.dropped_before += socket.dropped();
                 // Closing it ends the watch in any case.
-                let _ = waiter.forget(socket.as_raw_fd());
+                let _ = waiter.forget_socket(&socket);
             }
         }
     }

@@ -92,7 +92,7 @@ pub(crate) enum GroupKeyChange {
 /// What crosses from the handles to the loop, whatever the protocol.
 pub(crate) enum Call {
     Control(OutgoingControl),
-    GroupJoined { group: SocketAddr, socket: crate::socket::UdpSocket },
+    GroupJoined { group: SocketAddr, socket: crate::socket::HostSocket },
     GroupLeft { group: SocketAddr },
     GroupKey(GroupKeyCall),
     Statistics(mpsc::SyncSender<Statistics>),

@@ -54,6 +54,9 @@ mod taps;
 mod wait;
 mod worker;
 
+#[cfg(feature = "simulation")]
+mod as_tasks;
+
 pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
 pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,

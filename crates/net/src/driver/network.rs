@@ -16,7 +16,7 @@ use super::pace::Pace;
 use super::peers::Peer;
 use super::ports::Ports;
 use super::statistics::Sent;
-use crate::socket::UdpSocket;
+use crate::socket::HostSocket;
 
 /// UDP and IPv4 headers, as a rate counts them \[bytes\].
 const UDP_IP_LEN: u64 = 28;
@@ -56,7 +56,7 @@ impl Network {
     }
 
     /// The first of the sockets.
-    pub(super) fn socket(&self) -> &UdpSocket {
+    pub(super) fn socket(&self) -> &HostSocket {
         self.ports.main()
     }
 

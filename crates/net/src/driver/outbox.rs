@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::statistics::Sent;
-use crate::socket::{MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing, UdpSocket};
+use crate::socket::{HostSocket, MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing};
 
 /// Bytes of datagrams gathered before a send.
 const ARENA_LEN: usize = 512 << 10;
@@ -117,7 +117,7 @@ impl Outbox {
     }
 
     /// Sends what has been gathered; false if the socket had no room for all of it.
-    pub(super) fn flush(&mut self, sockets: &[UdpSocket], sent: &mut Sent) -> bool {
+    pub(super) fn flush(&mut self, sockets: &[HostSocket], sent: &mut Sent) -> bool {
         while self.done_batches < self.batches.len() {
             let (outgoing, count, port) = self.next_call();
             let socket = sockets.get(usize::from(port)).unwrap_or(&sockets[0]);
@@ -219,12 +219,12 @@ mod tests {
 
     const MARKS: Marks = Marks { dscp: 0, ecn: 0 };
 
-    fn socket() -> UdpSocket {
+    fn socket() -> HostSocket {
         socket_at("127.0.0.1:0")
     }
 
-    fn socket_at(address: &str) -> UdpSocket {
-        UdpSocket::bind(&SocketConfig::new(address.parse().expect("an address"))).expect("bound")
+    fn socket_at(address: &str) -> HostSocket {
+        HostSocket::bind(&SocketConfig::new(address.parse().expect("an address"))).expect("bound")
     }
 
     #[test]
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(sent.errors, 0);
     }
 
-    fn target(socket: &UdpSocket) -> Target {
+    fn target(socket: &HostSocket) -> Target {
         Target { to: socket.local_addr(), local: None, port: 0 }
     }
 
@@ -250,7 +250,7 @@ mod tests {
         outbox.push(len, MARKS, targets);
     }
 
-    fn lengths(socket: &UdpSocket) -> Vec<(usize, u8)> {
+    fn lengths(socket: &HostSocket) -> Vec<(usize, u8)> {
         let mut batch = ReceiveBatch::default();
         let mut found = Vec::new();
         while socket.receive(&mut batch).is_ok() {

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::groups::Groups;
 use super::wait::Waiter;
 use crate::address::canonical;
-use crate::socket::{SocketConfig, UdpSocket};
+use crate::socket::{HostSocket, SocketConfig};
 
 /// Number in the poll of the second port, beyond any group's and below the taps'.
 const FIRST_NUMBER: usize = 1 << 20;
@@ -22,7 +21,7 @@ const MAX_REMEMBERED: usize = 1_024;
 
 /// The sockets of a driver, the first of which others know.
 pub(super) struct Ports {
-    sockets: Vec<UdpSocket>,
+    sockets: Vec<HostSocket>,
     /// Whether those but the first may have something to read.
     readable: Vec<bool>,
     firsts: Arc<FirstPorts>,
@@ -36,14 +35,14 @@ impl Ports {
         waiter: &Waiter,
         firsts: Arc<FirstPorts>,
     ) -> io::Result<Ports> {
-        let main = UdpSocket::bind(config)?;
-        waiter.watch(main.as_raw_fd(), Groups::MAIN)?;
+        let main = HostSocket::bind(config)?;
+        waiter.watch_socket(&main, Groups::MAIN)?;
         let mut further = config.clone();
         further.bind = SocketAddr::new(main.local_addr().ip(), 0);
         let mut sockets = vec![main];
         for number in 1..usize::from(count) {
-            let socket = UdpSocket::bind(&further)?;
-            waiter.watch(socket.as_raw_fd(), FIRST_NUMBER + number)?;
+            let socket = HostSocket::bind(&further)?;
+            waiter.watch_socket(&socket, FIRST_NUMBER + number)?;
             sockets.push(socket);
         }
         let readable = vec![true; sockets.len()];
@@ -51,12 +50,12 @@ impl Ports {
     }
 
     /// The first.
-    pub(super) fn main(&self) -> &UdpSocket {
+    pub(super) fn main(&self) -> &HostSocket {
         &self.sockets[0]
     }
 
     /// All of them.
-    pub(super) fn sockets(&self) -> &[UdpSocket] {
+    pub(super) fn sockets(&self) -> &[HostSocket] {
         &self.sockets
     }
 
@@ -71,6 +70,12 @@ impl Ports {
         if let Some(readable) = self.readable.get_mut(number.wrapping_sub(FIRST_NUMBER)) {
             *readable = true;
         }
+    }
+
+    /// All sockets may have something to read.
+    #[cfg(feature = "simulation")]
+    pub(super) fn mark_all_readable(&mut self) {
+        self.readable.fill(true);
     }
 
     /// Whether that is a port's number in the poll.

@@ -28,7 +28,7 @@ use super::taps::Taps;
 use super::wait::Waiter;
 use super::worker::Workers;
 use super::{DriverConfig, TrimTaps};
-use crate::socket::{MAX_DATAGRAM_LEN, UdpSocket};
+use crate::socket::{HostSocket, MAX_DATAGRAM_LEN};
 
 /// A driver that is being put together: its socket is open, its thread not started.
 pub(crate) struct Builder {
@@ -53,7 +53,7 @@ impl Builder {
         let local_addr = ports.main().local_addr();
         let shared = Shared::new(local_addr, sender, waker, config.socket.clone(), firsts);
         let shared = Arc::new(shared);
-        let locals = || ports.sockets().iter().map(UdpSocket::local_addr);
+        let locals = || ports.sockets().iter().map(HostSocket::local_addr);
         let taps = match config.trim_taps {
             TrimTaps::Off => Taps::default(),
             TrimTaps::IfAllowed => Taps::open(locals(), &waiter).unwrap_or_else(|error| {
@@ -146,6 +146,11 @@ impl Builder {
     /// The system starts no more threads.
     pub(crate) fn start(self) -> io::Result<RunningDriver> {
         let shared = Arc::clone(&self.event_loop.mailbox.shared);
+        #[cfg(feature = "simulation")]
+        if crate::simulation::machine().is_some() {
+            crate::task::spawn(self.event_loop.run_as_task());
+            return Ok(RunningDriver { shared, thread: None });
+        }
         let thread = std::thread::Builder::new()
             .name("wellspring-driver".to_owned())
             .spawn(move || self.event_loop.run())?;

@@ -14,7 +14,7 @@ use super::handle::{
 use super::ports::FirstPorts;
 use super::statistics::Statistics;
 use super::wait::LoopWaker;
-use crate::socket::{Interface, SocketConfig, UdpSocket};
+use crate::socket::{HostSocket, Interface, SocketConfig};
 
 /// Control messages that may wait to be sent.
 const MAX_WAITING_CONTROL: usize = 4_096;
@@ -67,6 +67,11 @@ impl Shared {
 
     /// A snapshot of the driver's counters; waits for one turn of the loop.
     pub(crate) fn statistics(&self) -> Result<Statistics, HandleError> {
+        #[cfg(feature = "simulation")]
+        if crate::simulation::machine().is_some() {
+            // The loop is a task of this very thread: nobody would answer.
+            return Err(HandleError::Busy);
+        }
         let (reply, answer) = mpsc::sync_channel(1);
         self.ask(Call::Statistics(reply))?;
         answer.recv().map_err(|_| HandleError::Stopped)
@@ -100,7 +105,7 @@ impl Shared {
             return Err(HandleError::Group(io::Error::new(io::ErrorKind::QuotaExceeded, message)));
         }
         let interface = interface.or(self.socket_config.multicast_interface.as_ref());
-        let socket = UdpSocket::bind_group(&self.socket_config, group, interface)
+        let socket = HostSocket::bind_group(&self.socket_config, group, interface)
             .map_err(HandleError::Group)?;
         self.ask(Call::GroupJoined { group, socket })?;
         groups.insert(group, 1);

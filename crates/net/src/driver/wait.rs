@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst, fence};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::socket::Timer;
+use crate::socket::{HostSocket, Timer};
 
 const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
@@ -20,11 +20,22 @@ const FIRST_SOCKET: usize = 2;
 pub(crate) struct LoopWaker {
     waker: mio::Waker,
     asleep: AtomicBool,
+    /// Wakes a loop that is a task of a simulated machine.
+    #[cfg(feature = "simulation")]
+    task: tokio::sync::Notify,
 }
 
 impl LoopWaker {
+    /// Waits until something has been left for the loop.
+    #[cfg(feature = "simulation")]
+    pub(super) async fn woken(&self) {
+        self.task.notified().await;
+    }
+
     /// Wakes the loop if it sleeps or is about to.
     pub(crate) fn wake(&self) {
+        #[cfg(feature = "simulation")]
+        self.task.notify_one();
         // The loop says that it will sleep, then looks once more for work; we have left the work,
         // then look whether it sleeps: one of both sees the other.
         fence(SeqCst);
@@ -57,7 +68,12 @@ impl Waiter {
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         let timer = Timer::new()?;
         poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
-        let waker = Arc::new(LoopWaker { waker, asleep: AtomicBool::new(false) });
+        let waker = Arc::new(LoopWaker {
+            waker,
+            asleep: AtomicBool::new(false),
+            #[cfg(feature = "simulation")]
+            task: tokio::sync::Notify::new(),
+        });
         Ok(Waiter { poll, events: Events::with_capacity(64), timer, waker })
     }
 
@@ -65,15 +81,31 @@ impl Waiter {
         Arc::clone(&self.waker)
     }
 
-    /// Watches a socket under a number.
+    /// Watches a socket of the driver's under a number.
+    pub(super) fn watch_socket(&self, socket: &HostSocket, number: usize) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        let socket = match socket {
+            HostSocket::System(socket) => socket,
+            HostSocket::Virtual(socket) => {
+                let waker = self.waker();
+                socket.on_arrival(Box::new(move || waker.wake()));
+                return Ok(());
+            }
+        };
+        self.watch(socket.as_raw_fd(), number)
+    }
+
+    /// Watches a descriptor under a number.
     pub(crate) fn watch(&self, socket: RawFd, number: usize) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut SourceFd(&socket), Token(number + FIRST_SOCKET), both)
     }
 
-    /// Stops watching a socket.
-    pub(crate) fn forget(&self, socket: RawFd) -> io::Result<()> {
-        self.poll.registry().deregister(&mut SourceFd(&socket))
+    /// Stops watching a socket of the driver's.
+    pub(super) fn forget_socket(&self, socket: &HostSocket) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        let HostSocket::System(socket) = socket else { return Ok(()) };
+        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))
     }
 
     /// Sleeps until something happens, at most `span` (`None`: a day); does not sleep at all if

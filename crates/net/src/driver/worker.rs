@@ -72,6 +72,9 @@ pub(super) enum Done {
 pub(super) struct Workers {
     jobs: Option<crossbeam_channel::Sender<(BlockKey, Job)>>,
     threads: Vec<JoinHandle<()>>,
+    /// Wakes workers that are tasks of a simulated machine.
+    #[cfg(feature = "simulation")]
+    left: Arc<tokio::sync::Notify>,
 }
 
 impl Workers {
@@ -89,6 +92,8 @@ impl Workers {
         let (sender, jobs) = crossbeam_channel::unbounded();
         let codes = Codecs::cache();
         let mut threads = Vec::new();
+        #[cfg(feature = "simulation")]
+        let left = Arc::default();
         for _ in 0..count.max(1) {
             let worker = Worker {
                 jobs: jobs.clone(),
@@ -96,24 +101,38 @@ impl Workers {
                 waker: Arc::clone(waker),
                 codecs: Codecs::new(Arc::clone(&codes)),
             };
+            #[cfg(feature = "simulation")]
+            if let Some(machine) = crate::simulation::machine() {
+                crate::task::spawn(worker.run_as_task(machine, Arc::clone(&left)));
+                continue;
+            }
             threads.push(
                 std::thread::Builder::new()
                     .name("wellspring-worker".to_owned())
                     .spawn(move || worker.run())?,
             );
         }
-        Ok(Workers { jobs: Some(sender), threads })
+        Ok(Workers {
+            jobs: Some(sender),
+            threads,
+            #[cfg(feature = "simulation")]
+            left,
+        })
     }
 
     pub(super) fn submit(&self, key: BlockKey, job: Job) {
         let jobs = self.jobs.as_ref().expect("stopped only by drop");
         jobs.send((key, job)).expect("workers live as long as the pool");
+        #[cfg(feature = "simulation")]
+        self.left.notify_one();
     }
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
         self.jobs = None;
+        #[cfg(feature = "simulation")]
+        self.left.notify_waiters();
         for thread in self.threads.drain(..) {
             // Workers catch the panics of what they call; what is left has been printed.
             let _ = thread.join();
@@ -121,10 +140,10 @@ impl Drop for Workers {
     }
 }
 
-struct Worker {
-    jobs: Receiver<(BlockKey, Job)>,
-    done: Sender<(BlockKey, Done)>,
-    waker: Arc<LoopWaker>,
+pub(super) struct Worker {
+    pub(super) jobs: Receiver<(BlockKey, Job)>,
+    pub(super) done: Sender<(BlockKey, Done)>,
+    pub(super) waker: Arc<LoopWaker>,
     codecs: Codecs,
 }
 
@@ -139,7 +158,7 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, job: Job) -> Done {
+    pub(super) fn work(&mut self, job: Job) -> Done {
         match job {
             Job::Finish(mut finish) => {
                 let outcome = guarded(|| self.finish(&mut finish));

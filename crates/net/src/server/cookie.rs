@@ -127,7 +127,7 @@ impl CookieJar {
     pub(super) fn new() -> Self {
         let mut secret = [0; 32];
         crate::random::fill(&mut secret);
-        CookieJar { secret, began: Instant::now(), used: Mutex::default() }
+        CookieJar { secret, began: crate::clock::now(), used: Mutex::default() }
     }
 
     pub(super) fn bake(&self, client: SocketAddr, purpose: Purpose<'_>) -> Cookie {

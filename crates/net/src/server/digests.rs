@@ -96,7 +96,7 @@ impl Digests {
             return Known::Digest(Digest::of_nothing());
         }
         if size <= AT_ONCE {
-            let began = SystemTime::now();
+            let began = crate::clock::time_of_day();
             return match hash_file(file, size, &HashProgress::default()) {
                 Ok(digest) => {
                     self.correct(&fingerprint, digest, began);
@@ -191,7 +191,7 @@ impl Digests {
         drop(jobs);
         begin();
         let this = Arc::clone(self);
-        tokio::task::spawn_blocking(move || this.compute(&file, fingerprint, &progress, purpose));
+        crate::task::spawn_blocking(move || this.compute(&file, fingerprint, &progress, purpose));
         Known::Pending(0)
     }
 
@@ -203,7 +203,7 @@ impl Digests {
         purpose: Purpose,
     ) {
         self.computed.fetch_add(1, Ordering::Relaxed);
-        let began = SystemTime::now();
+        let began = crate::clock::time_of_day();
         let computed = hash_sections(file, fingerprint.size(), progress);
         let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
         let mut jobs = self.lock();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
@@ -136,7 +136,7 @@ impl Handler {
     /// As [`tell`](Self::tell); a refusal is counted by its code.
     pub(super) fn tell_limited(&self, event: ServerEvent, code: Option<RefusalCode>) {
         self.tally.count(&event);
-        if let Some(first) = self.limit.pass(&event, code, Instant::now()) {
+        if let Some(first) = self.limit.pass(&event, code, crate::clock::now()) {
             first.into_iter().for_each(|suppressed| (self.config.events)(suppressed));
             (self.config.events)(event);
         }

@@ -140,16 +140,17 @@ impl Server {
     /// [`BindError`].
     pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
         config.check().map_err(BindError::Config)?;
-        let mut store = Store::open(&config.directory, config.limits)
+        let mut store = Store::open_on(crate::disk::disk(), &config.directory, config.limits)
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
         if config.allow_put {
             let (directory, limits) = (config.directory.clone(), config.parts);
             let sweep = move || {
-                let removed = crate::store::remove_stale_parts(&directory, true);
+                let removed =
+                    crate::store::remove_stale_parts_on(&*crate::disk::disk(), &directory, true);
                 let trimmed = store.trim_parts(&limits, 0).map_or(0, |cleaned| cleaned.removed);
                 (store, removed.unwrap_or(0) + trimmed)
             };
-            let swept = tokio::task::spawn_blocking(sweep).await;
+            let swept = crate::task::spawn_blocking(sweep).await;
             let (swept_store, removed) = swept.map_err(|_| {
                 let error = io::Error::other("looking for part files panicked");
                 BindError::Directory(config.directory.clone(), StoreError::Io(error))
@@ -160,7 +161,7 @@ impl Server {
             }
         }
         let directory = config.directory.clone();
-        let quotas = tokio::task::spawn_blocking(move || Quotas::open(&directory)).await;
+        let quotas = crate::task::spawn_blocking(move || Quotas::open(&directory)).await;
         let quotas = quotas.unwrap_or_else(|_| Err(io::Error::other("reading quotas panicked")));
         let quotas = quotas.map_err(|error| {
             BindError::Directory(config.directory.clone(), StoreError::Io(error))
@@ -177,25 +178,27 @@ impl Server {
         let handler =
             Arc::new(Handler::new(driver.handle(), (store, quotas), config, session_events));
         let (for_requests, kept) = (Arc::clone(&handler), Arc::clone(&handler));
-        let requests = tokio::spawn(async move {
+        let requests = crate::task::spawn(async move {
             while let Some(message) = messages.recv().await {
                 for_requests.take_in(message);
             }
         });
         let parts = Parts::new(Arc::clone(&handler), driver.handle().lttp(), lttp);
-        let connections = tokio::spawn(parts::accept(listener, Arc::new(parts)));
-        let events = tokio::spawn(async move {
+        let parts = Arc::new(parts);
+        let connections =
+            listener.map(|listener| crate::task::spawn(parts::accept(listener, parts)));
+        let events = crate::task::spawn(async move {
             while let Some(report) = happened.recv().await {
                 handler.on_session(report);
             }
         });
-        let idle = tokio::spawn(end_idle_puts(Arc::clone(&kept)));
-        let parts = tokio::spawn(trim_parts(Arc::clone(&kept)));
+        let idle = crate::task::spawn(end_idle_puts(Arc::clone(&kept)));
+        let parts = crate::task::spawn(trim_parts(Arc::clone(&kept)));
         Ok(Server {
             local_addr: driver.local_addr(),
             handler: kept,
             driver: Some(driver),
-            tasks: vec![requests, connections, events, idle, parts],
+            tasks: [requests, events, idle, parts].into_iter().chain(connections).collect(),
         })
     }
 
@@ -226,7 +229,7 @@ impl Server {
     pub async fn shut_down(mut self) {
         if let Some(driver) = self.driver.take() {
             // Waits for threads: not on an async one. That it was cut short would not matter.
-            let _ = tokio::task::spawn_blocking(move || driver.shut_down()).await;
+            let _ = crate::task::spawn_blocking(move || driver.shut_down()).await;
         }
         self.end_tasks();
         for task in self.tasks.drain(..) {
@@ -245,7 +248,7 @@ async fn end_idle_puts(handler: Arc<Handler>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        handler.end_idle_puts(std::time::Instant::now());
+        handler.end_idle_puts(crate::clock::now());
     }
 }
 
@@ -261,7 +264,7 @@ async fn trim_parts(handler: Arc<Handler>) {
         if handler.permissions().put && (has_more || tick.is_multiple_of(TICKS_OF_AGE)) {
             let handler = Arc::clone(&handler);
             let trim = move || handler.store.trim_parts(&handler.config.parts, 0);
-            if let Ok(Ok(cleaned)) = tokio::task::spawn_blocking(trim).await
+            if let Ok(Ok(cleaned)) = crate::task::spawn_blocking(trim).await
                 && cleaned.removed > 0
             {
                 tracing::info!(?cleaned, "part files beyond the limits are removed");
@@ -276,11 +279,17 @@ impl Drop for Server {
     }
 }
 
-/// Opens a port for TCP, and the same for UDP.
+/// Opens a port for TCP, which a simulated machine does without, and the same for UDP.
 async fn open(
     config: &DriverConfig,
     control: &mpsc::Sender<ControlMessage>,
-) -> Result<(TcpListener, Driver), StartError> {
+) -> Result<(Option<TcpListener>, Driver), StartError> {
+    #[cfg(feature = "simulation")]
+    if crate::simulation::machine().is_some() {
+        let control = control.clone();
+        let control = Box::new(move |message| control.try_send(message).is_ok());
+        return Ok((None, Driver::start(config.clone(), control)?));
+    }
     let mut attempts = PORT_ATTEMPTS;
     loop {
         let listener = TcpListener::bind(config.socket.bind).await?;
@@ -295,7 +304,7 @@ async fn open(
             {
                 attempts -= 1;
             }
-            started => return Ok((listener, started?)),
+            started => return Ok((Some(listener), started?)),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::task::JoinSet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use wellspring_transport::lttp::Parameters;
 use wellspring_trust::{Identity, Refusal as Untrusted};
 use wellspring_wire::control::RefusalCode;
@@ -146,7 +146,7 @@ impl Parts {
             "handshakes in this minute",
             client,
             MAX_HANDSHAKES,
-            Instant::now(),
+            crate::clock::now(),
         );
         let count = |outcome| self.handler.stream_handshakes.count(outcome);
         counted.inspect_err(|_| count(Handshake::PutOff)).map_err(Refusal::from)?;
@@ -253,7 +253,7 @@ impl Parts {
         loop {
             let (handler, wanted) = (Arc::clone(&self.handler), name.to_owned());
             let object =
-                tokio::task::spawn_blocking(move || handler.object_to_send(&wanted, digest)).await;
+                crate::task::spawn_blocking(move || handler.object_to_send(&wanted, digest)).await;
             match object.map_err(Ended::failed)?? {
                 Ok(object) => return Ok(object),
                 Err((done, total)) => {
@@ -280,7 +280,7 @@ impl Parts {
         let len = u64::from(first.symbols_in_block(0)) * u64::from(first.symbol_size);
         let mut block = vec![0; len.min(first.transfer_len) as usize];
         let reading = Arc::clone(&source);
-        let read = tokio::task::spawn_blocking(move || reading.read_block(offset, &mut block));
+        let read = crate::task::spawn_blocking(move || reading.read_block(offset, &mut block));
         read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
         let side = Side::sending(source);
         let mut session = self.handle.offer(cookie, peer, part, side).map_err(Ended::failed)?;

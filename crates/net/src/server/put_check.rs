@@ -50,7 +50,7 @@ impl Handler {
             None => return,
         }
         let handler = Arc::clone(self);
-        tokio::spawn(async move {
+        crate::task::spawn(async move {
             let mut pages = taking.pages(&object);
             let held = {
                 // Closed never.
@@ -59,7 +59,7 @@ impl Handler {
                 Left { part: &part, object: &object, holders: &holders }.blocks(&mut pages).await
             };
             let session = taking.session;
-            let begun = tokio::task::spawn_blocking(move || {
+            let begun = crate::task::spawn_blocking(move || {
                 if held.first().is_some_and(|run| run.len() == object.source_blocks as usize) {
                     handler.tell_if(taking.event(taking.size));
                     let committed = handler.commit_put(session, &part);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use wellspring_core::SessionId;
 use wellspring_wire::control::RefusalCode;
@@ -45,6 +45,7 @@ impl Taken {
                 asked.spawn(self.putter.ask(question));
             }
             tokio::select! {
+                biased;
                 Some(Ok((page, answer))) = asked.join_next() => {
                     if !self.take(&handler, &mut pages, page, answer) {
                         return;

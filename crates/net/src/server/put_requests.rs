@@ -147,7 +147,7 @@ impl Handler {
     /// Whether the client that offers an object was sending it a moment ago, so that its part file is in use. A
     /// session in which nothing arrives is ended: its client was killed, and has come again.
     fn waits_for_rival(&self, taking: &Taking) -> bool {
-        let rival = lock(&self.puts).rival(taking, Instant::now());
+        let rival = lock(&self.puts).rival(taking, crate::clock::now());
         if let Some(Rival::Silent(session)) = rival {
             let reason = "the same client has offered the same bytes again".to_owned();
             self.give_up_put(session, RefusalCode::Failed, reason);
@@ -174,7 +174,7 @@ impl Handler {
             Some(step) => step.files(),
         };
         if !files.is_empty() {
-            let promise = self.quotas.promise(account, files, Instant::now())?;
+            let promise = self.quotas.promise(account, files, crate::clock::now())?;
             lock(&self.puts).keep_promise(taking.session, promise);
         }
         Ok(())
@@ -244,7 +244,7 @@ impl Handler {
             size,
             part: Arc::downgrade(&part),
         };
-        tokio::spawn(taken.follow(Arc::clone(self), pages));
+        crate::task::spawn(taken.follow(Arc::clone(self), pages));
         if let Some(put) = puts.get_mut(session) {
             put.begin(object.source_blocks, held, (part, progress));
         }
@@ -344,7 +344,7 @@ impl Handler {
                 self.leave(group, client, session);
                 if let Stage::Receiving(part, _) = stage {
                     let handler = Arc::clone(self);
-                    tokio::task::spawn_blocking(move || {
+                    crate::task::spawn_blocking(move || {
                         let committed = handler.commit_put(session, &part);
                         if matches!(committed, Err(StoreError::Exists(_))) {
                             part.discard();

@@ -296,7 +296,7 @@ impl Puts {
         let places = (self.places.take(client)?, quotas.session(account)?);
         if offer.size == 0 {
             let limit = config.max_empty_an_address;
-            self.empty.take("empty puts in this minute", client, limit, Instant::now())?;
+            self.empty.take("empty puts in this minute", client, limit, crate::clock::now())?;
         }
         let waits = Duration::from_millis(offer.timeout_ms.into()).min(LONGEST_WAIT);
         let put = Put {

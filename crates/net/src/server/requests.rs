@@ -43,7 +43,7 @@ impl Handler {
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
         let handler = Arc::clone(self);
-        tokio::task::spawn_blocking(move || {
+        crate::task::spawn_blocking(move || {
             handler.answer(&message);
             drop(permit);
         });

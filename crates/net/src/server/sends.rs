@@ -111,7 +111,7 @@ impl Sends {
         if open.name != wanted.name || open.client != client && epoch <= open.epoch {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
-        if open.client != client && !open.stands_still(Instant::now()) {
+        if open.client != client && !open.stands_still(crate::clock::now()) {
             let text = "the session is in use from another address; try again";
             return Err(Refusal::new(RefusalCode::Busy, text));
         }

@@ -5,6 +5,8 @@
 //! Linux only: segmentation offload, receive coalescing and per-datagram traffic classes are
 //! Linux interfaces.
 
+#[cfg(feature = "simulation")]
+mod host_socket;
 mod interface;
 mod receive;
 mod sys;
@@ -12,10 +14,14 @@ mod timer;
 mod trims;
 mod udp;
 
+#[cfg(feature = "simulation")]
+pub(crate) use host_socket::HostSocket;
 pub use interface::{Interface, largest_payload_towards, source_towards};
 pub use receive::{Datagrams, ReceiveBatch, Received};
 pub use timer::Timer;
 pub use trims::{TrimTap, Trimmed};
+#[cfg(not(feature = "simulation"))]
+pub(crate) use udp::UdpSocket as HostSocket;
 pub use udp::{Outgoing, SocketConfig, UdpSocket};
 
 /// Datagrams in one GSO batch, at most (Linux `UDP_MAX_SEGMENTS` before 6.9).

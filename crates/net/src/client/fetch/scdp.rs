@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::task::JoinSet;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
@@ -356,6 +356,7 @@ impl Run {
         let mut ticks = ticks();
         loop {
             tokio::select! {
+                biased;
                 event = self.events.recv() => match event {
                     Some(SessionEvent::Received { stats, .. }) => {
                         self.tell_progress();

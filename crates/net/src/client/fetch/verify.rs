@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use tokio::task::{JoinSet, spawn_blocking};
+use crate::task::{JoinSet, spawn_blocking};
 use wellspring_core::SessionId;
 
 use crate::client::pages::{Pages, Question, SharedManifest, lock};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use tokio::time::Instant;
 use wellspring_core::SessionId;
 use wellspring_wire::control::{Cookie, Geometry, Offer, PutState, Request};

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::time::interval;
 
@@ -55,13 +54,14 @@ impl Client {
         if let Some(digest) = self.config.cache.get(&fingerprint) {
             let (cache, size) = (Arc::clone(&self.config.cache), fingerprint.size());
             let kept = move || kept_sections(&cache, &digest, size);
-            let sections = tokio::task::spawn_blocking(kept).await.map_err(io::Error::other)?;
+            let sections = crate::task::spawn_blocking(kept).await.map_err(io::Error::other)?;
             return Ok(OpenedFile { file, fingerprint, digest, sections });
         }
         let (reader, progress) = (file.try_clone()?, HashProgress::default());
-        let (counter, began, total) = (progress.clone(), SystemTime::now(), fingerprint.size());
+        let (counter, began, total) =
+            (progress.clone(), crate::clock::time_of_day(), fingerprint.size());
         let cache = Arc::clone(&self.config.cache);
-        let mut hashing = tokio::task::spawn_blocking(move || {
+        let mut hashing = crate::task::spawn_blocking(move || {
             let (digest, sections) = hash_sections(&reader, total, &counter)?;
             keep_sections(&cache, &digest, &sections);
             Ok::<_, io::Error>((digest, sections))
@@ -70,6 +70,7 @@ impl Client {
         let mut ticks = interval(TICK);
         let (digest, sections) = loop {
             tokio::select! {
+                biased;
                 hashed = &mut hashing => break hashed.map_err(io::Error::other)??,
                 _ = ticks.tick() => {
                     updates.tell(Update::Hashing { host: None, done: progress.done(), total });

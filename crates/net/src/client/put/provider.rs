@@ -109,7 +109,7 @@ impl Provider {
         }
         let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
         let runtime = self.runtime.clone();
-        runtime.spawn_blocking(move || {
+        crate::task::spawn_blocking_on(&runtime, move || {
             let reply = self.page(page);
             let reply = match &reply {
                 Some(nodes) => Reply::Manifest { nodes: nodes.as_flattened() },

@@ -247,6 +247,7 @@ impl Run {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.has_unfinished() && (self.finish_rest || self.quorum_after.is_none()) {
             tokio::select! {
+                biased;
                 Some((session, event)) = self.events.recv() => self.on_event(session, event),
                 Some((index, seen)) = self.watchers.next() => self.on_seen(index, seen),
                 Some(Ok((index, told))) = self.asked.join_next() => self.on_late(index, told)?,

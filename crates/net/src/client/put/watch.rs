@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::task::JoinSet;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use wellspring_core::SessionId;
 use wellspring_wire::control::{Cookie, PutState, Request};
 

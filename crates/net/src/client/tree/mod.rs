@@ -77,7 +77,7 @@ impl Client {
             let listing = self.list(hosts, options).await?;
             report.digest = Some(listing.digest);
             let plan = Plan::make(options, listing, directory, Arc::clone(&hear));
-            let plan = tokio::task::spawn_blocking(plan).await;
+            let plan = crate::task::spawn_blocking(plan).await;
             let plan = plan.map_err(|_| TreeError::Stopped)??;
             let round = self.move_files(hosts, options, &plan, &hear).await;
             plan.add_to(&mut report);
@@ -85,7 +85,7 @@ impl Client {
                 *fetched.lock().unwrap_or_else(PoisonError::into_inner);
             match round {
                 Ok(()) => {
-                    let removed = tokio::task::spawn_blocking(move || plan.finish());
+                    let removed = crate::task::spawn_blocking(move || plan.finish());
                     report.removed = removed.await.map_err(|_| TreeError::Stopped)??;
                     report.elapsed = began.elapsed();
                     return Ok(report);

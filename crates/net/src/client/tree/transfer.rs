@@ -131,7 +131,7 @@ impl Transfer<'_> {
             let digest = hash_file(&here, before.size(), &HashProgress::default())?;
             Ok((Fingerprint::of(&here)? == before).then_some(digest))
         };
-        let hashed = tokio::task::spawn_blocking(hash).await;
+        let hashed = crate::task::spawn_blocking(hash).await;
         // A file that cannot be read is fetched.
         Ok(hashed.ok().and_then(Result::ok).flatten() == Some(found.digest))
     }

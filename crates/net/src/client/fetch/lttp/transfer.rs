@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
+use crate::task::JoinSet;
 use wellspring_transport::lttp::ReceiveStats;
 
 use super::super::ticks;

@@ -39,7 +39,7 @@ impl Client {
         let upload = Upload::new(self, hosts, options, hear)?;
         loop {
             let walk = Source::walk(directory.to_owned(), options.tree.clone());
-            let source = tokio::task::spawn_blocking(walk).await;
+            let source = crate::task::spawn_blocking(walk).await;
             let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
             let round = upload.round(&source, began).await;
             match round {

@@ -455,7 +455,7 @@ fn next_pack(batches: &Mutex<(Vec<Batch>, usize)>) -> Option<(Vec<usize>, Pack)>
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TreeError> + Send + 'static,
 ) -> Result<T, TreeError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| TreeError::Stopped)?
+    crate::task::spawn_blocking(work).await.map_err(|_| TreeError::Stopped)?
 }
 
 /// Waits for all of some futures at once.
