@@ -182,6 +182,12 @@ class Spaces:
         for program in list(self.running):
             self.stop(program, signal.SIGKILL)
         for part in self.parts:
+            # Workers outlive a program that was killed, such as nginx.
+            for pid in sh("ip", "netns", "pids", self.tag + part, check=False).split():
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
             sh("ip", "netns", "del", self.tag + part, check=False)
         shutil.rmtree(self.dir, ignore_errors=True)
 
