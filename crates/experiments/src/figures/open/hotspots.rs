@@ -30,8 +30,11 @@ const PLACES: [(&str, Settings<'static>); 4] = [
     ),
 ];
 
+/// A key of a scenario, and its value.
+type Setting = (&'static str, &'static str);
+
 /// Reads, writes: name, share of writes, and what NDP and TCP do.
-const KINDS: [(&str, &str, [(&str, &str); 2]); 2] = [
+const KINDS: [(&str, &str, [Setting; 2]); 2] = [
     ("Reads of 4 MB", "0.0", [("workload.read_by", "parts"), ("workload.read_by", "single")]),
     (
         "Writes of 4 MB",

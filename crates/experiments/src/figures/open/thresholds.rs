@@ -14,8 +14,11 @@ const LOADS: [&str; 3] = ["0.3", "0.5", "0.7"];
 const FACTORS: [f64; 5] = [0.0625, 0.25, 1.0, 4.0, 16.0];
 const WINDOWS: [&str; 5] = ["4", "8", "12", "24", "48"];
 
+/// A column of a run.
+type Column = fn(&RunRow) -> f64;
+
 /// What is compared: all flows, and those up to 100 KB.
-const COLUMNS: [(&str, fn(&RunRow) -> f64); 2] =
+const COLUMNS: [(&str, Column); 2] =
     [("all flows", |row| row.fct_mean), ("flows up to 100 KB", |row| row.fct_mean_100kb)];
 
 /// The paper's thresholds times a factor, as a scenario has them.
