@@ -12,8 +12,11 @@ use wellspring_codec::raptorq::{BlockEncoder, Decoded};
 use super::codecs::Codecs;
 use super::receive_store::ReceivedBlock;
 
-/// Symbols that are asked for in all, for each source symbol, before a block is given up.
+/// Symbols that are asked for in all, for each source symbol, before senders are blamed whose symbols alone make no right
+/// block.
 const MOST_FACTOR: u32 = 4;
+/// The same before the block is given up.
+const HOPELESS_FACTOR: u32 = 2 * MOST_FACTOR;
 /// Symbols that are left out alone, at most, before a block waits for more symbols.
 const MAX_ALONE: usize = 512;
 
@@ -27,7 +30,7 @@ pub(super) enum Verdict {
     Found(Vec<Altered>),
     /// So many more symbols may tell.
     More(u32),
-    /// All its symbols came from this sender, twice, and made no right block.
+    /// This sender's symbols alone make no right block, and the others' did not either so far.
     Blame(u8),
     /// No sender's symbols alone, and not those of all others, make a right block.
     Hopeless,
@@ -240,6 +243,17 @@ impl Search<'_> {
                 let step = (k / 2).max((k + 2).saturating_sub(most));
                 Verdict::More(step.clamp(1, left.max(1)))
             }
+            // An honest sender may be so slow that the others' symbols are the most: without these its own come.
+            _ if total < HOPELESS_FACTOR * k
+                && senders.iter().any(|sender| of(*sender) < k + 2) =>
+            {
+                let alone = senders.iter().filter(|sender| !suspects.contains(sender));
+                let alone = alone.copied().filter(|sender| of(*sender) >= k + 2);
+                match alone.max_by_key(|sender| of(*sender)) {
+                    Some(sender) => Verdict::Blame(sender),
+                    None => Verdict::More(k / 2 + 1),
+                }
+            }
             _ => Verdict::Hopeless,
         }
     }
@@ -356,6 +370,35 @@ mod tests {
         let liars: Vec<u8> = altered.iter().map(|(sender, _)| *sender).collect();
         assert!(liars.contains(&0) && liars.contains(&2) && !liars.contains(&1), "{altered:?}");
         assert!(case.block.data == case.right);
+    }
+
+    #[test]
+    fn a_slow_honest_sender_is_heard_once_the_others_are_blamed() {
+        let (mut case, mut symbols) = Case::new();
+        let alter = |sender, esi| sender != 1 && esi % 3 != 1;
+        // One symbol of twenty is the honest sender's.
+        let mut turns: Vec<u8> = [0, 2].repeat(10);
+        turns[7] = 1;
+        let mut suspects = Vec::new();
+        case.arrive(K, &turns, &mut symbols, alter);
+        for _ in 0..32 {
+            match case.search(&suspects) {
+                Verdict::More(more) => {
+                    turns.retain(|sender| !suspects.contains(sender));
+                    case.arrive(more, &turns, &mut symbols, alter);
+                }
+                Verdict::Blame(sender) => {
+                    assert_ne!(sender, 1, "the honest one");
+                    suspects.push(sender);
+                    turns.retain(|sender| !suspects.contains(sender));
+                    case.arrive(K + 1, &turns, &mut symbols, alter);
+                }
+                Verdict::Found(_) => break,
+                Verdict::Hopeless => panic!("given up"),
+            }
+        }
+        assert!(case.block.data == case.right);
+        assert_eq!(suspects.len(), 2, "{suspects:?}");
     }
 
     #[test]
