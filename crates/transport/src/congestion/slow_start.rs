@@ -3,8 +3,8 @@
 //! Longer round trips end slow start before packets are lost (HyStart, RFC 9406). But beside other traffic they grow
 //! by the others' doing too, and who leaves slow start too early takes a minute to a fair share at 60 ms. So here they
 //! begin a test: the window is cut to what the path had delivered in a round trip before, while what was sent too
-//! much leaves the queue, and then grows by a quarter a round trip. The sender whose window fills the path gets no
-//! more by that, only longer round trips: slow start ends. Who has a small share of the path gets about as much
+//! much leaves the queue, and then grows by 15 % a round trip. The sender whose window fills the path gets no
+//! more by that, only longer round trips: seen twice, slow start ends. Who has a small share of the path gets about as much
 //! more, and goes on with slow start.
 
 use wellspring_core::Duration;
@@ -19,12 +19,12 @@ const MAX_THRESHOLD: Duration = Duration::from_millis(16);
 /// the round trips of their last packets longer.
 const SAMPLES: (u32, u32) = (8, 32);
 /// Growth by packet in a test.
-const TEST_GROWTH: f64 = 0.25;
+const TEST_GROWTH: f64 = 0.15;
 /// A window that grew by less shows nothing.
 const LEAST_GROWTH: f64 = 1.1;
 /// Growth of the rate as a part of that of the window: below the first, slow start ends; above the second, it goes on.
-const FULL: f64 = 0.5;
-const FREE: f64 = 0.75;
+const FULL: f64 = 0.6;
+const FREE: f64 = 0.8;
 /// The window behind slow start: so much of the last, as after a loss (RFC 9438 §4.6), but no less than so many times
 /// what fills the path.
 const BETA: f64 = 0.7;
@@ -48,8 +48,8 @@ enum Phase {
     Doubling,
     /// What was sent too much leaves the queue. The window was so long.
     Draining { window: f64 },
-    /// So many rounds of a test, and what the second of them was like.
-    Testing { rounds: u32, reference: Option<Mean> },
+    /// So many rounds of a test, what the last judged of them was like, and whether the rate has failed to grow once.
+    Testing { rounds: u32, reference: Option<Mean>, doubted: bool },
 }
 
 /// The mean of a round.
@@ -121,10 +121,10 @@ impl SlowStart {
             (&mut Phase::Draining { window: before }, Some(round)) => {
                 // A host that was not run for a while shows long round trips, and no rate.
                 let full = round.mean().rate * base.as_secs_f64();
-                self.phase = Phase::Testing { rounds: 0, reference: None };
+                self.phase = Phase::Testing { rounds: 0, reference: None, doubted: false };
                 Step::Set(full.max(window).min(before))
             }
-            (Phase::Testing { rounds, reference }, Some(round)) => {
+            (Phase::Testing { rounds, reference, doubted }, Some(round)) => {
                 *rounds += 1;
                 let mean = round.mean();
                 let Some(before) = *reference else {
@@ -139,6 +139,9 @@ impl SlowStart {
                 }
                 *reference = Some(mean);
                 let gained = (mean.rate / before.rate - 1.0) / (grown - 1.0);
+                if gained < FULL && !core::mem::replace(doubted, true) {
+                    return growth(delivery, TEST_GROWTH);
+                }
                 if gained < FULL {
                     let least = self.least.unwrap_or(base).as_secs_f64();
                     let full = HEADROOM * mean.rate * least;
