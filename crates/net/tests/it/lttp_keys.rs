@@ -14,6 +14,7 @@ use wellspring_core::{Duration as Span, Time};
 use wellspring_net::store::Existing;
 use wellspring_net::{Client, ClientConfig, FetchError, FetchReport, Host, ServerEvent, Target};
 use wellspring_testkit::random_bytes;
+use wellspring_testkit::wait::wait_until;
 use wellspring_trust::{
     ClusterKey, Folders, Greeted, Keyring, Opener, PrivateKey, Rights, Sealer, StreamGreeting,
     StreamTrouble, TrustCounters,
@@ -364,7 +365,9 @@ fn clients_without_keys_without_trust_and_without_rights_are_sent_nothing_and_to
     let (code, text) = connection.refusal();
     assert_eq!(code, RefusalCode::NotAllowed);
     assert!(text.contains("alice") && text.contains("no right to read private/x"), "{text}");
-    assert_eq!(place.refused(RefusalCode::NotAllowed), 3);
+    // A refusal counts once it is sent.
+    let refused = || place.refused(RefusalCode::NotAllowed);
+    wait_until(|| format!("{} refusals", refused()), || refused() == 3);
     let counted = place.at_server();
     assert_eq!((counted.handshakes, counted.handshakes_untrusted), (1, 1));
     let sends = |event: &ServerEvent| matches!(event, ServerEvent::SendingPart { .. });
