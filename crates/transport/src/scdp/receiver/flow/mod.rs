@@ -1,5 +1,6 @@
 //! One sender of a session, or one path to it, as its receiver sees it: credits in flight, losses, pace.
 
+mod losses;
 mod pace;
 mod path;
 mod run;
@@ -15,7 +16,7 @@ use crate::congestion::{CongestionController, Controller, Delivery, WindowedMax}
 use crate::scdp::{Config, Fabric, SenderStats};
 use pace::Pace;
 use run::Run;
-use spurious::{GivenUp, LostCredit};
+use spurious::GivenUp;
 
 /// How far the reordering threshold adapts \[packets\]; beyond, only timeouts detect a loss.
 const MAX_REORDERING: u32 = 256;
@@ -64,6 +65,8 @@ struct Credit {
     /// The symbol, where the receiver says which.
     esi: u32,
     state: CreditState,
+    /// Whether it is the first that its pull grants.
+    begins_pull: bool,
     granted_at: Time,
     /// Symbols that had been delivered then, when the last of them was, and when that had been granted.
     delivered_before: u64,
@@ -160,6 +163,8 @@ pub(super) struct Flow {
     pushed: u32,
     /// Losses of credits up to this number belong to a congestion event already answered.
     recovery_point: u32,
+    /// Credits up to this number were lost with their pull, which was answered.
+    lost_pull: u32,
     /// When silence will count as loss, or first call for a probe.
     deadline: Option<Time>,
     timeouts: u32,
@@ -233,6 +238,7 @@ impl Flow {
             given_up: GivenUp::default(),
             pushed: 0,
             recovery_point: 0,
+            lost_pull: 0,
             deadline: None,
             timeouts: 0,
             doubted: false,
@@ -314,6 +320,7 @@ impl Flow {
                 sbn,
                 esi: first.saturating_add(index),
                 state,
+                begins_pull: index == 0,
                 granted_at: now,
                 delivered_before: self.delivered,
                 delivered_at: self.delivered_at,
@@ -364,6 +371,7 @@ impl Flow {
                 sbn: 0,
                 esi: 0,
                 state: CreditState::Settled,
+                begins_pull: true,
                 granted_at: self.last_heard,
                 delivered_before: self.delivered,
                 delivered_at: self.delivered_at,
@@ -484,49 +492,6 @@ impl Flow {
         Some(if oldest == number || candidates.any(|n| n == number) { number } else { oldest })
     }
 
-    /// The next credit that a gap in the numbers gives up for lost.
-    pub(super) fn next_gap(&mut self, now: Time, config: &Config) -> Option<Settled> {
-        let threshold = self.reordering_threshold?;
-        self.drop_settled_front();
-        if self.credits.is_empty() || self.first.saturating_add(threshold) > self.highest {
-            return None;
-        }
-        let number = self.first;
-        let settled = self.lose_front(false);
-        self.on_lost(now, number, false);
-        self.rearm(config);
-        Some(settled)
-    }
-
-    /// Gives up all credits in flight. Calls `for_each` with each.
-    pub(super) fn give_up(&mut self, mut for_each: impl FnMut(Settled)) {
-        self.drop_settled_front();
-        while !self.credits.is_empty() {
-            for_each(Settled { silent: true, ..self.lose_front(false) });
-            self.drop_settled_front();
-        }
-        self.deadline = None;
-    }
-
-    /// The credit of that number was given up. The window is reduced once for all that was in flight, if the
-    /// congestion controller takes it for congestion.
-    fn on_lost(&mut self, now: Time, number: u32, by_timeout: bool) {
-        let pulled = !by_timeout && number > self.pushed;
-        let overflow = pulled && self.run.on_lost(number, self.granted());
-        let Window::Controlled(controller) = &mut self.window else { return };
-        let before = **controller;
-        let recovering = number <= self.recovery_point;
-        let reduced = if overflow {
-            controller.on_marked(now, recovering)
-        } else {
-            controller.on_lost(now, recovering)
-        };
-        if reduced {
-            self.given_up.reduce(before, by_timeout, self.timeouts > 1);
-            self.recovery_point = self.granted();
-        }
-    }
-
     /// A trim or mark at that number.
     pub(super) fn on_congestion(&mut self, now: Time, number: u32) {
         let Window::Controlled(controller) = &mut self.window else { return };
@@ -565,6 +530,7 @@ impl Flow {
         self.highest = 0;
         self.pushed = 0;
         self.recovery_point = 0;
+        self.lost_pull = 0;
         self.run.restart();
         self.given_up.clear();
         self.last_heard = now;
@@ -582,22 +548,5 @@ impl Flow {
     fn heard(&mut self, now: Time) {
         self.last_heard = now;
         self.liveness = Liveness::Live;
-    }
-
-    fn lose_front(&mut self, by_timeout: bool) -> Settled {
-        let credit = self.credits.pop_front().expect("the caller saw a credit in flight");
-        self.given_up.push(LostCredit { number: self.first, by_timeout });
-        self.calm_losses = self.calm_losses.saturating_add(1);
-        self.first += 1;
-        self.in_flight -= 1;
-        self.stats.lost += 1;
-        Settled::of(&credit, by_timeout)
-    }
-
-    fn drop_settled_front(&mut self) {
-        while self.credits.front().is_some_and(|c| c.state == CreditState::Settled) {
-            self.credits.pop_front();
-            self.first += 1;
-        }
     }
 }

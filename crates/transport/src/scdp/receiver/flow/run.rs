@@ -32,7 +32,7 @@ const SHARE_HORIZON: f64 = 1_024.0;
 
 /// Losses make runs no shorter: no queue is that short, and a host that wakes up late then would ask for less than a
 /// path carries.
-const LEAST_BY_LOSS: u32 = 4;
+pub(super) const LEAST_BY_LOSS: u32 = 4;
 
 /// The length of runs, of one sender.
 #[derive(Debug)]

@@ -126,10 +126,14 @@ impl Flow {
                 }
                 overdue += 1;
             }
-            let number = self.first;
-            for_each(self.lose_front(!is_gap));
-            if is_gap || !self.group {
-                self.on_lost(now, number, !is_gap);
+            if is_gap {
+                for_each(self.lose_gap(now));
+            } else {
+                let number = self.first;
+                for_each(self.lose_front(true));
+                if !self.group {
+                    self.on_lost(now, number, true);
+                }
             }
             self.drop_settled_front();
         }
