@@ -62,15 +62,17 @@ pub const CRATES: &[Crate] = &[
         blind_to: &["wellspring-wire", "wellspring-transport"],
         may_use: &["rustix", "tokio"],
     },
-    product("wellspring-net", 3),
+    // Protocols on sockets for whoever brings the bytes. Client and server are built on it.
+    product("wellspring-driver", 3),
     product("wellspring-appliance", 3),
     product("wellspring-experiments", 3),
     product("wellspring-isal", 3),
     product("wellspring-console", 3),
+    product("wellspring-net", 4),
     // The operators' program: no simulator, and no codec to measure ours against.
     Crate {
         package: "wellspring-cli",
-        level: Level::Product(4),
+        level: Level::Product(5),
         blind_to: &[
             "wellspring-sim",
             "wellspring-experiments",
@@ -80,9 +82,9 @@ pub const CRATES: &[Crate] = &[
         ],
         may_use: &[],
     },
-    product("wellspring-lab", 4),
-    product("wellspring-web", 4),
-    product("wellspring-py", 4),
+    product("wellspring-lab", 5),
+    product("wellspring-web", 5),
+    product("wellspring-py", 5),
     // Runs the store's own code on a disk that fails: a tool of tests, which nothing depends on.
     Crate { package: "wellspring-fault-sim", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "wellspring-testkit", level: Level::Dev, blind_to: &[], may_use: &[] },
@@ -222,8 +224,14 @@ mod tests {
     #[test]
     fn looking_up_or_sideways_is_a_breach() {
         let up = messages(package("wellspring-wire", &["wellspring-net"]));
-        assert!(up[0].contains("level 1") && up[0].contains("level 3"), "{up:?}");
+        assert!(up[0].contains("level 1") && up[0].contains("level 4"), "{up:?}");
         assert_eq!(messages(package("wellspring-wire", &["wellspring-codec"])).len(), 1);
+    }
+
+    #[test]
+    fn the_driver_knows_no_client_and_no_server() {
+        assert!(messages(package("wellspring-net", &["wellspring-driver"])).is_empty());
+        assert_eq!(messages(package("wellspring-driver", &["wellspring-net"])).len(), 1);
     }
 
     #[test]
@@ -288,7 +296,7 @@ mod tests {
     #[test]
     fn the_table_shows_what_exists() {
         let shown = table(&[package("wellspring-net", &["wellspring-codec", "tokio"])]);
-        assert!(shown.contains("3      crates/net               codec\n"), "{shown}");
+        assert!(shown.contains("4      crates/net               codec\n"), "{shown}");
         assert!(!shown.contains("sim"));
     }
 }

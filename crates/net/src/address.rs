@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+pub(crate) use wellspring_driver::canonical;
+
 /// The UDP port of servers unless told otherwise.
 pub const DEFAULT_PORT: u16 = 4711;
 
@@ -87,16 +89,6 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Host { name, port } = self;
         if name.contains(':') { write!(f, "[{name}]:{port}") } else { write!(f, "{name}:{port}") }
-    }
-}
-
-/// The same address in one form: IPv4 as itself, not as IPv6 that holds it.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip() {
-        std::net::IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some() => {
-            SocketAddr::new(address.ip().to_canonical(), address.port())
-        }
-        _ => address,
     }
 }
 

@@ -1,14 +1,8 @@
 //! Clocks: one for spans of time, and the time of day.
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
-/// Now, by the clock that never goes back: of the runtime, if its time is paused.
-pub(crate) fn now() -> Instant {
-    #[cfg(feature = "simulation")]
-    return tokio::time::Instant::now().into_std();
-    #[cfg(not(feature = "simulation"))]
-    Instant::now()
-}
+pub(crate) use wellspring_driver::clock::now;
 
 /// Now, by the clock that files are dated by.
 pub(crate) fn time_of_day() -> SystemTime {

@@ -1,37 +1,34 @@
-//! The real transport: endpoints on UDP sockets, objects, replicas and groups.
+//! Objects, replicas and groups: a server of files, and a client that fetches and puts them.
 //!
 //! [`Server`] sends and takes the files of a directory; [`Client`] fetches an object from all its
 //! holders at once and puts an object to many hosts, by multicast where there is a group. Below
-//! them lies the [`driver`], which runs the [`protocols`] over one socket for whoever brings the
-//! bytes.
-#![deny(unsafe_code)]
+//! them lies the [`driver`], a crate of its own, which runs the [`protocols`] over one socket for
+//! whoever brings the bytes.
+#![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod address;
 mod client;
 mod clock;
-mod config_error;
 mod disk;
-pub mod driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod key_files;
 mod manifest;
-pub mod protocols;
-mod random;
 mod server;
-mod setters;
-#[cfg(feature = "simulation")]
-pub mod simulation;
-pub mod socket;
 mod store_messages;
-mod task;
 
+pub use wellspring_driver as driver;
 pub use wellspring_store as store;
 // Their types stand in signatures here.
 pub use {
     wellspring_codec, wellspring_core, wellspring_transport, wellspring_trust, wellspring_wire,
 };
+
+#[cfg(feature = "simulation")]
+pub use wellspring_driver::simulation;
+pub use wellspring_driver::{ConfigError, protocols, socket};
+use wellspring_driver::{random, task};
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
@@ -43,7 +40,6 @@ pub use client::{
     ReceiverState, ReplicaReport, ReplicaState, RoundTrips, ScdpReport, Target, TreeChange,
     TreeError, TreeFilter, TreeListing, TreeOptions, TreeReceiver, TreeReport, Update, Updates,
 };
-pub use config_error::ConfigError;
 pub use key_files::{KeyDirectory, KeyFileError};
 pub use server::{
     BindError, LONGEST_WAIT, LttpLimits, MAX_PATHS, Permissions, QuotaRefusals, ReceivedObjects,

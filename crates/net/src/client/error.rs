@@ -5,7 +5,7 @@ use std::io;
 
 use super::byte_range::ByteRange;
 use super::host_error::HostError;
-use crate::config_error::ConfigError;
+use crate::ConfigError;
 use crate::driver::{Failure, HandleError};
 use crate::store::{Digest, StoreError};
 

@@ -26,12 +26,12 @@ use std::time::Duration;
 use wellspring_wire::control::Geometry;
 use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
 
-use crate::config_error::{ConfigError, check};
+use crate::ConfigError;
 use crate::driver::{DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::{Driver, MAX_SYMBOL_SIZE};
-use crate::setters::setters;
 use crate::socket::largest_payload_towards;
 use crate::store::{Digest, DigestCache, Existing, ObjectName};
+use wellspring_driver::setters;
 
 pub use byte_range::{ByteRange, NotARange};
 pub use error::{FetchError, PutError};
@@ -128,10 +128,10 @@ impl Cut {
     /// Checks the values that have limits.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         if let Some(symbol_size) = self.symbol_size {
-            check("symbol_size", &symbol_size, 1..=MAX_SYMBOL_SIZE)?;
+            ConfigError::check("symbol_size", &symbol_size, 1..=MAX_SYMBOL_SIZE)?;
         }
         match self.symbols_per_block {
-            Some(symbols) => check("symbols_per_block", &symbols, 1..=u32::MAX),
+            Some(symbols) => ConfigError::check("symbols_per_block", &symbols, 1..=u32::MAX),
             None => Ok(()),
         }
     }
@@ -347,7 +347,7 @@ impl Client {
     /// # Errors
     /// [`StartError`].
     pub fn new(mut config: ClientConfig) -> Result<Client, StartError> {
-        check("timeout", &config.timeout, SHORTEST_TIMEOUT..=LONGEST_TIMEOUT)?;
+        ConfigError::check("timeout", &config.timeout, SHORTEST_TIMEOUT..=LONGEST_TIMEOUT)?;
         let peer_timeout = peer_timeout(config.timeout);
         config.driver.scdp.peer_timeout = peer_timeout;
         // Who is silent for that long may also ask again for its last symbols so late.

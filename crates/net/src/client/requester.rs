@@ -426,7 +426,7 @@ impl Requester {
             match timeout_at(until, &mut receiver).await {
                 Ok(Ok(heard)) => {
                     if let Some(port) = heard.leads_there.filter(|_| attempt > 1) {
-                        self.handle.first_ports().set(to, port);
+                        self.handle.set_first_port(to, port);
                     }
                     return Ok(heard.says);
                 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use wellspring_trust::Quota;
 
 use super::ServerEvent;
-use crate::config_error::{ConfigError, check};
+use crate::ConfigError;
 use crate::driver::DriverConfig;
-use crate::setters::setters;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, PartLimits};
+use wellspring_driver::setters;
 
 /// Longest silence of a client that a session waits for. A client says how long it waits for the
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
@@ -98,8 +98,8 @@ impl ServerConfig {
     /// The first setting that makes no sense.
     pub fn check(&self) -> Result<(), ConfigError> {
         let times = Duration::from_millis(10)..=Duration::from_secs(86_400);
-        check("idle_put", &self.idle_put, times.clone())?;
-        check("lttp.timeout", &self.lttp.timeout, times)?;
+        ConfigError::check("idle_put", &self.idle_put, times.clone())?;
+        ConfigError::check("lttp.timeout", &self.lttp.timeout, times)?;
         self.driver.check()
     }
 

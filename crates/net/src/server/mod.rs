@@ -50,7 +50,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::config_error::ConfigError;
+use crate::ConfigError;
 use crate::driver::{ControlMessage, DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
@@ -172,6 +172,7 @@ impl Server {
             open(&config.driver, &control).await.map_err(|error| match error {
                 StartError::Config(error) => BindError::Config(error),
                 StartError::System(error) => BindError::Socket(address, error),
+                other => BindError::Socket(address, io::Error::other(other)),
             })?;
         let lttp = config.lttp;
         let (session_events, mut happened) = mpsc::unbounded_channel();

@@ -19,7 +19,6 @@ use super::handler::{Handler, OpenObject, lock};
 use super::requests::has_right;
 use super::{LttpLimits, ServerEvent};
 use crate::address::canonical;
-use crate::driver::protocol::Side;
 use crate::protocols::lttp::connection::{Over, begun, carry};
 use crate::protocols::lttp::control::{ControlError, Reader, Writer, split};
 use crate::protocols::lttp::keys::admit;
@@ -282,8 +281,7 @@ impl Parts {
         let reading = Arc::clone(&source);
         let read = crate::task::spawn_blocking(move || reading.read_block(offset, &mut block));
         read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
-        let side = Side::sending(source);
-        let mut session = self.handle.offer(cookie, peer, part, side).map_err(Ended::failed)?;
+        let mut session = self.handle.offer(cookie, peer, part, source).map_err(Ended::failed)?;
         writer.say(&Message::Granted { cookie, seed: part.seed }, self.timeout()).await?;
         if let Err(error) = begun(&mut session, reader, self.timeout()).await {
             return Ok(Over::Broken(error));

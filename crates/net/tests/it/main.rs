@@ -1,11 +1,8 @@
 //! Tests of the crate from outside: real sockets on loopback.
 
-mod common;
-mod conformance;
 mod control_keys;
 mod gone_hosts;
 mod group_keys;
-mod hostile;
 mod keyrings;
 mod keys;
 mod link_down;
@@ -28,11 +25,8 @@ mod served;
 mod server_requests;
 mod settings;
 mod soak;
-mod socket;
-mod transfers;
 mod tree_files;
 mod tree_puts;
 mod trees;
-mod trims;
 mod verified;
 mod verified_nodes;

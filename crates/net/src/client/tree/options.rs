@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Cut, FetchOptions, Updates};
-use crate::setters::setters;
 use crate::store::tree::listing::{SkipReason, TreeName, TreePart};
 use crate::store::{Digest, Existing, ObjectName};
+use wellspring_driver::setters;
 
 /// Says whether what has a path in a tree belongs to what is fetched. Of a directory that does not,
 /// nothing does.

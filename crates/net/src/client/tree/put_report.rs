@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::options::TreeOptions;
 use crate::client::host_error::{HostError, HostTrouble};
 use crate::client::report::ReceiverState;
-use crate::setters::setters;
 use crate::store::Digest;
 use crate::store::tree::listing::SkipReason;
+use wellspring_driver::setters;
 
 /// Where a tree is put, and how. Its [`directory`](TreeOptions::directory) is the one at the hosts.
 #[derive(Clone, Debug)]

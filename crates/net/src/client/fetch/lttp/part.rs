@@ -15,7 +15,6 @@ use super::super::verify::Checker;
 use super::spans::Span;
 use crate::address::canonical;
 use crate::client::{Update, Updates};
-use crate::driver::protocol::Side;
 use crate::driver::{Failure, SessionProgress};
 use crate::protocols::lttp::connection::{Over, carry};
 use crate::protocols::lttp::control::{ControlError, split};
@@ -129,12 +128,12 @@ async fn receive_verified(
             _ => return Err(ControlError::OutOfPlace.into()),
         }
     };
-    let side = Side::Receiving { sink: Arc::clone(&common.sink) };
+    let sink = Arc::clone(&common.sink);
     let part = Part { offset, parameters, seed };
     let decoding = (common.method, progress.clone());
     let mut session = common
         .handle
-        .expect(cookie, canonical(address), &part, side, decoding)
+        .expect(cookie, canonical(address), &part, sink, decoding)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
     let over = {
         let carrying = carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout);

@@ -1,0 +1,264 @@
+//! The configuration of a driver.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use wellspring_core::{Duration, HostId, Rate, Seed, Time};
+use wellspring_transport::{lttp, ndp, scdp};
+use wellspring_trust::Keyring;
+use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
+use wellspring_wire::ndp::DATA_HEADER_LEN;
+
+use crate::ConfigError;
+use crate::setters;
+use crate::socket::SocketConfig;
+
+/// Payload of NDP's packets \[bytes\]: with all headers it fits an Ethernet frame by IPv6, too.
+const NDP_PAYLOAD: u16 = 1_408;
+
+/// Ports of a driver, at most: each has socket buffers of its own.
+const MAX_PORTS: u8 = 64;
+/// Threads and hosts of a driver, at most.
+const MAX_WORKERS: usize = 1_024;
+const MAX_PEERS: usize = 1 << 20;
+
+/// How a driver is set up. [`DriverConfig::new`] gives the defaults.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DriverConfig {
+    /// The socket: bind address, buffers, multicast interface and TTL.
+    pub socket: SocketConfig,
+    /// UDP ports: each leads along another of the network's equal-cost paths, if there are several. Sessions use them
+    /// as far as [`scdp::Config::paths`] and the other host allow.
+    pub ports: u8,
+    /// The protocol. Its `host` and `accept_unannounced` are set by the driver: here sessions are
+    /// always announced first (by control messages, which can be authenticated).
+    pub scdp: scdp::Config,
+    /// LTTP. Its `host` is set by the driver; how objects are cut, each session says.
+    pub lttp: lttp::Config,
+    /// NDP. Its `host` is set by the driver.
+    pub ndp: ndp::Config,
+    /// Send no faster than this, over all sessions; the rate of the own link, say.
+    pub send_rate: Option<Rate>,
+    /// Whether to look for datagrams that switches have trimmed.
+    pub trim_taps: TrimTaps,
+    /// The DSCPs of what is sent.
+    pub dscp: DscpMap,
+    /// Threads that read blocks, decode and write; 1 or more.
+    pub workers: usize,
+    /// Bytes of received blocks held, over all sessions \[bytes\]. Repair symbols come on top:
+    /// never more than the source symbols of the same blocks and a few
+    /// ([`scdp::Limits::extra_symbols`]).
+    pub receive_memory: usize,
+    /// Bytes of blocks read ahead and kept for sending, over all sessions \[bytes\].
+    pub send_memory: usize,
+    /// Blocks read ahead of the one being sent, in each session.
+    pub read_ahead: u32,
+    /// Hosts that sessions name, at most, at one time.
+    pub peers: usize,
+    /// What the driver's clock shows when it starts. It makes no difference to anything, which is
+    /// what tests set it for.
+    pub clock_start: Time,
+    /// Trouble made on purpose.
+    pub faults: Faults,
+    /// Keys: with them every datagram is sealed, and what is not sealed by a peer that is trusted is dropped.
+    pub keys: Option<Arc<Keyring>>,
+}
+
+setters! {
+    DriverConfig {
+        socket: SocketConfig,
+        ports: u8,
+        scdp: scdp::Config,
+        lttp: lttp::Config,
+        ndp: ndp::Config,
+        send_rate: Option<Rate>,
+        trim_taps: TrimTaps,
+        dscp: DscpMap,
+        workers: usize,
+        receive_memory: usize,
+        send_memory: usize,
+        read_ahead: u32,
+        peers: usize,
+        clock_start: Time,
+        faults: Faults,
+        keys: Option<Arc<Keyring>>,
+    }
+}
+
+impl DriverConfig {
+    /// Checks the values that have limits.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        ConfigError::check("workers", &self.workers, 1..=MAX_WORKERS)?;
+        ConfigError::check("peers", &self.peers, 1..=MAX_PEERS)?;
+        ConfigError::check("ports", &self.ports, 1..=MAX_PORTS)?;
+        let Faults { loss, duplicate, trim, reorder, .. } = self.faults;
+        ConfigError::check("faults.loss", &loss, 0.0..=1.0)?;
+        ConfigError::check("faults.duplicate", &duplicate, 0.0..=1.0)?;
+        ConfigError::check("faults.trim", &trim, 0.0..=1.0)?;
+        ConfigError::check("faults.reorder", &reorder, 0.0..=1.0)
+    }
+
+    /// The defaults at that address: a network shared with others and switches that drop, a link
+    /// of 10 Gbit/s, credits and symbols in bursts fit for segmentation offload, 512 MiB for
+    /// received blocks and 256 MiB for blocks to send.
+    pub fn new(bind: SocketAddr) -> Self {
+        let scdp = scdp::Config::shipped(HostId(0), Rate::from_mbps(10_000));
+        let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
+        let lttp = lttp::Config {
+            // Our header, UDP's and IPv4's.
+            overhead_per_packet: SYMBOL_HEADER_LEN as u32 + 28,
+            overlap: true,
+            granularity: Duration::from_millis(1),
+            peer_timeout: Duration::from_secs(10),
+            ..lttp::Config::new(HostId(0), Seed(0))
+        };
+        let ndp = ndp::Config {
+            payload: NDP_PAYLOAD,
+            // Our header, UDP's and IPv4's, and Ethernet's framing.
+            overhead_per_packet: DATA_HEADER_LEN as u32 + 28 + 38,
+            initial_rtt: scdp.initial_rtt,
+            min_timeout: Duration::from_millis(50),
+            ..ndp::Config::new(HostId(0), scdp.link_rate, Seed(0))
+        };
+        DriverConfig {
+            socket: SocketConfig::new(bind),
+            ports: 1,
+            scdp,
+            lttp,
+            ndp,
+            send_rate: None,
+            trim_taps: TrimTaps::Off,
+            dscp: DscpMap::default(),
+            workers,
+            receive_memory: 512 << 20,
+            send_memory: 256 << 20,
+            read_ahead: 8,
+            peers: 4_096,
+            clock_start: Time::ZERO,
+            faults: Faults::default(),
+            keys: None,
+        }
+    }
+}
+
+impl DriverConfig {
+    /// The rate that bounds what is sent, if one does.
+    pub(crate) fn least_send_rate(&self) -> Option<Rate> {
+        [self.send_rate, self.faults.send_rate].into_iter().flatten().min()
+    }
+
+    /// What sealing adds to each datagram \[bytes\].
+    pub(crate) fn sealing_overhead(&self) -> u16 {
+        if self.keys.is_some() { wellspring_trust::MAX_OVERHEAD as u16 } else { 0 }
+    }
+}
+
+/// Whether a driver opens raw sockets to see trimmed datagrams, which UDP sockets never show. That
+/// takes the right to open them (`CAP_NET_RAW`); [`Statistics`](crate::Statistics) say what came
+/// of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TrimTaps {
+    /// No: what is trimmed counts as lost.
+    #[default]
+    Off,
+    /// If it is allowed; otherwise as `Off`.
+    IfAllowed,
+    /// Yes, or the driver does not start.
+    Required,
+}
+
+/// DSCPs by what a datagram is. Which values a network trims, prioritises or bleaches is the
+/// operator's choice; the default asks for nothing (best effort throughout).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct DscpMap {
+    /// Pulls and closes, which must overtake symbols.
+    pub control: u8,
+    /// Symbols by priority class, from class 1 on; the last entry stands for all higher classes.
+    /// Empty: 0.
+    pub symbols: Vec<u8>,
+    /// Messages that set sessions up.
+    pub messages: u8,
+}
+
+setters! {
+    DscpMap { control: u8, symbols: Vec<u8>, messages: u8 }
+}
+
+impl DscpMap {
+    /// A choice for fabrics that trim: class selectors, each of which switches put into a queue of its own
+    /// unless told otherwise (RFC 2474 §4.2.2). Pulls and messages in CS6, symbols from CS5 down to CS1 by
+    /// priority; these are to be configured as trimmable.
+    pub fn trimming() -> Self {
+        DscpMap { control: 48, symbols: vec![40, 32, 24, 16, 8], messages: 48 }
+    }
+
+    /// The DSCP of a symbol in that class (0 counts as 1).
+    pub fn of_symbol(&self, class: u8) -> u8 {
+        let index = usize::from(class.saturating_sub(1)).min(self.symbols.len().saturating_sub(1));
+        self.symbols.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// Trouble made on purpose, to see how transfers fare. Everything is done to datagrams that have
+/// arrived, control messages too, before they are looked at; `send_rate` alone slows what is
+/// sent. Statistics name the faults in force.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[non_exhaustive]
+pub struct Faults {
+    /// Datagrams lost, 0 to 1.
+    pub loss: f64,
+    /// Datagrams that come twice, 0 to 1.
+    pub duplicate: f64,
+    /// Symbols cut down to their header, as a trimming switch would, 0 to 1.
+    pub trim: f64,
+    /// Datagrams held back by a random span up to `reorder_by`, 0 to 1.
+    pub reorder: f64,
+    /// How far back a reordered datagram falls, at most.
+    pub reorder_by: Duration,
+    /// Delay of every datagram.
+    pub delay: Duration,
+    /// Rate at which datagrams are let in: a bottleneck with a queue of `queue` bytes that drops
+    /// what does not fit.
+    pub receive_rate: Option<Rate>,
+    /// Queue of that bottleneck \[bytes\].
+    pub queue: u32,
+    /// Rate at which datagrams are sent, as on a slow link.
+    pub send_rate: Option<Rate>,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+setters! {
+    Faults {
+        loss: f64,
+        duplicate: f64,
+        trim: f64,
+        reorder: f64,
+        reorder_by: Duration,
+        delay: Duration,
+        receive_rate: Option<Rate>,
+        queue: u32,
+        send_rate: Option<Rate>,
+        seed: u64,
+    }
+}
+
+impl Faults {
+    /// Whether any trouble is made.
+    pub fn active(&self) -> bool {
+        self.on_receive() || self.send_rate.is_some()
+    }
+
+    /// Whether arriving datagrams meet any.
+    pub(crate) fn on_receive(&self) -> bool {
+        let chances = [self.loss, self.duplicate, self.trim, self.reorder];
+        chances.iter().any(|p| *p > 0.0)
+            || self.delay > Duration::ZERO
+            || self.receive_rate.is_some()
+    }
+}

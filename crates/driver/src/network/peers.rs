@@ -1,0 +1,267 @@
+//! The table of peers: hosts and their addresses.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::sync::Arc;
+
+use wellspring_core::HostId;
+
+use crate::network::ports::FirstPorts;
+
+/// The hosts that sessions name: the endpoint knows them by number, the network by address. Only
+/// sessions opened here put hosts in; no datagram does. A host stays as long as a session names
+/// it, and no number is used twice.
+pub(crate) struct PeerTable {
+    by_address: BTreeMap<SocketAddr, Entry>,
+    by_host: BTreeMap<HostId, Peer>,
+    /// Where hosts are by further paths, which they have shown.
+    paths: BTreeMap<(HostId, u16), Peer>,
+    limit: usize,
+    next: u32,
+    /// Ports of this host: paths to every other, that has not shown paths.
+    ports: u8,
+    firsts: Arc<FirstPorts>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    host: HostId,
+    /// The host's path: 0, or one that it has shown.
+    path: u16,
+    /// Sessions that name it.
+    sessions: u32,
+}
+
+/// Where a host is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Peer {
+    pub address: SocketAddr,
+    /// The local address it speaks to, from which it expects to be answered.
+    pub local: Option<IpAddr>,
+    /// Which of this host's ports it speaks to.
+    pub port: u8,
+}
+
+impl PeerTable {
+    /// A table of at most `limit` hosts; this host itself is number 0 and has so many ports.
+    pub(crate) fn new(limit: usize, ports: u8, firsts: Arc<FirstPorts>) -> Self {
+        PeerTable {
+            by_address: BTreeMap::new(),
+            by_host: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            limit,
+            next: 1,
+            ports,
+            firsts,
+        }
+    }
+
+    /// Hosts in the table.
+    pub(crate) fn len(&self) -> usize {
+        self.by_host.len()
+    }
+
+    /// Hosts in the table, at most.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// A session names this address. `None` if the table is full.
+    pub(crate) fn add(&mut self, address: SocketAddr) -> Option<HostId> {
+        let address = canonical(address);
+        if let Some(entry) = self.by_address.get_mut(&address).filter(|entry| entry.path == 0) {
+            entry.sessions += 1;
+            return Some(entry.host);
+        }
+        if self.by_host.len() >= self.limit {
+            return None;
+        }
+        // What was another host's path is a host of its own now.
+        if let Some(Entry { host, path, .. }) = self.by_address.remove(&address) {
+            self.paths.remove(&(host, path));
+        }
+        let host = HostId(self.next);
+        self.next += 1;
+        self.by_address.insert(address, Entry { host, path: 0, sessions: 1 });
+        let port = self.firsts.of(address) % self.ports;
+        self.by_host.insert(host, Peer { address, local: None, port });
+        Some(host)
+    }
+
+    /// A session that named this host is over.
+    pub(crate) fn release(&mut self, host: HostId) {
+        let Some(address) = self.by_host.get(&host).map(|peer| peer.address) else { return };
+        let Some(entry) = self.by_address.get_mut(&address) else { return };
+        entry.sessions -= 1;
+        if entry.sessions == 0 {
+            self.by_address.remove(&address);
+            self.by_host.remove(&host);
+            for ((_, path), peer) in
+                self.paths.extract_if((host, 0)..=(host, u16::MAX), |_, _| true)
+            {
+                debug_assert!(path > 0);
+                self.by_address.remove(&peer.address);
+            }
+        }
+    }
+
+    /// A host has shown that it is also at another address: false if that is another host's.
+    pub(crate) fn add_path(&mut self, host: HostId, path: u16, address: SocketAddr) -> bool {
+        let address = canonical(address);
+        if path == 0 || !self.by_host.contains_key(&host) {
+            return false;
+        }
+        let known = self.by_address.get(&address);
+        if known.is_some_and(|entry| (entry.host, entry.path) != (host, path)) {
+            return false;
+        }
+        let new = Peer { address, local: None, port: 0 };
+        let before = self.paths.insert((host, path), new);
+        if let Some(before) = before.filter(|before| before.address != address) {
+            self.by_address.remove(&before.address);
+        }
+        self.by_address.insert(address, Entry { host, path, sessions: 0 });
+        true
+    }
+
+    /// Who is at an address, and by which path a datagram that came to `port` came.
+    pub(crate) fn origin(&self, from: SocketAddr, port: u8) -> Option<(HostId, u16)> {
+        let entry = self.by_address.get(&canonical(from))?;
+        if entry.path > 0 || self.ports == 1 {
+            return Some((entry.host, entry.path));
+        }
+        let first = self.by_host.get(&entry.host)?.port;
+        let ports = u16::from(self.ports);
+        Some((entry.host, (ports + u16::from(port) - u16::from(first)) % ports))
+    }
+
+    /// Where a host is by a path.
+    pub(crate) fn by_path(&self, host: HostId, path: u16) -> Option<Peer> {
+        if let Some(peer) = self.paths.get(&(host, path)) {
+            return Some(*peer);
+        }
+        let ports = u16::from(self.ports);
+        let peer = self.peer(host)?;
+        Some(Peer { port: ((u16::from(peer.port) + path % ports) % ports) as u8, ..peer })
+    }
+
+    /// The host at an address.
+    pub(crate) fn host(&self, address: SocketAddr) -> Option<HostId> {
+        self.by_address.get(&canonical(address)).map(|entry| entry.host)
+    }
+
+    /// Where a host is.
+    pub(crate) fn peer(&self, host: HostId) -> Option<Peer> {
+        self.by_host.get(&host).copied()
+    }
+
+    /// A host was heard at this local address. The first counts: a forged datagram must not turn
+    /// an exchange that works.
+    pub(crate) fn heard_at(&mut self, host: HostId, path: u16, local: IpAddr) {
+        let further = self.paths.get_mut(&(host, path));
+        if let Some(peer) = further.or_else(|| self.by_host.get_mut(&host)) {
+            peer.local.get_or_insert(local);
+        }
+    }
+}
+
+impl PeerTable {
+    /// A local address is no longer this host's: those heard at it are answered from where the
+    /// system chooses, and then from where they are heard next.
+    pub(crate) fn forget_local(&mut self, local: IpAddr) {
+        let all = self.by_host.values_mut().chain(self.paths.values_mut());
+        for peer in all.filter(|peer| peer.local == Some(local)) {
+            peer.local = None;
+        }
+    }
+}
+
+/// One form for each address: IPv4 as such, without flow labels, scopes only where they matter.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    let SocketAddr::V6(v6) = address else { return address };
+    match v6.ip().to_ipv4_mapped() {
+        Some(v4) => SocketAddr::new(v4.into(), v6.port()),
+        None => {
+            let scope = if v6.ip().is_unicast_link_local() { v6.scope_id() } else { 0 };
+            SocketAddrV6::new(*v6.ip(), v6.port(), 0, scope).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_host_stays_while_sessions_name_it() {
+        let mut peers = PeerTable::new(2, 1, Arc::default());
+        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        assert_eq!(peers.add(at("[::ffff:192.0.2.1]:7")), Some(a));
+        let b = peers.add(at("192.0.2.1:8")).expect("room");
+        assert_ne!(a, b);
+        assert_eq!(peers.add(at("192.0.2.3:7")), None, "full");
+        peers.release(a);
+        assert_eq!(peers.host(at("192.0.2.1:7")), Some(a));
+        peers.release(a);
+        assert_eq!(peers.host(at("192.0.2.1:7")), None);
+        assert_eq!(peers.peer(a), None);
+        peers.release(a);
+        let c = peers.add(at("192.0.2.1:7")).expect("room again");
+        assert!(c != a && c != b, "numbers are never used twice");
+    }
+
+    #[test]
+    fn a_host_is_known_by_each_path_that_it_has_shown() {
+        let mut peers = PeerTable::new(9, 1, Arc::default());
+        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        assert!(peers.add_path(a, 1, at("192.0.2.1:8")));
+        assert!(peers.add_path(a, 2, at("192.0.2.1:9")));
+        assert!(peers.add_path(a, 2, at("192.0.2.1:9")), "again");
+        assert_eq!(peers.origin(at("192.0.2.1:9"), 0), Some((a, 2)));
+        assert_eq!(peers.by_path(a, 1).map(|peer| peer.address), Some(at("192.0.2.1:8")));
+        assert_eq!(peers.by_path(a, 5).map(|peer| peer.address), Some(at("192.0.2.1:7")));
+        assert!(!peers.add_path(a, 1, at("192.0.2.1:7")), "path 0's");
+        assert_eq!(peers.len(), 1);
+        let b = peers.add(at("192.0.2.1:8")).expect("room");
+        assert_ne!(a, b, "a session of its own");
+        assert!(!peers.add_path(a, 1, at("192.0.2.1:8")), "another's");
+        peers.release(a);
+        assert_eq!(peers.host(at("192.0.2.1:9")), None);
+        assert_eq!(peers.host(at("192.0.2.1:8")), Some(b));
+    }
+
+    #[test]
+    fn ports_are_paths_counted_from_the_first_that_leads_there() {
+        let firsts = Arc::new(FirstPorts::default());
+        firsts.set(at("192.0.2.1:7"), 3);
+        let mut peers = PeerTable::new(9, 4, Arc::clone(&firsts));
+        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        firsts.set(at("192.0.2.1:7"), 0);
+        for (path, port) in [(0, 3), (1, 0), (3, 2)] {
+            assert_eq!(peers.by_path(a, path).map(|peer| peer.port), Some(port));
+            assert_eq!(peers.origin(at("192.0.2.1:7"), port), Some((a, path)));
+        }
+    }
+
+    #[test]
+    fn the_first_local_address_counts() {
+        let mut peers = PeerTable::new(1, 1, Arc::default());
+        let host = peers.add(at("[2001:db8::1]:7")).expect("room");
+        peers.heard_at(host, 0, "2001:db8::2".parse().expect("an address"));
+        peers.heard_at(host, 0, "2001:db8::3".parse().expect("an address"));
+        let local = peers.peer(host).and_then(|p| p.local);
+        assert_eq!(local, Some("2001:db8::2".parse().expect("an address")));
+        peers.forget_local("2001:db8::3".parse().expect("an address"));
+        assert_eq!(peers.peer(host).and_then(|p| p.local), local, "another");
+        peers.forget_local("2001:db8::2".parse().expect("an address"));
+        assert_eq!(peers.peer(host).and_then(|p| p.local), None);
+        peers.heard_at(host, 0, "2001:db8::3".parse().expect("an address"));
+        let moved = peers.peer(host).and_then(|p| p.local);
+        assert_eq!(moved, Some("2001:db8::3".parse().expect("an address")));
+        assert_eq!(peers.host(at("[2001:db8::1%3]:7")), Some(host), "a scope that says nothing");
+    }
+}

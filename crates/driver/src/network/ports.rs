@@ -1,0 +1,122 @@
+//! UDP ports of a driver: one socket each.
+//!
+//! Routers with several equal-cost paths choose among them by a hash of addresses and ports (and, by IPv6, of the flow
+//! label, which the kernel derives from these). So the ports of a driver are paths to every host it speaks to; the
+//! other host needs one port only, and answers each pull to where it came from.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::canonical;
+use crate::network::groups::Groups;
+use crate::socket::{HostSocket, SocketConfig};
+use crate::wait::Waiter;
+
+/// Number in the poll of the second port, beyond any group's and below the taps'.
+const FIRST_NUMBER: usize = 1 << 20;
+/// Hosts of which it is remembered by which port they answer, at most.
+const MAX_REMEMBERED: usize = 1_024;
+
+/// The sockets of a driver, the first of which others know.
+pub(crate) struct Ports {
+    sockets: Vec<HostSocket>,
+    /// Whether those but the first may have something to read.
+    readable: Vec<bool>,
+    firsts: Arc<FirstPorts>,
+}
+
+impl Ports {
+    /// Opens the first socket as configured, and `count - 1` more at ports that the system chooses.
+    pub(crate) fn open(
+        config: &SocketConfig,
+        count: u8,
+        waiter: &Waiter,
+        firsts: Arc<FirstPorts>,
+    ) -> io::Result<Ports> {
+        let main = HostSocket::bind(config)?;
+        waiter.watch_socket(&main, Groups::MAIN)?;
+        let mut further = config.clone();
+        further.bind = SocketAddr::new(main.local_addr().ip(), 0);
+        let mut sockets = vec![main];
+        for number in 1..usize::from(count) {
+            let socket = HostSocket::bind(&further)?;
+            waiter.watch_socket(&socket, FIRST_NUMBER + number)?;
+            sockets.push(socket);
+        }
+        let readable = vec![true; sockets.len()];
+        Ok(Ports { sockets, readable, firsts })
+    }
+
+    /// The first.
+    pub(crate) fn main(&self) -> &HostSocket {
+        &self.sockets[0]
+    }
+
+    /// All of them.
+    pub(crate) fn sockets(&self) -> &[HostSocket] {
+        &self.sockets
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u8 {
+        // As many as `open` was asked for.
+        self.sockets.len() as u8
+    }
+
+    /// A socket of that number in the poll has something to read.
+    pub(crate) fn mark_readable(&mut self, number: usize) {
+        if let Some(readable) = self.readable.get_mut(number.wrapping_sub(FIRST_NUMBER)) {
+            *readable = true;
+        }
+    }
+
+    /// All sockets may have something to read.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn mark_all_readable(&mut self) {
+        self.readable.fill(true);
+    }
+
+    /// Whether that is a port's number in the poll.
+    pub(crate) fn holds(&self, number: usize) -> bool {
+        number == Groups::MAIN || number.wrapping_sub(FIRST_NUMBER) < self.sockets.len()
+    }
+
+    /// Whether a port but the first may have something to read.
+    pub(crate) fn is_readable(&self, port: u8) -> bool {
+        port > 0 && self.readable[usize::from(port)]
+    }
+
+    pub(crate) fn mark_drained(&mut self, port: u8) {
+        self.readable[usize::from(port)] = false;
+    }
+
+    /// The port that is a path to a host.
+    pub(crate) fn by_path(&self, to: SocketAddr, path: u8) -> u8 {
+        (self.firsts.of(to) + path % self.count()) % self.count()
+    }
+}
+
+/// By which of this host's ports others answer, as far as it is not the first: their path 0.
+#[derive(Debug, Default)]
+pub(crate) struct FirstPorts {
+    ports: Mutex<BTreeMap<SocketAddr, u8>>,
+}
+
+impl FirstPorts {
+    /// The port for path 0 to a host.
+    pub(crate) fn of(&self, host: SocketAddr) -> u8 {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        ports.get(&canonical(host)).copied().unwrap_or(0)
+    }
+
+    /// A host has answered by that port, and not by the one that was its path 0.
+    pub(crate) fn set(&self, host: SocketAddr, port: u8) {
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        if ports.len() >= MAX_REMEMBERED {
+            ports.clear();
+        }
+        ports.insert(canonical(host), port);
+    }
+}

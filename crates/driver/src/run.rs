@@ -1,0 +1,176 @@
+//! Starting and stopping a driver.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crate::clock::Clock;
+use crate::event::ControlSink;
+use crate::event_loop::{EventLoop, Inlets, KINDS, Mailbox};
+use crate::handle::Call;
+#[cfg(any(test, feature = "fuzzing"))]
+use crate::handle::OutgoingControl;
+use crate::network::Network;
+use crate::network::faults::Injector;
+use crate::network::groups::Groups;
+use crate::network::guard::Guard;
+use crate::network::peers::PeerTable;
+use crate::network::ports::{FirstPorts, Ports};
+use crate::network::strangers::AnswerBudget;
+use crate::network::taps::Taps;
+use crate::payload::receive_store::ReceiveStore;
+use crate::payload::send_store::SendStore;
+use crate::payload::worker::Workers;
+use crate::protocol::Protocol;
+use crate::protocol_handle::ProtocolHandle;
+use crate::runner::{Host, Runner};
+use crate::shared::Shared;
+use crate::socket::{HostSocket, MAX_DATAGRAM_LEN};
+use crate::statistics::Received;
+use crate::wait::Waiter;
+use crate::{DriverConfig, TrimTaps};
+
+/// A driver that is being put together: its socket is open, its thread not started.
+pub(crate) struct Builder {
+    event_loop: EventLoop,
+}
+
+impl Builder {
+    /// Opens the socket and starts the workers. Control messages that arrive are given to
+    /// `control`.
+    ///
+    /// # Errors
+    /// What the system says: the address is in use, the interface does not exist, no threads.
+    pub(crate) fn open(config: DriverConfig, control: ControlSink) -> io::Result<Builder> {
+        let waiter = Waiter::new()?;
+        let firsts = Arc::new(FirstPorts::default());
+        let ports = Ports::open(&config.socket, config.ports, &waiter, Arc::clone(&firsts))?;
+        let waker = waiter.waker();
+        let (sender, calls) = crossbeam_channel::unbounded();
+        // Bounded by the blocks that workers have.
+        let (done_sender, done) = crossbeam_channel::unbounded();
+        let workers = Workers::start(config.workers, &done_sender, &waker)?;
+        let local_addr = ports.main().local_addr();
+        let shared = Shared::new(local_addr, sender, waker, config.socket.clone(), firsts);
+        let shared = Arc::new(shared);
+        let locals = || ports.sockets().iter().map(HostSocket::local_addr);
+        let taps = match config.trim_taps {
+            TrimTaps::Off => Taps::default(),
+            TrimTaps::IfAllowed => Taps::open(locals(), &waiter).unwrap_or_else(|error| {
+                tracing::warn!(
+                    "trimmed datagrams will not be seen ({error}): losses are found by timeouts; \
+                     run with CAP_NET_RAW to see them"
+                );
+                Taps::default()
+            }),
+            TrimTaps::Required => Taps::open(locals(), &waiter)?,
+        };
+        let rate = config.least_send_rate();
+        let guard = config.keys.clone().map(Guard::new);
+        let host = Host {
+            clock: Clock::starting_at(config.clock_start),
+            peers: PeerTable::new(config.peers, config.ports, Arc::clone(&shared.firsts)),
+            network: Network::new(ports, config.dscp.clone(), rate, guard),
+            received: ReceiveStore::new(config.receive_memory),
+            to_send: SendStore::new(config.send_memory),
+            workers,
+            read_ahead: config.read_ahead,
+            answers: AnswerBudget::new(),
+            counters: Received::default(),
+        };
+        let inlets = Inlets { groups: Groups::new(), taps, injector: Injector::new(config.faults) };
+        let mailbox = Mailbox { shared, calls, done, control };
+        let runners = Vec::new();
+        let plain = vec![0; if host.network.has_keys() { MAX_DATAGRAM_LEN } else { 0 }];
+        let event_loop = EventLoop {
+            config,
+            host,
+            inlets,
+            mailbox,
+            waiter,
+            runners,
+            kinds: [None; KINDS],
+            first: 0,
+            stopping: false,
+            plain,
+        };
+        Ok(Builder { event_loop })
+    }
+
+    /// Adds a protocol.
+    pub(crate) fn add<P: Protocol>(
+        &mut self,
+        protocol: P,
+        endpoint: P::Endpoint,
+    ) -> ProtocolHandle<P> {
+        let EventLoop { runners, kinds, mailbox, host, .. } = &mut self.event_loop;
+        // A handle waits for nothing; what it may leave is bounded by who holds it.
+        let (sender, calls) = crossbeam_channel::unbounded();
+        let number = u8::try_from(runners.len()).expect("a handful of protocols");
+        for kind in P::KINDS {
+            kinds[usize::from(kind)] = Some(number);
+        }
+        let runner = Runner::new(number, protocol, endpoint, calls, host.clock.now());
+        runners.push(Box::new(runner));
+        ProtocolHandle { shared: Arc::clone(&mailbox.shared), calls: sender }
+    }
+
+    /// What its handles share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.event_loop.mailbox.shared
+    }
+
+    /// Control messages that handles have left, of a driver whose thread is not started.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn take_control(&mut self) -> Vec<OutgoingControl> {
+        let mailbox = &self.event_loop.mailbox;
+        let control = |call| match call {
+            Call::Control(message) => {
+                mailbox.shared.release_control();
+                Some(message)
+            }
+            _ => None,
+        };
+        mailbox.calls.try_iter().filter_map(control).collect()
+    }
+
+    /// Has the sessions fail that handles have asked for, of a driver whose thread is not started.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn fail_sessions(&mut self) {
+        self.event_loop.runners.iter_mut().for_each(|runner| runner.refuse_calls());
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system starts no more threads.
+    pub(crate) fn start(self) -> io::Result<RunningDriver> {
+        let shared = Arc::clone(&self.event_loop.mailbox.shared);
+        #[cfg(feature = "simulation")]
+        if crate::simulation::machine().is_some() {
+            crate::task::spawn(self.event_loop.run_as_task());
+            return Ok(RunningDriver { shared, thread: None });
+        }
+        let thread = std::thread::Builder::new()
+            .name("wellspring-driver".to_owned())
+            .spawn(move || self.event_loop.run())?;
+        Ok(RunningDriver { shared, thread: Some(thread) })
+    }
+}
+
+/// A running driver. Dropping it closes its sessions and waits for its threads.
+pub(crate) struct RunningDriver {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for RunningDriver {
+    fn drop(&mut self) {
+        // A driver that has stopped already is what was asked for.
+        let _ = self.shared.ask(Call::Shutdown);
+        if let Some(thread) = self.thread.take() {
+            // A panic in the loop has been printed by its thread.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! The socket itself.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use super::receive::ReceiveBatch;
+use super::sys::{self, SendMeta};
+use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
+use crate::setters;
+
+/// ICMP's reports taken at one time, and addresses kept of them.
+const MAX_REPORTS: usize = 64;
+
+/// How a socket is opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SocketConfig {
+    /// Address and port; port 0 lets the system choose. `[::]` takes IPv4 as well.
+    pub bind: SocketAddr,
+    /// Receive buffer asked for \[bytes\].
+    pub receive_buffer: usize,
+    /// Send buffer asked for \[bytes\].
+    pub send_buffer: usize,
+    /// Interface that multicast goes out by; `None` leaves it to the routing table.
+    pub multicast_interface: Option<Interface>,
+    /// TTL or hop limit of multicast \[hops\]; 1 stays on the link.
+    pub multicast_ttl: u8,
+    /// Whether multicast sent here reaches members on this host.
+    pub multicast_loopback: bool,
+    /// Use segmentation offload on send and coalescing on receive where the system has them.
+    pub offload: bool,
+    /// Whether datagrams are sent unfragmented whatever the system knows of their path; those that are too long for
+    /// this host's link are then not sent.
+    pub unfragmented: bool,
+}
+
+setters! {
+    SocketConfig {
+        bind: SocketAddr,
+        receive_buffer: usize,
+        send_buffer: usize,
+        multicast_interface: Option<Interface>,
+        multicast_ttl: u8,
+        multicast_loopback: bool,
+        offload: bool,
+        unfragmented: bool,
+    }
+}
+
+impl SocketConfig {
+    /// The defaults at that address: 4 MiB buffers, multicast on the link and to this host,
+    /// offloads on.
+    pub fn new(bind: SocketAddr) -> Self {
+        SocketConfig {
+            bind,
+            receive_buffer: 4 << 20,
+            send_buffer: 4 << 20,
+            multicast_interface: None,
+            multicast_ttl: 1,
+            multicast_loopback: true,
+            offload: true,
+            unfragmented: false,
+        }
+    }
+}
+
+/// One or more datagrams to one destination.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Where to.
+    pub to: SocketAddr,
+    /// The source address, if it matters.
+    pub local: Option<IpAddr>,
+    /// DSCP, below 64.
+    pub dscp: u8,
+    /// The two ECN bits (RFC 3168 §5).
+    pub ecn: u8,
+    /// Bytes of each datagram, 1 or more; the last may be shorter. At least the length of
+    /// `bytes` for a single datagram, then at most [`MAX_DATAGRAM_LEN`](super::MAX_DATAGRAM_LEN).
+    pub segment: usize,
+    /// The datagrams, one behind the other: at most [`MAX_SEGMENTS`] and [`MAX_BATCH_LEN`] bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A UDP socket that does not block.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: Socket,
+    local_addr: SocketAddr,
+    v6: bool,
+    segmentation: AtomicBool,
+    coalescing: bool,
+    icmp_errors: AtomicU64,
+    /// Addresses whose ports are closed, as ICMP says, not asked for yet.
+    closed_ports: Mutex<Vec<SocketAddr>>,
+    segmentation_failures: AtomicU64,
+}
+
+impl UdpSocket {
+    /// Opens and binds a socket. What the system lacks of offloads is done without; see
+    /// [`segmentation`](UdpSocket::segmentation) and [`coalescing`](UdpSocket::coalescing).
+    ///
+    /// # Errors
+    /// What the system says: the address is in use or not ours, the interface does not exist, ...
+    pub fn bind(config: &SocketConfig) -> io::Result<UdpSocket> {
+        Self::open(config, |_| Ok(()))
+    }
+
+    /// Opens a socket that receives what is sent to a multicast group and port, and nothing else;
+    /// any number of sockets on one host may. The port must not be one that an ordinary socket of
+    /// this host is bound to. `config.bind` is not looked at.
+    ///
+    /// # Errors
+    /// As for [`bind`](UdpSocket::bind); [`io::ErrorKind::InvalidInput`] if the address is not
+    /// multicast.
+    pub fn bind_group(
+        config: &SocketConfig,
+        group: SocketAddr,
+        interface: Option<&Interface>,
+    ) -> io::Result<UdpSocket> {
+        if !group.ip().is_multicast() || group.port() == 0 {
+            let message = format!("{group} is no multicast address and port");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let config = SocketConfig { bind: group, ..config.clone() };
+        let socket = Self::open(&config, |socket| socket.set_reuse_address(true))?;
+        socket.join(group.ip(), interface)?;
+        Ok(socket)
+    }
+
+    fn open(
+        config: &SocketConfig,
+        prepare: impl Fn(&Socket) -> io::Result<()>,
+    ) -> io::Result<UdpSocket> {
+        let v6 = config.bind.is_ipv6();
+        let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
+        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        let dual = v6 && config.bind.ip().is_unspecified();
+        if v6 {
+            socket.set_only_v6(!dual)?;
+        }
+        prepare(&socket)?;
+        let fd = socket.as_raw_fd();
+        if v6 {
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+            socket.set_multicast_hops_v6(u32::from(config.multicast_ttl))?;
+            socket.set_multicast_loop_v6(config.multicast_loopback)?;
+        }
+        if !v6 || dual {
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
+            let ttl = libc::c_int::from(config.multicast_ttl);
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)?;
+            let looped = libc::c_int::from(config.multicast_loopback);
+            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, looped)?;
+        }
+        if config.unfragmented {
+            let probe = libc::IP_PMTUDISC_PROBE;
+            if v6 {
+                sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+            }
+            if !v6 || dual {
+                sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+            }
+        }
+        if let Some(interface) = &config.multicast_interface {
+            let index = interface.index()?;
+            if v6 {
+                socket.set_multicast_if_v6(index)?;
+            }
+            if !v6 || dual {
+                sys::set_multicast_interface_v4(fd, index)?;
+            }
+        }
+        set_buffers(&socket, config)?;
+        let segmentation =
+            config.offload && sys::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
+        let coalescing =
+            config.offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        socket.bind(&config.bind.into())?;
+        let local_addr = socket
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::other("a UDP socket without an internet address"))?;
+        Ok(UdpSocket {
+            socket,
+            local_addr,
+            v6,
+            segmentation: AtomicBool::new(segmentation),
+            coalescing,
+            icmp_errors: AtomicU64::new(0),
+            closed_ports: Mutex::default(),
+            segmentation_failures: AtomicU64::new(0),
+        })
+    }
+
+    /// The address the socket is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+    /// Whether batches go out by segmentation offload (GSO).
+    pub fn segmentation(&self) -> bool {
+        self.segmentation.load(Relaxed)
+    }
+    /// Whether received datagrams may come coalesced (GRO).
+    pub fn coalescing(&self) -> bool {
+        self.coalescing
+    }
+    /// Errors of earlier datagrams that the network reported (port unreachable and the like).
+    /// They are counted and passed over: who is gone is the protocol's to find out. Anybody can
+    /// forge such a report who knows both addresses and ports, so it ends no transfer.
+    pub fn icmp_errors(&self) -> u64 {
+        self.icmp_errors.load(Relaxed)
+    }
+    /// Takes the addresses to which something was sent and whose ports are closed, as ICMP says.
+    pub fn take_closed_ports(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut *self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Batches that the system refused to segment and that went out datagram by datagram.
+    pub fn segmentation_failures(&self) -> u64 {
+        self.segmentation_failures.load(Relaxed)
+    }
+    /// The receive buffer the system granted \[bytes\]; Linux counts its own bookkeeping in.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+    /// The send buffer the system granted \[bytes\]; Linux counts its own bookkeeping in.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn send_buffer(&self) -> io::Result<usize> {
+        self.socket.send_buffer_size()
+    }
+
+    /// Datagrams that the system dropped because the receive buffer was full; 0 where it does not
+    /// say.
+    pub fn dropped(&self) -> u64 {
+        sys::dropped(self.fd()).map_or(0, u64::from)
+    }
+
+    /// Joins a multicast group on an interface (`None`: the system's choice).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn join(&self, group: IpAddr, interface: Option<&Interface>) -> io::Result<()> {
+        let index = interface.map_or(Ok(0), Interface::index)?;
+        match group {
+            IpAddr::V4(group) => {
+                self.socket.join_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+            }
+            IpAddr::V6(group) => self.socket.join_multicast_v6(&group, index),
+        }
+    }
+
+    /// Leaves a multicast group joined on that interface.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn leave(&self, group: IpAddr, interface: Option<&Interface>) -> io::Result<()> {
+        let index = interface.map_or(Ok(0), Interface::index)?;
+        match group {
+            IpAddr::V4(group) => {
+                self.socket.leave_multicast_v4_n(&group, &InterfaceIndexOrAddress::Index(index))
+            }
+            IpAddr::V6(group) => self.socket.leave_multicast_v6(&group, index),
+        }
+    }
+
+    /// Whether this socket can send there at all: its address family reaches the other's.
+    pub fn reaches(&self, to: &SocketAddr) -> bool {
+        match (self.local_addr.ip(), to) {
+            (IpAddr::V4(_), SocketAddr::V4(_)) => true,
+            (IpAddr::V6(own), SocketAddr::V4(_)) => own == Ipv6Addr::UNSPECIFIED,
+            (IpAddr::V4(_), SocketAddr::V6(_)) => false,
+            (IpAddr::V6(_), SocketAddr::V6(_)) => true,
+        }
+    }
+
+    /// Sends batches, in order; returns how many were taken, at least one. A batch that the
+    /// system cannot segment is sent datagram by datagram at once, and where that works, so are
+    /// all later ones.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if there is no room: nothing was sent. Any other error is
+    /// about the first batch, which is lost as in a network; go on behind it.
+    pub fn send(&self, batches: &[Outgoing<'_>]) -> io::Result<usize> {
+        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
+        let mut planned = 0;
+        for batch in batches.iter().take(sys::SEND_BATCH) {
+            debug_assert!(batch.bytes.len().div_ceil(batch.segment.max(1)) <= MAX_SEGMENTS);
+            let several = batch.bytes.len() > batch.segment;
+            debug_assert!(!several || batch.bytes.len() <= MAX_BATCH_LEN);
+            if several && !self.segmentation() {
+                break;
+            }
+            let segment = if several { u16::try_from(batch.segment).ok() } else { None };
+            plan[planned] = (meta_of(batch, segment), batch.bytes);
+            planned += 1;
+        }
+        if planned == 0 {
+            return match batches.first() {
+                Some(first) => self.send_one_by_one(first).map(|()| 1),
+                None => Ok(0),
+            };
+        }
+        match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[..planned])) {
+            Err(error) if plan[0].0.segment.is_some() && refused_segmentation(&error) => {
+                self.send_one_by_one(&batches[0])?;
+                self.segmentation_failures.fetch_add(1, Relaxed);
+                // A datagram too long for one path says nothing about the others.
+                if error.raw_os_error() != Some(libc::EMSGSIZE) {
+                    self.segmentation.store(false, Relaxed);
+                }
+                Ok(1)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Sends a batch without segmentation offload. An error before the first datagram is
+    /// returned; one in the middle loses the rest, as in a network.
+    fn send_one_by_one(&self, batch: &Outgoing<'_>) -> io::Result<()> {
+        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
+        let mut datagrams = batch.bytes.chunks(batch.segment.max(1)).peekable();
+        let mut first = true;
+        while datagrams.peek().is_some() {
+            let mut planned = 0;
+            for (slot, datagram) in plan.iter_mut().zip(&mut datagrams) {
+                *slot = (meta_of(batch, None), datagram);
+                planned += 1;
+            }
+            let mut done = 0;
+            while done < planned {
+                match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[done..planned])) {
+                    Ok(sent) => done += sent,
+                    Err(error) if first => return Err(error),
+                    Err(_) => return Ok(()),
+                }
+                first = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what is there; returns how many batches came.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if nothing is there; anything else is the system's trouble.
+    pub fn receive(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
+        batch.found.clear();
+        self.retry(|| sys::receive_many(self.fd(), &mut batch.buffers, &mut batch.found))
+    }
+
+    /// Repeats a call that was interrupted or was told of an earlier datagram's fate.
+    fn retry<T>(&self, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        // A bound, so that a flood of errors cannot hold the loop.
+        for _ in 0..64 {
+            match call() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // Of an earlier datagram; the call itself has not been tried.
+                Err(error) if self.take_reports() || reports_earlier_datagram(&error) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Takes ICMP's reports of earlier datagrams out of the socket's queue; true if there were any.
+    fn take_reports(&self) -> bool {
+        let mut any = false;
+        for _ in 0..MAX_REPORTS {
+            let Some((to, errno)) = sys::take_report(self.fd()) else { break };
+            if errno == 0 {
+                continue; // this host's own
+            }
+            any = true;
+            self.icmp_errors.fetch_add(1, Relaxed);
+            if let Some(to) = to.filter(|_| errno == libc::ECONNREFUSED) {
+                let mut ports = self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner);
+                if ports.len() < MAX_REPORTS {
+                    ports.push(to);
+                }
+            }
+        }
+        any
+    }
+
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsRawFd for UdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd()
+    }
+}
+
+const EMPTY: SendMeta = SendMeta {
+    to: SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    local: None,
+    traffic_class: 0,
+    segment: None,
+};
+
+fn meta_of(batch: &Outgoing<'_>, segment: Option<u16>) -> SendMeta {
+    let traffic_class = (batch.dscp << 2) | (batch.ecn & 3);
+    SendMeta { to: batch.to, local: batch.local, traffic_class, segment }
+}
+
+/// Errors by which systems and drivers say that they cannot segment this batch.
+fn refused_segmentation(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
+    )
+}
+
+/// Errors that a socket call passes on from an earlier datagram (ICMP).
+fn reports_earlier_datagram(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECONNREFUSED | libc::ECONNRESET))
+}
+
+/// Asks for the buffer sizes: beyond the system's limit if we may, otherwise up to it.
+fn set_buffers(socket: &Socket, config: &SocketConfig) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    let size = |bytes: usize| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
+    let (receive, send) = (size(config.receive_buffer), size(config.send_buffer));
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
+        socket.set_recv_buffer_size(config.receive_buffer)?;
+    }
+    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
+        socket.set_send_buffer_size(config.send_buffer)?;
+    }
+    Ok(())
+}

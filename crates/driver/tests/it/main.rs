@@ -1,0 +1,8 @@
+//! Tests of the crate from outside: real sockets on loopback.
+
+mod common;
+mod conformance;
+mod hostile;
+mod socket;
+mod transfers;
+mod trims;
