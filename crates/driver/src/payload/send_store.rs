@@ -1,5 +1,12 @@
 //! Blocks that are being sent: read ahead by workers, kept while there is room.
 
+mod lent;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod model;
+mod spares;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -11,12 +18,8 @@ use crate::payload::geometry::Geometry;
 use crate::payload::key::{BlockKey, SessionKey};
 use crate::payload::worker::{Job, Shape};
 use crate::store::ObjectSource;
-
-/// The part of the bound that may be kept for reuse.
-const FREE_PART: usize = 4;
-/// A free buffer is used again for a block of no less than this part of it: otherwise the block
-/// would count for much more than its length.
-const LEAST_PART: usize = 2;
+use lent::Lent;
+use spares::Spares;
 
 /// What became of a wish for a symbol.
 pub(crate) enum Fill {
@@ -86,18 +89,13 @@ pub(crate) struct SendStore {
     index: BTreeMap<BlockKey, usize>,
     last: Option<(BlockKey, usize)>,
     held: usize,
-    /// Bytes of blocks that were let go while workers had a part of them: one entry a job, by block
-    /// and by whether it is read or its encoder made ready.
-    lent: BTreeMap<(BlockKey, bool), Vec<usize>>,
-    lent_bytes: usize,
+    /// Of blocks that were let go while workers had a part of them.
+    lent: Lent,
     limit: usize,
     /// The block that there was no space for: nothing is read ahead until there is.
     starved: Option<BlockKey>,
     count: u64,
-    free_buffers: Vec<Vec<u8>>,
-    #[expect(clippy::vec_box, reason = "boxes move between blocks, jobs and this list")]
-    free_encoders: Vec<Box<BlockEncoder>>,
-    free_bytes: usize,
+    spares: Spares,
     /// Jobs for the workers.
     jobs: VecDeque<(BlockKey, Job)>,
 }
@@ -119,14 +117,11 @@ impl SendStore {
             index: BTreeMap::new(),
             last: None,
             held: 0,
-            lent: BTreeMap::new(),
-            lent_bytes: 0,
+            lent: Lent::default(),
             limit,
             starved: None,
             count: 0,
-            free_buffers: Vec::new(),
-            free_encoders: Vec::new(),
-            free_bytes: 0,
+            spares: Spares::default(),
             jobs: VecDeque::new(),
         }
     }
@@ -138,14 +133,14 @@ impl SendStore {
 
     /// Bytes allocated, all told.
     pub(crate) fn total(&self) -> usize {
-        self.held + self.lent_bytes + self.free_bytes
+        self.held + self.lent.bytes() + self.spares.bytes()
     }
 
     /// Makes space for so many bytes more, but not by letting go of the block at `keep`. What is
     /// wanted by the only block there is is always allowed.
     fn reserve_space(&mut self, bytes: usize, keep: Option<usize>) -> bool {
         while !self.has_space(bytes, keep) {
-            if !self.shrink_free() && !self.evict(keep) && !self.evict_awaited(keep) {
+            if !self.spares.shrink() && !self.evict(keep) && !self.evict_awaited(keep) {
                 return false;
             }
         }
@@ -155,7 +150,7 @@ impl SendStore {
     /// The same for what nobody waits for: nothing that is awaited makes space.
     fn reserve_spare(&mut self, bytes: usize) -> bool {
         while !self.has_space(bytes, None) {
-            if !self.shrink_free() && !self.evict(None) {
+            if !self.spares.shrink() && !self.evict(None) {
                 return false;
             }
         }
@@ -165,40 +160,6 @@ impl SendStore {
     fn has_space(&self, bytes: usize, keep: Option<usize>) -> bool {
         let own = keep.and_then(|place| self.entries[place].as_ref()).map_or(0, |e| e.bytes);
         self.total() + bytes <= self.limit || self.total() == own
-    }
-
-    /// Gives back something that is kept for reuse.
-    fn shrink_free(&mut self) -> bool {
-        let bytes = match (self.free_encoders.pop(), self.free_buffers.len()) {
-            (Some(encoder), _) => encoder.memory(),
-            (None, 0) => return false,
-            (None, _) => self.free_buffers.swap_remove(0).capacity(),
-        };
-        self.free_bytes -= bytes;
-        true
-    }
-
-    /// A buffer for a block of so many bytes, from those that are free if one fits.
-    fn take_buffer(&mut self, len: usize) -> Vec<u8> {
-        let fits = |b: &Vec<u8>| b.capacity() >= len && b.capacity() / LEAST_PART <= len;
-        match self.free_buffers.iter().rposition(fits) {
-            Some(index) => {
-                let mut buffer = self.free_buffers.swap_remove(index);
-                self.free_bytes -= buffer.capacity();
-                buffer.resize(len, 0);
-                buffer
-            }
-            None => vec![0; len],
-        }
-    }
-
-    /// An encoder for a block of that shape, from those that are free if one is no larger than is
-    /// reserved for it.
-    fn take_encoder(&mut self, reserved: usize) -> Option<Box<BlockEncoder>> {
-        let index = self.free_encoders.iter().rposition(|e| e.memory() <= reserved)?;
-        let encoder = self.free_encoders.swap_remove(index);
-        self.free_bytes -= encoder.memory();
-        Some(encoder)
     }
 
     /// The next job for the workers.
@@ -283,7 +244,7 @@ impl SendStore {
         if wanted > 0 && !self.reserve_space(wanted, Some(place)) {
             return Fill::NoRoom;
         }
-        let encoder = self.take_encoder(bytes);
+        let encoder = self.spares.take_encoder(bytes);
         let entry = self.entries[place].as_mut().expect("kept");
         let Data::Here(data) = &entry.data else { return Fill::Waits };
         let data = Arc::clone(data);
@@ -337,7 +298,7 @@ impl SendStore {
     /// Starts to read a block for which there is space, and for its encoder if one is wanted.
     fn load(&mut self, of: &SourceOf<'_>, sbn: u32, encoder_bytes: usize) -> usize {
         let (offset, len) = of.geometry.block(sbn);
-        let buffer = self.take_buffer(len as usize);
+        let buffer = self.spares.take_buffer(len as usize);
         let bytes = buffer.capacity() + encoder_bytes;
         let shape = shape_of(of, sbn);
         let encoder = match of.coding {
@@ -373,7 +334,7 @@ impl SendStore {
     /// stand in the way of each other: one of their blocks is read again later.
     fn evict_awaited(&mut self, keep: Option<usize>) -> bool {
         let under_way = self.entries.iter().flatten().any(|entry| !entry.can_go());
-        !under_way && self.lent_bytes == 0 && self.evict_if(keep, |_| true)
+        !under_way && self.lent.bytes() == 0 && self.evict_if(keep, |_| true)
     }
 
     fn evict_if(&mut self, keep: Option<usize>, may_go: impl Fn(&Entry) -> bool) -> bool {
@@ -394,9 +355,8 @@ impl SendStore {
         self.held -= entry.bytes;
         if !entry.can_go() {
             // A worker has a part of it, and brings it back.
-            self.lent_bytes += entry.bytes;
             let reading = matches!(entry.data, Data::Loading);
-            self.lent.entry((entry.key, reading)).or_default().push(entry.bytes);
+            self.lent.add((entry.key, reading), entry.bytes);
             return;
         }
         if let Data::Here(data) = entry.data
@@ -409,28 +369,18 @@ impl SendStore {
         }
     }
 
-    /// Whether so many bytes may be kept for reuse.
-    fn may_keep(&self, bytes: usize) -> bool {
-        self.free_bytes + bytes <= self.limit / FREE_PART && self.total() + bytes <= self.limit
-    }
-
+    /// Keeps a buffer for reuse if there is room.
     fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.may_keep(buffer.capacity()) {
-            self.free_bytes += buffer.capacity();
-            self.free_buffers.push(buffer);
+        if self.spares.may_keep(buffer.capacity(), self.total(), self.limit) {
+            self.spares.keep_buffer(buffer);
         }
     }
 
+    /// Keeps an encoder for reuse if there is room.
     fn recycle_encoder(&mut self, encoder: Box<BlockEncoder>) {
-        if self.may_keep(encoder.memory()) {
-            self.free_bytes += encoder.memory();
-            self.free_encoders.push(encoder);
+        if self.spares.may_keep(encoder.memory(), self.total(), self.limit) {
+            self.spares.keep_encoder(encoder);
         }
-    }
-
-    /// A worker brings back a part of a block that was let go meanwhile.
-    fn came_back(&mut self, key: (BlockKey, bool)) {
-        self.lent_bytes -= take_one(&mut self.lent, key);
     }
 
     /// A block has been read (or could not be, and its session is about to end).
@@ -440,7 +390,7 @@ impl SendStore {
         match place.and_then(|place| self.entries[place].as_mut()).filter(loading) {
             Some(entry) => entry.data = Data::Here(Arc::new(buffer)),
             None => {
-                self.came_back((key, true));
+                self.lent.take_back((key, true));
                 self.recycle(buffer);
             }
         }
@@ -459,7 +409,7 @@ impl SendStore {
                 entry.encoder = Encoder::Here(encoder);
             }
             None => {
-                self.came_back((key, false));
+                self.lent.take_back((key, false));
                 self.recycle_encoder(encoder);
             }
         }
@@ -467,7 +417,7 @@ impl SendStore {
 
     /// An encoder could not be made ready; the session is about to end.
     pub(crate) fn not_prepared(&mut self, key: BlockKey) {
-        self.came_back((key, false));
+        self.lent.take_back((key, false));
         if let Some(entry) = self.find(key).and_then(|place| self.entries[place].as_mut()) {
             entry.encoder = Encoder::None;
             entry.bytes -= entry.encoder_bytes;
@@ -485,30 +435,15 @@ impl SendStore {
         for place in places {
             self.drop_entry(place);
         }
-        let Self { jobs, lent, lent_bytes, .. } = self;
+        let Self { jobs, lent, .. } = self;
         jobs.retain(|(key, job)| {
             let stays = key.0 != session;
             // What no worker has seen yet is gone with its job.
             if !stays {
                 let reading = matches!(job, Job::Load { .. });
-                *lent_bytes -= take_one(lent, (*key, reading));
+                lent.take_back((*key, reading));
             }
             stays
         });
     }
 }
-
-/// The bytes that are lent with one job of a block; 0 if none are.
-fn take_one(lent: &mut BTreeMap<(BlockKey, bool), Vec<usize>>, key: (BlockKey, bool)) -> usize {
-    let Some(jobs) = lent.get_mut(&key) else { return 0 };
-    let bytes = jobs.pop().unwrap_or(0);
-    if jobs.is_empty() {
-        lent.remove(&key);
-    }
-    bytes
-}
-
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod model;
-#[cfg(test)]
-mod tests;

@@ -117,8 +117,7 @@ pub(super) fn allocated(store: &SendStore, jobs: &[(BlockKey, Job)]) -> usize {
         };
         data + encoder
     });
-    let free = store.free_buffers.iter().map(Vec::capacity).sum::<usize>()
-        + store.free_encoders.iter().map(|e| e.memory()).sum::<usize>();
+    let free = store.spares.allocated();
     let jobs = jobs.iter().chain(&store.jobs).map(|(_, job)| match job {
         Job::Load { buffer, .. } => buffer.capacity(),
         // The data are counted with their entry, if it is still there.
@@ -224,9 +223,9 @@ impl Model {
         for job in std::mem::take(&mut self.jobs) {
             self.bring_back(job, false);
         }
-        let SendStore { held, lent_bytes, lent, free_bytes, .. } = &self.store;
-        assert_eq!((*held, *lent_bytes, lent.len()), (0, 0, 0));
-        assert!(*free_bytes <= LIMIT / FREE_PART, "{free_bytes} kept");
+        let SendStore { held, lent, spares, .. } = &self.store;
+        assert!(*held == 0 && lent.is_empty(), "{held} held, {lent:?} lent");
+        assert!(spares.bytes() <= LIMIT / spares::FREE_PART, "{} kept", spares.bytes());
     }
 }
 

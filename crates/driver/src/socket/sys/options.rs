@@ -1,0 +1,76 @@
+//! Socket options.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::control::Plain;
+
+/// Sets an integer socket option.
+pub(in crate::socket) fn set_option(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    set_plain(fd, level, name, &value)
+}
+
+/// Chooses the interface of outgoing IPv4 multicast by index.
+pub(in crate::socket) fn set_multicast_interface_v4(fd: RawFd, index: u32) -> io::Result<()> {
+    let any = libc::in_addr { s_addr: 0 };
+    let request =
+        libc::ip_mreqn { imr_multiaddr: any, imr_address: any, imr_ifindex: index as libc::c_int };
+    set_plain(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &request)
+}
+
+fn set_plain<T: Plain>(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of a live value.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            name,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an integer socket option.
+pub(in crate::socket) fn option(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a live integer.
+    let outcome =
+        unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    if outcome == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Datagrams that the system dropped because a socket's buffer was full, since it was opened.
+pub(in crate::socket) fn dropped(fd: RawFd) -> io::Result<u32> {
+    // The last of the values of `linux/sock_diag.h`, SK_MEMINFO_DROPS.
+    let mut values = [0_u32; 9];
+    let mut len = size_of_val(&values) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into a live array of integers.
+    let outcome = unsafe {
+        let to = values.as_mut_ptr().cast();
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, to, &raw mut len)
+    };
+    match outcome {
+        0 if len as usize == size_of_val(&values) => Ok(values[8]),
+        0 => Err(io::ErrorKind::Unsupported.into()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
