@@ -4,12 +4,10 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::process::Process;
-use crate::served::runtime;
-use tokio::sync::oneshot;
+use crate::served::{parts, runtime, until_moved};
 use wellspring_core::Rate;
 use wellspring_net::{
     Client, ClientConfig, Cut, Host, PutOptions, PutReport, ReceiverState, Server, ServerConfig,
@@ -106,15 +104,7 @@ fn options() -> PutOptions {
 
 /// Puts until so much is there, and then ends as when the program is stopped.
 async fn put_a_part(home: &Home, hosts: &[Host], options: PutOptions, part: u64) {
-    let (sender, reached) = oneshot::channel();
-    let sender = Mutex::new(Some(sender));
-    let updates = Updates::to(move |update| {
-        if matches!(update, Update::Moving { done, .. } if done >= part)
-            && let Some(sender) = sender.lock().expect("no panic").take()
-        {
-            let _ = sender.send(());
-        }
-    });
+    let (updates, reached) = until_moved(part);
     let (client, file) = (client(Some(Rate::from_mbps(200))), home.file());
     let options = options.updates(updates);
     tokio::select! {
@@ -138,12 +128,6 @@ async fn stop(servers: Vec<Server>) {
     for server in servers {
         tokio::task::spawn_blocking(move || drop(server)).await.expect("no panic");
     }
-}
-
-/// The part files in a folder.
-fn parts(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("read").path());
-    entries.filter(|path| path.to_string_lossy().ends_with(".part")).collect()
 }
 
 /// No more than a hundredth of the object went out beside what was missing.

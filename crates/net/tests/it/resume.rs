@@ -3,16 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::served::runtime;
-use tokio::sync::oneshot;
+use crate::served::{parts, runtime, until_moved};
 use wellspring_core::Rate;
 use wellspring_net::store::Existing;
 use wellspring_net::{
-    Client, ClientConfig, FetchOptions, FetchReport, Host, Server, ServerConfig, Target, Update,
-    Updates,
+    Client, ClientConfig, FetchOptions, FetchReport, Host, Server, ServerConfig, Target,
 };
 use wellspring_testkit::random_bytes;
 
@@ -56,15 +53,7 @@ fn into(path: &Path) -> Target {
 
 /// Fetches until so much is there, and then ends as when the program is stopped.
 async fn fetch_a_part(hosts: &[Host], path: &Path, part: u64, resume: bool) {
-    let (sender, reached) = oneshot::channel();
-    let sender = Mutex::new(Some(sender));
-    let updates = Updates::to(move |update| {
-        if matches!(update, Update::Moving { done, .. } if done >= part)
-            && let Some(sender) = sender.lock().expect("no panic").take()
-        {
-            let _ = sender.send(());
-        }
-    });
+    let (updates, reached) = until_moved(part);
     let client = client();
     let options = options(resume).updates(updates);
     tokio::select! {
@@ -80,12 +69,6 @@ async fn fetch(hosts: &[Host], path: &Path) -> FetchReport {
     let (client, options) = (client(), options(true));
     let fetched = client.fetch(hosts, &options, into(path));
     tokio::time::timeout(GUARD, fetched).await.expect("ends").expect("fetched")
-}
-
-/// The part files in a folder.
-fn parts(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("read").path());
-    entries.filter(|path| path.to_string_lossy().ends_with(".part")).collect()
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Servers of one object and clients over loopback, for tests of whole transfers.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use wellspring_net::store::Existing;
 use wellspring_net::{
     Client, ClientConfig, Cut, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
-    Server, ServerConfig, ServerEvent, Target,
+    Server, ServerConfig, ServerEvent, Target, Update, Updates,
 };
 
 /// What no transfer here should take: a guard, not a measure.
@@ -116,4 +116,26 @@ pub fn listing(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// The part files in a folder.
+pub fn parts(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("read").path());
+    paths.filter(|path| path.to_string_lossy().ends_with(".part")).collect()
+}
+
+/// Updates that say by a channel that so many bytes are there.
+pub fn until_moved(bytes: u64) -> (Updates, oneshot::Receiver<()>) {
+    let (sender, reached) = oneshot::channel();
+    let sender = Mutex::new(Some(sender));
+    let updates = Updates::to(move |update| {
+        if matches!(update, Update::Moving { done, .. } if done >= bytes)
+            && let Some(sender) = sender.lock().expect("no panic").take()
+        {
+            // A test that has seen enough does not listen any more.
+            let _ = sender.send(());
+        }
+    });
+    (updates, reached)
 }

@@ -41,6 +41,20 @@ fn serve_with(directory: &Path, adapt: impl FnOnce(&mut ServerConfig)) -> Served
     Served { address: server.local_addr(), server, _runtime: runtime }
 }
 
+/// Asks for the whole of the object `x`, 3,000,000 sevens.
+fn start_of_x(session: u32) -> Request<'static> {
+    Request::Start(Start {
+        session: SessionId(session),
+        name: Name::new("x").expect("a name"),
+        digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+        share_index: 0,
+        share_count: 1,
+        geometry: GEOMETRY,
+        resume: None,
+        timeout_ms: 60_000,
+    })
+}
+
 struct Stranger {
     socket: UdpSocket,
     nonce: u64,
@@ -453,17 +467,7 @@ fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
         .map(|session| {
             let mut stranger = Stranger::of(&served);
             assert_eq!(stranger.info("x"), Ok(3_000_000));
-            let start = Request::Start(Start {
-                session: SessionId(session),
-                name: Name::new("x").expect("a name"),
-                digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
-                share_index: 0,
-                share_count: 1,
-                geometry: GEOMETRY,
-                resume: None,
-                timeout_ms: 60_000,
-            });
-            stranger.ask(&start, code)
+            stranger.ask(&start_of_x(session), code)
         })
         .collect();
     assert_eq!(outcomes, [None, None, busy]);
@@ -498,17 +502,7 @@ fn an_address_has_no_more_than_its_quota_where_there_are_no_keys() {
     let start = |session| {
         let mut stranger = Stranger::of(&served);
         assert_eq!(stranger.info("x"), Ok(3_000_000));
-        let start = Request::Start(Start {
-            session: SessionId(session),
-            name: Name::new("x").expect("a name"),
-            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
-            share_index: 0,
-            share_count: 1,
-            geometry: GEOMETRY,
-            resume: None,
-            timeout_ms: 60_000,
-        });
-        stranger.ask(&start, quota)
+        stranger.ask(&start_of_x(session), quota)
     };
     let offered = |session: u32, size| {
         let name = format!("put-{session}");
@@ -551,17 +545,7 @@ fn an_address_has_its_sends_by_scdp_and_ndp_together() {
         (1..=2).map(|session| Stranger::of(&served).ask_proven(&start(session), code)).collect();
     let mut stranger = Stranger::of(&served);
     assert_eq!(stranger.info("x"), Ok(3_000_000));
-    let by_scdp = Request::Start(Start {
-        session: SessionId(1),
-        name: Name::new("x").expect("a name"),
-        digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
-        share_index: 0,
-        share_count: 1,
-        geometry: GEOMETRY,
-        resume: None,
-        timeout_ms: 60_000,
-    });
-    outcomes.push(stranger.ask(&by_scdp, code));
+    outcomes.push(stranger.ask(&start_of_x(1), code));
     assert_eq!(outcomes, [None, None, Some(RefusalCode::Busy)]);
 }
 

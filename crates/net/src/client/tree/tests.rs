@@ -21,7 +21,7 @@ fn entry<'a>(path: &'a str, content: Content<'a>) -> Entry<'a> {
 }
 
 /// A listing of entries in the order given, whatever that is.
-fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
+pub(super) fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
     let mut bytes = Listing::new().into_bytes();
     let begin = bytes.len();
     for entry in entries {
