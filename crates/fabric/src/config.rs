@@ -1,5 +1,7 @@
 //! Configuration of a port.
 
+use wellspring_core::Class;
+
 /// The length of a queue at which it is full (or, for ECN, long).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
@@ -102,6 +104,21 @@ pub struct PortConfig {
 impl PortConfig {
     /// The most data classes a port has.
     pub const MAX_CLASSES: u8 = 8;
+    /// Queues of a port: that of control packets, and one for each data class.
+    pub const QUEUES: usize = 1 + Self::MAX_CLASSES as usize;
+
+    /// The number of the queue of a class, below [`PortConfig::QUEUES`]: 0 is the control queue, data queues follow in
+    /// the order in which they are served.
+    #[inline]
+    pub fn queue(&self, class: Class) -> usize {
+        if self.control.is_some() && class == 0 {
+            return 0;
+        }
+        // Data classes count from 1 where there is a control queue, else from 0.
+        let first = u8::from(self.control.is_some());
+        let last = self.data_classes.clamp(1, Self::MAX_CLASSES) - 1;
+        1 + usize::from(class.saturating_sub(first).min(last))
+    }
 
     /// One FIFO that drops what does not fit.
     pub const fn drop_tail(limit: Limit) -> Self {

@@ -5,7 +5,7 @@ use crate::packet::Packet;
 use crate::pool::{Fifo, Handle, Pool};
 
 const CONTROL: usize = 0;
-const QUEUES: usize = 1 + PortConfig::MAX_CLASSES as usize;
+const QUEUES: usize = PortConfig::QUEUES;
 
 /// What became of a packet offered to a [`Port`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +83,14 @@ impl Port {
         u64::from(self.data_bytes)
     }
 
+    /// Bytes that wait in a queue, by its number ([`PortConfig::queue`]).
+    ///
+    /// # Panics
+    /// If there is no queue of that number.
+    pub fn queue_bytes(&self, queue: usize) -> u64 {
+        u64::from(self.queues[queue].bytes)
+    }
+
     /// Packets that wait in the control queue.
     pub fn control_packets(&self) -> u32 {
         self.queues[CONTROL].fifo.len()
@@ -105,7 +113,7 @@ impl Port {
         if config.ecn_threshold.reached(self.data_packets, u64::from(self.data_bytes)) {
             admission.marked = packet.mark();
         }
-        let queue = data_queue(config, packet.class());
+        let queue = config.queue(packet.class());
         let len = packet.wire_len();
         let (packets, bytes) = match config.sharing {
             Sharing::Shared => (self.data_packets, self.data_bytes),
@@ -238,11 +246,4 @@ impl Port {
         self.coin ^= self.coin << 5;
         self.coin >> 31 == 1
     }
-}
-
-/// The queue of a data class: classes count from 1 where there is a control queue, else from 0.
-fn data_queue(config: &PortConfig, class: u8) -> usize {
-    let first = u8::from(config.control.is_some());
-    let last = config.data_classes.clamp(1, PortConfig::MAX_CLASSES) - 1;
-    1 + usize::from(class.saturating_sub(first).min(last))
 }
