@@ -23,6 +23,7 @@ mod object_store;
 mod scdp_endpoint;
 mod send_store;
 mod server_requests;
+mod switch_snooping;
 mod tree_listing;
 mod trust_channels;
 mod wire_parse;
@@ -56,6 +57,7 @@ macro_rules! for_each_target {
             scdp_endpoint
             send_store
             server_requests
+            switch_snooping
             tree_listing
             trust_channels
             wire_parse

@@ -23,6 +23,8 @@ pub(crate) struct Seen<'a> {
     pub way: Way,
     /// EtherType.
     pub protocol: u16,
+    /// Protocol identifier and control information of its VLAN tag, which is not among the bytes.
+    pub vlan: Option<(u16, u16)>,
     /// When it passed, in the time of day.
     pub stamp: Duration,
     /// It does not look as on the wire: cut, or without its checksum.
@@ -94,6 +96,7 @@ impl Capture {
                 _ => Way::Elsewhere,
             },
             protocol: packet.protocol,
+            vlan: packet.vlan,
             stamp: packet.stamp,
             unlike: packet.cut || packet.checksum_pending,
         })

@@ -53,36 +53,8 @@ impl Controls {
     /// # Errors
     /// The address cannot be listened at.
     pub fn serve_metrics(&self, at: SocketAddr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind(at)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
         let controls = self.clone();
-        serve("metrics", async move {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let clients = Clients::new();
-            loop {
-                let accepted = listener.accept().await.map(|(stream, _)| stream);
-                let controls = controls.clone();
-                clients.take(accepted, |stream| controls.answer_http(stream)).await;
-            }
-        })?;
-        Ok(address)
-    }
-
-    async fn answer_http(self, mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
-        let request = read_until(&mut stream, b"\r\n\r\n").await?;
-        let (code, text) = match (request.starts_with("GET /metrics"), self.status()) {
-            (true, Some(status)) => ("200 OK", to_prometheus(&status)),
-            (true, None) => ("503 Service Unavailable", String::new()),
-            (false, _) => ("404 Not Found", String::new()),
-        };
-        let answer = format!(
-            "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-             Connection: close\r\n\r\n{text}",
-            text.len()
-        );
-        stream.write_all(answer.as_bytes()).await?;
-        stream.shutdown().await
+        serve_page(at, move || controls.status().map(|status| to_prometheus(&status)))
     }
 
     /// Answers at the control socket of an appliance of that name.
@@ -160,6 +132,49 @@ pub fn ask(run_dir: &Path, name: &str, question: &str) -> io::Result<String> {
 
 fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
     run_dir.join(format!("{name}.sock"))
+}
+
+/// Answers HTTP requests for metrics with the page that `page` makes, if there is one yet, for as long as the program
+/// runs. Clients are served side by side.
+pub(crate) fn serve_page(
+    at: SocketAddr,
+    page: impl Fn() -> Option<String> + Clone + Send + 'static,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(at)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    serve("metrics", async move {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let clients = Clients::new();
+        loop {
+            let accepted = listener.accept().await.map(|(stream, _)| stream);
+            let page = page.clone();
+            clients.take(accepted, |stream| answer_http(stream, page)).await;
+        }
+    })?;
+    Ok(address)
+}
+
+async fn answer_http(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    page: impl Fn() -> Option<String>,
+) -> io::Result<()> {
+    let request = read_until(&mut stream, b"\r\n\r\n").await?;
+    let (code, text) = if request.starts_with("GET /metrics") {
+        match page() {
+            Some(text) => ("200 OK", text),
+            None => ("503 Service Unavailable", String::new()),
+        }
+    } else {
+        ("404 Not Found", String::new())
+    };
+    let answer = format!(
+        "HTTP/1.1 {code}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{text}",
+        text.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
 }
 
 /// Runs a server in a thread of its own.

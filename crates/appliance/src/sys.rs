@@ -144,6 +144,8 @@ pub(crate) struct RingPacket<'a> {
     pub kind: u8,
     /// EtherType.
     pub protocol: u16,
+    /// Protocol identifier and control information of the VLAN tag that the kernel took out of the frame.
+    pub vlan: Option<(u16, u16)>,
     /// When it passed, in the time of day.
     pub stamp: Duration,
 }
@@ -232,6 +234,7 @@ impl Ring {
                 checksum_pending: status & libc::TP_STATUS_CSUMNOTREADY != 0,
                 kind: address.sll_pkttype,
                 protocol: u16::from_be(address.sll_protocol),
+                vlan: vlan_tag(status, header),
                 stamp: Duration::new(header.tp_sec.into(), header.tp_nsec.min(999_999_999)),
             })
         }
@@ -258,6 +261,13 @@ impl Ring {
         // aligned; both sides use it atomically.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(frame * self.frame).cast()) }
     }
+}
+
+/// The VLAN tag of a packet, which the kernel keeps beside it.
+fn vlan_tag(status: u32, header: &libc::tpacket2_hdr) -> Option<(u16, u16)> {
+    let named = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if named { header.tp_vlan_tpid } else { libc::ETH_P_8021Q as u16 };
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((protocol, header.tp_vlan_tci))
 }
 
 impl Drop for Ring {

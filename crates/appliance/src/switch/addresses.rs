@@ -1,49 +1,86 @@
-//! MAC address table: the port behind which each station is.
+//! MAC address table: the port behind which each station of each VLAN is.
 
 use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// A station that was silent for so long may have moved (IEEE 802.1D's default).
 const AGE: Duration = Duration::from_secs(300);
+/// How exactly the time of a station's last frame is known: to write it down for each frame would lock the table.
+const FRESH: Duration = Duration::from_secs(1);
 
-type Address = [u8; 6];
+/// A VLAN, and the address of a station in it.
+type Station = (u16, [u8; 6]);
 
-/// The ports that stations were heard at, at most so many.
+/// The ports that stations were heard at, at most so many. All threads of a switch share it.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    ports: BTreeMap<Address, (usize, Instant)>,
+    table: RwLock<Table>,
     most: usize,
+}
+
+#[derive(Debug)]
+struct Table {
+    ports: BTreeMap<Station, (usize, Instant)>,
+    /// When silent stations were last forgotten.
+    forgot: Option<Instant>,
 }
 
 impl Addresses {
     pub(super) fn new(most: usize) -> Self {
-        Addresses { ports: BTreeMap::new(), most }
+        Addresses { table: RwLock::new(Table { ports: BTreeMap::new(), forgot: None }), most }
     }
 
     /// Notes who sent a frame that came by a port. Beyond the bound no new station is learned before one is forgotten:
     /// what is for them goes everywhere.
-    pub(super) fn learn(&mut self, frame: &[u8], port: usize, now: Instant) {
-        let Some(&from) = frame.get(6..).and_then(|rest| rest.first_chunk()) else { return };
+    pub(super) fn learn(&self, vlan: u16, frame: &[u8], port: usize, now: Instant) {
+        let Some(&from) = frame.get(6..).and_then(|rest| rest.first_chunk::<6>()) else { return };
         if is_group(from) {
             return;
         }
-        if self.ports.len() >= self.most && !self.ports.contains_key(&from) {
-            self.ports.retain(|_, (_, heard)| now.saturating_duration_since(*heard) < AGE);
-            if self.ports.len() >= self.most {
+        let station = (vlan, from);
+        let known = self.read(|table| table.ports.get(&station).copied());
+        match known {
+            Some((at, heard)) if at == port && now.saturating_duration_since(heard) < FRESH => {}
+            known => self.write(station, known.is_some(), port, now),
+        }
+    }
+
+    fn write(&self, station: Station, known: bool, port: usize, now: Instant) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        if !known && table.ports.len() >= self.most {
+            // A flood of forged senders does not have the table searched for each of them.
+            let soon = |at| now.saturating_duration_since(at) < FRESH;
+            if table.forgot.is_some_and(soon) {
+                return;
+            }
+            table.ports.retain(|_, (_, heard)| now.saturating_duration_since(*heard) < AGE);
+            table.forgot = Some(now);
+            if table.ports.len() >= self.most {
                 return;
             }
         }
-        self.ports.insert(from, (port, now));
+        table.ports.insert(station, (port, now));
     }
 
     /// The port of a frame's destination; none if it is for many stations or for an unknown one.
-    pub(super) fn port_of(&self, frame: &[u8], now: Instant) -> Option<usize> {
-        let (port, heard) = self.ports.get(frame.first_chunk::<6>()?)?;
-        (now.saturating_duration_since(*heard) < AGE).then_some(*port)
+    pub(super) fn port_of(&self, vlan: u16, frame: &[u8], now: Instant) -> Option<usize> {
+        let station = (vlan, *frame.first_chunk::<6>()?);
+        let (port, heard) = self.read(|table| table.ports.get(&station).copied())?;
+        (now.saturating_duration_since(heard) < AGE).then_some(port)
+    }
+
+    /// Stations remembered.
+    pub(super) fn len(&self) -> usize {
+        self.read(|table| table.ports.len())
+    }
+
+    fn read<T>(&self, question: impl FnOnce(&Table) -> T) -> T {
+        question(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn is_group(address: Address) -> bool {
+fn is_group(address: [u8; 6]) -> bool {
     address[0] & 1 == 1
 }
 
@@ -59,30 +96,52 @@ mod tests {
 
     #[test]
     fn stations_are_found_where_they_were_heard_last_and_forgotten() {
-        let mut addresses = Addresses::new(2);
+        let addresses = Addresses::new(2);
         let now = Instant::now();
-        addresses.learn(&frame(9, 1), 3, now);
-        assert_eq!(addresses.port_of(&frame(1, 9), now), Some(3));
-        assert_eq!(addresses.port_of(&frame(2, 9), now), None);
-        addresses.learn(&frame(9, 1), 4, now);
-        assert_eq!(addresses.port_of(&frame(1, 9), now), Some(4));
-        addresses.learn(&frame(9, 2), 0, now + AGE / 2);
-        addresses.learn(&frame(9, 3), 0, now + AGE / 2);
-        assert_eq!(addresses.port_of(&frame(3, 9), now + AGE / 2), None, "no room");
-        assert_eq!(addresses.port_of(&frame(1, 9), now + AGE), None, "long ago");
-        addresses.learn(&frame(9, 3), 5, now + AGE);
-        assert_eq!(addresses.port_of(&frame(3, 9), now + AGE), Some(5));
+        addresses.learn(0, &frame(9, 1), 3, now);
+        assert_eq!(addresses.port_of(0, &frame(1, 9), now), Some(3));
+        assert_eq!(addresses.port_of(0, &frame(2, 9), now), None);
+        addresses.learn(0, &frame(9, 1), 4, now);
+        assert_eq!(addresses.port_of(0, &frame(1, 9), now), Some(4));
+        addresses.learn(0, &frame(9, 2), 0, now + AGE / 2);
+        addresses.learn(0, &frame(9, 3), 0, now + AGE / 2);
+        assert_eq!(addresses.port_of(0, &frame(3, 9), now + AGE / 2), None, "no room");
+        assert_eq!(addresses.port_of(0, &frame(1, 9), now + AGE), None, "long ago");
+        addresses.learn(0, &frame(9, 3), 5, now + AGE);
+        assert_eq!(addresses.port_of(0, &frame(3, 9), now + AGE), Some(5));
+        assert_eq!(addresses.len(), 2);
+    }
+
+    #[test]
+    fn a_station_that_speaks_is_not_forgotten() {
+        let addresses = Addresses::new(2);
+        let start = Instant::now();
+        for second in 0..=400 {
+            addresses.learn(0, &frame(9, 1), 3, start + Duration::from_secs(second));
+        }
+        let now = start + Duration::from_secs(600);
+        assert_eq!(addresses.port_of(0, &frame(1, 9), now), Some(3));
+    }
+
+    #[test]
+    fn a_station_has_a_port_in_each_vlan() {
+        let addresses = Addresses::new(8);
+        let now = Instant::now();
+        addresses.learn(10, &frame(9, 1), 3, now);
+        addresses.learn(20, &frame(9, 1), 4, now);
+        let port_in = |vlan| addresses.port_of(vlan, &frame(1, 9), now);
+        assert_eq!((port_in(10), port_in(20), port_in(30)), (Some(3), Some(4), None));
     }
 
     #[test]
     fn groups_are_nowhere_and_short_frames_nobody() {
-        let mut addresses = Addresses::new(8);
+        let addresses = Addresses::new(8);
         let now = Instant::now();
         let mut forged = frame(1, 1);
         forged[6] = 3;
-        addresses.learn(&forged, 1, now);
-        addresses.learn(&[1; 11], 1, now);
-        assert_eq!(addresses.port_of(&forged[6..], now), None);
-        assert_eq!(addresses.port_of(&[2; 5], now), None);
+        addresses.learn(0, &forged, 1, now);
+        addresses.learn(0, &[1; 11], 1, now);
+        assert_eq!(addresses.port_of(0, &forged[6..], now), None);
+        assert_eq!(addresses.port_of(0, &[2; 5], now), None);
     }
 }

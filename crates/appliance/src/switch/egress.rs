@@ -8,55 +8,17 @@ use std::time::{Duration, Instant};
 use wellspring_core::Class;
 use wellspring_fabric::{Packet, Pool, Port, PortConfig};
 
+use super::buffers::Buffers;
 use super::counters::PortCounters;
 use super::frame::{self, Marking, Treatment};
+use super::vlan::Tag;
 
 /// What a frame has on the wire besides itself: preamble, checksum, gap \[bytes\].
-const WIRE_OVERHEAD: u32 = 24;
+pub(super) const WIRE_OVERHEAD: u32 = 24;
 /// The least that a frame is \[bytes\].
-const LEAST: u32 = 60;
-
-/// Frames' bytes, by number; memory is used again.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    slots: Vec<Vec<u8>>,
-    free: Vec<u32>,
-}
-
-impl Buffers {
-    /// Keeps a copy of a frame.
-    pub(super) fn keep(&mut self, frame: &[u8]) -> u32 {
-        let slot = self.empty();
-        self.slots[slot as usize].extend_from_slice(frame);
-        slot
-    }
-
-    /// Keeps another copy of a frame.
-    pub(super) fn copy(&mut self, of: u32) -> u32 {
-        let slot = self.empty();
-        let mut copy = core::mem::take(&mut self.slots[slot as usize]);
-        copy.extend_from_slice(self.get(of));
-        self.slots[slot as usize] = copy;
-        slot
-    }
-
-    fn empty(&mut self) -> u32 {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Vec::new());
-            u32::try_from(self.slots.len() - 1).expect("frames in memory fit 32 bits")
-        });
-        self.slots[slot as usize].clear();
-        slot
-    }
-
-    pub(super) fn get(&self, slot: u32) -> &[u8] {
-        &self.slots[slot as usize]
-    }
-
-    pub(super) fn release(&mut self, slot: u32) {
-        self.free.push(slot);
-    }
-}
+pub(super) const LEAST: u32 = 60;
+/// Length of a VLAN tag \[bytes\].
+const TAG: u32 = 4;
 
 /// A frame in a queue.
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +31,12 @@ pub(super) struct Waiting {
     reads_marks: bool,
     trimmed: bool,
     marked: bool,
+    /// The tag with which it leaves.
+    tag: Option<Tag>,
 }
 
 impl Waiting {
-    pub(super) fn new(slot: u32, len: usize, treatment: Treatment) -> Self {
+    pub(super) fn new(slot: u32, len: usize, treatment: Treatment, tag: Option<Tag>) -> Self {
         // No interface's MTU comes near the bound.
         let bytes = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
         Waiting {
@@ -83,13 +47,15 @@ impl Waiting {
             reads_marks: treatment.reads_marks,
             trimmed: false,
             marked: false,
+            tag,
         }
     }
 }
 
 impl Packet for Waiting {
     fn wire_len(&self) -> u32 {
-        self.len.max(LEAST) + WIRE_OVERHEAD
+        let tag = if self.tag.is_some() { TAG } else { 0 };
+        (self.len + tag).max(LEAST) + WIRE_OVERHEAD
     }
 
     fn class(&self) -> Class {
@@ -111,6 +77,13 @@ impl Packet for Waiting {
         self.marked |= self.reads_marks;
         self.reads_marks
     }
+}
+
+/// A frame that leaves, made what the queues have made of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub slot: u32,
+    pub tagged: bool,
 }
 
 /// The queues of a port, and what leaves.
@@ -151,19 +124,26 @@ impl Egress {
             self.free = self.free.max(at);
         }
         let handle = self.pool.insert(frame);
+        let queue = self.config.queue(frame.class);
         let admission = self.queues.enqueue(&self.config, &mut self.pool, handle);
-        counters.trimmed += u64::from(admission.trimmed);
-        counters.marked += u64::from(admission.marked);
+        counters.queues[queue].trimmed += u64::from(admission.trimmed);
+        counters.queues[queue].marked += u64::from(admission.marked);
         if let Some(dropped) = admission.dropped {
             let frame = self.pool.remove(dropped);
-            match frame.class {
-                0 if self.config.control.is_some() => counters.dropped_control += 1,
-                _ => counters.dropped += 1,
-            }
+            // A header that was cut from a packet is dropped by the queue of headers.
+            counters.queues[self.config.queue(frame.class)].dropped += 1;
             buffers.release(frame.slot);
         }
+        let queue = if admission.trimmed { self.config.queue(0) } else { queue };
+        let most = &mut counters.queues[queue].most_bytes;
+        *most = (*most).max(self.queues.queue_bytes(queue));
         counters.longest = counters.longest.max(self.queues.data_packets());
         self.advance(at);
+    }
+
+    /// What waits in a queue \[bytes on the wire\].
+    pub(super) fn queue_bytes(&self, queue: usize) -> u64 {
+        self.queues.queue_bytes(queue)
     }
 
     /// Lets leave what the link can take up to that time.
@@ -181,22 +161,31 @@ impl Egress {
         (!self.queues.is_empty()).then_some(self.free)
     }
 
-    /// The frames that leave, made what the queues have made of them; the list is empty then.
+    /// The frames that leave; the list is empty then.
     pub(super) fn take_leaving(
         &mut self,
         buffers: &mut Buffers,
         marking: &Marking,
-        into: &mut Vec<u32>,
+        counters: &mut PortCounters,
+        into: &mut Vec<Leaving>,
     ) {
         for frame in self.leaving.drain(..) {
-            let bytes = &mut buffers.slots[frame.slot as usize];
+            let Waiting { slot, len, .. } = frame;
             if frame.trimmed {
-                frame::trim(bytes, frame.len as usize, marking);
+                frame::trim(buffers.get_mut(slot), len as usize, marking);
+                buffers.truncate(slot, len as usize);
             }
             if frame.marked {
-                frame::mark(bytes);
+                frame::mark(buffers.get_mut(slot));
             }
-            into.push(frame.slot);
+            if let Some(tag) = frame.tag {
+                buffers.tag(slot, tag);
+            }
+            let tagged = frame.tag.is_some();
+            let of = &mut counters.queues[self.config.queue(frame.class)];
+            of.sent += 1;
+            of.sent_bytes += buffers.on_wire(slot, tagged).len() as u64;
+            into.push(Leaving { slot, tagged });
         }
     }
 
@@ -231,7 +220,7 @@ mod tests {
         fn offer(&mut self, at: Duration, class: Class) {
             let slot = self.buffers.keep(&[0; 976]);
             let treatment = Treatment { class, cut: (class > 0).then_some(78), reads_marks: true };
-            let frame = Waiting::new(slot, 976, treatment);
+            let frame = Waiting::new(slot, 976, treatment, None);
             self.egress.offer(self.start + at, frame, &mut self.buffers, &mut self.counters);
         }
 
@@ -262,7 +251,7 @@ mod tests {
         for i in 0..1_000 {
             bench.offer(8 * i * US, 1);
         }
-        assert_eq!(bench.counters.trimmed, 0);
+        assert_eq!(bench.counters.trimmed(), 0);
         assert_eq!(bench.left(8_000 * US).len(), 1_000);
     }
 
@@ -272,8 +261,13 @@ mod tests {
         for class in [1, 2, 2, 1, 0] {
             bench.offer(US, class);
         }
-        assert_eq!(bench.counters.trimmed, 1);
+        assert_eq!(bench.counters.queues[1].trimmed, 1, "the second of the highest class");
+        assert_eq!(bench.counters.trimmed(), 1);
         assert_eq!(bench.counters.longest, 2);
+        // The first frame left at once. Of those that wait: two of class 2, and a header besides a control packet.
+        assert_eq!(bench.counters.queues[2].most_bytes, 2_000);
+        assert_eq!(bench.counters.queues[0].most_bytes, 1_000 + 102);
+        assert_eq!(bench.egress.queue_bytes(2), 2_000);
         let left = bench.left(100 * US);
         assert_eq!(left, [(1, false), (0, true), (0, false), (2, false), (2, false)]);
     }
@@ -288,12 +282,37 @@ mod tests {
             bench.offer(US, 1);
         }
         // One leaves, one waits whole, one as a header.
-        assert_eq!((bench.counters.trimmed, bench.counters.dropped_control), (8, 7));
-        assert_eq!(bench.buffers.slots.len(), 4);
+        assert_eq!((bench.counters.trimmed(), bench.counters.dropped_control()), (8, 7));
+        assert_eq!(bench.buffers.capacity(), 4);
         let mut tail = Bench::new(PortConfig::drop_tail(Limit::Packets(1)));
         for _ in 0..10 {
             tail.offer(US, 0);
         }
-        assert_eq!((tail.counters.dropped, tail.counters.dropped_control), (8, 0));
+        assert_eq!((tail.counters.dropped(), tail.counters.dropped_control()), (8, 0));
+    }
+    #[test]
+    fn a_trimmed_frame_keeps_its_tag() {
+        let mut bench = Bench::new(PortConfig::trimming(Limit::Packets(1)));
+        let tag = Some(3 << 13 | 20);
+        for _ in 0..3 {
+            let slot = bench.buffers.keep(&[0; 976]);
+            let treatment = Treatment { class: 1, cut: Some(78), reads_marks: false };
+            let frame = Waiting::new(slot, 976, treatment, tag);
+            bench.egress.offer(bench.start, frame, &mut bench.buffers, &mut bench.counters);
+        }
+        bench.egress.advance(bench.start + 100 * US);
+        let mut leaving = Vec::new();
+        let Bench { egress, buffers, counters, .. } = &mut bench;
+        egress.take_leaving(buffers, &Marking::default(), counters, &mut leaving);
+        let lens: Vec<usize> = leaving
+            .iter()
+            .map(|frame| {
+                let bytes = buffers.on_wire(frame.slot, frame.tagged);
+                assert_eq!(bytes[12..16], [0x81, 0, 0x60, 20]);
+                bytes.len()
+            })
+            .collect();
+        assert_eq!(lens, [980, 82, 980]);
+        assert_eq!((counters.queues[0].sent_bytes, counters.queues[1].sent), (82, 2));
     }
 }

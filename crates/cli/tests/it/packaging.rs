@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use wellspring_appliance::switch::{PortCounters, SwitchStatus, to_prometheus};
+
 use crate::lab;
 use crate::operation::http;
 use crate::support::{Place, program};
@@ -76,18 +78,43 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
     let metrics = ["--metrics", "127.0.0.1:0", "--keys", keys];
     let server = place.serve(&place.replica("a", b"x"), &metrics);
     let (_, page) = http(&server, "GET /metrics");
-    let known: BTreeSet<&str> =
-        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let known = families(&page);
     for path in ["prometheus/alerts.yml", "grafana/wellspring.json"] {
         let text = read(path);
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let named: BTreeSet<&str> = words
-            .filter(|word| word.starts_with("wellspring_") || word.starts_with("process_"))
-            .collect();
+        let named = metrics_in(&text);
         assert!(named.len() > 5, "{path}: {named:?}");
         for name in named {
             let family = name.strip_suffix("_total").unwrap_or(name);
             assert!(known.contains(family), "{path}: no metric {name}");
         }
     }
+}
+
+#[test]
+fn the_switchs_dashboard_and_alerts_name_metrics_that_there_are() {
+    let ports = vec![("port1".to_owned(), PortCounters::default())];
+    let page = to_prometheus(&SwitchStatus { ports, data_queues: 5, ..SwitchStatus::default() });
+    let known = families(&page);
+    let (alerts, dashboard) = (read("prometheus/switch-alerts.yml"), read("grafana/switch.json"));
+    for name in metrics_in(&alerts).into_iter().chain(metrics_in(&dashboard)) {
+        assert!(known.contains(name), "no metric {name}");
+    }
+    // What is measured is shown, and what an alert waits for is a value that there is.
+    let shown = metrics_in(&dashboard);
+    assert!(shown.len() > 8, "{shown:?}");
+    let reasons = alerts.split("reason=").skip(1).map(|rest| rest.split('"').nth(1));
+    for reason in reasons.flat_map(|reason| reason.expect("quoted").split('|')) {
+        assert!(page.contains(&format!("reason=\"{reason}\"")), "no reason {reason}");
+    }
+}
+
+/// The metrics of a page.
+fn families(page: &str) -> BTreeSet<&str> {
+    page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect()
+}
+
+/// The metrics that a text names.
+fn metrics_in(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("wellspring_") || word.starts_with("process_")).collect()
 }

@@ -14,7 +14,7 @@ use wellspring_appliance::link_emulator::{LinkConfig, Loss};
 use wellspring_testkit::wait::wait_until;
 
 use namespace::LongLink;
-pub use namespace::make_plain;
+pub use namespace::{make_plain, spawn_inside};
 pub use wellspring_testkit::wait::PATIENCE;
 
 pub const WELLSPRING: &str = env!("CARGO_BIN_EXE_wellspring");

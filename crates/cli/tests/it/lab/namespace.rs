@@ -11,7 +11,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use wellspring_appliance::link_emulator::{self, LinkConfig};
 
 /// Runs `work` on a thread of its own in a namespace of `ip netns`.
-fn spawn_inside<T: Send + 'static>(
+pub fn spawn_inside<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
