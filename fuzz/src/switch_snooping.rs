@@ -1,5 +1,5 @@
-//! Any history of frames through a switch that listens to IGMP and MLD: no frame makes it panic or takes more than
-//! the room of its port, groups of the link go everywhere, and all others at least to routers.
+//! Any history of frames through a switch that listens to IGMP and MLD: no frame makes it panic or takes more memberships than
+//! its port has, groups of the link go everywhere, and all others at least to routers.
 
 use std::time::{Duration, Instant};
 

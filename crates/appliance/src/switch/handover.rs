@@ -41,7 +41,7 @@ pub(super) struct Outbox {
     asleep: Arc<AtomicBool>,
     bell: UnixStream,
     /// Something was put in since the other thread was last woken.
-    news: bool,
+    pending: bool,
 }
 
 /// For each of so many threads its inbox, and the ways to all of them.
@@ -60,7 +60,7 @@ pub(super) fn between(threads: usize) -> io::Result<Vec<(Inbox, Vec<Outbox>)>> {
     let outboxes = || -> io::Result<Vec<Outbox>> {
         let each = ways.iter().map(|(sender, asleep, rings)| {
             let (frames, asleep) = (sender.clone(), Arc::clone(asleep));
-            Ok(Outbox { frames, asleep, bell: rings.try_clone()?, news: false })
+            Ok(Outbox { frames, asleep, bell: rings.try_clone()?, pending: false })
         });
         each.collect()
     };
@@ -108,13 +108,13 @@ impl Inbox {
 impl Outbox {
     /// Puts a frame in; false if there is no room.
     pub(super) fn put(&mut self, frame: Frame) -> bool {
-        self.news = true;
+        self.pending = true;
         self.frames.try_send(frame).is_ok()
     }
 
     /// Wakes the thread if it sleeps and there is something for it.
     pub(super) fn wake(&mut self) {
-        if core::mem::take(&mut self.news) && self.asleep.swap(false, Ordering::SeqCst) {
+        if core::mem::take(&mut self.pending) && self.asleep.swap(false, Ordering::SeqCst) {
             // Full of rings: it will wake up.
             let _ = self.bell.write(&[1]);
         }

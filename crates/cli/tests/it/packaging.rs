@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use wellspring_appliance::switch::{PortCounters, SwitchStatus, to_prometheus};
+use wellspring_appliance::switch::{CaptureStatus, PortCounters, SwitchStatus, to_prometheus};
 
 use crate::lab;
 use crate::operation::http;
@@ -93,7 +93,9 @@ fn dashboards_and_alerts_name_metrics_that_there_are() {
 #[test]
 fn the_switchs_dashboard_and_alerts_name_metrics_that_there_are() {
     let ports = vec![("port1".to_owned(), PortCounters::default())];
-    let page = to_prometheus(&SwitchStatus { ports, data_queues: 5, ..SwitchStatus::default() });
+    let (snooping, capture) = (Some(Default::default()), Some(CaptureStatus::default()));
+    let page =
+        to_prometheus(&SwitchStatus { ports, data_queues: 5, stations: 0, snooping, capture });
     let known = families(&page);
     let (alerts, dashboard) = (read("prometheus/switch-alerts.yml"), read("grafana/switch.json"));
     for name in metrics_in(&alerts).into_iter().chain(metrics_in(&dashboard)) {
