@@ -10,7 +10,7 @@
 local HOST_PORTS, MAELSTROM_PORT = { 4711, 4712 }, 4714
 local VERSION_OF_PACKETS, VERSION_OF_REQUESTS, VERSION_OF_LTTP_MESSAGES, VERSION_OF_MAELSTROM = 1, 2, 2, 2
 
-local band, bxor, rshift = bit.band, bit.bxor, bit.rshift
+local band, bxor, lshift, rshift = bit.band, bit.bxor, bit.lshift, bit.rshift
 
 local wellspring = Proto("wellspring", "Wellspring")
 local maelstrom = Proto("maelstrom", "Maelstrom")
@@ -75,6 +75,8 @@ local f = {
   sbn = ProtoField.uint32("wellspring.scdp.sbn", "Source block number (SBN)"),
   esi = ProtoField.uint24("wellspring.scdp.esi", "Encoding symbol ID (ESI)"),
   number = ProtoField.uint32("wellspring.scdp.number", "Packet number"),
+  second_check = ProtoField.uint8("wellspring.scdp.second_check", "Checksum of bytes 16 to 23", base.HEX),
+  options_check = ProtoField.uint8("wellspring.scdp.options_check", "Checksum of the options", base.HEX),
   number_low = ProtoField.uint8("wellspring.scdp.number_low", "Packet number modulo 256"),
   epoch = ProtoField.uint8("wellspring.scdp.epoch", "Epoch"),
   granted = ProtoField.uint32("wellspring.scdp.granted", "Highest packet number granted"),
@@ -221,13 +223,29 @@ local function crc16(bytes, ranges)
   return band(bxor(crc, 0xffff), 0xffff)
 end
 
+-- A CRC of up to 8 bits, most significant bit first, of the bytes given.
+local function short_crc(bytes, width, polynomial, crc)
+  local aligned = lshift(polynomial, 8 - width)
+  for _, byte in ipairs(bytes) do
+    crc = bxor(crc, byte)
+    for _ = 1, 8 do
+      local high = band(crc, 0x80)
+      crc = band(lshift(crc, 1), 0xff)
+      if high ~= 0 then crc = bxor(crc, aligned) end
+    end
+  end
+  return rshift(crc, 8 - width)
+end
+
 -- Bytes that the CRC-16 of a packet covers; nil for what has none, or was cut too short.
-local HEADER_LENS = { [0] = 16, [1] = 16, [2] = 16, [3] = 36, [4] = 36, [5] = 12 }
+local HEADER_LENS = { [0] = 16, [2] = 16, [3] = 36, [4] = 36, [5] = 12 }
+local DIRECTED_PULL_LEN, PULL_LEN = 28, 24
 local NDP_LENS = { [0] = 36, [1] = 20, [2] = 12, [3] = 12, [4] = 8, [5] = 8 }
 local function checked_len(tvb)
   local kind = band(tvb(0, 1):uint(), 0x0f)
   local len = HEADER_LENS[kind]
   if kind == 6 and tvb:len() >= 2 then len = NDP_LENS[band(tvb(1, 1):uint(), 0x7f)] end
+  if kind == 1 and tvb:len() >= 2 then len = band(tvb(1, 1):uint(), 4) ~= 0 and DIRECTED_PULL_LEN or PULL_LEN end
   if len and tvb:len() >= len then return len end
 end
 
@@ -267,8 +285,33 @@ local function add_seal(tvb, tree, at)
   if tvb:len() > at + 16 then tree:add(f.ciphertext, tvb(at + 16)) end
 end
 
+local function bytes_at(tvb, at, len)
+  local bytes = {}
+  for place = at, at + len - 1 do bytes[#bytes + 1] = tvb(place, 1):uint() end
+  return bytes
+end
+
+local function add_short_check(tree, field, range, value, right)
+  tree:add(field, range, value)
+  tree:add(f.check_good, range, value == right):set_generated()
+  if value ~= right then tree:add_proto_expert_info(expert.check) end
+end
+
+-- CRC-8/AUTOSAR of what follows a symbol's core, without the mark of a tag.
+local function add_second_check(tvb, tree)
+  local covered = bytes_at(tvb, 16, 3)
+  for _, byte in ipairs({ tvb(20, 1):uint(), band(tvb(21, 1):uint(), 0x7f), tvb(22, 1):uint(), tvb(23, 1):uint() }) do
+    covered[#covered + 1] = byte
+  end
+  local right = bxor(short_crc(covered, 8, 0x2f, 0xff), 0xff)
+  add_short_check(tree, f.second_check, tvb(19, 1), tvb(19, 1):uint(), right)
+end
+
+-- With CRC-7/MMC of the options.
 local function scdp_options(tvb, tree)
   local options = tree:add(tvb(24, 48), "Options")
+  local right = short_crc(bytes_at(tvb, 24, 48), 7, 0x09, 0)
+  add_short_check(options, f.options_check, tvb(21, 1), band(tvb(21, 1):uint(), 0x7f), right)
   options:add(f.transfer_len, tvb(24, 8))
   options:add(f.blocks, tvb(32, 4))
   options:add(f.symbol_size, tvb(36, 2))
@@ -287,10 +330,12 @@ local function scdp_symbol(tvb, tree)
   if band(flags, 1) ~= 0 then what = what .. " syn" end
   if band(flags, 2) ~= 0 then what = what .. " fin" end
   if tvb:len() < 24 then return what .. add_trimmed(tvb, tree, 24) end
-  tree:add(f.number, tvb(16, 4))
+  local number = tvb(16, 3):uint() * 256 + tvb(15, 1):uint()
+  tree:add(f.number, tvb(15, 4), number)
+  add_second_check(tvb, tree)
   tree:add(f.epoch, tvb(20, 1))
   tree:add(f.payload_len, tvb(22, 2))
-  what = what .. string.format(" number %d", tvb(16, 4):uint())
+  what = what .. string.format(" number %d", number)
   local header = band(flags, 4) ~= 0 and 72 or 24
   local sealed = band(tvb(21, 1):uint(), 0x80) ~= 0
   tree:add(f.sealed, tvb(21, 1), sealed)

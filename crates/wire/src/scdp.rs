@@ -14,9 +14,10 @@
 //! |    pull: highest packet number granted (cumulative)           |
 //! |    close: reason                                              |
 //! +-----------------------------------------------+---------------+  16
-//! |    symbol: packet number      | pull: lowest incomplete block |
-//! +---------------+---------------+-------------------------------+
-//! |     epoch     |   reserved    | symbol: payload length        |
+//! |    symbol: upper 24 bits of the packet number |  second check |
+//! |    pull: lowest incomplete block                              |
+//! +---------------+-+-------------+-------------------------------+
+//! |     epoch     |A|options check| symbol: payload length        |
 //! |               |               | pull: run                     |
 //! +---------------+---------------+-------------------------------+  24
 //! |    options, in symbols with O: F (64), Z (32), T (16),        |
@@ -26,11 +27,17 @@
 //! ```
 //!
 //! The first 16 bytes are what the trimming specifications promise to keep: alone they name the
-//! symbol. `check` is a CRC-16 over them. Any symbol whose payload is shorter than announced is a
-//! *trimmed header*: it is believed for its identity, its remaining payload is ignored. Versions
-//! other than 1 and reserved kinds are for the future. Bit 7 of `reserved` says that the symbol is
-//! sealed: a tag of 8 bytes over the first 24 follows them, then channel and counter (8), the options and the
-//! payload encrypted, and a tag of 16 bytes over everything. Hosts without keys refuse such a symbol.
+//! symbol. Any symbol whose payload is shorter than announced is a *trimmed header*: it is believed for its
+//! identity, its remaining payload is ignored. Versions other than 1 and reserved kinds are for the future.
+//!
+//! `check` is a CRC-16 over the first 16 bytes of a symbol, and over all of a pull or a close. The rest of a
+//! symbol's header may be trimmed away, so it has checks of its own: `second check` is a CRC-8 over bytes 16 to
+//! 23 but itself and A, `options check` a CRC-7 over the options, 0 without them. A payload has none: blocks are
+//! verified.
+//!
+//! A says that the symbol is sealed: a tag of 8 bytes over the first 24 follows them, then channel and counter (8),
+//! the options and the payload encrypted, and a tag of 16 bytes over everything. Hosts without keys refuse such a
+//! symbol.
 
 mod layout;
 

@@ -21,7 +21,7 @@ use wellspring_trust::{
     Channels, ClusterKey, GroupKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights,
 };
 use wellspring_wire::control::{self, Parsed, PutState, Reply, Request};
-use wellspring_wire::scdp::{Pull, ScdpHeader, emit};
+use wellspring_wire::scdp::{Pull, ScdpHeader, Symbol, emit, parse, set_tagged};
 
 const PHRASE: &[u8] = b"any K of the symbols will do; ";
 const LEN: usize = 3_000_000;
@@ -210,7 +210,7 @@ fn a_group_gets_the_object_and_nothing_of_it_can_be_read() {
     for datagram in heard {
         assert!(datagram.windows(16).all(|window| window != &PHRASE[..16]), "in clear");
         assert_eq!(datagram[0], 0x10, "symbols, and nothing else, go to a group");
-        assert_eq!(datagram[21], 0x80, "sealed");
+        assert_eq!(datagram[21] & 0x80, 0x80, "sealed");
     }
 }
 
@@ -344,16 +344,8 @@ fn a_member_cannot_make_another_take_a_wrong_byte() {
                 let plain_len = len - MAX_OVERHEAD;
                 let mut room = vec![0x66; len];
                 room[HEADROOM..HEADROOM + HEADER_LEN].copy_from_slice(&datagram[..HEADER_LEN]);
-                let header = &mut room[HEADROOM..HEADROOM + HEADER_LEN];
-                let ahead = |bytes: &[u8], by: u32| {
-                    let number = u32::from_be_bytes(bytes.try_into().expect("four bytes"));
-                    number.wrapping_add(by).to_be_bytes()
-                };
-                let (esi, number) = (ahead(&header[12..16], 7 << 8 | 7), ahead(&header[16..20], 7));
-                header[12..16].copy_from_slice(&esi);
-                header[16..20].copy_from_slice(&number);
-                let check = check_of(header);
-                header[2..4].copy_from_slice(&check.to_be_bytes());
+                let header = &mut room[HEADROOM..HEADROOM + plain_len];
+                step_ahead(header);
                 let of = (group, *session);
                 if member.channels.seal_for_group(of, &mut room, plain_len, HEADER_LEN).is_some() {
                     spoofer.send(client, group, &room);
@@ -384,14 +376,16 @@ fn counter_of(datagram: &[u8]) -> u64 {
     u64::from_be_bytes(counter) & 0xff_ffff_ffff_ffff
 }
 
-/// The check of an SCDP header (CRC-16/IBM-SDLC over its first 16 bytes, but for the check).
-fn check_of(header: &[u8]) -> u16 {
-    let mut crc = 0xffff_u16;
-    for byte in header[..2].iter().chain(&header[4..16]) {
-        crc ^= u16::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x8408 } else { crc >> 1 };
-        }
-    }
-    !crc
+/// Makes the header of a sealed symbol that of a symbol seven further on, to be sealed.
+fn step_ahead(datagram: &mut [u8]) {
+    set_tagged(datagram, false);
+    let parsed = parse(&datagram[..HEADER_LEN]).expect("a header of ours");
+    let (session, ScdpHeader::Symbol(symbol)) = (parsed.session, parsed.header) else {
+        panic!("only symbols go to a group");
+    };
+    let (esi, number) = (symbol.esi + 7, symbol.number + 7);
+    let ahead = ScdpHeader::Symbol(Symbol { esi, number, ..symbol });
+    let payload_len = (datagram.len() - HEADER_LEN) as u16;
+    emit(session, &ahead, &[0; 32], payload_len, datagram);
+    set_tagged(datagram, true);
 }

@@ -21,8 +21,12 @@ const FLAG_DIRECTED: u8 = 4;
 const TAG_FOLLOWS: u8 = 0x80;
 /// Where the reserved flags stand.
 const FLAGS_AT: usize = 21;
+/// Where the check of what follows a symbol's core stands.
+const SECOND_CHECK_AT: usize = 19;
 
 const CHECK: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_IBM_SDLC);
+const SECOND_CHECK: crc::Crc<u8> = crc::Crc::<u8>::new(&crc::CRC_8_AUTOSAR);
+const OPTIONS_CHECK: crc::Crc<u8> = crc::Crc::<u8>::new(&crc::CRC_7_MMC);
 
 /// A datagram, understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,30 +78,43 @@ pub fn emit(
     out[4..8].copy_from_slice(&session.0.to_be_bytes());
     out[8..12].copy_from_slice(&sbn.to_be_bytes());
     out[12..16].copy_from_slice(&word.to_be_bytes());
-    let check = check_of(out);
-    out[2..4].copy_from_slice(&check.to_be_bytes());
-    match header {
-        ScdpHeader::Symbol(s) => {
-            out[16..20].copy_from_slice(&s.number.to_be_bytes());
-            out[20] = s.epoch;
-            out[21] = 0;
-            out[22..24].copy_from_slice(&payload_len.to_be_bytes());
-            match &s.options {
-                Some(options) => emit_options(options, digest, out),
-                None => HEADER_LEN,
-            }
-        }
-        ScdpHeader::Pull(p) => {
-            out[16..20].copy_from_slice(&p.floor.to_be_bytes());
-            out[20] = p.epoch;
-            out[21] = 0;
-            out[22..24].copy_from_slice(&p.run.to_be_bytes());
-            let Some(first) = p.first else { return HEADER_LEN };
-            out[24..28].copy_from_slice(&first.to_be_bytes());
-            DIRECTED_PULL_LEN
-        }
+    let len = match header {
+        ScdpHeader::Symbol(s) => emit_rest_of_symbol(s, digest, payload_len, out),
+        ScdpHeader::Pull(p) => emit_rest_of_pull(p, out),
         ScdpHeader::Close(_) => CLOSE_LEN,
-    }
+    };
+    let checked_len = if kind == KIND_SYMBOL { CORE_LEN } else { len };
+    let check = check_of(&out[..checked_len]);
+    out[2..4].copy_from_slice(&check.to_be_bytes());
+    len
+}
+
+fn emit_rest_of_symbol(
+    symbol: &Symbol,
+    digest: &[u8; 32],
+    payload_len: u16,
+    out: &mut [u8],
+) -> usize {
+    out[16..19].copy_from_slice(&symbol.number.to_be_bytes()[..3]);
+    out[20] = symbol.epoch;
+    out[22..24].copy_from_slice(&payload_len.to_be_bytes());
+    let len = match &symbol.options {
+        Some(options) => emit_options(options, digest, out),
+        None => HEADER_LEN,
+    };
+    out[FLAGS_AT] = check_of_options(&out[HEADER_LEN..len]);
+    out[SECOND_CHECK_AT] = second_check_of(out);
+    len
+}
+
+fn emit_rest_of_pull(pull: &Pull, out: &mut [u8]) -> usize {
+    out[16..20].copy_from_slice(&pull.floor.to_be_bytes());
+    out[20] = pull.epoch;
+    out[FLAGS_AT] = 0;
+    out[22..24].copy_from_slice(&pull.run.to_be_bytes());
+    let Some(first) = pull.first else { return HEADER_LEN };
+    out[24..28].copy_from_slice(&first.to_be_bytes());
+    DIRECTED_PULL_LEN
 }
 
 fn emit_options(options: &Options, digest: &[u8; 32], out: &mut [u8]) -> usize {
@@ -110,19 +127,33 @@ fn emit_options(options: &Options, digest: &[u8; 32], out: &mut [u8]) -> usize {
     HEADER_WITH_OPTIONS_LEN
 }
 
-/// The check over the first [`CORE_LEN`] bytes, its own field left out.
+/// The check over a symbol's core, a pull or a close, its own field left out.
 fn check_of(bytes: &[u8]) -> u16 {
     let mut digest = CHECK.digest();
     digest.update(&bytes[..2]);
-    digest.update(&bytes[4..CORE_LEN]);
+    digest.update(&bytes[4..]);
     digest.finalize()
+}
+
+/// The check over what follows a symbol's core up to [`HEADER_LEN`], its own field and the mark of a tag left out.
+fn second_check_of(header: &[u8]) -> u8 {
+    let mut digest = SECOND_CHECK.digest();
+    digest.update(&header[CORE_LEN..SECOND_CHECK_AT]);
+    digest.update(&[header[20], header[FLAGS_AT] & !TAG_FOLLOWS, header[22], header[23]]);
+    digest.finalize()
+}
+
+/// The check over a symbol's options, of 7 bits; 0 if it has none.
+fn check_of_options(options: &[u8]) -> u8 {
+    if options.is_empty() { 0 } else { OPTIONS_CHECK.checksum(options) }
 }
 
 /// Marks a symbol's header as followed by its authentication tag, or takes the mark away. Other packets and
 /// shorter datagrams are left alone.
 pub fn set_tagged(datagram: &mut [u8], tagged: bool) {
     if is_symbol(datagram) {
-        datagram[FLAGS_AT] = if tagged { TAG_FOLLOWS } else { 0 };
+        datagram[FLAGS_AT] &= !TAG_FOLLOWS;
+        datagram[FLAGS_AT] |= if tagged { TAG_FOLLOWS } else { 0 };
     }
 }
 
@@ -164,27 +195,34 @@ pub fn parse(datagram: &[u8]) -> Result<Parsed<'_>, ParseError> {
     if core[0] >> 4 != VERSION {
         return Err(ParseError::UnknownVersion(core[0] >> 4));
     }
-    if check_of(&core) != u16::from_be_bytes([core[2], core[3]]) {
+    let kind = core[0] & 0x0f;
+    let checked_len = match kind {
+        KIND_PULL if core[1] & FLAG_DIRECTED != 0 => DIRECTED_PULL_LEN,
+        KIND_PULL => HEADER_LEN,
+        _ => CORE_LEN,
+    };
+    let checked = Reader::new(datagram).take(checked_len)?;
+    if check_of(checked) != u16::from_be_bytes([core[2], core[3]]) {
         return Err(ParseError::BadCheck);
     }
     let session = SessionId(u32::from_be_bytes([core[4], core[5], core[6], core[7]]));
     let sbn = u32::from_be_bytes([core[8], core[9], core[10], core[11]]);
     let word = u32::from_be_bytes([core[12], core[13], core[14], core[15]]);
-    match core[0] & 0x0f {
-        KIND_SYMBOL => parse_symbol(session, core[1], sbn, word, reader),
+    match kind {
+        KIND_SYMBOL => parse_symbol(session, core[1], sbn, word, datagram),
         KIND_PULL => parse_pull(session, core[1], sbn, word, reader),
         KIND_CLOSE => parse_close(session, core[1], word),
-        kind => Err(ParseError::UnknownKind(kind)),
+        _ => Err(ParseError::UnknownKind(kind)),
     }
 }
 
-fn parse_symbol(
+fn parse_symbol<'a>(
     session: SessionId,
     flags: u8,
     sbn: u32,
     word: u32,
-    mut reader: Reader<'_>,
-) -> Result<Parsed<'_>, ParseError> {
+    datagram: &'a [u8],
+) -> Result<Parsed<'a>, ParseError> {
     let esi = word >> 8;
     debug_assert!(esi <= MAX_ESI);
     let mut symbol = Symbol {
@@ -204,18 +242,20 @@ fn parse_symbol(
         trimmed: true,
         number_is_partial,
     };
-    let Ok(rest) = reader.array::<8>() else {
+    let mut reader = Reader::new(datagram);
+    let Ok(header) = reader.array::<HEADER_LEN>() else {
         return Ok(trimmed(symbol, true));
     };
-    symbol.number = u32::from_be_bytes([rest[0], rest[1], rest[2], rest[3]]);
-    if symbol.number & 0xff != word & 0xff {
-        return Err(ParseError::BadField("packet number"));
-    }
-    symbol.epoch = rest[4];
-    if rest[5] & TAG_FOLLOWS != 0 {
+    let own_flags = header[FLAGS_AT];
+    if own_flags & TAG_FOLLOWS != 0 {
         return Err(ParseError::BadField("authentication tag"));
     }
-    let payload_len = usize::from(u16::from_be_bytes([rest[6], rest[7]]));
+    if second_check_of(&header) != header[SECOND_CHECK_AT] {
+        return Err(ParseError::BadCheck);
+    }
+    symbol.number |= u32::from_be_bytes([header[16], header[17], header[18], 0]);
+    symbol.epoch = header[20];
+    let payload_len = usize::from(u16::from_be_bytes([header[22], header[23]]));
     if payload_len == 0 {
         return Err(ParseError::BadField("payload length"));
     }
@@ -224,11 +264,16 @@ fn parse_symbol(
         let Ok(bytes) = reader.take(HEADER_WITH_OPTIONS_LEN - HEADER_LEN) else {
             return Ok(trimmed(symbol, false));
         };
+        if check_of_options(bytes) != own_flags {
+            return Err(ParseError::BadCheck);
+        }
         let (options, whole) = parse_options(bytes)?;
         symbol.options = Some(options);
         digest = Some(whole);
     } else if flags & FLAG_SYN != 0 {
         return Err(ParseError::BadField("syn without options"));
+    } else if own_flags != 0 {
+        return Err(ParseError::BadField("check of options"));
     }
     match reader.take(payload_len) {
         Ok(payload) => Ok(Parsed {
@@ -419,12 +464,49 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_in_the_core_is_noticed(
-            (header, digest) in header(), session: u32, bit in 0_usize..CORE_LEN * 8,
+        fn a_flipped_bit_in_the_header_is_noticed(
+            (header, digest) in header(), session: u32, bit: u16,
         ) {
             let mut bytes = bytes_of(session, &header, &digest, b"x");
+            let bit = usize::from(bit) % ((bytes.len() - 1) * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn a_flipped_bit_in_a_trimmed_header_is_noticed_where_all_of_its_field_is_left(
+            (header, digest) in symbol(), session: u32, cut in HEADER_LEN..60, bit: u16,
+        ) {
+            let mut bytes = bytes_of(session, &header, &digest, &[7; 100]);
+            bytes.truncate(cut);
+            let bit = usize::from(bit) % (HEADER_LEN * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(parse(&bytes).is_err());
+        }
+
+        #[test]
+        fn the_mark_of_a_tag_comes_and_goes_and_leaves_the_checks_right(
+            (header, digest) in symbol(), session: u32,
+        ) {
+            let before = bytes_of(session, &header, &digest, b"x");
+            let mut bytes = before.clone();
+            set_tagged(&mut bytes, true);
+            prop_assert_eq!(tagged_len(&bytes), Some(before.len()));
+            prop_assert_eq!(parse(&bytes), Err(ParseError::BadField("authentication tag")));
+            set_tagged(&mut bytes, false);
+            prop_assert_eq!(bytes, before);
+        }
+    }
+
+    #[test]
+    fn a_pull_whose_floor_or_first_symbol_was_damaged_is_refused() {
+        let pull =
+            Pull { sbn: 1, granted: 20, floor: 1, run: 4, epoch: 0, fin: false, first: Some(7) };
+        let bytes = bytes_of(1, &ScdpHeader::Pull(pull), &[0; 32], b"");
+        for at in 16..DIRECTED_PULL_LEN {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 3;
+            assert_eq!(parse(&damaged), Err(ParseError::BadCheck), "byte {at}");
         }
     }
 
@@ -436,7 +518,7 @@ mod tests {
         bytes[0] = 0x22;
         assert_eq!(parse(&bytes), Err(ParseError::UnknownVersion(2)));
         bytes[0] = 0x1f;
-        let check = check_of(&bytes);
+        let check = check_of(&bytes[..CORE_LEN]);
         bytes[2..4].copy_from_slice(&check.to_be_bytes());
         assert_eq!(parse(&bytes), Err(ParseError::UnknownKind(15)));
     }
