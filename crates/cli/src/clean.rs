@@ -12,7 +12,8 @@ use wellspring_net::store::{Cleaned, clean};
 /// Remove the part files that interrupted transfers have left in a directory and all below it.
 ///
 /// A fetch that is interrupted leaves what it had as a hidden file (.NAME.wellspring-DIGEST.kept.part),
-/// and the same fetch goes on from there. A put leaves such files at its receivers. Part files that a running transfer writes to are left alone,
+/// and the same fetch goes on from there. A put leaves such files at its receivers, a fetch of a range that is killed a file that
+/// nothing goes on from (.wellspring-RANDOM.part). Part files that a running transfer writes to are left alone,
 /// and symbolic links are not followed.
 #[derive(Args)]
 #[command(after_help = "\

@@ -1,7 +1,8 @@
 //! Files that appear under their name only when complete.
 //!
 //! A file is written under a temporary name beside its own, synced, and renamed. What is under way
-//! when the program ends by a signal is removed by [`discard_unfinished`].
+//! when the program ends by a signal is removed by [`discard_unfinished`]. What a killed program leaves has the name
+//! of a part file, and no lock: `clean` and the like remove it.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -81,7 +82,8 @@ impl AtomicFile {
         let names = unfinished.as_mut().ok_or_else(interrupted)?;
         let made = tempfile::Builder::new()
             .prefix(".wellspring-")
-            .make_in(folder_of(path), |name| open_new(name, mode))
+            .suffix(".part")
+            .make_in(folder_of(path), |name| claim(open_new(name, mode)?))
             .map_err(bare)?;
         let (file, temporary) = made.into_parts();
         names.insert(temporary.to_path_buf());
@@ -155,6 +157,26 @@ fn open_new(path: &Path, mode: u32) -> io::Result<File> {
     #[cfg(not(unix))]
     let _ = mode;
     options.open(path)
+}
+
+/// Locks a file that was just made, as part files are, so that nobody takes it for left behind. If somebody did before
+/// that, the error makes [`tempfile::Builder`] choose another name.
+#[cfg(unix)]
+fn claim(file: File) -> io::Result<File> {
+    use std::fs::TryLockError;
+    use std::os::unix::fs::MetadataExt;
+    let is_ours = match file.try_lock() {
+        Ok(()) => file.metadata()?.nlink() > 0,
+        Err(TryLockError::WouldBlock) => false,
+        // A file system without locks: then nothing in it is taken for left behind either.
+        Err(TryLockError::Error(_)) => true,
+    };
+    if is_ours { Ok(file) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+}
+
+#[cfg(not(unix))]
+fn claim(file: File) -> io::Result<File> {
+    Ok(file)
 }
 
 /// The system's error, without the temporary name, which says nothing to a user.

@@ -151,6 +151,22 @@ fn with_no_replica_left_it_says_so() {
 }
 
 #[test]
+fn what_a_killed_fetch_of_a_range_leaves_is_cleaned_away() {
+    let place = Place::new();
+    let a = place.serve(&place.replica("a", &random_bytes(LEN, 12)), SLOW);
+    let (from, out) = (object_at(&[&a]), place.dir("out"));
+    let file = out.join("tail");
+    let get = Transfer::start(&["get", "--range", "1000-", &from, "-o", text(&file)]);
+    get.wait_for_part(0.2);
+    let cleaned = || program().args(["clean", text(&out)]).output().expect("run").stdout;
+    assert!(cleaned().starts_with(b"0 part files"), "it is being written");
+    assert_eq!(listing(&out).len(), 1);
+    get.kill();
+    assert!(cleaned().starts_with(b"1 part file removed"));
+    assert_eq!(listing(&out), [""; 0]);
+}
+
+#[test]
 fn a_file_that_changes_under_its_transfer_is_not_delivered() {
     let place = Place::new();
     let bytes = random_bytes(LEN, 9);

@@ -258,6 +258,7 @@ impl Cleaned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::atomic_file::{AtomicFile, Existing};
 
     fn at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
@@ -303,5 +304,26 @@ mod tests {
         let cleaned = trim(&SystemDisk, &root, &limits, SystemTime::now(), 0);
         assert_eq!(cleaned.removed, 1);
         assert_eq!(paths.map(|path| path.exists()), [true, false, true, true]);
+    }
+    #[test]
+    fn what_a_killed_program_left_of_an_atomic_file_is_removed_and_one_being_written_is_not() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        let path = home.path().join("x");
+        let file = AtomicFile::create(&path, Existing::Keep).expect("begun");
+        let names = || {
+            let entries = std::fs::read_dir(home.path()).expect("a directory");
+            entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+        };
+        let being_written = names();
+        // A process that is killed loses its lock and leaves the file.
+        let name = being_written[0].to_string_lossy();
+        let left = name.replace(".part", "-2.part");
+        std::fs::write(&left, [1; 5_000]).expect("written");
+        // What has a name of its own is nobody's part file.
+        std::fs::write(home.path().join(".wellspring-quotas"), "of keys").expect("written");
+        assert_eq!(clean(home.path()).expect("a directory").removed, 1);
+        assert!(!Path::new(&left).exists() && being_written[0].exists());
+        file.finish().expect("it was not taken for left behind");
+        assert_eq!(names().len(), 2, "the file and the quotas");
     }
 }
