@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wellspring_core::SessionId;
 use wellspring_net::{Server, ServerConfig};
+use wellspring_testkit::reach;
 use wellspring_wire::control::{
     Cookie, Geometry, Name, Parsed, Reply, Request, ResumeAt, Start, emit_request, parse,
 };
@@ -125,6 +126,12 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
     }
     let peak = peak_memory();
     println!("{symbols} symbols; at most {} MB of {} MB", peak / 1_000_000, BOUND / 1_000_000);
+    reach::row(
+        &format!("memory of a server of 256 MiB under {CLIENTS} greedy clients"),
+        "<= 320 MB",
+        &format!("{} MB", peak / 1_000_000),
+        peak <= 320_000_000,
+    );
     assert!(symbols > ENOUGH, "{symbols} symbols came");
     // Beside the bound: the clients, which are in this process too, and the allocator. 270 MB were measured.
     assert!(peak < BOUND + (64 << 20), "{peak} bytes");

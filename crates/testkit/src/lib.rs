@@ -1,6 +1,6 @@
 //! Test tools for Wellspring's endpoints: a checker of their contract, and a network in virtual
 //! time with loss, trimming, reordering, duplication, delay, dead and slow hosts. [`wait`] serves tests of real
-//! processes.
+//! processes, [`reach`] those of which `lab/trust` prints a table.
 //!
 //! A development tool: it may panic, and does so on every breach it sees.
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ mod checked;
 mod dumbbell;
 mod network;
 mod objects;
+pub mod reach;
 pub mod wait;
 
 /// The Rust examples of README and of the book are compiled and run with the doctests.

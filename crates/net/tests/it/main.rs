@@ -19,6 +19,7 @@ mod put_races;
 mod put_resume;
 mod quotas;
 mod ranges;
+mod reach;
 mod relay;
 mod resume;
 mod served;
