@@ -10,21 +10,25 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first.
-PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit python-test web-test
+PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit transfers python-test web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
+# The driver that is shipped has no virtual sockets, so this is not on by default.
+TRANSFERS := wellspring-fault-sim/transfers
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
 CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
 
 # The nightly run, in order; how long each part takes: seconds a fuzz target, cases of each property, rounds of racing
-# writers, seeds of the store on a disk that fails, seconds of transfers under faults, papers whose figures are
-# reproduced and how (SCALE=--quick).
-NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-python nightly-figures nightly-package
+# writers, seeds of the store on a disk that fails and of transfers, seconds of transfers under faults, size of the objects that outlive
+# them [MB], papers whose figures are reproduced and how (SCALE=--quick).
+NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-reach nightly-python nightly-figures nightly-package
 FUZZ_SECONDS ?= 1800
 CASES ?= 5000
 ROUNDS ?= 1000
 FAULT_SEEDS ?= 1000000
+TRANSFER_SEEDS ?= 1000000
 SOAK_SECONDS ?= 3600
+REACH_MB ?= 10000
 PAPERS ?= scdp polyraptor lttp maelstrom open
 SCALE ?=
 # Records of figures at full size are the tree's, and the book shows them.
@@ -49,11 +53,15 @@ check: fmt lint deny api-docs rules ## Layout, lints, licences, API documents, t
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace
 
+transfers: ## Clients and servers on virtual machines under faults, each run from one seed [SEEDS=800]
+	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --test transfers
+
 fmt:
 	$(CARGO) fmt --all --check
 
 lint:
 	$(CARGO) clippy --workspace --all-targets --features wellspring-lab/quic -- -D warnings
+	$(CARGO) clippy --workspace --features $(TRANSFERS) --test transfers -- -D warnings
 
 deny: ## Licences, bans and sources of dependencies; advisories where their database can be fetched
 	@$(SETUP) cargo-deny
@@ -148,9 +156,13 @@ nightly-tests: web
 
 nightly-faults:
 	SEEDS=$(FAULT_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --test seeds -- --nocapture
+	SEEDS=$(TRANSFER_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test transfers -- --nocapture
 
 nightly-soak:
 	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --profile $(PROFILE) --workspace --test it soak:: -- --nocapture
+
+nightly-reach:
+	@PROFILE=$(PROFILE) lab/trust --mb $(REACH_MB) --rounds $(ROUNDS)
 
 nightly-python: python-full
 

@@ -15,11 +15,20 @@ pub(crate) enum Ending {
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
+    number: u64,
     object: usize,
     began: u64,
     /// `u64::MAX` while it lasts.
     ended: u64,
     ending: Ending,
+    /// Its sender is gone, and it may still end either way.
+    is_left: bool,
+}
+
+impl Attempt {
+    fn is_under_way(&self) -> bool {
+        self.ended == u64::MAX
+    }
 }
 
 /// The account of one run.
@@ -31,15 +40,16 @@ pub(crate) struct Ledger {
 
 /// An attempt under way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Under(usize, usize);
+pub(crate) struct Under(usize, u64);
 
 impl Ledger {
     /// An attempt begins.
     pub(crate) fn begin(&mut self, name: usize, object: usize) -> Under {
         self.now += 1;
         let (began, ending) = (self.now, Ending::Unknown);
-        self.names[name].push(Attempt { object, began, ended: u64::MAX, ending });
-        Under(name, self.names[name].len() - 1)
+        let (number, ended, is_left) = (began, u64::MAX, false);
+        self.names[name].push(Attempt { number, object, began, ended, ending, is_left });
+        Under(name, number)
     }
 
     /// It ends. Whether it may have ended so: an object that was to be kept must not have been replaced.
@@ -52,11 +62,29 @@ impl Ledger {
         self.now += 1;
         let now = self.now;
         let attempts = &mut self.names[name];
-        let Some(attempt) = attempts.get_mut(number) else { return true };
+        let attempt = attempts.iter_mut().find(|attempt| attempt.number == number);
+        let Some(attempt) = attempt else { return true };
         (attempt.ended, attempt.ending) = (now, ending);
         let began = attempt.began;
         let kept = |other: &Attempt| other.ending == Ending::Complete && other.ended < began;
         replace || ending != Ending::Complete || !attempts.iter().any(kept)
+    }
+
+    /// Its sender is gone without knowing how it ends, which it may do later.
+    pub(crate) fn leave(&mut self, Under(name, number): Under) {
+        let mut attempts = self.names[name].iter_mut();
+        if let Some(attempt) = attempts.find(|attempt| attempt.number == number) {
+            attempt.is_left = true;
+        }
+    }
+
+    /// Whatever senders have left is over.
+    pub(crate) fn end_left(&mut self) {
+        self.now += 1;
+        let attempts = self.names.iter_mut().flatten();
+        for attempt in attempts.filter(|attempt| attempt.is_left && attempt.is_under_way()) {
+            attempt.ended = self.now;
+        }
     }
 
     /// Whether that object, or nothing, may have that name now.
@@ -71,12 +99,24 @@ impl Ledger {
         })
     }
 
-    /// After a power cut what is there is on the disk, and what is not cannot come back.
+    /// After a power cut what is there is on the disk, and what is not cannot come back, unless its sender goes on.
     pub(crate) fn settle(&mut self, name: usize, there: Option<usize>) {
         self.now += 1;
         let (began, ended, ending) = (self.now, self.now, Ending::Complete);
-        let attempt = |object| Attempt { object, began, ended, ending };
-        self.names[name] = there.map(attempt).into_iter().collect();
+        let attempts = &mut self.names[name];
+        attempts.retain(Attempt::is_under_way);
+        let has_left = attempts.iter().any(|attempt| attempt.is_left);
+        attempts.retain(|attempt| !attempt.is_left);
+        if !has_left {
+            // What is there, and not theirs, was there before; otherwise it may have come from one that was left.
+            self.now += 1;
+            for attempt in attempts.iter_mut().filter(|attempt| there != Some(attempt.object)) {
+                attempt.began = self.now;
+            }
+        }
+        let (number, is_left) = (began, false);
+        let attempt = |object| Attempt { number, object, began, ended, ending, is_left };
+        attempts.extend(there.map(attempt));
     }
 }
 
@@ -103,5 +143,38 @@ mod tests {
         assert!(!ledger.allows(0, Some(2)));
         ledger.settle(0, None);
         assert!(ledger.allows(0, None) && !ledger.allows(0, Some(3)));
+    }
+
+    #[test]
+    fn what_its_sender_left_may_come_until_it_is_over() {
+        let mut ledger = Ledger::default();
+        let left = ledger.begin(0, 1);
+        ledger.leave(left);
+        let later = ledger.begin(0, 2);
+        assert!(ledger.end(later, Ending::Complete, true));
+        assert!(ledger.allows(0, Some(1)), "it came after the other");
+        ledger.end_left();
+        assert!(ledger.allows(0, Some(1)) && !ledger.allows(0, None));
+        let last = ledger.begin(0, 3);
+        assert!(ledger.end(last, Ending::Complete, true));
+        assert!(!ledger.allows(0, Some(1)) && !ledger.allows(0, Some(2)), "both were over");
+    }
+
+    #[test]
+    fn a_sender_that_outlives_a_power_cut_of_the_receiver_can_end_what_it_began() {
+        let mut ledger = Ledger::default();
+        let before = ledger.begin(0, 1);
+        assert!(ledger.end(before, Ending::Complete, true));
+        let (under_way, left) = (ledger.begin(0, 2), ledger.begin(0, 3));
+        ledger.settle(0, Some(1));
+        assert!(ledger.allows(0, Some(1)) && ledger.allows(0, Some(2)));
+        assert!(ledger.end(under_way, Ending::Complete, true));
+        assert!(!ledger.allows(0, Some(1)) && ledger.allows(0, Some(2)));
+        ledger.leave(left);
+        ledger.settle(0, Some(2));
+        assert!(!ledger.allows(0, Some(3)), "nobody sends it any more");
+        let again = ledger.begin(0, 1);
+        ledger.settle(0, Some(1));
+        assert!(ledger.end(again, Ending::Complete, false), "it was there by the same attempt");
     }
 }

@@ -22,6 +22,11 @@ pub(crate) struct Object {
 impl Object {
     /// All of them, the same in each run.
     pub(crate) fn all() -> Vec<Object> {
+        Object::of_lens(&LENS)
+    }
+
+    /// Objects of these lengths, the same in each run \[bytes\].
+    pub(crate) fn of_lens(lens: &[usize]) -> Vec<Object> {
         let object = |(number, len): (usize, usize)| {
             let mut stream = Seed(number as u64).stream("object");
             let mut bytes: Vec<u8> = (0..len).map(|_| stream.next_u64() as u8).collect();
@@ -31,7 +36,7 @@ impl Object {
             let digest = Digest(*blake3::hash(&bytes).as_bytes());
             Object { bytes, digest }
         };
-        LENS.into_iter().enumerate().map(object).collect()
+        lens.iter().copied().enumerate().map(object).collect()
     }
 
     pub(crate) fn size(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, Weak};
 
+use tempfile::TempDir;
 use wellspring_core::Seed;
 use wellspring_store::{DigestCache, Disk, Existing, Limits, Store, clean, remove_stale_parts_on};
 
@@ -51,14 +52,19 @@ thread_local! {
 
 /// Runs a seed in a directory in memory where there is one.
 pub fn run(seed: u64) -> Run {
+    let home = in_memory();
+    run_in(home.path(), seed)
+}
+
+/// A directory in memory where there is one, for runs on this thread alone.
+pub(crate) fn in_memory() -> TempDir {
+    ONE_THREAD.with(|pool| assert!(pool.is_some(), "this thread is in a pool already"));
     let memory = Path::new("/dev/shm");
     let home = match memory.is_dir() {
         true => tempfile::tempdir_in(memory),
         false => tempfile::tempdir(),
     };
-    let home = home.expect("a temporary directory");
-    ONE_THREAD.with(|pool| assert!(pool.is_some(), "this thread is in a pool already"));
-    run_in(home.path(), seed)
+    home.expect("a temporary directory")
 }
 
 fn run_in(home: &Path, seed: u64) -> Run {

@@ -118,6 +118,8 @@ struct State {
     calls: u64,
     power_ends_at: u64,
     is_off: bool,
+    /// Files that are synced are not on the disk for good, nor names.
+    skips_syncs: bool,
     /// Hash of all calls and their outcomes.
     trace: u64,
     breaches: Vec<String>,
@@ -154,6 +156,7 @@ impl VirtualDisk {
             calls: 0,
             power_ends_at: u64::MAX,
             is_off: false,
+            skips_syncs: false,
             trace: 0xcbf2_9ce4_8422_2325,
             breaches: Vec::new(),
         };
@@ -163,6 +166,17 @@ impl VirtualDisk {
             ("folder".to_owned(), BTreeMap::new()),
         ]);
         disk
+    }
+
+    /// Has objects, of the given numbers, under names of theirs, and nothing else.
+    pub(crate) fn hold(&self, held: &[(&str, usize)]) {
+        let state =
+            |object: usize| FileState { bytes: self.objects[object].bytes.clone(), mode: 0o644 };
+        let files = held.iter().map(|(name, object)| ((*name).to_owned(), state(*object)));
+        self.lay_out(vec![
+            (String::new(), files.collect()),
+            ("folder".to_owned(), BTreeMap::new()),
+        ]);
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -191,6 +205,15 @@ impl VirtualDisk {
 
     pub(crate) fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
+    }
+
+    /// From now on syncs have no effect, and say that they had.
+    pub(crate) fn skip_syncs(&self) {
+        self.lock().skips_syncs = true;
+    }
+
+    pub(crate) fn skips_syncs(&self) -> bool {
+        self.lock().skips_syncs
     }
 
     /// Bytes that can be written.

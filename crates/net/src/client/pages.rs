@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wellspring_wire::control::Cookie;
 
 use super::requester::AskError;
 use crate::manifest::{Manifest, PageId, WrongPage, parse_nodes};
+use crate::task::JoinSet;
 
 /// Pages asked for at one time, over all replicas.
 const AT_ONCE: usize = 16;

@@ -152,7 +152,8 @@ impl CookieJar {
     }
 
     fn now(&self) -> u32 {
-        let moments = self.began.elapsed().as_millis() * u128::from(MOMENTS) / 1_000;
+        let age = crate::clock::now().saturating_duration_since(self.began);
+        let moments = age.as_millis() * u128::from(MOMENTS) / 1_000;
         // Wraps after 34 years; then cookies of a moment are refused and given anew.
         moments as u32
     }

@@ -1,0 +1,177 @@
+//! The world of a run: servers, a client, the network between them, and what is noted of it.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wellspring_core::Seed;
+
+use super::network::{Datagrams, Network};
+use super::plan::{Plan, TransferOptions};
+use super::server::Host;
+use super::site::Site;
+use crate::account::lock;
+use crate::objects::Object;
+
+/// Lengths of the objects; two are of one length \[bytes\].
+pub(crate) const LENS: [usize; 5] = [700, 40_000, 40_000, 90_000, 0];
+
+/// What happened in runs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct TransferCounters {
+    /// Transfers tried.
+    pub attempts: u64,
+    /// Objects fetched.
+    pub got: u64,
+    /// Fetches that failed.
+    pub not_got: u64,
+    /// Objects put to all servers named.
+    pub put: u64,
+    /// Puts that failed.
+    pub not_put: u64,
+    /// Bytes that fetches took up \[bytes\].
+    pub resumed_bytes: u64,
+    /// Replicas that came back.
+    pub returns: u64,
+    /// Processes killed.
+    pub kills: u64,
+    /// Power cuts.
+    pub power_cuts: u64,
+    /// Times at which machines were cut off from each other.
+    pub cuts: u64,
+    /// Datagrams.
+    pub datagrams: Datagrams,
+}
+
+impl std::ops::AddAssign for TransferCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.attempts += other.attempts;
+        self.got += other.got;
+        self.not_got += other.not_got;
+        self.put += other.put;
+        self.not_put += other.not_put;
+        self.resumed_bytes += other.resumed_bytes;
+        self.returns += other.returns;
+        self.kills += other.kills;
+        self.power_cuts += other.power_cuts;
+        self.cuts += other.cuts;
+        self.datagrams += other.datagrams;
+    }
+}
+
+/// What a seed led to.
+#[derive(Clone, Debug)]
+pub struct TransferRun {
+    /// What must not be, in the order in which it was seen.
+    pub breaches: Vec<String>,
+    /// What happened.
+    pub counters: TransferCounters,
+    /// A hash of all datagrams delivered and all calls on disks: the same for the same seed.
+    pub trace: u64,
+    /// How long it took, by the clock of the run.
+    pub span: Duration,
+}
+
+/// A run.
+pub(crate) struct World {
+    pub plan: Plan,
+    pub network: Arc<Network>,
+    pub hosts: Vec<Arc<Host>>,
+    pub client: Arc<Site>,
+    /// Where the files are that are put.
+    pub sources: PathBuf,
+    pub faults_end: Instant,
+    /// When the last client was gone.
+    pub client_ended: Mutex<Instant>,
+    breaches: Mutex<Vec<String>>,
+    counters: Mutex<TransferCounters>,
+    says: bool,
+}
+
+fn objects() -> Vec<Object> {
+    Object::of_lens(&LENS)
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, home: &Path, options: TransferOptions) -> Self {
+        let mut rng = Seed(seed).stream("plan");
+        let plan = Plan::draw(&mut rng);
+        let network = Network::new(Seed(seed).stream("network"));
+        let site = |number: usize| {
+            let root = home.join(number.to_string());
+            fs::create_dir(&root).expect("a directory");
+            Site::new(seed, number as u8, &root, objects(), &network, plan.work)
+        };
+        let overwrite = rng.chance(0.7);
+        let host = |number| {
+            let (site, server) = (site(number), Mutex::default());
+            Arc::new(Host { site, server, overwrite })
+        };
+        let sources = home.join("sources");
+        fs::create_dir(&sources).expect("a directory");
+        for (number, object) in objects().iter().enumerate() {
+            fs::write(sources.join(number.to_string()), &object.bytes).expect("written");
+        }
+        let world = World {
+            plan,
+            hosts: (1..=plan.servers).map(host).collect(),
+            client: site(0),
+            network,
+            sources,
+            faults_end: Instant::now() + plan.faults_last,
+            client_ended: Mutex::new(Instant::now()),
+            breaches: Mutex::default(),
+            counters: Mutex::default(),
+            says: options.says,
+        };
+        if options.skips_syncs {
+            world.sites().for_each(|site| site.disk.skip_syncs());
+        }
+        if options.says {
+            println!("{plan:?}");
+        }
+        world
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&mut TransferCounters)) {
+        count(&mut lock(&self.counters));
+    }
+
+    /// A transfer failed, for that reason.
+    pub(crate) fn fails(&self, why: &impl Display, count: impl FnOnce(&mut TransferCounters)) {
+        if self.says {
+            println!("failed: {why}");
+        }
+        self.count(count);
+    }
+
+    pub(crate) fn breach(&self, what: String) {
+        lock(&self.breaches).push(what);
+    }
+
+    pub(crate) fn sites(&self) -> impl Iterator<Item = &Site> {
+        self.hosts.iter().map(|host| &*host.site).chain([&*self.client])
+    }
+
+    pub(crate) fn has_no_breach(&self) -> bool {
+        lock(&self.breaches).is_empty() && self.sites().all(|site| site.disk.breaches().is_empty())
+    }
+
+    pub(crate) fn end(&self) -> TransferRun {
+        let mut counters = *lock(&self.counters);
+        let mut breaches = lock(&self.breaches).clone();
+        let mut trace = self.network.trace();
+        counters.datagrams = self.network.counters();
+        for site in self.sites() {
+            let ends = site.ends();
+            counters.kills += ends.kills;
+            counters.power_cuts += ends.power_cuts;
+            breaches.extend(site.disk.breaches());
+            trace = trace.rotate_left(7) ^ site.disk.trace();
+        }
+        TransferRun { breaches, counters, trace, span: Duration::ZERO }
+    }
+}
