@@ -120,6 +120,7 @@ impl EventLoop {
             }
             Call::GroupJoined { group, socket } => {
                 self.inlets.groups.join(&self.waiter, group, socket);
+                self.inlets.taps.join(&self.waiter, group);
             }
             Call::GroupKey(call) => self.host.network.on_group_key(call),
             Call::SetKeyring(keyring) => self.host.network.set_keyring(keyring),
@@ -127,7 +128,10 @@ impl EventLoop {
                 self.config.send_rate = rate;
                 self.host.network.set_rate(self.config.least_send_rate());
             }
-            Call::GroupLeft { group } => self.inlets.groups.leave(&self.waiter, group),
+            Call::GroupLeft { group } => {
+                self.inlets.groups.leave(&self.waiter, group);
+                self.inlets.taps.leave(&self.waiter, group);
+            }
             Call::Statistics(reply) => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(self.snapshot());

@@ -105,7 +105,12 @@ impl Waiter {
     pub(crate) fn forget_socket(&self, socket: &HostSocket) -> io::Result<()> {
         #[cfg(feature = "simulation")]
         let HostSocket::System(socket) = socket else { return Ok(()) };
-        self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))
+        self.forget(socket.as_raw_fd())
+    }
+
+    /// Stops watching it.
+    pub(crate) fn forget(&self, socket: RawFd) -> io::Result<()> {
+        self.poll.registry().deregister(&mut SourceFd(&socket))
     }
 
     /// Sleeps until something happens, at most `span` (`None`: a day); does not sleep at all if
