@@ -88,9 +88,10 @@ pub fn run(bytes: &[u8]) {
     let mut bundler = Bundler::new(&key, one, 512, Duration::from_millis(1));
     let mut unbundler = Unbundler::new(&key, two);
     let silence = Duration::from_millis(50);
-    let config = |first| FailoverConfig { partitions: 4, first, silence };
-    let mut other = Failover::new(&key, b"here", one, config(true), now);
-    let mut failover = Failover::new(&key, b"here", two, config(false), now);
+    let balance = Some(silence);
+    let config = |number| FailoverConfig { partitions: 4, appliances: 2, number, silence, balance };
+    let mut other = Failover::new(&key, b"here", one, config(0), now);
+    let mut failover = Failover::new(&key, b"here", two, config(1), now);
     let mut cache = PacketCache::new(4_096, Duration::from_millis(100));
     let mut data = Unstructured::new(bytes);
     while let Ok(input) = Input::arbitrary(&mut data) {
@@ -116,7 +117,7 @@ pub fn run(bytes: &[u8]) {
             }
             Input::Raw(datagram) => {
                 assert!(unbundler.handle_datagram(datagram, |_| ()).is_err());
-                assert!(failover.handle_datagram(now, datagram).is_err());
+                assert!(failover.handle_datagram(now, 0, datagram).is_err());
                 let (ours, mut theirs) = (trunk_greeting([1; 16]), trunk_greeting([2; 16]));
                 let len = datagram.len().min(theirs.len());
                 theirs[..len].copy_from_slice(&datagram[..len]);
@@ -127,10 +128,12 @@ pub fn run(bytes: &[u8]) {
             Input::Hello { after_ms, bend: at } => {
                 now = now + Duration::from_millis(after_ms.into());
                 let mut hello = Vec::new();
+                other.on_running(now, other.owned(), 0);
+                other.on_load(after_ms % 4, u32::from(after_ms) * 100);
                 other.handle_timeout(now, &mut hello);
                 let bent = bend(&mut hello, at);
                 if !hello.is_empty() {
-                    assert_eq!(failover.handle_datagram(now, &hello).is_err(), bent);
+                    assert_eq!(failover.handle_datagram(now, 0, &hello).is_err(), bent);
                 }
                 failover.handle_timeout(now, &mut Vec::new());
                 // Between them they leave no partition out.

@@ -103,8 +103,11 @@ pub fn run(bytes: &[u8]) {
             Input::Repair { number, layer, stride, first, packets, spoil } => {
                 let packets = &packets[..packets.len().min(33)];
                 let (length, rest) = body(&namer, packets, spoil);
+                // Of a layer, or of a Reed-Solomon block.
+                let kind = if layer < 128 { 1 } else { 8 };
+                let layer = layer % 128;
                 let mut datagram =
-                    vec![2, 1, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
+                    vec![2, kind, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
                 seal_datagram(&key, sessions[0], u64::from(number), &mut datagram, &rest);
                 receiver.handle_datagram(now, &datagram, &mut out);
             }

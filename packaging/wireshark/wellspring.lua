@@ -49,6 +49,7 @@ local LTTP_MESSAGES = {
 }
 local MAELSTROM_KINDS = {
   [1] = "repair", [2] = "report", [3] = "hello", [4] = "bundle", [5] = "digest", [6] = "probe", [7] = "sliding repair",
+  [8] = "block repair",
 }
 
 -- Fields, by the short names that the dissectors below use.
@@ -776,7 +777,7 @@ local function maelstrom_named(tvb, tree, packets, length)
 end
 
 -- Bytes of a named packet in each kind that names some.
-local NAMED = { [1] = 10, [5] = 4, [7] = 6 }
+local NAMED = { [1] = 10, [5] = 4, [7] = 6, [8] = 10 }
 
 function maelstrom.dissector(tvb, pinfo, root)
   if tvb:len() < 52 or tvb(0, 1):uint() ~= VERSION_OF_MAELSTROM then return 0 end

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use wellspring_maelstrom::{Cause, SessionId};
+use wellspring_maelstrom::{Cause, Partitions, SessionId};
 
 use crate::aggregation::Aggregation;
 use crate::cache_service::{CacheService, SharedCache};
@@ -136,8 +136,10 @@ impl Appliance {
         let mut manager = Notifier::from_environment();
         manager.ready(self.begin);
         while !self.controls.stop.load(Ordering::Relaxed) {
-            self.failover.turn();
+            self.failover.hear();
             self.follow();
+            // What is said to be protected is, and who protected it before may stop.
+            self.failover.speak(self.running(), self.sessions.last);
             let now = Instant::now();
             if now >= status_at {
                 status_at = now + STATUS_EVERY;
@@ -162,6 +164,11 @@ impl Appliance {
     fn makes_progress(&self) -> bool {
         // All are asked, whatever one says.
         self.workers.values().filter(|worker| !worker.made_progress()).count() == 0
+    }
+
+    /// Partitions that are protected here.
+    fn running(&self) -> Partitions {
+        self.workers.keys().fold(Partitions::NONE, |all, &number| all.with(number))
     }
 
     /// Begins and ends partitions, so that those run that are to be protected here.
@@ -207,6 +214,9 @@ impl Appliance {
         let Config { lan, wan, run_dir, .. } = &self.plan.config;
         let offloads = Offloads::switch_off(lan, wan, run_dir);
         self.offloads = offloads.map_err(|error| SetupError::System("offloads", error))?;
+        // The other site believes the newest session of a partition, whichever appliance of this site had it, and
+        // clocks of two machines differ.
+        self.sessions.follow(self.failover.newest_session());
         Partition::open(&self.plan, number, self.sessions.next())
     }
 
@@ -221,8 +231,11 @@ impl Appliance {
 
     fn publish(&mut self, split: Option<Arc<SplitCounters>>) {
         let mut sum = self.past.clone();
-        for worker in self.workers.values() {
+        let now = Instant::now();
+        for (&number, worker) in &self.workers {
             let status = worker.status();
+            let packets = status.send.packets + status.receive.packets;
+            self.failover.on_packets(now, number, worker.tenure, packets);
             match &mut sum {
                 Some(sum) => sum.add(&status),
                 None => sum = Some(status),
@@ -270,6 +283,11 @@ impl Sessions {
             return Err(SetupError::Clock);
         }
         Ok(Sessions { last: 0, random })
+    }
+
+    /// Those that come are later than that one.
+    fn follow(&mut self, start: u64) {
+        self.last = self.last.max(start);
     }
 
     fn next(&mut self) -> SessionId {

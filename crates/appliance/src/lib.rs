@@ -21,6 +21,7 @@ mod commands;
 mod control;
 mod engine;
 mod failover;
+mod failover_peers;
 mod filter;
 mod inject;
 mod interface;
@@ -40,11 +41,12 @@ pub use addresses::parse_prefix;
 pub use aggregation::AggregationStatus;
 pub use appliance::Appliance;
 pub use control::{Controls, ask};
+pub use failover::FailoverStatus;
+pub use failover_peers::{FailoverError, FailoverPeers};
 pub use ipnet::IpNet;
 pub use metrics::to_prometheus;
 pub use setup::{
-    AggregateConfig, CacheConfig, Config, DEFAULT_PORT, FailoverPeer, SetupError, SplitConfig,
-    read_key,
+    AggregateConfig, CacheConfig, Config, DEFAULT_PORT, SetupError, SplitConfig, read_key,
 };
 pub use split::SplitCounters;
 pub use status::{LATE_BUCKETS_MS, Status, to_json};

@@ -77,16 +77,28 @@ pub fn to_prometheus(status: &Status) -> String {
     family("trouble", "gauge", "Why the pair does not protect, or not all.", &trouble);
     let protected = status.protected.len() as u64;
     family("partitions_protected", "gauge", "Partitions protected here.", &[("", protected)]);
-    if let Some((heard, counters)) = &status.failover {
-        let (up, takeovers) = (u64::from(*heard), counters.takeovers);
-        family(
-            "failover_peer_up",
-            "gauge",
-            "Whether the site's other appliance speaks.",
-            &[("", up)],
-        );
-        let help = "Times its partitions were taken.";
-        family("takeovers_total", "counter", help, &[("", takeovers)]);
+    if let Some(failover) = &status.failover {
+        let others = failover.appliances.iter().zip(&failover.heard).enumerate();
+        let others = others.filter(|&(number, _)| number != usize::from(failover.number));
+        let up: Vec<(String, u64)> =
+            others.map(|(_, (at, &heard))| (format!("other=\"{at}\""), u64::from(heard))).collect();
+        let help = "Whether another appliance of the site speaks.";
+        family("failover_peer_up", "gauge", help, &lent(&up));
+        let counters = &failover.counters;
+        let help = "Times partitions of a silent appliance were taken.";
+        family("takeovers_total", "counter", help, &[("", counters.takeovers)]);
+        let rows = [("to=\"here\"", counters.moved_here), ("to=\"away\"", counters.moved_away)];
+        family("moved_partitions_total", "counter", "Partitions that load moved.", &rows);
+        let loads: Vec<(String, u64)> = status
+            .protected
+            .iter()
+            .filter_map(|&number| {
+                let load = *failover.loads.get(usize::from(number))?;
+                Some((format!("partition=\"{number}\""), u64::from(load)))
+            })
+            .collect();
+        let help = "Packets a second, both ways, of partitions protected here.";
+        family("partition_load", "gauge", help, &lent(&loads));
     }
     if let Some(split) = &status.split {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -104,6 +116,10 @@ pub fn to_prometheus(status: &Status) -> String {
     );
     histogram(&mut text, status);
     text
+}
+
+fn lent(rows: &[(String, u64)]) -> Vec<(&str, u64)> {
+    rows.iter().map(|(label, value)| (label.as_str(), *value)).collect()
 }
 
 fn histogram(text: &mut String, status: &Status) {

@@ -13,6 +13,7 @@ use wellspring_maelstrom::{
     KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
 };
 
+use crate::failover_peers::{FailoverError, FailoverPeers};
 use crate::interface::{Interface, forwarding, networks};
 
 /// The UDP port of appliances.
@@ -46,8 +47,8 @@ pub struct Config {
     /// [`MAX_PARTITIONS`](wellspring_maelstrom::MAX_PARTITIONS), each with a thread and a ring:
     /// the same number at all appliances of both sites.
     pub partitions: u8,
-    /// The other appliance of this site, which shares the partitions.
-    pub failover: Option<FailoverPeer>,
+    /// The other appliances of this site, which share the partitions.
+    pub failover: Option<FailoverPeers>,
     /// The address that the other site's appliances send to, if it is not this one's own.
     pub site: Option<IpAddr>,
     /// End TCP connections here and relay them, instead of letting them pass.
@@ -98,17 +99,6 @@ pub struct SplitConfig {
     pub connections: usize,
     /// What the kernel may hold of each trunk, each way \[bytes\]: the long link's delay times rate.
     pub buffer: usize,
-}
-
-/// The other appliance of a site.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FailoverPeer {
-    /// Where this one hears it.
-    pub listen: SocketAddr,
-    /// Where it hears this one.
-    pub peer: SocketAddr,
-    /// How long it may say nothing before its partitions are taken.
-    pub silence: Duration,
 }
 
 /// Why an appliance does not start. The text says what to do.
@@ -181,8 +171,8 @@ pub enum SetupError {
         /// The port of the first.
         port: u16,
     },
-    /// Both appliances of a site hear at the same address.
-    FailoverPeerIsSelf(SocketAddr),
+    /// The site's appliances cannot share its partitions.
+    Failover(FailoverError),
     /// Split mode needs to know which connections are for the other site.
     SplitWithoutRemote,
     /// Split mode keeps connections, which no failover peer can take over.
@@ -283,11 +273,7 @@ impl fmt::Display for SetupError {
                 "{got} partitions from UDP port {port}: 1 to {MAX_PARTITIONS}, each with a port of \
                  its own up to 65535"
             ),
-            SetupError::FailoverPeerIsSelf(at) => write!(
-                f,
-                "{at} is given for both appliances of this site: --failover-peer is the other's \
-                 address, --failover-listen this one's, and the reverse at the other"
-            ),
+            SetupError::Failover(error) => error.fmt(f),
             SetupError::SplitWithoutRemote => f.write_str(
                 "split mode without --remote would end all connections here: name the addresses \
                  behind the other appliance, such as --remote 10.2.0.0/16",
@@ -364,8 +350,8 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if !(1..=MAX_PARTITIONS).contains(&got) || port.checked_add(u16::from(got) - 1).is_none() {
         return Err(SetupError::Partitions { got, port });
     }
-    if let Some(peer) = config.failover.as_ref().filter(|peer| peer.listen == peer.peer) {
-        return Err(SetupError::FailoverPeerIsSelf(peer.listen));
+    if let Some(peers) = &config.failover {
+        peers.check().map_err(SetupError::Failover)?;
     }
     let find = |name: &str| -> Result<Interface, SetupError> {
         let found = Interface::find(name).map_err(|e| SetupError::System("an interface", e))?;
@@ -394,7 +380,7 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     let mtu = |error| SetupError::Mtu { error, wan: wan.name.clone(), lan: lan.name.clone() };
     let rates = match &config.send.adaptive {
         Some(limits) => adaptive_rates(limits.rate),
-        None => vec![config.send.parameters.rate()],
+        None => vec![config.send.code.mtu_rate()],
     };
     let path = config.path_mtu.map_or(wan.mtu, |path| path.min(wan.mtu));
     let (rate, plan) = plan_of(&rates, path, lan.mtu, config.peer.is_ipv6()).map_err(mtu)?;

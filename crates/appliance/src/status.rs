@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wellspring_codec::interleave::{Account, Parameters};
+use wellspring_codec::interleave::Account;
 use wellspring_maelstrom::{
-    CacheCounters, Cause, Code, DropReason, FailoverCounters, LossReport, ReceiveCounters,
-    SendCounters,
+    CacheCounters, Cause, Code, DropReason, LossReport, ReceiveCounters, SendCounters,
 };
 
 use crate::aggregation::AggregationStatus;
+use crate::failover::FailoverStatus;
 use crate::inject::InjectCounters;
 use crate::split::SplitCounters;
 
@@ -71,9 +71,8 @@ pub struct Status {
     pub partitions: u8,
     /// Those that are protected here.
     pub protected: Vec<u8>,
-    /// Whether the site's other appliance speaks, and what there was between the two; none if there
-    /// is none.
-    pub failover: Option<(bool, FailoverCounters)>,
+    /// The site's appliances, and what each is to protect; none if this one is alone.
+    pub failover: Option<FailoverStatus>,
     /// What split mode does; none without it.
     pub split: Option<Arc<SplitCounters>>,
     /// What was kept for local hosts and asked for; none without a cache.
@@ -197,13 +196,6 @@ impl Losses {
     }
 }
 
-fn layers_of(code: Option<&Code>) -> Option<&Parameters> {
-    match code {
-        Some(Code::Layers(code)) => Some(code),
-        _ => None,
-    }
-}
-
 fn window_of(code: Option<&Code>) -> Option<u16> {
     match code {
         Some(Code::Sliding(code)) => Some(code.parameters.window()),
@@ -213,7 +205,7 @@ fn window_of(code: Option<&Code>) -> Option<u16> {
 
 /// Packets for so many repairs.
 fn rate_of(code: &Code) -> [usize; 2] {
-    [usize::from(code.rate()), layers_of(Some(code)).map_or(1, |code| code.interleaves().len())]
+    [usize::from(code.rate()), code.repairs()]
 }
 
 /// A status for programs. Times in seconds, lengths in bytes.
@@ -230,8 +222,8 @@ pub fn to_json(status: &Status) -> Value {
         "code_on": sum.code.is_some(),
         "code": sum.code.as_ref().map(|code| code.family().name()),
         "rate": sum.code.as_ref().map(rate_of),
-        "interleaves": layers_of(sum.code.as_ref()).map(Parameters::interleaves),
-        "delayed": layers_of(sum.code.as_ref()).is_some_and(|code| code.delayed),
+        "interleaves": sum.code.as_ref().map(Code::interleaves).filter(|i| !i.is_empty()),
+        "delayed": sum.code.as_ref().is_some_and(Code::is_delayed),
         "window": window_of(sum.code.as_ref()),
         "overhead": sum.code.as_ref().map_or(0.0, Code::overhead),
         "adaptive": status.adaptive,
@@ -243,11 +235,7 @@ pub fn to_json(status: &Status) -> Value {
             "cause": cause.name(), "text": cause.text(),
         })).collect::<Vec<_>>(),
         "partitions": { "of": status.partitions, "protected": status.protected },
-        "failover": status.failover.map(|(heard, counters)| json!({
-            "alive": heard, "hellos": counters.hellos, "takeovers": counters.takeovers,
-            "returns": counters.returns,
-            "dropped": counters.dropped.iter().sum::<u64>(),
-        })),
+        "failover": status.failover.as_ref().map(failover_to_json),
         "cache": status.cache.map(|cache| json!({
             "kept": cache.kept, "asked": cache.asked, "resent": cache.found,
         })),
@@ -301,6 +289,22 @@ pub fn to_json(status: &Status) -> Value {
         "unseen": sum.unseen,
         "unlike": sum.unlike,
         "passed_over": sum.passed_over,
+    })
+}
+
+fn failover_to_json(failover: &FailoverStatus) -> Value {
+    let appliances = failover.appliances.iter().zip(&failover.heard);
+    let counters = &failover.counters;
+    json!({
+        "alive": failover.all_heard(),
+        "appliances": appliances.map(|(at, heard)| json!({ "at": at.to_string(), "alive": heard }))
+            .collect::<Vec<_>>(),
+        "number": failover.number,
+        "owners": failover.owners,
+        "loads": failover.loads,
+        "hellos": counters.hellos, "takeovers": counters.takeovers, "returns": counters.returns,
+        "moved_here": counters.moved_here, "moved_away": counters.moved_away,
+        "dropped": counters.dropped.iter().sum::<u64>(),
     })
 }
 

@@ -3,7 +3,7 @@
 use wellspring_core::Duration;
 
 use crate::drop_reason::DropReason;
-use crate::meter::LossReport;
+use crate::loss_report::LossReport;
 
 /// What is done with packets that a full queue dropped and repairs could bring back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

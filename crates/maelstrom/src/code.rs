@@ -1,7 +1,8 @@
 //! The codes that a send side may use.
 
 use wellspring_codec::interleave::{
-    InterleaveError, Interleaver, Parameters, SlidingParameters, SlidingSender,
+    BlockParameters, InterleaveError, Interleaver, MAX_LAYERS, Parameters, ReedSolomonSender,
+    SlidingParameters, SlidingSender,
 };
 
 /// A kind of code.
@@ -12,6 +13,8 @@ pub enum Family {
     Sliding,
     /// Layered interleaving, as in the paper (§4.3).
     Layers,
+    /// Reed-Solomon over blocks of packets with interleave, to which the paper compares (§3.2).
+    ReedSolomon,
 }
 
 impl Family {
@@ -20,6 +23,7 @@ impl Family {
         match self {
             Family::Sliding => "sliding",
             Family::Layers => "layers",
+            Family::ReedSolomon => "reed-solomon",
         }
     }
 }
@@ -41,6 +45,8 @@ pub enum Code {
     Layers(Parameters),
     /// A sliding window.
     Sliding(SlidingCode),
+    /// Reed-Solomon over blocks.
+    Blocks(BlockParameters),
 }
 
 impl Code {
@@ -49,6 +55,7 @@ impl Code {
         match self {
             Code::Layers(_) => Family::Layers,
             Code::Sliding(_) => Family::Sliding,
+            Code::Blocks(_) => Family::ReedSolomon,
         }
     }
 
@@ -57,6 +64,7 @@ impl Code {
         match self {
             Code::Layers(code) => code.overhead(),
             Code::Sliding(code) => code.parameters.overhead(),
+            Code::Blocks(code) => code.overhead(),
         }
     }
 
@@ -65,25 +73,64 @@ impl Code {
         match self {
             Code::Layers(code) => code.interleaves().iter().copied().max().unwrap_or(1),
             Code::Sliding(code) => code.burst,
+            Code::Blocks(code) => code.interleave(),
         }
     }
 
-    /// Packets for each repair of a layer, or of the window.
+    /// Packets for each repair of a layer, or of the window, or of a block.
     pub fn rate(&self) -> u8 {
         match self {
             Code::Layers(code) => code.rate(),
             Code::Sliding(code) => code.parameters.rate(),
+            Code::Blocks(code) => code.rate(),
+        }
+    }
+
+    /// Interleaves: one a layer, or of blocks; a window has none.
+    pub fn interleaves(&self) -> Vec<u16> {
+        match self {
+            Code::Layers(code) => code.interleaves().to_vec(),
+            Code::Sliding(_) => Vec::new(),
+            Code::Blocks(code) => vec![code.interleave()],
+        }
+    }
+
+    /// Whether repairs wait until no burst that is meant takes them with their packets.
+    pub fn is_delayed(&self) -> bool {
+        match self {
+            Code::Layers(code) => code.delayed,
+            Code::Sliding(_) => false,
+            Code::Blocks(code) => code.delayed,
+        }
+    }
+
+    /// Repairs that leave for so many packets.
+    pub fn repairs(&self) -> usize {
+        match self {
+            Code::Layers(code) => code.interleaves().len(),
+            Code::Sliding(_) => 1,
+            Code::Blocks(code) => usize::from(code.repairs()),
+        }
+    }
+
+    /// Packets in the XOR of layers whose repairs are as long as this code's: what the MTU plan reckons with.
+    pub fn mtu_rate(&self) -> u8 {
+        match self {
+            // A block's repair also has the combined length, and may have padding.
+            Code::Blocks(code) => code.rate() + 1,
+            _ => self.rate(),
         }
     }
 
     /// How far back its repairs reach, and what is remembered of packets with them \[packets\].
-    pub(crate) fn reach(&self) -> usize {
+    pub fn reach(&self) -> usize {
         match self {
             Code::Layers(code) => {
                 let largest = code.interleaves().iter().copied().max().unwrap_or(1);
                 code.reach() + 2 * usize::from(largest)
             }
             Code::Sliding(_) => usize::from(wellspring_codec::interleave::MAX_WINDOW),
+            Code::Blocks(code) => code.reach() + 2 * usize::from(code.interleave()),
         }
     }
 }
@@ -93,6 +140,7 @@ impl Code {
 pub(crate) enum Coder {
     Layers(Interleaver),
     Sliding(Box<SlidingSender>, SlidingCode),
+    Blocks(ReedSolomonSender),
 }
 
 impl Coder {
@@ -102,6 +150,7 @@ impl Coder {
             Code::Sliding(code) => {
                 Coder::Sliding(Box::new(SlidingSender::new(&code.parameters, longest)?), *code)
             }
+            Code::Blocks(parameters) => Coder::Blocks(ReedSolomonSender::new(parameters, longest)?),
         })
     }
 
@@ -110,6 +159,19 @@ impl Coder {
         match self {
             Coder::Layers(interleaver) => interleaver.packets(),
             Coder::Sliding(sender, _) => sender.packets(),
+            Coder::Blocks(sender) => sender.packets(),
+        }
+    }
+
+    /// How many packets lie from one of a repair to the next, by layer.
+    pub(crate) fn strides(&self) -> [u16; MAX_LAYERS] {
+        match self {
+            Coder::Layers(interleaver) => {
+                let interleaves = interleaver.parameters().interleaves();
+                std::array::from_fn(|layer| interleaves.get(layer).copied().unwrap_or(1))
+            }
+            Coder::Sliding(..) => [1; MAX_LAYERS],
+            Coder::Blocks(sender) => [sender.parameters().interleave(); MAX_LAYERS],
         }
     }
 }

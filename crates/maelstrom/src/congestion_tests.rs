@@ -316,7 +316,7 @@ impl Run {
 
     fn appliances(&self) -> (SendSide, ReceiveSide) {
         let config = SendConfig {
-            parameters: Parameters::new(8, &[1, 19, 41]).expect("a code"),
+            code: Code::Layers(Parameters::new(8, &[1, 19, 41]).expect("a code")),
             adaptive: (!self.fixed).then(Limits::default),
             longest: PACKET,
             flush_after: Duration::from_millis(5),

@@ -112,7 +112,8 @@ impl Deadlines {
         }
     }
 
-    fn near(&self) -> Duration {
+    /// How long near layers wait, and blocks.
+    pub(crate) fn near(&self) -> Duration {
         let by_path = self.round_trip.map_or(UNKNOWN, |round_trip| round_trip / PART);
         self.budget.unwrap_or(by_path.max(LEAST).min(MOST))
     }

@@ -38,7 +38,8 @@ fn pair_of(
     let mut parameters = Parameters::new(rate, interleaves).expect("a code");
     parameters.delayed = true;
     let flush_after = Duration::from_millis(5);
-    let config = SendConfig { parameters, adaptive, longest: LEN, flush_after, repair_within };
+    let code = Code::Layers(parameters);
+    let config = SendConfig { code, adaptive, longest: LEN, flush_after, repair_within };
     let sender = SendSide::new(&key(), SESSION, &config).expect("a length");
     let config = ReceiveConfig { longest: LEN, hold: Duration::ZERO, ..ReceiveConfig::default() };
     (sender, ReceiveSide::new(&key(), OTHER, &config).expect("memory"))
@@ -135,7 +136,7 @@ fn reports_measure_the_round_trip() {
     let config = ReceiveConfig { longest: LEN, ..ReceiveConfig::default() };
     let mut receive = ReceiveSide::new(&key(), SESSION, &config).expect("memory");
     let config = SendConfig {
-        parameters: Parameters::new(8, &[1]).expect("a code"),
+        code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
         adaptive: None,
         longest: LEN,
         flush_after: Duration::from_millis(5),

@@ -10,6 +10,11 @@
 
 use wellspring_core::{Duration, Time};
 
+use crate::loss_counts::Counts;
+use crate::loss_frequency::{CERTAIN, Frequency};
+use crate::loss_report::LossReport;
+use crate::queue_samples::QueueSamples;
+
 /// How many numbers are remembered \[packets\]. Interleaves reach less far.
 const WINDOW: usize = 1 << 14;
 /// How far behind the newest number a packet is counted \[packets\], at least and at most: beyond
@@ -17,61 +22,6 @@ const WINDOW: usize = 1 << 14;
 const LAG: std::ops::RangeInclusive<u32> = 64..=WINDOW as u32 / 2;
 /// How far to look for a packet that arrived before or after a lost one \[packets\].
 const NEAR: u32 = 512;
-
-/// The receive side's report to the send side about a span of packets.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LossReport {
-    /// Packets that were sent, but for those of congested times.
-    pub packets: u32,
-    /// Those of them that did not arrive by themselves.
-    pub lost: u32,
-    /// Runs of lost packets.
-    pub bursts: u32,
-    /// Packets brought back in the same time.
-    pub recovered: u32,
-    /// Nineteen of twenty lost packets were in bursts no longer than this \[packets\].
-    pub usual_burst: u16,
-    /// The longest burst \[packets\].
-    pub longest_burst: u16,
-    /// Packets that were sent while the path's queue was long, and dropped packets.
-    pub congested: u32,
-    /// Those of them that did not arrive by themselves: congestion, and no fault of the link.
-    pub congested_lost: u32,
-    /// What the newest datagram waited in queues.
-    pub queue_delay: Duration,
-    /// Thousandths of the time since the last report in which datagrams waited in a queue.
-    pub queued: u16,
-    /// The least round trip between the appliances of late, as the end measures that hears the report; zero if it is
-    /// not known.
-    pub round_trip: Duration,
-}
-
-impl LossReport {
-    /// Part of the packets lost, 0 to 1, but for drops of full queues.
-    pub fn loss(&self) -> f64 {
-        if self.packets == 0 { 0.0 } else { f64::from(self.lost) / f64::from(self.packets) }
-    }
-}
-
-impl LossReport {
-    /// This and another part of the same link's packets together.
-    #[must_use]
-    pub fn and(&self, other: &LossReport) -> LossReport {
-        LossReport {
-            packets: self.packets.saturating_add(other.packets),
-            lost: self.lost.saturating_add(other.lost),
-            bursts: self.bursts.saturating_add(other.bursts),
-            recovered: self.recovered.saturating_add(other.recovered),
-            usual_burst: self.usual_burst.max(other.usual_burst),
-            longest_burst: self.longest_burst.max(other.longest_burst),
-            congested: self.congested.saturating_add(other.congested),
-            congested_lost: self.congested_lost.saturating_add(other.congested_lost),
-            queue_delay: self.queue_delay.max(other.queue_delay),
-            queued: self.queued.max(other.queued),
-            round_trip: self.round_trip.max(other.round_trip),
-        }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum State {
@@ -82,160 +32,16 @@ enum State {
     Lost,
 }
 
-/// Longest burst distinguished \[packets\].
-const LONGEST: usize = 1_024;
-
 /// How many packets of short queues count as of late, and of long ones: those are few, and it matters soon
 /// what they say.
 const LATELY_SHORT: f64 = 8_000.0;
 const LATELY_LONG: f64 = 2_000.0;
-/// Runs of packets lost at a long queue, or packets at a short one, before which none is left to the hosts: until then
-/// one or two may be the link's.
-const CERTAIN: f64 = 3.0;
+/// Packets at a short queue before which none that is lost at a long one is left to the hosts, unless [`CERTAIN`] runs are:
+/// until then one or two may be the link's.
 const CERTAIN_PACKETS: f64 = 1_000.0;
 
 /// Packets at a short queue that say that a link of some loss would have lost one.
 const SUSPECT_PACKETS: f64 = 300.0;
-
-/// How often packets were lost of late.
-#[derive(Clone, Copy, Default, Debug)]
-struct Frequency {
-    packets: f64,
-    lost: f64,
-    /// Runs of lost packets.
-    events: f64,
-}
-
-impl Frequency {
-    fn add_packet(&mut self, span: f64) {
-        self.packets += 1.0;
-        if self.packets >= span {
-            for count in [&mut self.packets, &mut self.lost, &mut self.events] {
-                *count /= 2.0;
-            }
-        }
-    }
-
-    fn add_burst(&mut self, run: u32) {
-        self.lost += f64::from(run);
-        self.events += 1.0;
-    }
-
-    /// Whether losses are twice as frequent as in another, and so much more frequent as chance makes of one frequency
-    /// once in two hundred times: packets lost, or runs of them. How many packets a run of the link has is known once
-    /// there were some: until then runs count alone.
-    fn exceeds(&self, other: &Frequency) -> bool {
-        let exceeds = |count: f64, of_other: f64| {
-            count * other.packets > 2.0 * of_other * self.packets
-                && is_rare(count, of_other, self.packets / (self.packets + other.packets))
-        };
-        if exceeds(self.events, other.events) {
-            return true;
-        }
-        let run = other.lost / other.events.max(1.0);
-        other.events >= CERTAIN && exceeds(self.lost / run, other.lost / run)
-    }
-}
-
-/// Whether chance gives so many losses of all to a class with that share of the packets once in two hundred times at most
-/// (Chernoff's bound of the binomial distribution).
-fn is_rare(count: f64, of_other: f64, share: f64) -> bool {
-    const RARE: f64 = 5e-3;
-    let all = count + of_other;
-    let term = |count: f64, share: f64| {
-        if count > 0.0 { count * (count / all / share).ln() } else { 0.0 }
-    };
-    count > all * share && term(count, share) + term(of_other, 1.0 - share) >= -RARE.ln()
-}
-
-/// What was counted since the last report.
-#[derive(Debug)]
-struct Counts {
-    packets: u32,
-    lost: u32,
-    longest: u32,
-    /// Bursts by length.
-    bursts: Vec<u32>,
-}
-
-impl Counts {
-    fn new() -> Self {
-        Counts { packets: 0, lost: 0, longest: 0, bursts: vec![0; LONGEST + 1] }
-    }
-
-    fn add_burst(&mut self, run: u32) {
-        self.lost = self.lost.saturating_add(run);
-        self.longest = self.longest.max(run);
-        self.bursts[(run as usize).min(LONGEST)] += 1;
-    }
-
-    fn add(&mut self, other: &Counts) {
-        self.packets = self.packets.saturating_add(other.packets);
-        self.lost = self.lost.saturating_add(other.lost);
-        self.longest = self.longest.max(other.longest);
-        for (to, from) in self.bursts.iter_mut().zip(&other.bursts) {
-            *to = to.saturating_add(*from);
-        }
-    }
-
-    /// All of it but so many packets, which stay.
-    fn take(&mut self, stay: u32) -> Counts {
-        let mut taken = std::mem::replace(self, Counts::new());
-        taken.packets = taken.packets.saturating_sub(stay);
-        self.packets = stay;
-        taken
-    }
-
-    /// Nineteen of twenty lost packets were in bursts no longer than this.
-    fn usual_burst(&self) -> u16 {
-        let in_bursts = |(length, &count): (usize, &u32)| length as u64 * u64::from(count);
-        let all: u64 = self.bursts.iter().enumerate().map(in_bursts).sum();
-        let mut covered = 0;
-        let usual = self.bursts.iter().enumerate().position(|burst| {
-            covered += in_bursts(burst);
-            covered * 20 >= all * 19
-        });
-        usual.unwrap_or(0) as u16
-    }
-}
-
-/// Numbers of the same place in [`QueueSamples`].
-const STEP: u32 = 4;
-/// Places of [`QueueSamples`].
-const PLACES: usize = 512;
-
-/// For which packets the path's queue was long.
-#[derive(Debug)]
-struct QueueSamples {
-    /// By number: a packet, and whether the queue was long behind it.
-    samples: Vec<Option<(u32, bool)>>,
-}
-
-impl QueueSamples {
-    fn place(number: u32) -> usize {
-        (number / STEP) as usize % PLACES
-    }
-
-    /// The sample at a number's place.
-    fn at(&self, number: u32) -> Option<(u32, bool)> {
-        let sample = self.samples[Self::place(number)]?;
-        (sample.0 / STEP == number / STEP).then_some(sample)
-    }
-
-    /// Whether the queue was long just before or just after a packet.
-    fn around(&self, number: u32) -> bool {
-        let steps = 0..PLACES as u32 / 2;
-        let after = steps.clone().find_map(|step| {
-            let sample = self.at(number.wrapping_add(step * STEP))?;
-            (sample.0.wrapping_sub(number) as i32 >= 0).then_some(sample.1)
-        });
-        let before = steps.into_iter().find_map(|step| {
-            let sample = self.at(number.wrapping_sub(step * STEP))?;
-            ((sample.0.wrapping_sub(number) as i32) < 0).then_some(sample.1)
-        });
-        after == Some(true) || before == Some(true)
-    }
-}
 
 /// Collects what repairs report.
 #[derive(Debug)]
@@ -280,7 +86,7 @@ impl Meter {
             least_lag: lag,
             lag,
             run: 0,
-            queue: QueueSamples { samples: vec![None; PLACES] },
+            queue: QueueSamples::new(),
             long_queue: false,
             run_long: false,
             short: Counts::new(),
@@ -292,7 +98,7 @@ impl Meter {
 
     /// Right behind that packet, the path's queue was long or not.
     pub(crate) fn record_queue(&mut self, number: u32, long: bool) {
-        self.queue.samples[QueueSamples::place(number)] = Some((number, long));
+        self.queue.record(number, long);
     }
 
     /// Behind that packet or a newer one that is known, the path's queue was long or not: a repair may
@@ -332,7 +138,7 @@ impl Meter {
         self.close_run();
         self.end = None;
         self.lag = self.least_lag;
-        self.queue.samples.fill(None);
+        self.queue.clear();
         self.long_queue = false;
     }
 
@@ -429,7 +235,7 @@ impl Meter {
         LossReport {
             packets: short.packets,
             lost: short.lost,
-            bursts: short.bursts.iter().sum(),
+            bursts: short.runs(),
             recovered,
             usual_burst: short.usual_burst(),
             longest_burst: short.longest.min(u32::from(u16::MAX)) as u16,

@@ -27,7 +27,7 @@ fn packet(number: u8, class: u8) -> Vec<u8> {
 /// The repairs of packets one after the other, each a repair of that packet alone.
 fn repairs(key: &PresharedKey, session: SessionId, classes: &[u8]) -> Batch {
     let config = SendConfig {
-        parameters: Parameters::new(1, &[1]).expect("a code"),
+        code: Code::Layers(Parameters::new(1, &[1]).expect("a code")),
         adaptive: None,
         longest: LEN,
         flush_after: Duration::from_millis(5),

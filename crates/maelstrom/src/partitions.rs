@@ -25,15 +25,32 @@ impl Partitions {
         (0..MAX_PARTITIONS).filter(move |&partition| self.has(partition))
     }
 
+    /// These and that one, if there can be one of that number.
+    #[must_use]
+    pub fn with(self, partition: u8) -> Self {
+        Partitions(self.0 | 1_u64.checked_shl(partition.into()).unwrap_or(0))
+    }
+
+    /// These, less the others.
+    pub(crate) fn without(self, others: Self) -> Self {
+        Partitions(self.0 & !others.0)
+    }
+
+    /// Those that are in both.
+    pub(crate) fn common(self, others: Self) -> Self {
+        Partitions(self.0 & others.0)
+    }
+
+    /// Those that are in either.
+    pub(crate) fn union(self, others: Self) -> Self {
+        Partitions(self.0 | others.0)
+    }
+
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
     pub(crate) fn from_bits(bits: u64) -> Self {
         Partitions(bits)
-    }
-
-    pub(crate) fn overlaps(self, other: Self) -> bool {
-        self.0 & other.0 != 0
     }
 }

@@ -1,78 +1,20 @@
 //! Send side: outgoing packets mixed into repairs that follow them.
 
-use wellspring_codec::interleave::{
-    InterleaveError, Interleaver, MAX_LAYERS, Parameters, Repair, SlidingSender,
-};
+use wellspring_codec::interleave::InterleaveError;
 use wellspring_core::{Duration, Time};
 
-use crate::adaptive::{Controller, Limits};
+use crate::adaptive::Controller;
 use crate::auth::{HEADER_LEN, PresharedKey, Sealer, SessionId, TAG_LEN};
 use crate::batch::Batch;
-use crate::code::{Code, Coder, SlidingCode};
+use crate::code::{Code, Coder};
 use crate::deadline::Deadlines;
 use crate::diagnosis::Hearing;
 use crate::digest::Digester;
 use crate::identity::{Identity, Namer, Unprotected, Volatile};
-use crate::meter::LossReport;
-use crate::wire::{
-    INGREDIENT_LEN, RepairHead, emit_digest, emit_probe, emit_repair, emit_report, emit_sliding,
-};
-
-/// How a send side protects.
-#[derive(Clone, Debug)]
-pub struct SendConfig {
-    /// Rate and interleaves of layers; with limits, a code is chosen within those instead.
-    pub parameters: Parameters,
-    /// Follow the loss that the peer reports, within these limits: on until the link is known, and off while
-    /// nothing is lost.
-    pub adaptive: Option<Limits>,
-    /// Longest packet protected \[bytes\]: [`MtuPlan::longest`](crate::MtuPlan::longest).
-    pub longest: usize,
-    /// After so long without a packet, what the first layer has begun is sent unfinished, so that
-    /// the last packets before a silence are protected: one repair a silence for an interleave of 1.
-    pub flush_after: Duration,
-    /// How long packets wait in the near layers for others that fill a repair; in far ones four times as long. If none
-    /// is given: a fifth of the round trip with limits, and for ever without, as in the paper.
-    pub repair_within: Option<Duration>,
-}
-
-/// What a send side has done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct SendCounters {
-    /// Packets protected.
-    pub packets: u64,
-    /// Their bytes.
-    pub packet_bytes: u64,
-    /// Packets not protected: no whole IP packets, or with options.
-    pub foreign: u64,
-    /// Packets not protected because they are too long.
-    pub too_long: u64,
-    /// Repairs sent.
-    pub repairs: u64,
-    /// Their bytes, without headers of UDP and below.
-    pub repair_bytes: u64,
-    /// Digests sent, while the code is off.
-    pub digests: u64,
-    /// Their bytes, without headers of UDP and below.
-    pub digest_bytes: u64,
-    /// Times the code was changed.
-    pub changes: u64,
-}
-
-impl SendCounters {
-    /// Adds what another send side has done.
-    pub fn add(&mut self, other: &SendCounters) {
-        self.packets += other.packets;
-        self.packet_bytes += other.packet_bytes;
-        self.foreign += other.foreign;
-        self.too_long += other.too_long;
-        self.repairs += other.repairs;
-        self.repair_bytes += other.repair_bytes;
-        self.digests += other.digests;
-        self.digest_bytes += other.digest_bytes;
-        self.changes += other.changes;
-    }
-}
+use crate::loss_report::LossReport;
+use crate::post::Post;
+use crate::send_config::{SendConfig, SendCounters};
+use crate::wire::{INGREDIENT_LEN, emit_digest, emit_probe, emit_report};
 
 /// Watches packets that leave, and makes the repairs that follow them.
 #[derive(Debug)]
@@ -112,7 +54,7 @@ impl SendSide {
     ) -> Result<Self, InterleaveError> {
         let controller = config.adaptive.map(Controller::new);
         let first = controller.as_ref().and_then(Controller::code).cloned();
-        let first = first.unwrap_or_else(|| Code::Layers(config.parameters.clone()));
+        let first = first.unwrap_or_else(|| config.code.clone());
         let coder = Coder::new(&first, config.longest)?;
         let volatile = remembered(&first);
         let overhead = config.adaptive.map_or(first.overhead(), |limits| limits.overhead);
@@ -127,7 +69,7 @@ impl SendSide {
             base: 0,
             volatile,
             longest: config.longest,
-            rate: config.adaptive.map_or(config.parameters.rate(), |limits| limits.rate),
+            rate: config.adaptive.map_or(config.code.mtu_rate(), |limits| limits.rate),
             flush_after: config.flush_after,
             flush_at: None,
             controller,
@@ -201,6 +143,12 @@ impl SendSide {
                     .add(name, packet, |repair| post.sliding(&repair, true))
                     .expect("the length was compared to the longest");
             }
+            Coder::Blocks(sender) => {
+                sender
+                    .add(name, packet, |repair| post.block(&repair, true))
+                    .expect("the length was compared to the longest");
+                self.flush_at = Some(now + self.flush_after);
+            }
         }
         Ok(identity)
     }
@@ -233,6 +181,7 @@ impl SendSide {
                     Coder::Sliding(sender, _) => {
                         sender.repair(|repair| post.sliding(&repair, false));
                     }
+                    Coder::Blocks(sender) => post.finish_blocks(sender),
                 }
                 let packets = coder.packets();
                 self.base += packets;
@@ -275,14 +224,8 @@ impl SendSide {
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         if self.flush_at.is_some_and(|at| now.has_reached(at)) {
             self.flush_at = None;
-            if let Some((Coder::Layers(interleaver), mut post)) = self.split(now, out) {
-                interleaver.flush(|repair| post.repair(&repair));
-                // A burst may have taken several of them, which the layer of interleave 1 does not bring back.
-                let wide = interleaver.parameters().interleaves().iter().position(|&i| i > 1);
-                if let Some(layer) = wide {
-                    let before = interleaver.packets();
-                    post.expire(interleaver, layer, before);
-                }
+            if let Some((coder, mut post)) = self.split(now, out) {
+                flush(coder, &mut post);
             }
         }
         self.expire(now, out);
@@ -301,6 +244,10 @@ impl SendSide {
         let interleaver = match coder {
             Coder::Layers(interleaver) => interleaver,
             Coder::Sliding(sender, code) => return post.refresh(now, sender, code),
+            Coder::Blocks(sender) => {
+                let before = post.deadlines.as_ref().map_or(0, |d| d.before(now, d.near()));
+                return post.expire_blocks(sender, before);
+            }
         };
         for layer in 0..interleaver.parameters().interleaves().len() {
             let before = post.deadlines.as_ref().map_or(0, |deadlines| {
@@ -330,7 +277,7 @@ impl SendSide {
             now,
             sealer: &mut self.sealer,
             volatile: &mut self.volatile,
-            strides: strides(coder),
+            strides: coder.strides(),
             base: self.base,
             deadlines: self.deadlines.as_mut(),
             class: self.class,
@@ -341,103 +288,24 @@ impl SendSide {
     }
 }
 
-/// Turns repairs into datagrams.
-struct Post<'a> {
-    now: Time,
-    sealer: &'a mut Sealer,
-    volatile: &'a mut [Volatile],
-    strides: [u16; MAX_LAYERS],
-    base: u64,
-    deadlines: Option<&'a mut Deadlines>,
-    class: u8,
-    counters: &'a mut SendCounters,
-    out: &'a mut Batch,
-}
-
-impl Post<'_> {
-    /// Remembers what routers may change in a packet.
-    fn remember(&mut self, number: u64, volatile: Volatile) {
-        self.volatile[place(self.volatile, number)] = volatile;
-    }
-
-    /// Sends a layer's bins that were begun before that packet, as far as the bound on overhead allows.
-    fn expire(&mut self, interleaver: &mut Interleaver, layer: usize, before: u64) {
-        let Some(deadlines) = self.deadlines.take() else { return };
-        // Both closures need it, one after the other.
-        let shared = core::cell::RefCell::new(deadlines);
-        interleaver.expire(
-            layer,
-            before,
-            |number| shared.borrow().went_alone(number),
-            |repair| {
-                if !shared.borrow().may_send() {
-                    return false;
-                }
-                self.repair(&repair);
-                shared.borrow_mut().on_repair(alone(&repair), false);
-                true
-            },
-        );
-        self.deadlines = Some(shared.into_inner());
-    }
-
-    /// Sends what a window needs beside the repairs that its rate gives: as many in a near deadline as the longest burst
-    /// has packets, or one for each packet where there are fewer. What is older than the far deadline leaves the window.
-    fn refresh(&mut self, now: Time, sender: &mut SlidingSender, code: &SlidingCode) {
-        let Some(deadlines) = &mut self.deadlines else { return };
-        let next = sender.packets();
-        let wanted = deadlines.wanted(now, next, u64::from(code.burst));
-        sender.forget(deadlines.before(now, deadlines.far()));
-        for _ in 0..wanted {
-            let may = self.deadlines.as_ref().is_some_and(|deadlines| deadlines.may_send());
-            if !may || !sender.repair(|repair| self.sliding(&repair, false)) {
-                return;
+/// After a silence, sends what the first layer has begun, or what blocks have.
+fn flush(coder: &mut Coder, post: &mut Post<'_>) {
+    match coder {
+        Coder::Layers(interleaver) => {
+            interleaver.flush(|repair| post.repair(&repair));
+            // A burst may have taken several of them, which the layer of interleave 1 does not bring back.
+            let wide = interleaver.parameters().interleaves().iter().position(|&i| i > 1);
+            if let Some(layer) = wide {
+                let before = interleaver.packets();
+                post.expire(interleaver, layer, before);
             }
         }
-    }
-
-    /// Sends a repair of a window, which its rate calls for or not.
-    fn sliding(&mut self, repair: &Repair<'_>, by_rate: bool) {
-        if let Some(deadlines) = &mut self.deadlines {
-            deadlines.on_repair(None, by_rate);
-            deadlines.on_sliding(self.now);
+        Coder::Blocks(sender) if post.deadlines.is_some() => {
+            let before = sender.packets();
+            post.expire_blocks(sender, before);
         }
-        let first = self.base.wrapping_add(repair.first) as u32;
-        let named = repair.first + u64::from(repair.length) - repair.recipe.len() as u64;
-        let volatiles: &[Volatile] = self.volatile;
-        let volatiles = (named..).map(|number| volatiles[place(volatiles, number)]);
-        self.out.write(self.class, |bytes| {
-            let start = bytes.len();
-            emit_sliding(self.sealer, self.now, first, repair, volatiles, bytes);
-            self.counters.repairs += 1;
-            self.counters.repair_bytes += (bytes.len() - start) as u64;
-        });
-    }
-
-    fn repair(&mut self, repair: &Repair<'_>) {
-        if let Some(deadlines) = &mut self.deadlines {
-            deadlines.on_repair(alone(repair), true);
-        }
-        let stride = self.strides[usize::from(repair.layer)];
-        let head = RepairHead {
-            layer: repair.layer,
-            length: repair.length,
-            stride,
-            first: self.base.wrapping_add(repair.first) as u32,
-        };
-        let mut number = repair.first;
-        let volatiles: &[Volatile] = self.volatile;
-        let ingredients = repair.recipe.iter().map(|&name| {
-            let volatile = volatiles[place(volatiles, number)];
-            number += u64::from(stride);
-            (name, volatile)
-        });
-        self.out.write(self.class, |bytes| {
-            let start = bytes.len();
-            emit_repair(self.sealer, self.now, head, ingredients, repair.xor, bytes);
-            self.counters.repairs += 1;
-            self.counters.repair_bytes += (bytes.len() - start) as u64;
-        });
+        Coder::Blocks(sender) => post.finish_blocks(sender),
+        Coder::Sliding(..) => {}
     }
 }
 
@@ -449,25 +317,7 @@ fn class_of_repairs(packet: u8) -> u8 {
     if packet & CE == CE { packet & !CE | ECT_0 } else { packet }
 }
 
-/// The number of the packet that a repair is of, if it is one alone.
-fn alone(repair: &Repair<'_>) -> Option<u64> {
-    (repair.recipe.len() == 1).then_some(repair.first)
-}
-
 /// A memory of what routers may change that reaches as far back as a repair does.
 fn remembered(code: &Code) -> Vec<Volatile> {
     vec![Volatile::default(); code.reach().next_power_of_two()]
-}
-
-/// Where the memory has a packet: its length is a power of two.
-fn place(volatile: &[Volatile], number: u64) -> usize {
-    number as usize & (volatile.len() - 1)
-}
-
-fn strides(coder: &Coder) -> [u16; MAX_LAYERS] {
-    let interleaves = match coder {
-        Coder::Layers(interleaver) => interleaver.parameters().interleaves(),
-        Coder::Sliding(..) => &[],
-    };
-    std::array::from_fn(|layer| interleaves.get(layer).copied().unwrap_or(1))
 }

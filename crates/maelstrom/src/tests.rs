@@ -17,7 +17,7 @@ fn key() -> PresharedKey {
 
 fn sender(rate: u8, interleaves: &[u16], longest: usize) -> SendSide {
     let config = SendConfig {
-        parameters: Parameters::new(rate, interleaves).expect("a code"),
+        code: Code::Layers(Parameters::new(rate, interleaves).expect("a code")),
         adaptive: None,
         longest,
         flush_after: Duration::from_millis(5),
@@ -258,7 +258,7 @@ fn nobody_else_can_bring_a_packet() {
     assert_eq!(dropped(&mut receiver, &good), Some(DropReason::Replayed));
     // The peer begins anew: what it said before is worth nothing now.
     let config = SendConfig {
-        parameters: Parameters::new(4, &[1]).expect("a code"),
+        code: Code::Layers(Parameters::new(4, &[1]).expect("a code")),
         adaptive: None,
         longest: 300,
         flush_after: Duration::from_millis(1),
@@ -438,7 +438,7 @@ fn is_whole_second(now: Time) -> bool {
 #[test]
 fn the_code_follows_the_loss() {
     let config = SendConfig {
-        parameters: Parameters::new(8, &[1]).expect("a code"),
+        code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
         adaptive: Some(Limits::default()),
         longest: 300,
         flush_after: Duration::from_millis(5),

@@ -22,14 +22,16 @@
 //! instead of the XOR of lengths, the number of the window's oldest packet, and of each of the window's n newest packets
 //! the second half of its name (4), hops (1), class (1); then the combination.
 //!
-//! Kind 3 is a hello between the two appliances of a site, kind 4 a bundle of packets. A report has zeros from the
+//! Kind 8 is a repair of a Reed-Solomon block: the number of the repair in its block instead of the layer, zeros instead of
+//! the XOR of lengths, and the symbol instead of the XOR of packets.
+//!
+//! Kind 3 is a hello between the appliances of a site (`hello.rs`), kind 4 a bundle of packets; both have zeros there. A report has zeros from the
 //! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
 //! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), the stamp of the
 //! newest datagram heard and for how long it has been there in the same unit (2 and 2). Kind 6 is
 //! a probe: zeros, as long as the longest repair. A
 //! digest names n packets for which no repair was made, in the order in which they left, numbered by a count of its
-//! own: stride 1, and 4 bytes of each packet's name. A hello has zeros there too, and then: 1 byte partitions of the site, 1 byte whether its sender is
-//! the first of the two, 6 zeros, 8 bytes the partitions that it protects, one bit each.
+//! own: stride 1, and 4 bytes of each packet's name.
 
 use wellspring_codec::interleave::{MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
 use wellspring_core::{Duration, Time};
@@ -38,8 +40,7 @@ use crate::auth::{HEADER_LEN, Sealer, SessionId, TAG_LEN, Verifier};
 use crate::diagnosis::Hearing;
 use crate::drop_reason::DropReason;
 use crate::identity::Volatile;
-use crate::meter::LossReport;
-use crate::partitions::Partitions;
+use crate::loss_report::LossReport;
 use crate::queue_delay::{Echo, Stamp};
 
 /// A packet's name and what routers change in it \[bytes\].
@@ -52,11 +53,12 @@ pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 const VERSION: u8 = 2;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
-const HELLO: u8 = 3;
+pub(crate) const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
 const DIGEST: u8 = 5;
 const PROBE: u8 = 6;
 const SLIDING: u8 = 7;
+const BLOCK: u8 = 8;
 const SESSION_AT: usize = 12;
 const STAMP_AT: usize = 28;
 const NUMBER_AT: usize = 30;
@@ -65,9 +67,6 @@ const REPORT_BODY: usize = 56;
 pub(crate) const SHORT_NAME_LEN: usize = 4;
 /// Unit of waits in reports \[us\].
 const WAIT_US: u64 = 64;
-const HELLO_BODY: usize = 16;
-/// A whole hello \[bytes\].
-pub(crate) const HELLO_LEN: usize = HEADER_LEN + HELLO_BODY + TAG_LEN;
 
 /// A datagram whose tag is to be verified, and its rest decrypted if it is encrypted, before any of it is believed.
 #[derive(Clone, Copy, Debug)]
@@ -109,6 +108,7 @@ impl<'a> Sealed<'a> {
         let (header, rest) = self.bytes.split_at(HEADER_LEN);
         match header[1] {
             REPAIR => parse_repair(header, rest).map(Body::Repair),
+            BLOCK => parse_repair(header, rest).map(Body::Block),
             SLIDING => parse_sliding(header, rest).map(Body::Sliding),
             REPORT => parse_report(rest).map(|(report, hearing)| Body::Report(report, hearing)),
             PROBE => Ok(Body::Probe),
@@ -122,34 +122,13 @@ impl<'a> Sealed<'a> {
         let (header, body) = self.bytes.split_at(HEADER_LEN);
         if header[1] == BUNDLE { Ok(body) } else { Err(DropReason::Malformed) }
     }
-
-    /// What a verified hello says.
-    pub(crate) fn hello(&self) -> Result<Hello, DropReason> {
-        let (header, body) = self.bytes.split_at(HEADER_LEN);
-        let first = match (header[1], body.len(), body.get(1)) {
-            (HELLO, HELLO_BODY, Some(0)) => false,
-            (HELLO, HELLO_BODY, Some(1)) => true,
-            _ => return Err(DropReason::Malformed),
-        };
-        let claims = Partitions::from_bits(u64::from_be_bytes(array(body, 8)));
-        Ok(Hello { partitions: body[0], first, claims })
-    }
-}
-
-/// Messages between the appliances of a site.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Hello {
-    pub partitions: u8,
-    /// Whether the sender is the first of the two.
-    pub first: bool,
-    /// What it protects.
-    pub claims: Partitions,
 }
 
 /// What a datagram says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'a> {
     Repair(WireRepair<'a>),
+    Block(WireRepair<'a>),
     Sliding(WireSliding<'a>),
     Report(LossReport, Hearing),
     Probe,
@@ -326,6 +305,8 @@ fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
 /// What of a repair does not come from its bin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RepairHead {
+    /// Of a Reed-Solomon block, not of a layer.
+    pub block: bool,
     pub layer: u8,
     pub length: u16,
     pub stride: u16,
@@ -343,7 +324,8 @@ pub(crate) fn emit_repair(
 ) {
     let start = out.len();
     let packets = ingredients.len() as u8;
-    out.extend_from_slice(&[VERSION, REPAIR, head.layer, packets]);
+    let kind = if head.block { BLOCK } else { REPAIR };
+    out.extend_from_slice(&[VERSION, kind, head.layer, packets]);
     out.extend_from_slice(&head.length.to_be_bytes());
     out.extend_from_slice(&head.stride.to_be_bytes());
     out.extend_from_slice(&head.first.to_be_bytes());
@@ -391,9 +373,7 @@ pub(crate) fn emit_report(
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
-    out.extend_from_slice(&[VERSION, REPORT]);
-    out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, now, out);
+    emit_empty_head(sealer, REPORT, now, out);
     for word in [report.packets, report.lost, report.bursts, report.recovered] {
         out.extend_from_slice(&word.to_be_bytes());
     }
@@ -418,9 +398,7 @@ pub(crate) fn emit_report(
 /// Appends a probe of that length to `out`.
 pub(crate) fn emit_probe(sealer: &mut Sealer, now: Time, len: usize, out: &mut Vec<u8>) {
     let start = out.len();
-    out.extend_from_slice(&[VERSION, PROBE]);
-    out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, now, out);
+    emit_empty_head(sealer, PROBE, now, out);
     out.resize(start + len.saturating_sub(TAG_LEN).max(HEADER_LEN), 0);
     sealer.seal(start, out);
 }
@@ -448,25 +426,19 @@ pub(crate) fn short_name(name: PacketName) -> u32 {
     (name.0 >> 32) as u32
 }
 
-/// Appends a hello to `out`.
-pub(crate) fn emit_hello(sealer: &mut Sealer, hello: &Hello, out: &mut Vec<u8>) {
-    let start = out.len();
-    out.extend_from_slice(&[VERSION, HELLO]);
-    out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, Time::ZERO, out);
-    out.extend_from_slice(&[hello.partitions, u8::from(hello.first), 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&hello.claims.bits().to_be_bytes());
-    sealer.seal(start, out);
-}
-
 /// Appends a bundle to `out`.
 pub(crate) fn emit_bundle(sealer: &mut Sealer, body: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    out.extend_from_slice(&[VERSION, BUNDLE]);
-    out.extend_from_slice(&[0; SESSION_AT - 2]);
-    emit_session(sealer, Time::ZERO, out);
+    emit_empty_head(sealer, BUNDLE, Time::ZERO, out);
     out.extend_from_slice(body);
     sealer.seal(start, out);
+}
+
+/// Appends the header of a datagram that says nothing of packets.
+pub(crate) fn emit_empty_head(sealer: &Sealer, kind: u8, now: Time, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[VERSION, kind]);
+    out.extend_from_slice(&[0; SESSION_AT - 2]);
+    emit_session(sealer, now, out);
 }
 
 fn emit_session(sealer: &Sealer, now: Time, out: &mut Vec<u8>) {
@@ -475,6 +447,6 @@ fn emit_session(sealer: &Sealer, now: Time, out: &mut Vec<u8>) {
     out.extend_from_slice(&sealer.number().to_be_bytes()[2..]);
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }

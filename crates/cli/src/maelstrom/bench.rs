@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use wellspring_codec::interleave::Parameters;
 use wellspring_codec::kernels::prefetch;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stdout, table};
 use wellspring_core::{RandomStream, Seed, Time};
 use wellspring_maelstrom::{
-    Batch, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide, SessionId,
+    Batch, Code, Family, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SendConfig, SendSide,
+    SessionId,
 };
 
 use super::code_args::CodeArgs;
@@ -18,7 +18,7 @@ use super::processor_time::processor_time;
 
 /// Measure the engine alone, on one core, with packets from memory and without a network.
 ///
-/// The send side names each packet, adds it to one bin per layer, and authenticates the repairs. The
+/// The send side names each packet, adds it to one bin per layer (or to a block), and authenticates the repairs. The
 /// receive side names and stores the packets, verifies the repairs and recovers missing packets. Each
 /// round uses new packets in the same memory. Times are processor times, so other processes do not
 /// count. The recovered packets are compared with the lost ones.
@@ -51,7 +51,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Measure instead what it costs to drop datagrams of each size that strangers forge, in the best of the rounds.
-    #[arg(long, conflicts_with_all = ["frames", "packets", "loss", "rate", "interleave", "delayed"])]
+    #[arg(long, conflicts_with_all = ["frames", "packets", "loss", "code", "rate", "interleave", "delayed"])]
     forged: bool,
     /// Print JSON.
     #[arg(long)]
@@ -91,11 +91,11 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     if args.forged {
         return super::forged::run(&args.size, args.seconds / 10.0, args.json);
     }
-    let parameters = args.code.parameters()?;
+    let code = args.code.code(args.code.family().unwrap_or(Family::Layers))?;
     let rows: Vec<Row> =
-        args.size.iter().map(|&size| measure(args, &parameters, size)).collect::<Result<_, _>>()?;
+        args.size.iter().map(|&size| measure(args, &code, size)).collect::<Result<_, _>>()?;
     if args.json {
-        let rows: Vec<_> = rows.iter().map(|row| to_json(row, args, &parameters)).collect();
+        let rows: Vec<_> = rows.iter().map(|row| to_json(row, args, &code)).collect();
         writeln!(Stdout, "{}", serde_json::Value::from(rows))?;
         return Ok(());
     }
@@ -120,7 +120,7 @@ pub fn run(args: &BenchArgs) -> Result<(), Failed> {
     Ok(write!(Stdout, "{}", table(&lines))?)
 }
 
-fn to_json(row: &Row, args: &BenchArgs, parameters: &Parameters) -> serde_json::Value {
+fn to_json(row: &Row, args: &BenchArgs, code: &Code) -> serde_json::Value {
     let side = |times: &Times| {
         json!({
             "gbit_per_second": times.gbit_per_second(row.size),
@@ -130,9 +130,9 @@ fn to_json(row: &Row, args: &BenchArgs, parameters: &Parameters) -> serde_json::
         })
     };
     json!({
-        "bytes": row.size, "rate": parameters.rate(), "interleaves": parameters.interleaves(),
-        "delayed": parameters.delayed, "loss": args.loss, "seed": args.seed,
-        "frames": args.frames,
+        "bytes": row.size, "code": code.family().name(), "rate": code.rate(),
+        "interleaves": code.interleaves(), "delayed": code.is_delayed(),
+        "loss": args.loss, "seed": args.seed, "frames": args.frames,
         "send": side(&row.send), "receive": side(&row.receive),
         "packets": row.packets, "repairs": row.repairs,
         "lost": row.lost, "recovered": row.recovered,
@@ -142,20 +142,20 @@ fn to_json(row: &Row, args: &BenchArgs, parameters: &Parameters) -> serde_json::
 /// Between packets, so that recovered ones are held as long as they would be on a link.
 const SPACING: wellspring_core::Duration = wellspring_core::Duration::from_nanos(250);
 
-fn measure(args: &BenchArgs, parameters: &Parameters, size: u16) -> Result<Row, Failed> {
+fn measure(args: &BenchArgs, code: &Code, size: u16) -> Result<Row, Failed> {
     let failed = |e: wellspring_codec::interleave::InterleaveError| Failed::other(e.to_string());
     let key = PresharedKey::new([1; KEY_LEN]);
     let session = |start| SessionId { start, random: 0 };
     let longest = usize::from(size);
     let config = SendConfig {
-        parameters: parameters.clone(),
+        code: code.clone(),
         adaptive: None,
         longest,
         flush_after: wellspring_core::Duration::from_millis(5),
         repair_within: None,
     };
     let mut sender = SendSide::new(&key, session(1), &config).map_err(failed)?;
-    let packets = ReceiveConfig::default().packets.max(2 * parameters.reach());
+    let packets = ReceiveConfig::default().packets.max(2 * code.reach());
     let packets = args.packets.map_or(packets, |packets| packets as usize);
     let count = args.frames as usize;
     let config = ReceiveConfig { packets, longest, ..ReceiveConfig::default() };

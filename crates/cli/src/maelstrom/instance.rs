@@ -129,9 +129,33 @@ fn code(status: &Value) -> String {
     match status["code"].as_str() {
         Some("sliding") => "sliding window",
         Some("layers") => "layered interleaving",
+        Some("reed-solomon") => "Reed-Solomon blocks",
         _ => "on",
     }
     .to_owned()
+}
+
+/// The other appliances of the site, and how many partitions each is to protect.
+fn failover(status: &Value) -> String {
+    let (Some(appliances), Some(own)) = (
+        status.pointer("/failover/appliances").and_then(Value::as_array),
+        status.pointer("/failover/number").and_then(Value::as_u64),
+    ) else {
+        return "none".to_owned();
+    };
+    let owners = status.pointer("/failover/owners").and_then(Value::as_array);
+    let has = |number: u64| {
+        owners.into_iter().flatten().filter(|owner| owner.as_u64() == Some(number)).count()
+    };
+    let others = (0..).zip(appliances).filter(|&(number, _)| number != own);
+    let texts = others.map(|(number, appliance)| {
+        let at = appliance["at"].as_str().unwrap_or_default();
+        match appliance["alive"].as_bool() {
+            Some(true) => format!("{at} has {}", has(number)),
+            _ => format!("{at} is silent"),
+        }
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 fn rows(status: &Value) -> Vec<Vec<String>> {
@@ -141,11 +165,6 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
     let text = |path: &str| known(path).map_or_else(|| "none".to_owned(), Value::to_string);
     let lost = part(number("/link/lost"), number("/link/packets"));
     let peer = status["peer_alive"].as_bool().unwrap_or(false);
-    let failover = match status.pointer("/failover/alive").and_then(Value::as_bool) {
-        Some(true) => "heard",
-        Some(false) => "silent",
-        None => "none",
-    };
     let split = match status.pointer("/split/taking").and_then(Value::as_bool) {
         Some(true) => format!("{} connections", number("/split/connections")),
         Some(false) => "waits for the peer, or for room".to_owned(),
@@ -158,7 +177,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("encrypted", if status["encrypted"] == true { "yes" } else { "no" }.to_owned()),
         ("trouble", trouble(status)),
         ("partitions", format!("{} of {}", text("/partitions/protected"), text("/partitions/of"))),
-        ("failover peer", failover.to_owned()),
+        ("failover peers", failover(status)),
         ("split mode", split),
         ("up", format!("{:.0} s", status["uptime"].as_f64().unwrap_or(0.0))),
         ("code", code(status)),
@@ -192,5 +211,16 @@ mod tests {
         let of = |what: &str| rows.iter().find(|row| row[0] == what).map(|row| row[1].as_str());
         assert_eq!(of("code"), Some("off: nothing is lost"));
         assert_eq!([of("rate"), of("interleaves")], [Some("none"); 2]);
+    }
+
+    #[test]
+    fn the_other_appliances_of_a_site_are_named() {
+        let at = |port: u16, alive| serde_json::json!({ "at": format!("127.0.0.1:{port}"), "alive": alive });
+        let status = serde_json::json!({ "failover": {
+            "appliances": [at(4801, true), at(4802, true), at(4803, false)],
+            "number": 1, "owners": [0, 0, 1, 0],
+        } });
+        assert_eq!(failover(&status), "127.0.0.1:4801 has 3, 127.0.0.1:4803 is silent");
+        assert_eq!(failover(&serde_json::json!({ "failover": null })), "none");
     }
 }

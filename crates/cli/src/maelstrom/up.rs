@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use clap::Args;
 use wellspring_appliance::{
-    AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, FailoverPeer, IpNet,
+    AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, FailoverPeers, IpNet,
     SetupError, SplitConfig, Status, parse_prefix,
 };
 use wellspring_console::exit::{self, Failed};
@@ -39,7 +39,7 @@ Examples:
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key /etc/wellspring/maelstrom.key
   wellspring maelstrom up --lan eth0 --wan eth1 --peer 192.0.2.2 --key KEY \\
       --remote 10.2.0.0/16 --metrics 127.0.0.1:9714
-  # two appliances on one router that share the load, with failover:
+  # two appliances on one router that share the load, with failover (more: --failover-peer once for each other):
   wellspring maelstrom up --name one ... --failover-listen 127.0.0.1:4801 --failover-peer 127.0.0.1:4802
   wellspring maelstrom up --name two ... --failover-listen 127.0.0.1:4802 --failover-peer 127.0.0.1:4801")]
 pub struct UpArgs {
@@ -66,18 +66,14 @@ pub struct UpArgs {
     #[arg(long, value_name = "PREFIX", value_parser = parse_prefix)]
     remote: Vec<IpNet>,
     #[command(flatten)]
-    layers: CodeArgs,
+    code: CodeArgs,
     /// Use the paper's code, (8,3) with interleaves 1, 20 and 40, all the time. Recovers what queues drop, too.
-    #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed", "adaptive"])]
+    #[arg(long, conflicts_with_all = ["code", "rate", "interleave", "delayed", "adaptive"])]
     paper: bool,
     /// Adapt the code to the loss that the peer measures, and turn it off while nothing is lost [default unless
     /// --paper, --rate, --interleave or --delayed is given].
     #[arg(long, conflicts_with_all = ["rate", "interleave", "delayed"])]
     adaptive: bool,
-    /// Which code adapts.
-    #[arg(long, value_enum, default_value_t = AdaptiveCode::Sliding,
-          conflicts_with_all = ["paper", "rate", "interleave", "delayed"])]
-    code: AdaptiveCode,
     /// Of a code that adapts: the maximum number of repairs per packet.
     #[arg(long, value_name = "PART", default_value_t = 0.5, value_parser = parse_overhead,
           conflicts_with_all = ["paper", "rate", "interleave", "delayed"])]
@@ -150,22 +146,29 @@ pub struct UpArgs {
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     multicast: Vec<IpAddr>,
     /// Number of threads that share the load, each with a part of the addresses on both sides. The
-    /// number must be the same at all appliances of both sites. Each thread has a UDP port from 4714 on
-    /// [default: 1, or 2 with --failover-peer].
+    /// number must be the same at all appliances of both sites. Each thread has a UDP port from 4714 on.
+    /// Load moves between appliances of a site by whole partitions: give some for each
+    /// [default: 1, or one for each appliance of this site].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     partitions: Option<u8>,
     /// Share the partitions with another appliance of this site that sees the same packets. This is
-    /// its address for hellos. When it is silent, this appliance protects its partitions too.
+    /// its address for hellos; may be given several times, once for each other. When one is silent, the others
+    /// protect its partitions too.
     #[arg(long, value_name = "ADDR:PORT", requires = "failover_listen")]
-    failover_peer: Option<SocketAddr>,
+    failover_peer: Vec<SocketAddr>,
     /// With --failover-peer: the address at which this appliance receives hellos.
     #[arg(long, value_name = "ADDR:PORT", requires = "failover_peer")]
     failover_listen: Option<SocketAddr>,
-    /// With --failover-peer: milliseconds without a hello after which this appliance takes over its
-    /// partitions.
+    /// With --failover-peer: milliseconds without a hello after which an appliance's partitions are taken
+    /// over.
     #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
           value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     failover_silence: u64,
+    /// With --failover-peer: seconds between two moves of a partition from the appliance with the most packets to the
+    /// one with the fewest; 0 moves none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "failover_peer",
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    failover_balance: u64,
     /// The address that the other site's --peer names, if this machine only forwards to it.
     #[arg(long, value_name = "ADDR")]
     site_address: Option<IpAddr>,
@@ -190,24 +193,6 @@ struct InstanceArgs {
 impl InstanceArgs {
     fn name(&self, wan: &str) -> String {
         self.name.clone().unwrap_or_else(|| wan.to_owned())
-    }
-}
-
-/// Codes that adapt.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum, Debug)]
-enum AdaptiveCode {
-    /// Each repair is a combination of the newest packets (RFC 8681): the most for the least overhead.
-    Sliding,
-    /// XORs in layers of interleaves, as in the paper: the least work.
-    Layers,
-}
-
-impl AdaptiveCode {
-    fn family(self) -> Family {
-        match self {
-            AdaptiveCode::Sliding => Family::Sliding,
-            AdaptiveCode::Layers => Family::Layers,
-        }
     }
 }
 
@@ -281,10 +266,13 @@ fn state(status: &Status) -> Option<String> {
 }
 
 fn config(args: &UpArgs) -> Result<Config, Failed> {
-    let parameters = args.layers.parameters()?;
-    let adapts = !args.paper && !args.layers.is_given();
+    let adapts = !args.paper && !args.code.is_given();
+    let family = args.code.family();
+    // With limits a code is chosen within those instead.
+    let fixed = if adapts { Family::Layers } else { family.unwrap_or(Family::Layers) };
+    let code = args.code.code(fixed)?;
     let limits = adapts.then(|| Limits {
-        family: args.code.family(),
+        family: family.unwrap_or_default(),
         overhead: args.max_overhead,
         interleave: args.max_interleave,
         ..Limits::default()
@@ -292,7 +280,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
     let reach = match &limits {
         // The peer's limits are its own; reckon with ones like these, and delayed repairs.
         Some(limits) => usize::from(limits.interleave) * (usize::from(limits.rate) + 1),
-        None => parameters.reach(),
+        None => code.reach(),
     };
     let receive = ReceiveConfig::default();
     let packets = args.packets.unwrap_or(receive.packets.max(2 * reach));
@@ -304,7 +292,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         key: if args.encrypt { key.encrypting() } else { key },
         remote: args.remote.clone(),
         send: SendConfig {
-            parameters,
+            code,
             adaptive: limits,
             longest: 0,
             flush_after: Duration::from_millis(args.flush),
@@ -323,11 +311,14 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
         allow_unprotected: args.allow_unprotected,
         path_mtu: args.path_mtu.map(usize::from),
         ring: usize::from(args.ring) << 20,
-        partitions: args.partitions.unwrap_or(if args.failover_peer.is_some() { 2 } else { 1 }),
-        failover: args.failover_peer.zip(args.failover_listen).map(|(peer, listen)| FailoverPeer {
+        // One for each appliance of the site.
+        partitions: args.partitions.unwrap_or((args.failover_peer.len() + 1).min(64) as u8),
+        failover: args.failover_listen.map(|listen| FailoverPeers {
             listen,
-            peer,
+            peers: args.failover_peer.clone(),
             silence: std::time::Duration::from_millis(args.failover_silence),
+            balance: Some(std::time::Duration::from_secs(args.failover_balance))
+                .filter(|balance| !balance.is_zero()),
         }),
         site: args.site_address,
         aggregate: args.aggregate.map(|longest| AggregateConfig {

@@ -306,7 +306,9 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     says(&up("aa", "nowhere", "lan", &[]), "no interface `nowhere`");
     says(&up("aa", "wan", "lan", &["--path-mtu", "700"]), "repairs need at least 736");
     let same = ["--failover-peer", "127.0.0.1:4801", "--failover-listen", "127.0.0.1:4801"];
-    says(&up("aa", "wan", "lan", &same), "given for both");
+    says(&up("aa", "wan", "lan", &same), "given for two");
+    let nowhere = ["--failover-peer", "127.0.0.1:4802", "--failover-listen", "0.0.0.0:4801"];
+    says(&up("aa", "wan", "lan", &nowhere), "is no address");
     says(&up("aa", "wan", "lan", &["--rate", "8,2"]), "as many interleaves as layers");
     says(&up("aa", "wan", "lan", &["--remote", "10.82.1.0/24"]), "behind the other appliance");
     says(&up("ab", "wan", "lan", &["--remote", "10.82.2.7"]), "behind the other appliance");

@@ -12,6 +12,7 @@ mod maelstrom;
 mod maelstrom_ipv6;
 mod maelstrom_links;
 mod maelstrom_roles;
+mod maelstrom_site;
 mod maelstrom_split;
 mod maelstrom_unit;
 mod mistakes;

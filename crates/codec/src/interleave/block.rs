@@ -4,30 +4,12 @@
 //! Packets of different lengths become symbols of one: two bytes of length, the packet, zeros. In a
 //! [`Repair`] of a block the layer is the repair's number within it, and the XOR is its symbol.
 
-use std::collections::VecDeque;
-
+use super::block_code::{BlockCode, LENGTH, check, symbol, symbol_limit};
+use super::lacking::{LackingBlocks, Settled};
 use super::parameters::MAX_MEMORY;
 use super::store::PacketStore;
 use super::stream::{Accept, StreamReceiver, StreamSender};
 use super::{Account, InterleaveError, MAX_LAYERS, MAX_RATE, PacketName, Parameters, Repair};
-
-/// Bytes of a symbol that hold the packet's length.
-const LENGTH: usize = 2;
-
-/// A code of blocks: any symbols as many as the packets, or a few more, give the block. Symbols of a
-/// block are of one even length.
-pub trait BlockCode {
-    /// The repair symbols 0 to `count` of a block.
-    fn repairs(&mut self, packets: &[Vec<u8>], count: usize) -> Vec<Vec<u8>>;
-
-    /// The missing packets of a block, in order, from those that are there and numbered repairs; as
-    /// many repairs as packets are missing, or more. None if that is not enough, or makes no sense.
-    fn restore(
-        &mut self,
-        packets: &[Option<Vec<u8>>],
-        repairs: &[(u8, Vec<u8>)],
-    ) -> Option<Vec<Vec<u8>>>;
-}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -101,24 +83,13 @@ impl<C: BlockCode> StreamSender for BlockSender<C> {
     }
 }
 
-/// A block that lacks packets.
-#[derive(Debug)]
-struct Lacking {
-    recipe: Vec<PacketName>,
-    symbol_len: usize,
-    repairs: Vec<(u8, Vec<u8>)>,
-}
-
 /// The receive side of a block code, whatever its rate and interleave. Memory is bounded: a ring of
 /// packets, and so many blocks that lack some.
 #[derive(Debug)]
 pub struct BlockReceiver<C> {
-    code: C,
     longest: usize,
     packets: PacketStore,
-    /// Newest last.
-    blocks: VecDeque<Lacking>,
-    most: usize,
+    blocks: LackingBlocks<C>,
     account: Account,
 }
 
@@ -140,11 +111,9 @@ impl<C: BlockCode> BlockReceiver<C> {
             return Err(InterleaveError::Memory);
         }
         Ok(BlockReceiver {
-            code,
             longest,
             packets: PacketStore::new(packets, longest),
-            blocks: VecDeque::new(),
-            most: blocks,
+            blocks: LackingBlocks::new(code, blocks),
             account: Account::default(),
         })
     }
@@ -159,43 +128,24 @@ impl<C: BlockCode> BlockReceiver<C> {
         self.blocks.len()
     }
 
-    /// Brings back what a block lacks, if its repairs suffice. Whether the block is done with.
-    fn settle(&mut self, block: &Lacking, accept: Accept<'_>) -> bool {
-        let Lacking { recipe, symbol_len, repairs } = block;
-        let sources: Vec<Option<Vec<u8>>> = recipe
-            .iter()
-            .map(|&name| {
-                let mut symbol = symbol(self.packets.get(name)?);
-                symbol.resize((*symbol_len).max(symbol.len()), 0);
-                Some(symbol)
-            })
-            .collect();
-        let missing = sources.iter().filter(|source| source.is_none()).count();
-        if missing == 0 {
-            return true;
-        }
-        if missing > repairs.len() {
-            return false;
-        }
-        if sources.iter().flatten().any(|source| source.len() != *symbol_len) {
-            self.account.garbled += 1;
-            return true;
-        }
-        let Some(restored) = self.code.restore(&sources, repairs) else { return false };
-        let missing = recipe.iter().zip(&sources).filter(|(_, source)| source.is_none());
-        let layer = repairs[0].0;
-        for ((&name, _), symbol) in missing.zip(&restored) {
-            match read(symbol)
-                .filter(|packet| packet.len() <= self.longest && accept(name, packet, layer))
-            {
-                Some(packet) => {
-                    self.account.recovered[usize::from(layer)] += 1;
-                    self.packets.insert(name, 0, packet);
+    /// Counts what came of a repair or a packet, and takes in what it has brought back.
+    fn take(&mut self, settled: Settled, accept: Accept<'_>) {
+        match settled {
+            Settled::Redundant => {}
+            Settled::Garbled => self.account.garbled += 1,
+            Settled::Waits { expired } => self.account.expired += u64::from(expired),
+            Settled::Restored(restored) => {
+                for (name, packet) in restored.packets {
+                    match packet.filter(|packet| accept(name, packet, restored.layer)) {
+                        Some(packet) => {
+                            self.account.recovered[usize::from(restored.layer)] += 1;
+                            self.packets.insert(name, 0, &packet);
+                        }
+                        None => self.account.garbled += 1,
+                    }
                 }
-                None => self.account.garbled += 1,
             }
         }
-        true
     }
 }
 
@@ -214,11 +164,8 @@ impl<C: BlockCode> StreamReceiver for BlockReceiver<C> {
         }
         self.account.packets += 1;
         // Seldom: repairs had overtaken it.
-        if let Some(at) = self.blocks.iter().position(|block| block.recipe.contains(&name))
-            && let Some(block) = self.blocks.remove(at)
-            && !self.settle(&block, accept)
-        {
-            self.blocks.insert(at, block);
+        if let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name) {
+            self.take(settled, accept);
         }
         Ok(())
     }
@@ -236,61 +183,9 @@ impl<C: BlockCode> StreamReceiver for BlockReceiver<C> {
             return Err(InterleaveError::Layers(usize::from(layer) + 1));
         }
         self.account.repairs += 1;
-        if recipe.iter().all(|&name| self.packets.contains(name)) {
-            self.account.redundant += 1;
-            return Ok(());
-        }
-        if xor.len() < LENGTH || !xor.len().is_multiple_of(2) {
-            self.account.garbled += 1;
-            return Ok(());
-        }
-        let same = |block: &Lacking| block.recipe == recipe && block.symbol_len == xor.len();
-        let known = self.blocks.iter().position(same);
-        let mut block = known.and_then(|at| self.blocks.remove(at)).unwrap_or_else(|| Lacking {
-            recipe: recipe.to_vec(),
-            symbol_len: xor.len(),
-            repairs: Vec::new(),
-        });
-        if block.repairs.iter().all(|(number, _)| *number != layer) {
-            block.repairs.push((layer, xor.to_vec()));
-        }
-        if !self.settle(&block, accept) {
-            if self.blocks.len() == self.most {
-                self.blocks.pop_front();
-                self.account.expired += 1;
-            }
-            self.blocks.push_back(block);
-        }
+        let settled = self.blocks.on_repair(&self.packets, self.longest, repair);
+        self.account.redundant += u64::from(matches!(settled, Settled::Redundant));
+        self.take(settled, accept);
         Ok(())
     }
-}
-
-fn check(longest: usize) -> Result<(), InterleaveError> {
-    match longest {
-        0 => Err(InterleaveError::Memory),
-        got if got > usize::from(u16::MAX) => {
-            Err(InterleaveError::TooLong { got, limit: usize::from(u16::MAX) })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn symbol_limit(longest: usize) -> usize {
-    (LENGTH + longest).next_multiple_of(2)
-}
-
-/// A packet as a symbol of even length.
-fn symbol(packet: &[u8]) -> Vec<u8> {
-    let mut symbol = Vec::with_capacity(symbol_limit(packet.len()));
-    symbol.extend_from_slice(&(packet.len() as u16).to_be_bytes());
-    symbol.extend_from_slice(packet);
-    symbol.resize(symbol_limit(packet.len()), 0);
-    symbol
-}
-
-/// The packet in a symbol, if there is one.
-fn read(symbol: &[u8]) -> Option<&[u8]> {
-    let (length, rest) = symbol.split_first_chunk::<LENGTH>()?;
-    let (packet, padding) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    padding.iter().all(|&byte| byte == 0).then_some(packet)
 }

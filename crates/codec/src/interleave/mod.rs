@@ -34,29 +34,35 @@
 //! packets, and the [`Recoverer`] takes them too.
 //!
 //! Codes of blocks with interleave, which the paper compares to, stand behind the same traits
-//! ([`StreamSender`], [`StreamReceiver`]): [`RaptorQBlocks`] is here, and any other is a
-//! [`BlockCode`].
+//! ([`StreamSender`], [`StreamReceiver`]): [`RaptorQBlocks`] and [`ReedSolomonBlocks`] are here, and any other is a
+//! [`BlockCode`]. Reed-Solomon also has a sender of its own ([`ReedSolomonSender`]), which keeps no packets, and the
+//! [`Recoverer`] takes its repairs.
 
 mod block;
+mod block_code;
+mod lacking;
 mod parameters;
 mod rateless;
 mod receiver;
+mod reed_solomon;
 mod sender;
 mod sliding;
 mod store;
 mod stream;
 mod window;
 
-pub use block::{BlockCode, BlockReceiver, BlockSender};
+pub use block::{BlockReceiver, BlockSender};
+pub use block_code::BlockCode;
 pub use parameters::{
     InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, MAX_WINDOW, Parameters,
 };
 pub use rateless::RaptorQBlocks;
 pub use receiver::{Account, Recoverer};
+pub use reed_solomon::{BlockParameters, ReedSolomonBlocks, ReedSolomonSender};
 pub use sender::{Interleaver, Repair};
 pub use sliding::{MAX_NAMES, SYMBOL_HEADER_LEN, SlidingParameters, SlidingSender};
 pub use store::Remembered;
-pub use stream::{Accept, SlidingRecoverer, StreamReceiver, StreamSender};
+pub use stream::{Accept, BlockRecoverer, SlidingRecoverer, StreamReceiver, StreamSender};
 
 /// Names a packet within a receiver's memory: equal names must mean equal bytes. A hash of the
 /// packet serves; it should be spread evenly.
@@ -65,6 +71,8 @@ pub struct PacketName(pub u64);
 
 #[cfg(test)]
 mod block_tests;
+#[cfg(test)]
+mod reed_solomon_tests;
 #[cfg(test)]
 mod sliding_tests;
 #[cfg(test)]

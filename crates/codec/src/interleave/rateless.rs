@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::block::BlockCode;
+use super::block_code::BlockCode;
 use crate::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded};
 
 /// RaptorQ over blocks of packets: r symbols give the block but for one time in 256, one more but for

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use wellspring_kernels::Kernels;
 
+use super::block_code::symbol_limit;
+use super::lacking::{LackingBlocks, Settled};
 use super::parameters::MAX_MEMORY;
+use super::reed_solomon::ReedSolomonBlocks;
 use super::store::{PacketStore, Remembered};
 use super::window::{Taken, Window};
 use super::{InterleaveError, MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
@@ -76,12 +79,13 @@ pub struct Recoverer {
     /// Repairs that lack one packet.
     ready: Vec<u32>,
     window: Window,
+    blocks: LackingBlocks<ReedSolomonBlocks>,
     account: Account,
 }
 
 impl Recoverer {
     /// A receiver that remembers so many packets and so many repairs with more than one packet
-    /// missing, of at most `longest` bytes each. It should remember at least as many packets as the
+    /// missing, and as many of blocks, of at most `longest` bytes each. It should remember at least as many packets as the
     /// sender's [`Parameters::reach`](super::Parameters::reach), and those that the network may
     /// put between a packet and its repair. The paper's appliance keeps 1,024 of each (§4.7).
     ///
@@ -107,6 +111,8 @@ impl Recoverer {
             awaited: BTreeSet::new(),
             ready: Vec::new(),
             window: Window::new(Kernels::detect()),
+            // No more memory than that of the layers' repairs.
+            blocks: LackingBlocks::new(ReedSolomonBlocks::new(), repairs.div_ceil(MAX_LAYERS)),
             account: Account::default(),
         })
     }
@@ -193,6 +199,12 @@ impl Recoverer {
             self.no_longer_missing(name);
             self.window.on_packet(&self.packets, name);
             self.solve_window(stamp, &mut accept);
+            // Seldom: repairs of its block had overtaken it.
+            if self.blocks.len() > 0
+                && let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name)
+            {
+                self.take_blocks(stamp, settled, &mut accept);
+            }
             self.bring_back(stamp, accept);
         }
         Ok(())
@@ -221,6 +233,57 @@ impl Recoverer {
         // Names alone may have shown that a packet is here.
         self.solve_window(stamp, &mut accept);
         Ok(())
+    }
+
+    /// Takes in a repair of a [`ReedSolomonSender`](super::ReedSolomonSender), with a stamp for the packets that it brings
+    /// back, whose layer is the number of the block's repair that came first.
+    ///
+    /// # Errors
+    /// Its recipe or its symbol is longer than can be.
+    pub fn on_block_repair_at(
+        &mut self,
+        stamp: u64,
+        repair: &Repair<'_>,
+        mut accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> Result<(), InterleaveError> {
+        if repair.recipe.is_empty() || repair.recipe.len() > usize::from(MAX_RATE) {
+            return Err(InterleaveError::Recipe(repair.recipe.len()));
+        }
+        let limit = symbol_limit(self.longest);
+        if repair.xor.len() > limit {
+            return Err(InterleaveError::TooLong { got: repair.xor.len(), limit });
+        }
+        self.account.repairs += 1;
+        let settled = self.blocks.on_repair(&self.packets, self.longest, repair);
+        self.account.redundant += u64::from(matches!(settled, Settled::Redundant));
+        self.take_blocks(stamp, settled, &mut accept);
+        self.bring_back(stamp, accept);
+        Ok(())
+    }
+
+    /// Takes in what a block's repairs have brought back.
+    fn take_blocks(
+        &mut self,
+        stamp: u64,
+        settled: Settled,
+        accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) {
+        match settled {
+            Settled::Redundant => {}
+            Settled::Garbled => self.account.garbled += 1,
+            Settled::Waits { expired } => self.account.expired += u64::from(expired),
+            Settled::Restored(restored) => {
+                for (name, packet) in restored.packets {
+                    let Some(packet) = packet.filter(|p| accept(name, p, restored.layer)) else {
+                        self.account.garbled += 1;
+                        continue;
+                    };
+                    self.account.recovered[usize::from(restored.layer)] += 1;
+                    self.packets.insert(name, stamp, &packet);
+                    self.no_longer_missing(name);
+                }
+            }
+        }
     }
 
     /// Uses what the window's equations give.

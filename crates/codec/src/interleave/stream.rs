@@ -2,7 +2,9 @@
 //! with interleave ([`BlockSender`](super::BlockSender)) are others. Whoever compares codes drives
 //! them through these two traits.
 
-use super::{InterleaveError, Interleaver, PacketName, Recoverer, Repair, SlidingSender};
+use super::{
+    InterleaveError, Interleaver, PacketName, Recoverer, ReedSolomonSender, Repair, SlidingSender,
+};
 
 /// What a receiver asks about a packet that came back: its name, its bytes and the layer that did
 /// it. The answer is whether the bytes deserve their name.
@@ -79,6 +81,17 @@ impl StreamSender for SlidingSender {
     }
 }
 
+impl StreamSender for ReedSolomonSender {
+    fn take(
+        &mut self,
+        name: PacketName,
+        packet: &[u8],
+        send: &mut dyn FnMut(Repair<'_>),
+    ) -> Result<(), InterleaveError> {
+        self.add(name, packet, send)
+    }
+}
+
 /// The receive side of a sliding-window code alone.
 #[derive(Debug)]
 pub struct SlidingRecoverer(pub Recoverer);
@@ -95,5 +108,24 @@ impl StreamReceiver for SlidingRecoverer {
 
     fn repair(&mut self, repair: &Repair<'_>, accept: Accept<'_>) -> Result<(), InterleaveError> {
         self.0.on_sliding_repair_at(0, repair, accept)
+    }
+}
+
+/// The receive side of a Reed-Solomon code alone, as an appliance has it.
+#[derive(Debug)]
+pub struct BlockRecoverer(pub Recoverer);
+
+impl StreamReceiver for BlockRecoverer {
+    fn packet(
+        &mut self,
+        name: PacketName,
+        packet: &[u8],
+        accept: Accept<'_>,
+    ) -> Result<(), InterleaveError> {
+        self.0.on_packet(name, packet, accept)
+    }
+
+    fn repair(&mut self, repair: &Repair<'_>, accept: Accept<'_>) -> Result<(), InterleaveError> {
+        self.0.on_block_repair_at(0, repair, accept)
     }
 }

@@ -1,6 +1,6 @@
 //! Both sites of a simulated long link: an appliance each, and the links between.
 
-use wellspring_codec::interleave::Parameters;
+use wellspring_codec::interleave::{BlockParameters, Parameters};
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
     Arrival, Batch, Code, CongestionLoss, Family, Limits, PresharedKey, ReceiveConfig,
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub struct Protection {
     /// The code, unless it is adaptive.
-    pub code: Parameters,
+    pub code: Code,
     /// Follow the loss within these limits.
     pub adaptive: Option<Limits>,
 }
@@ -31,14 +31,13 @@ pub struct Protection {
 impl Protection {
     /// What `up` does without options.
     pub fn adaptive() -> Self {
-        let code = Parameters::new(8, &[1, 20, 40]).expect("the paper's code");
-        Protection { code, adaptive: Some(Limits::default()) }
+        Self::adaptive_of(Family::default())
     }
 
-    /// An adaptive pair of the other family: layers.
-    pub fn adaptive_layers() -> Self {
-        let limits = Limits { family: Family::Layers, ..Limits::default() };
-        Protection { adaptive: Some(limits), ..Self::adaptive() }
+    /// An adaptive pair with that kind of code.
+    pub fn adaptive_of(family: Family) -> Self {
+        let limits = Limits { family, ..Limits::default() };
+        Protection { adaptive: Some(limits), ..Self::fixed(8, &[1, 20, 40], false) }
     }
 
     /// A fixed code.
@@ -48,7 +47,17 @@ impl Protection {
     pub fn fixed(rate: u8, interleaves: &[u16], delayed: bool) -> Self {
         let mut code = Parameters::new(rate, interleaves).expect("a code");
         code.delayed = delayed;
-        Protection { code, adaptive: None }
+        Protection { code: Code::Layers(code), adaptive: None }
+    }
+
+    /// A fixed Reed-Solomon code of so many packets and repairs, whose repairs are delayed.
+    ///
+    /// # Panics
+    /// There is no such code.
+    pub fn fixed_blocks(rate: u8, repairs: u8, interleave: u16) -> Self {
+        let mut code = BlockParameters::new(rate, repairs, interleave).expect("a code");
+        code.delayed = true;
+        Protection { code: Code::Blocks(code), adaptive: None }
     }
 }
 
@@ -69,7 +78,7 @@ impl Site {
         // The site that sends begins last: the other has watched all that it sent.
         let own = SessionId { start: 1_001 - number, random: number };
         let send = SendConfig {
-            parameters: protection.code.clone(),
+            code: protection.code.clone(),
             adaptive: protection.adaptive,
             longest: LONGEST,
             flush_after: Duration::from_millis(5),

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use wellspring_core::Duration;
+use wellspring_maelstrom::Family;
 
 use crate::figures::Lab;
 use crate::long_link::{Algorithm, Loss, Protection, Results, Setting, Work, run};
@@ -95,7 +96,12 @@ fn ours() -> Option<Protection> {
 
 /// The adaptive pair with layers instead of a sliding window.
 fn layers() -> Option<Protection> {
-    Some(Protection::adaptive_layers())
+    Some(Protection::adaptive_of(Family::Layers))
+}
+
+/// The adaptive pair with Reed-Solomon blocks.
+fn blocks() -> Option<Protection> {
+    Some(Protection::adaptive_of(Family::ReedSolomon))
 }
 
 /// A link that only its queue drops on, and a neighbour there.
@@ -158,10 +164,20 @@ pub fn losing(lab: &mut Lab) -> Result<()> {
         None,
         ours(),
         layers(),
+        blocks(),
         Some(Protection::fixed(8, &[1, 20, 40], false)),
         Some(Protection::fixed(8, &[1, 19, 41], true)),
+        Some(Protection::fixed_blocks(8, 3, 20)),
     ];
-    let names = ["alone", "adaptive", "adaptive layers", "(8,3) 1,20,40", "(8,3) 1,19,41 delayed"];
+    let names = [
+        "alone",
+        "adaptive",
+        "adaptive layers",
+        "adaptive Reed-Solomon",
+        "(8,3) 1,20,40",
+        "(8,3) 1,19,41 delayed",
+        "Reed-Solomon (8,3) 20 delayed",
+    ];
     let mut cases = Vec::new();
     for (_, loss, ..) in links {
         for tcp in TCPS {
@@ -222,6 +238,7 @@ pub fn changing(lab: &mut Lab) -> Result<()> {
         ours(),
         None,
         layers(),
+        blocks(),
         Some(Protection::fixed(10, &[1, 11], false)),
         Some(Protection::fixed(8, &[1, 20, 40], false)),
         Some(Protection::fixed(8, &[1, 19, 41], true)),

@@ -1,9 +1,8 @@
 //! Receive side: recovery of lost packets from repairs.
 
-use wellspring_codec::interleave::{
-    Account, InterleaveError, MAX_RATE, PacketName, Recoverer, Remembered, Repair,
-    SYMBOL_HEADER_LEN,
-};
+mod repairs;
+
+use wellspring_codec::interleave::{Account, InterleaveError, MAX_RATE, PacketName, Recoverer};
 use wellspring_core::{Duration, Time};
 
 use crate::accept::{Accept, half};
@@ -15,10 +14,12 @@ use crate::digest::DigestReader;
 use crate::drop_reason::DropReason;
 use crate::hold::{Hold, Recovered};
 use crate::identity::{Identity, Namer, Unprotected};
-use crate::meter::{LossReport, Meter};
-use crate::named::{Named, NamedPackets};
+use crate::loss_report::LossReport;
+use crate::meter::Meter;
+use crate::named::NamedPackets;
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
-use crate::wire::{Body, Ingredient, Sealed, WireRepair, WireSliding};
+use crate::repair_kind::Kind;
+use crate::wire::{Body, Ingredient, Sealed};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
 const URGENT: Duration = Duration::from_millis(20);
@@ -181,18 +182,8 @@ impl ReceiveSide {
             self.hold.learn(now, now.since(late.at));
             self.meter.arrived_late(late.number, now);
         }
-        let mut accept = Accept {
-            namer: &self.namer,
-            named: &self.named,
-            meter: &self.meter,
-            now,
-            congestion: self.congestion,
-            marked: self.marked,
-            tcp_waits: self.link_loses_nothing(now),
-            counters: &mut self.counters,
-            hold: &mut self.hold,
-        };
-        self.recoverer
+        let (recoverer, _, mut accept) = self.recovery(now);
+        recoverer
             .on_packet_at(
                 identity.name,
                 now.as_picos(),
@@ -223,14 +214,9 @@ impl ReceiveSide {
         self.marked = congestion_experienced;
         let mut plain = std::mem::take(&mut self.plain);
         let arrival = match self.open(now, datagram, &mut plain) {
-            Ok((Body::Repair(repair), long)) => match self.repair(now, &repair, long) {
-                Ok(()) => Arrival::Repair,
-                Err(reason) => Arrival::Dropped(reason),
-            },
-            Ok((Body::Sliding(repair), long)) => match self.sliding(now, &repair, long) {
-                Ok(()) => Arrival::Repair,
-                Err(reason) => Arrival::Dropped(reason),
-            },
+            Ok((Body::Repair(repair), long)) => self.repair(now, &repair, Kind::Layer, long),
+            Ok((Body::Block(repair), long)) => self.repair(now, &repair, Kind::Block, long),
+            Ok((Body::Sliding(repair), long)) => self.sliding(now, &repair, long),
             Ok((Body::Report(report, hearing), _)) => {
                 self.counters.reports += 1;
                 self.diagnosis.on_hearing(now, &hearing);
@@ -382,147 +368,19 @@ impl ReceiveSide {
         self.round_trip = Some(measured.min(before));
     }
 
-    fn repair(&mut self, now: Time, repair: &WireRepair<'_>, long: bool) -> Result<(), DropReason> {
-        if repair.xor.len() > self.longest {
-            return Err(DropReason::Malformed);
-        }
-        let ingredients = repair.ingredients();
-        self.meter.reach(u32::from(repair.stride) * ingredients.len() as u32);
-        self.meter.record_queue_at_newest(repair.last(), long);
-        self.recipe.clear();
-        self.lacking.clear();
-        for ingredient in ingredients {
-            self.recipe.push(ingredient.name);
-            self.find(ingredient, |recoverer| recoverer.remembered(ingredient.name));
-        }
-        if self.lacking.is_empty() {
-            self.recoverer.on_redundant_repair();
-            return Ok(());
-        }
-        if self.may_be_forgotten(repair.first) {
-            self.recoverer.on_late_repair();
-            return Ok(());
-        }
-        self.record_lacking(now);
-        let mut accept = Accept {
+    /// What brings packets back, the names in the repair that is being read, and what looks at the packets.
+    fn recovery(&mut self, now: Time) -> (&mut Recoverer, &[PacketName], Accept<'_>) {
+        let accept = Accept {
+            tcp_waits: self.link_loses_nothing(now),
             namer: &self.namer,
             named: &self.named,
             meter: &self.meter,
             now,
             congestion: self.congestion,
             marked: self.marked,
-            tcp_waits: self.link_loses_nothing(now),
             counters: &mut self.counters,
             hold: &mut self.hold,
         };
-        let repair = Repair {
-            layer: repair.layer,
-            first: u64::from(repair.first),
-            recipe: &self.recipe,
-            length: repair.length,
-            xor: repair.xor,
-        };
-        self.recoverer
-            .on_repair_at(now.as_picos(), &repair, |name, bytes, layer| {
-                accept.packet(name, bytes, layer)
-            })
-            .map_err(|_| DropReason::Malformed)
-    }
-
-    fn sliding(
-        &mut self,
-        now: Time,
-        repair: &WireSliding<'_>,
-        long: bool,
-    ) -> Result<(), DropReason> {
-        if repair.symbol.len() > self.longest + SYMBOL_HEADER_LEN {
-            return Err(DropReason::Malformed);
-        }
-        let ingredients = repair.ingredients();
-        self.meter.reach(ingredients.len() as u32);
-        let end = repair.first.wrapping_add(u32::from(repair.window));
-        self.meter.record_queue_at_newest(end.wrapping_sub(1), long);
-        self.recipe.clear();
-        self.lacking.clear();
-        for ingredient in ingredients {
-            self.recipe.push(ingredient.name);
-            let half = ingredient.name.0 as u32;
-            self.find(ingredient, |recoverer| recoverer.remembered_half(half));
-        }
-        if !self.lacking.is_empty() && self.may_be_forgotten(repair.first_named()) {
-            self.recoverer.on_late_repair();
-            return Ok(());
-        }
-        self.record_lacking(now);
-        let mut accept = Accept {
-            namer: &self.namer,
-            named: &self.named,
-            meter: &self.meter,
-            now,
-            congestion: self.congestion,
-            marked: self.marked,
-            tcp_waits: self.link_loses_nothing(now),
-            counters: &mut self.counters,
-            hold: &mut self.hold,
-        };
-        let repair = Repair {
-            layer: repair.seed,
-            first: u64::from(repair.first),
-            recipe: &self.recipe,
-            length: repair.window,
-            xor: repair.symbol,
-        };
-        self.recoverer
-            .on_sliding_repair_at(now.as_picos(), &repair, |name, bytes, layer| {
-                accept.packet(name, bytes, layer)
-            })
-            .map_err(|_| DropReason::Malformed)
-    }
-
-    /// Looks for a packet that a repair names: records that it has arrived, or that the repair lacks it.
-    fn find(
-        &mut self,
-        ingredient: Ingredient,
-        remembered: impl FnOnce(&Recoverer) -> Option<Remembered>,
-    ) {
-        // Another repair has reported it already: no need to search for the name.
-        if self.meter.has_arrived(ingredient.number) {
-            return;
-        }
-        match remembered(&self.recoverer) {
-            Some(Remembered { stamp, age }) => {
-                self.meter.record(ingredient.number, Some(Time::from_picos(stamp)));
-                let place = self.recoverer.taken_in() - age as u64;
-                self.landmark = Some(Landmark { number: ingredient.number, place });
-            }
-            None => self.lacking.push(ingredient),
-        }
-    }
-
-    fn record_lacking(&mut self, now: Time) {
-        for &Ingredient { name, number, volatile } in &self.lacking {
-            self.meter.record(number, None);
-            self.named.insert(Named { name, number, volatile, at: now });
-        }
-    }
-
-    /// Whether a packet that a repair lacks may have arrived so long ago that it is not remembered, as
-    /// when the other appliance had to wait for a core, or before this end began to watch: brought
-    /// back, it would arrive twice.
-    fn may_be_forgotten(&self, first_named: u32) -> bool {
-        let known = |lacking: &Ingredient| self.meter.has_arrived(lacking.number);
-        if self.lacking.iter().any(known) {
-            return true;
-        }
-        let taken_in = self.recoverer.taken_in();
-        let Some(Landmark { number, place }) = self.landmark else {
-            return taken_in > self.packets;
-        };
-        // As many packets arrived between two as were sent, at most.
-        let before = i64::from(number.wrapping_sub(first_named) as i32);
-        let first = place as i64 - before;
-        // A peer that began later has sent nothing before this end watched: what seems to be of then was lost.
-        let before = self.verifier.peer().is_none_or(|peer| peer.start < self.own.start);
-        (before && first <= 0) || taken_in as i64 - first >= self.packets as i64
+        (&mut self.recoverer, &self.recipe, accept)
     }
 }

@@ -1,0 +1,142 @@
+//! Blocks that lack packets, and their repairs, at a receiver of a block code.
+
+use std::collections::VecDeque;
+
+use super::block_code::{BlockCode, LENGTH, read, symbol};
+use super::store::PacketStore;
+use super::{MAX_LAYERS, PacketName, Repair};
+
+/// A block that lacks packets.
+#[derive(Debug)]
+struct Lacking {
+    recipe: Vec<PacketName>,
+    symbol_len: usize,
+    repairs: Vec<(u8, Vec<u8>)>,
+}
+
+/// What has come back of a block.
+#[derive(Debug)]
+pub(super) struct Restored {
+    /// The number of the block's repair that came first.
+    pub layer: u8,
+    /// None: what came out is no packet.
+    pub packets: Vec<(PacketName, Option<Vec<u8>>)>,
+}
+
+/// What a repair or a packet has come to.
+#[derive(Debug)]
+pub(super) enum Settled {
+    /// Nothing was missing.
+    Redundant,
+    /// It makes no sense.
+    Garbled,
+    /// More is missing than there are repairs; `expired` says that another block was forgotten for it.
+    Waits { expired: bool },
+    /// Packets came back.
+    Restored(Restored),
+}
+
+/// So many blocks that lack packets, at most: the oldest makes place for the next.
+#[derive(Debug)]
+pub(super) struct LackingBlocks<C> {
+    code: C,
+    /// Newest last.
+    blocks: VecDeque<Lacking>,
+    most: usize,
+}
+
+impl<C: BlockCode> LackingBlocks<C> {
+    pub(super) fn new(code: C, most: usize) -> Self {
+        LackingBlocks { code, blocks: VecDeque::new(), most }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// A packet is in the store now that repairs may have overtaken; none if no block lacked it.
+    pub(super) fn on_packet(
+        &mut self,
+        store: &PacketStore,
+        longest: usize,
+        name: PacketName,
+    ) -> Option<Settled> {
+        let at = self.blocks.iter().position(|block| block.recipe.contains(&name))?;
+        let block = self.blocks.remove(at)?;
+        let settled = self.settle(store, longest, &block);
+        if matches!(settled, Settled::Waits { .. }) {
+            self.blocks.insert(at, block);
+        }
+        Some(settled)
+    }
+
+    /// Takes in a repair, whose length and recipe are within their limits.
+    pub(super) fn on_repair(
+        &mut self,
+        store: &PacketStore,
+        longest: usize,
+        repair: &Repair<'_>,
+    ) -> Settled {
+        let Repair { layer, recipe, xor, .. } = *repair;
+        if recipe.iter().all(|&name| store.contains(name)) {
+            return Settled::Redundant;
+        }
+        let sound = usize::from(layer) < MAX_LAYERS && xor.len() >= LENGTH;
+        if !sound || !xor.len().is_multiple_of(2) {
+            return Settled::Garbled;
+        }
+        let same = |block: &Lacking| block.recipe == recipe && block.symbol_len == xor.len();
+        let known = self.blocks.iter().position(same);
+        let mut block = known.and_then(|at| self.blocks.remove(at)).unwrap_or_else(|| Lacking {
+            recipe: recipe.to_vec(),
+            symbol_len: xor.len(),
+            repairs: Vec::new(),
+        });
+        if block.repairs.iter().all(|(number, _)| *number != layer) {
+            block.repairs.push((layer, xor.to_vec()));
+        }
+        match self.settle(store, longest, &block) {
+            Settled::Waits { .. } => {
+                let expired = self.blocks.len() == self.most;
+                if expired {
+                    self.blocks.pop_front();
+                }
+                self.blocks.push_back(block);
+                Settled::Waits { expired }
+            }
+            settled => settled,
+        }
+    }
+
+    /// What a block's repairs bring back.
+    fn settle(&mut self, store: &PacketStore, longest: usize, block: &Lacking) -> Settled {
+        let Lacking { recipe, symbol_len, repairs } = block;
+        let missing = recipe.iter().filter(|&&name| !store.contains(name)).count();
+        if missing == 0 {
+            return Settled::Redundant;
+        }
+        if missing > repairs.len() {
+            return Settled::Waits { expired: false };
+        }
+        let sources: Vec<Option<Vec<u8>>> = recipe
+            .iter()
+            .map(|&name| {
+                let mut symbol = symbol(store.get(name)?);
+                symbol.resize((*symbol_len).max(symbol.len()), 0);
+                Some(symbol)
+            })
+            .collect();
+        if sources.iter().flatten().any(|source| source.len() != *symbol_len) {
+            return Settled::Garbled;
+        }
+        let Some(restored) = self.code.restore(&sources, repairs) else {
+            return Settled::Waits { expired: false };
+        };
+        let missing = recipe.iter().zip(&sources).filter(|(_, source)| source.is_none());
+        let packets = missing.zip(&restored).map(|((&name, _), symbol)| {
+            let packet = read(symbol).filter(|packet| packet.len() <= longest);
+            (name, packet.map(<[u8]>::to_vec))
+        });
+        Settled::Restored(Restored { layer: repairs[0].0, packets: packets.collect() })
+    }
+}
