@@ -99,12 +99,14 @@ impl EventLoop {
         more_to_receive || more_to_send
     }
 
+    /// Serves what handles ask. A call to a protocol is served before a call to the driver that its caller made later:
+    /// who asks for a session, and then for the statistics or a message to be sent, finds the session open.
     fn serve_calls(&mut self) {
+        let calls: Vec<Call> = self.mailbox.calls.try_iter().take(CALLS_A_TURN).collect();
         for runner in &mut self.runners {
             runner.serve_calls(&mut self.host, CALLS_A_TURN);
         }
-        for _ in 0..CALLS_A_TURN {
-            let Ok(call) = self.mailbox.calls.try_recv() else { return };
+        for call in calls {
             self.serve(call);
         }
     }

@@ -1,9 +1,10 @@
 //! Objects in memory and sessions that are waited for, for tests of drivers on loopback.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use wellspring_driver::protocols::{Driver, ReceiveObject, Recipients, SendObject
 use wellspring_driver::store::{ObjectSink, ObjectSource};
 use wellspring_driver::{DriverConfig, EventSink, Failure, SessionEvent, SessionProgress};
 use wellspring_testkit::random_bytes;
+use wellspring_testkit::wait::wait_until;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats, Share};
 use wellspring_wire::scdp::Mode;
 
@@ -73,6 +75,35 @@ impl ObjectSink for Gather {
         self.written.fetch_add(block.len() as u64, Relaxed);
         Ok(())
     }
+}
+
+/// An object of which the first quarter can be read at once, and the rest when the test says so.
+struct Gated {
+    object: Arc<Bytes>,
+    hold: Mutex<Receiver<Infallible>>,
+}
+
+/// The gate, which opens when it is dropped, and the source behind it.
+pub fn gated(object: &Arc<Bytes>) -> (Sender<Infallible>, Arc<dyn ObjectSource>) {
+    let (begin, hold) = channel();
+    (begin, Arc::new(Gated { object: Arc::clone(object), hold: Mutex::new(hold) }))
+}
+
+impl ObjectSource for Gated {
+    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
+        if offset >= self.object.0.len() as u64 / 4 {
+            // Ends with an error when the other end is dropped.
+            let _ = self.hold.lock().expect("no panic").recv();
+        }
+        self.object.read_block(offset, block)
+    }
+}
+
+/// Waits until each sender is asked for symbols, and so has been heard of.
+pub fn wait_until_pulled<'a>(senders: impl Iterator<Item = &'a Driver> + Clone) {
+    let pulled =
+        |driver: &Driver| driver.handle().statistics().expect("running").received.datagrams > 0;
+    wait_until(|| "a sender is not asked", || senders.clone().all(pulled));
 }
 
 /// A session's events, to be waited for.

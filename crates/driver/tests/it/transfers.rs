@@ -13,7 +13,6 @@ use wellspring_driver::protocols::{Driver, Recipients, SendObject};
 use wellspring_driver::socket::Interface;
 use wellspring_driver::store::{ObjectSink, ObjectSource};
 use wellspring_driver::{Failure, Faults};
-use wellspring_testkit::wait::wait_until;
 use wellspring_wire::scdp::Mode;
 
 #[test]
@@ -77,10 +76,7 @@ fn three_senders_share_the_work_and_one_may_die_half_way() {
                 send_from(driver, 7, &object, source, to)
             })
             .collect();
-        // A sender that is asked for symbols has been heard of. None can bring more than a quarter before all are.
-        let pulled =
-            |driver: &Driver| driver.handle().statistics().expect("running").received.datagrams > 0;
-        wait_until(|| "a sender is not asked", || from.iter().flatten().all(pulled));
+        wait_until_pulled(from.iter().flatten());
         drop(begin);
         half.wait();
         if die {
@@ -147,28 +143,6 @@ fn a_receiver_whose_only_sender_stops_is_told_and_fails() {
     assert!(matches!(failure, Failure::Closed(_) | Failure::PeersLost), "{failure}");
     let lost = receiving.seen.iter().filter(|e| e.contains("SenderLost")).count();
     assert_eq!(lost, 1, "{:?}", receiving.seen);
-}
-
-/// An object of which the first quarter can be read at once, and the rest when the test says so.
-struct Gated {
-    object: Arc<Bytes>,
-    hold: Mutex<Receiver<Infallible>>,
-}
-
-/// The gate, which opens when it is dropped, and the source behind it.
-fn gated(object: &Arc<Bytes>) -> (Sender<Infallible>, Arc<dyn ObjectSource>) {
-    let (begin, hold) = channel();
-    (begin, Arc::new(Gated { object: Arc::clone(object), hold: Mutex::new(hold) }))
-}
-
-impl ObjectSource for Gated {
-    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
-        if offset >= self.object.0.len() as u64 / 4 {
-            // Ends with an error when the other end is dropped.
-            let _ = self.hold.lock().expect("no panic").recv();
-        }
-        self.object.read_block(offset, block)
-    }
 }
 
 /// The test's end of a [`HalfWaySink`].
