@@ -1,12 +1,15 @@
 //! A fetch by SCDP: from all holders of an object at once.
 
+mod joining;
+mod pages;
+mod prepared;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::task::JoinSet;
 use tokio::sync::mpsc;
-use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
@@ -14,20 +17,20 @@ use wellspring_wire::scdp::{CloseReason, Mode};
 use super::{Arrived, Guard, events, open_range_sink, open_sink, ticks};
 use crate::address::canonical;
 use crate::client::byte_range::Wanted;
-use crate::client::pages::{Pages, Question, first_answer};
+use crate::client::pages::Pages;
 use crate::client::paths::{PathOpener, Paths};
-use crate::client::replicas::{Found, Order, Replica, Standing, resume_point};
+use crate::client::replicas::{Found, Order, Replica, Standing};
 use crate::client::report::{ProtocolReport, ScdpReport};
 use crate::client::requester::AskError;
-use crate::client::resume::{Left, Replicas};
 use crate::client::sink::Sink;
 use crate::client::{
     Client, FetchError, FetchOptions, HostError, Target, Update, Updates, peer_timeout,
 };
 use crate::driver::{Failure, SessionEvent, SessionProgress};
-use crate::manifest::{Manifest, PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
+use crate::manifest::{PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
 use crate::protocols::{DriverHandle, ReceiveObject};
-use crate::store::{Digest, PartFile, ScratchFile};
+use crate::store::Digest;
+use prepared::Prepared;
 
 impl Client {
     /// Has all replicas send at once, each its share of the symbols.
@@ -104,70 +107,6 @@ struct Run {
     _guard: Guard,
 }
 
-/// A transfer before its session.
-struct Prepared {
-    order: Order,
-    object: ObjectInfo,
-    wanted: Wanted,
-    replicas: Vec<Replica>,
-    /// Which replica has which share: index into `replicas` by share.
-    shares: Vec<usize>,
-    sink: Sink,
-    pages: Pages,
-    /// Blocks that an earlier fetch has left, or that are not wanted.
-    complete: Vec<Range<u32>>,
-}
-
-impl Prepared {
-    /// Deals the shares, and verifies what an earlier fetch has left.
-    async fn new(
-        client: &Client,
-        options: &FetchOptions,
-        found: Found,
-        wanted: Wanted,
-        sink: Sink,
-    ) -> Prepared {
-        let Found { mut replicas, size, digest, geometry } = found;
-        let session = SessionId(crate::random::number() as u32);
-        // Who has not answered yet keeps a share: shares cannot be dealt again later.
-        let shares: Vec<usize> =
-            (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
-        shares.iter().for_each(|&i| replicas[i].has_share = true);
-        let object = object_of(size, &geometry, digest.tag());
-        let manifest = Manifest::new(digest, size, object.block_len);
-        let mut pages = Pages::new(manifest, size, shares.len());
-        let order = Order {
-            requester: client.requester.clone(),
-            session,
-            name: options.asked().to_owned(),
-            digest,
-            size,
-            geometry,
-            shares: shares.len() as u8,
-            timeout: client.config.timeout,
-        };
-        let live = (0..).zip(&shares).filter(|(_, index)| replicas[**index].is_live());
-        let live = live.filter_map(|(share, index)| Some((share, replicas[*index].address?)));
-        let live = live.collect();
-        let complete = match &sink {
-            Sink::File(part) => {
-                let updates = &options.updates;
-                let holders = Replicas { order: &order, addresses: &live, updates };
-                Left { part, object: &object, holders: &holders }.blocks(&mut pages).await
-            }
-            Sink::Stream { .. } => wanted.other_blocks(),
-        };
-        Prepared { order, object, wanted, replicas, shares, sink, pages, complete }
-    }
-
-    /// Bytes that an earlier fetch has left \[bytes\].
-    fn resumed(&self) -> u64 {
-        let Sink::File(_) = &self.sink else { return 0 };
-        let runs = self.complete.iter().map(|run| self.object.byte_range_of_run(run));
-        runs.map(|bytes| bytes.end - bytes.start).sum()
-    }
-}
-
 impl Run {
     /// Announces the session and asks all replicas that answered to send.
     fn begin(client: &Client, prepared: Prepared, updates: Updates) -> Result<Run, FetchError> {
@@ -238,69 +177,6 @@ impl Run {
         Ok(run)
     }
 
-    /// Asks for the pages of the manifest that are needed next.
-    fn ask_for_pages(&mut self) {
-        let done = *match &self.sink {
-            Sink::File(part) => part.contiguous(),
-            Sink::Stream { scratch, .. } => scratch.contiguous(),
-        }
-        .borrow();
-        let missing = done..self.wanted.held().end;
-        let (shares, replicas) = (&self.shares, &self.replicas);
-        let is_live = |share: usize| replicas[shares[share]].is_live();
-        for question in self.pages.next(missing, is_live) {
-            let (share, page) = (question.share, question.page);
-            let questions = self.pages.with_others(question, is_live);
-            let addresses: Vec<_> =
-                shares.iter().map(|replica| replicas[*replica].address).collect();
-            let order = self.order.clone();
-            self.tasks.spawn(async move {
-                let ask = |Question { share, page, cookie }| {
-                    let (order, address) = (order.clone(), addresses.get(share).copied().flatten());
-                    async move {
-                        let address = address.ok_or(AskError::PortClosed)?;
-                        order.page(address, page, &cookie).await
-                    }
-                };
-                let answer = first_answer(questions, ask).await;
-                let (share, answer) = answer.unwrap_or((share, Err(AskError::Stopped)));
-                Joined::Page(share, page, answer)
-            });
-        }
-    }
-
-    /// Takes a page, or notes that a replica cannot give it.
-    fn on_page(
-        &mut self,
-        share: usize,
-        page: PageId,
-        answer: Result<Vec<u8>, AskError>,
-    ) -> Result<(), FetchError> {
-        match answer {
-            Ok(bytes) => match self.pages.answered(page, &bytes) {
-                Ok(()) => {
-                    self.handle.check_again(self.order.session)?;
-                    self.ask_for_pages();
-                }
-                Err(_) => {
-                    let reason = "sent a manifest that does not fit the object's digest".to_owned();
-                    self.exclude(share, Standing::Excluded(reason))?;
-                }
-            },
-            // Asked for again with the next tick, of another replica if there is one.
-            Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Stopped) => {
-                self.pages.unanswered(page);
-            }
-            Err(AskError::Refused { code: RefusalCode::Busy, .. }) => self.pages.unanswered(page),
-            Err(error) => {
-                self.pages.unanswered(page);
-                let reason = format!("gives no manifest of the object ({error})");
-                self.exclude(share, Standing::Unused(reason))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Goes on without a replica.
     fn exclude(&mut self, share: usize, standing: Standing) -> Result<(), FetchError> {
         let replica = &mut self.replicas[self.shares[share]];
@@ -314,41 +190,6 @@ impl Run {
             self.ask_for_pages();
         }
         self.check_hope()
-    }
-
-    fn start(&mut self, share: usize, resume: Option<ResumeAt>) {
-        let index = self.shares[share];
-        let replica = &self.replicas[index];
-        let (Some(address), cookie) = (replica.address, replica.cookie) else { return };
-        let order = self.order.clone();
-        self.tasks.spawn(async move {
-            Joined::Started(share, order.start(address, share as u8, cookie, resume).await)
-        });
-    }
-
-    /// Begins to open the further paths to a sender that has agreed to send.
-    fn open_paths(&mut self, share: usize) {
-        let replica = &self.replicas[self.shares[share]];
-        if let Some(address) = replica.address {
-            let paths = Paths::open(&self.opener, self.order.session, address);
-            self.paths.insert(share, paths);
-        }
-    }
-
-    fn win(&mut self, share: usize, epoch: u8) {
-        let index = self.shares[share];
-        let replica = &mut self.replicas[index];
-        let Some(address) = replica.address.filter(|_| !replica.joining) else { return };
-        replica.joining = true;
-        let (order, object, open_blocks) = (self.order.clone(), self.object, self.open_blocks);
-        let place = match &self.sink {
-            Sink::File(part) => Place::File(Arc::clone(part)),
-            Sink::Stream { scratch, .. } => Place::Scratch(Arc::clone(scratch)),
-        };
-        self.tasks.spawn(async move {
-            let resume = || place.resume_point(&object, open_blocks);
-            Joined::Won(share, epoch, order.win(address, share as u8, epoch, resume).await)
-        });
     }
 
     /// Follows the session to its end.
@@ -525,21 +366,5 @@ impl Run {
             }
             failure => FetchError::Session(failure),
         }
-    }
-}
-
-/// Where the bytes are, for a task that outlives a borrow.
-enum Place {
-    File(Arc<PartFile>),
-    Scratch(Arc<ScratchFile>),
-}
-
-impl Place {
-    fn resume_point(&self, object: &ObjectInfo, open_blocks: u32) -> Option<(u32, u32)> {
-        let (contiguous, furthest) = match self {
-            Place::File(part) => (*part.contiguous().borrow(), part.furthest()),
-            Place::Scratch(scratch) => (*scratch.contiguous().borrow(), scratch.furthest()),
-        };
-        resume_point(object, contiguous, furthest, open_blocks)
     }
 }
