@@ -16,7 +16,7 @@ pub use tcp::Tcp;
 use crate::record::{Account, Reason};
 use crate::scenario::Scenario;
 use core::fmt::{Debug, Display};
-use wellspring_core::{Endpoint, Frame, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Endpoint, Frame, GroupId, HostId, Rate, Seed, SessionId};
 use wellspring_sim::Actions;
 use wellspring_sim::pcapng::Transport;
 
@@ -38,6 +38,8 @@ pub enum SessionEvent {
     },
     /// It ended without success, at a receiver or a sender.
     Failed(Reason),
+    /// A receiver of a group is served by itself from now on: it leaves the group.
+    LeavesGroup,
     /// A sender has given this receiver up.
     Lost(HostId, Reason),
 }
@@ -79,6 +81,11 @@ pub trait Adapter {
     fn block_symbols(&self, _bytes: u64, _sbn: u32) -> u32 {
         0
     }
+}
+
+/// The multicast group of a session to several receivers.
+pub(crate) fn multicast_group(session: SessionId) -> GroupId {
+    GroupId(session.0 & 0x7fff_ffff)
 }
 
 /// The actions of a protocol's application.

@@ -40,6 +40,19 @@ const PIAS_DATA_MINING: [(f64, f64); 9] = [
 const PIAS_PACKET: f64 = 1_460.0;
 
 impl Sizes {
+    /// The part of all transfers that are longer than so many bytes, for the distributions of tables.
+    pub(crate) fn part_above(&self, bytes: f64) -> f64 {
+        let points = |points: &[(f64, f64)], unit: f64| above_by_points(points, bytes / unit);
+        match self {
+            Sizes::Fixed(size) => f64::from(u8::from(size.0 as f64 > bytes)),
+            Sizes::WebSearch => above_by_ranges(&WEB_SEARCH, bytes),
+            Sizes::DataMining => above_by_ranges(&DATA_MINING, bytes),
+            Sizes::PiasWebSearch => points(&PIAS_WEB_SEARCH, PIAS_PACKET),
+            Sizes::PiasDataMining => points(&PIAS_DATA_MINING, PIAS_PACKET),
+            Sizes::Points(own) => points(own, 1.0),
+        }
+    }
+
     /// Draws a size \[bytes\].
     pub fn draw(&self, random: &mut RandomStream) -> u64 {
         let bytes = match self {
@@ -65,6 +78,28 @@ fn by_ranges(ranges: &[(f64, f64)], random: &mut RandomStream) -> f64 {
         low = high;
     }
     low
+}
+
+fn above_by_ranges(ranges: &[(f64, f64)], bytes: f64) -> f64 {
+    let (mut low, mut above) = (SMALLEST, 0.0);
+    for &(high, share) in ranges {
+        let part = ((high / bytes).ln() / (high / low).ln()).clamp(0.0, 1.0);
+        above += share * part;
+        low = high;
+    }
+    above
+}
+
+fn above_by_points(points: &[(f64, f64)], value: f64) -> f64 {
+    let mut last = (0.0, 0.0);
+    for &(at, cumulative) in points {
+        if value < at {
+            let share = (value - last.0) / (at - last.0);
+            return 1.0 - (last.1 + (cumulative - last.1) * share);
+        }
+        last = (at, cumulative);
+    }
+    0.0
 }
 
 fn by_points(points: &[(f64, f64)], probability: f64) -> f64 {
@@ -100,6 +135,20 @@ mod tests {
         ] {
             let got = mean(&sizes);
             assert!((got / expected - 1.0).abs() < 0.06, "{sizes:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn the_part_above_a_size_is_that_of_what_is_drawn() {
+        let points = Sizes::Points(vec![(1e3, 0.2), (5e4, 0.7), (1e6, 1.0)]);
+        for sizes in [Sizes::WebSearch, Sizes::DataMining, Sizes::PiasWebSearch, points] {
+            let mut random = Seed(7).stream("sizes");
+            let drawn: Vec<u64> = (0..50_000).map(|_| sizes.draw(&mut random)).collect();
+            for bytes in [500.0, 5e3, 3e4, 2e5, 4e6, 1e9] {
+                let above = drawn.iter().filter(|size| **size as f64 > bytes).count() as f64 / 5e4;
+                let part = sizes.part_above(bytes);
+                assert!((above - part).abs() < 0.012, "{sizes:?}, {bytes}: {above}, {part}");
+            }
         }
     }
 

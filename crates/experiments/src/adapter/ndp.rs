@@ -1,7 +1,7 @@
 //! NDP and NDP+ as experiments use them.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
-use crate::scenario::{Protocol, Scenario};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, multicast_group, transfer};
+use crate::scenario::{Protocol, Scenario, Workload, WriteBy};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_sim::pcapng::Transport;
 use wellspring_transport::ndp;
@@ -17,6 +17,8 @@ const PROGRESS: u32 = 64;
 pub struct Ndp {
     protocol: Protocol,
     paths: u16,
+    /// Writes to several go to a group, which NDP's paper does not have.
+    multicast: bool,
     seed: Seed,
 }
 
@@ -30,6 +32,10 @@ impl Adapter for Ndp {
                 .topology
                 .fat_tree()
                 .map_or(PATHS, |tree| tree.paths().min(u16::MAX.into()) as u16),
+            multicast: matches!(
+                scenario.workload,
+                Workload::Storage { write_by: WriteBy::Multicast, .. }
+            ),
             seed,
         }
     }
@@ -52,6 +58,24 @@ impl Adapter for Ndp {
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {
         transfer::send(leg, &self.protocol, actions);
+    }
+
+    fn one_to_many(&self, leg: Leg, to: &[u32], actions: &mut ActionsOf<Self>) -> bool {
+        if !self.multicast {
+            return false;
+        }
+        let group = multicast_group(leg.session);
+        let members: Vec<_> = to.iter().map(|host| HostId(*host)).collect();
+        actions.create_group(group, HostId(leg.from), members.clone());
+        let transfer = ndp::GroupTransfer {
+            session: leg.session,
+            group,
+            members,
+            transfer_len: leg.bytes,
+            class: leg.background.then_some(self.protocol.data_classes()),
+        };
+        actions.command(HostId(leg.from), ndp::Command::SendToGroup(transfer));
+        true
     }
 
     fn cancel(&self, leg: Leg, actions: &mut ActionsOf<Self>) {

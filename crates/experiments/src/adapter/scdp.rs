@@ -1,9 +1,9 @@
 //! SCDP and Polyraptor as experiments use them.
 
-use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent};
+use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, multicast_group};
 use crate::record::Reason;
 use crate::scenario::{Configuration, FabricKind, Protocol, ProtocolName, Scenario};
-use wellspring_core::{Class, GroupId, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Class, HostId, Rate, Seed, SessionId};
 use wellspring_sim::pcapng::Transport;
 use wellspring_transport::scdp;
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, Mode, emit};
@@ -162,7 +162,7 @@ impl Adapter for Scdp {
     }
 
     fn one_to_many(&self, leg: Leg, to: &[u32], actions: &mut ActionsOf<Self>) -> bool {
-        let group = GroupId(leg.session.0 & 0x7fff_ffff);
+        let group = multicast_group(leg.session);
         let members: Vec<_> = to.iter().map(|host| HostId(*host)).collect();
         actions.create_group(group, HostId(leg.from), members.clone());
         let role = scdp::Role::OneToMany { group, members, held: Vec::new() };
@@ -225,6 +225,7 @@ impl Adapter for Scdp {
                 };
                 Some((session, SessionEvent::Failed(reason)))
             }
+            scdp::Event::MovedToUnicast { session } => Some((session, SessionEvent::LeavesGroup)),
             scdp::Event::ReceiverLost { session, receiver, reason } => {
                 let reason = reason.map_or(Reason::PeerLost, |_| Reason::Closed);
                 Some((session, SessionEvent::Lost(receiver, reason)))

@@ -17,19 +17,19 @@ pub(super) fn priority(protocol: &Protocol) -> Priority {
 }
 
 /// Opens a transfer.
-pub(super) fn send(leg: Leg, protocol: &Protocol, actions: &mut Actions<Command>) {
+pub(super) fn send<C: From<Command>>(leg: Leg, protocol: &Protocol, actions: &mut Actions<C>) {
     let transfer = SendTransfer {
         session: leg.session,
         receiver: HostId(leg.to),
         transfer_len: leg.bytes,
         class: leg.background.then_some(protocol.data_classes()),
     };
-    actions.command(HostId(leg.from), Command::Send(transfer));
+    actions.command(HostId(leg.from), Command::Send(transfer).into());
 }
 
 /// Ends one early.
-pub(super) fn cancel(leg: Leg, actions: &mut Actions<Command>) {
-    actions.command(HostId(leg.from), Command::Cancel { session: leg.session });
+pub(super) fn cancel<C: From<Command>>(leg: Leg, actions: &mut Actions<C>) {
+    actions.command(HostId(leg.from), Command::Cancel { session: leg.session }.into());
 }
 
 /// Events of a transfer, timeouts aside.

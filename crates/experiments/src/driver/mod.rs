@@ -185,8 +185,16 @@ impl<A: Adapter> Driver<A> {
         if let (true, Some(tcp)) = (record.beside, &self.scenario.beside) {
             record.protocol = tcp.protocol.name;
         }
-        let (receivers, arrived, chain, traced) = (pending, 0, Vec::new(), None);
-        let operation = Operation { record, pending, receivers, arrived, chain, endless, traced };
+        let operation = Operation {
+            record,
+            pending,
+            receivers: pending,
+            arrived: 0,
+            chain: Vec::new(),
+            unasked: (0, 0),
+            endless,
+            traced: None,
+        };
         self.operations.insert(operation) as u32
     }
 

@@ -16,6 +16,8 @@ pub(super) struct Operation {
     pub(super) arrived: u64,
     /// Rest of a daisy chain: hosts still to be reached.
     pub(super) chain: Vec<u32>,
+    /// What no sender of a read in pieces was asked for yet: how many pieces, and bytes.
+    pub(super) unasked: (u32, u64),
     pub(super) endless: Endless,
     /// Its number in the trace, if it comes from one.
     pub(super) traced: Option<u32>,
@@ -27,8 +29,10 @@ impl Operation {
         self.record.bytes.saturating_mul(self.receivers.into())
     }
 
-    /// Its first failure is why it did not complete.
+    /// Its first failure is why it did not complete. Nothing more is asked for.
     pub(super) fn fail(&mut self, reason: Reason) {
+        let (pieces, _) = core::mem::take(&mut self.unasked);
+        self.pending = self.pending.saturating_sub(pieces);
         self.record.failed = true;
         self.record.reason.get_or_insert(reason);
     }
@@ -57,7 +61,10 @@ impl Endless {
 pub(super) struct Session {
     pub(super) operation: u32,
     pub(super) leg: Leg,
+    /// It is a group's.
     pub(super) group: bool,
+    /// Of a group, the hosts that its packets go to.
+    pub(super) members: Vec<u32>,
     /// Senders that have not given up.
     pub(super) senders: u32,
     /// Receivers that have neither everything nor failed.

@@ -1,9 +1,9 @@
 //! Session events, and their effect on requests.
 
 use super::{Driver, Due, ENDLESS, Endless};
-use crate::adapter::{ActionsOf, Adapter, SessionEvent};
+use crate::adapter::{ActionsOf, Adapter, SessionEvent, multicast_group};
 use crate::record::{Arrival, Timeout};
-use wellspring_core::{GroupId, SessionId, Time};
+use wellspring_core::{HostId, SessionId, Time};
 
 /// The most timeouts that are kept.
 const MAX_TIMEOUTS: usize = 1 << 20;
@@ -57,7 +57,11 @@ impl<A: Adapter> Driver<A> {
                 sum.trimmed += account.trimmed;
                 sum.redundant += account.redundant;
                 sum.decoded_blocks += account.decoded_blocks;
+                let (ends, more) = ((session.leg.from, to), operation.unasked.0 > 0);
                 self.settle(now, id, &[host], actions);
+                if more {
+                    self.next_piece(place, ends, actions);
+                }
             }
             SessionEvent::Failed(reason) if session.receivers.contains(&host) => {
                 operation.fail(reason);
@@ -70,6 +74,14 @@ impl<A: Adapter> Driver<A> {
                     operation.fail(reason);
                     let receivers = session.receivers.clone();
                     self.settle(now, id, &receivers, actions);
+                }
+            }
+            SessionEvent::LeavesGroup => {
+                session.members.retain(|member| *member != host);
+                let members: Vec<HostId> = session.members.iter().copied().map(HostId).collect();
+                actions.remove_group(multicast_group(id));
+                if !members.is_empty() {
+                    actions.create_group(multicast_group(id), HostId(session.leg.from), members);
                 }
             }
             SessionEvent::Lost(receiver, reason) => {
@@ -92,7 +104,7 @@ impl<A: Adapter> Driver<A> {
         if session.receivers.is_empty() {
             self.sessions.remove(&id);
             if group {
-                actions.remove_group(GroupId(id.0 & 0x7fff_ffff));
+                actions.remove_group(multicast_group(id));
             }
         }
         let Some(operation) = self.operations.get_mut(place as usize) else { return };

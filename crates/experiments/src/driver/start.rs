@@ -7,6 +7,9 @@ use crate::scenario::{Background, Placement, ReadBy, Workload, WriteBy};
 use crate::workload::{Request, storage};
 use wellspring_core::{SessionId, Time};
 
+/// Pieces of a read that one host is asked for at once: one of them on its way while another is asked for.
+const PIECES_AT_A_TIME: u32 = 2;
+
 impl<A: Adapter> Driver<A> {
     fn leg(&mut self, operation: u32, from: u32, to: u32, bytes: u64) -> Leg {
         let session = SessionId(self.next_session);
@@ -15,7 +18,8 @@ impl<A: Adapter> Driver<A> {
         let background = of.is_some_and(|operation| operation.endless.is_background());
         let beside = of.is_some_and(|operation| operation.record.beside);
         let leg = Leg { session, from, to, bytes, background, beside };
-        let entry = Session { operation, leg, group: false, senders: 1, receivers: vec![to] };
+        let (members, receivers) = (Vec::new(), vec![to]);
+        let entry = Session { operation, leg, group: false, members, senders: 1, receivers };
         self.sessions.insert(session, entry);
         leg
     }
@@ -105,6 +109,7 @@ impl<A: Adapter> Driver<A> {
             if self.adapter.one_to_many(leg, to, actions) {
                 if let Some(session) = self.sessions.get_mut(&leg.session) {
                     session.group = true;
+                    session.members = to.to_vec();
                     session.receivers = to.to_vec();
                 }
                 return;
@@ -171,6 +176,7 @@ impl<A: Adapter> Driver<A> {
             ReadBy::Single => &single[..1.min(single.len())],
             ReadBy::MultiBlock => single,
             ReadBy::Parts => from,
+            ReadBy::Pieces => return self.read_pieces(operation, to, from, bytes, actions),
         };
         if let Some(operation) = self.operations.get_mut(operation as usize) {
             operation.pending = sources.len() as u32;
@@ -178,6 +184,43 @@ impl<A: Adapter> Driver<A> {
         let part = bytes.div_ceil(sources.len().max(1) as u64);
         for source in sources {
             self.unicast(operation, (*source, to), part, actions);
+        }
+    }
+
+    /// Reads pieces from all hosts, a few at a time of each.
+    fn read_pieces(
+        &mut self,
+        place: u32,
+        to: u32,
+        from: &[u32],
+        bytes: u64,
+        actions: &mut ActionsOf<A>,
+    ) {
+        let pieces = u32::try_from(bytes.div_ceil(self.piece())).unwrap_or(u32::MAX);
+        let Some(operation) = self.operations.get_mut(place as usize) else { return };
+        (operation.pending, operation.unasked) = (pieces, (pieces, bytes));
+        for _ in 0..PIECES_AT_A_TIME {
+            for source in from {
+                self.next_piece(place, (*source, to), actions);
+            }
+        }
+    }
+
+    /// Bytes of a piece.
+    fn piece(&self) -> u64 {
+        let protocol = &self.scenario.protocol;
+        (u64::from(protocol.block_symbols) * u64::from(protocol.payload())).max(1)
+    }
+
+    /// Reads the next piece from a host, if one is left.
+    pub(super) fn next_piece(&mut self, place: u32, ends: (u32, u32), actions: &mut ActionsOf<A>) {
+        let most = self.piece();
+        let Some(operation) = self.operations.get_mut(place as usize) else { return };
+        let (pieces, rest) = operation.unasked;
+        if pieces > 0 {
+            let bytes = most.min(rest);
+            operation.unasked = (pieces - 1, rest - bytes);
+            self.unicast(place, ends, bytes, actions);
         }
     }
 

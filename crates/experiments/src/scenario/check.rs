@@ -2,7 +2,7 @@
 
 use super::{
     Background, Beside, Configuration, CongestionKind, FabricKind, OverflowKind, Protocol,
-    ProtocolName, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload,
+    ProtocolName, Run, Scenario, Sizes, Switch, Tcp, Topology, TopologyKind, Workload, WriteBy,
 };
 use crate::quantity::{Size, Span};
 use core::fmt;
@@ -142,6 +142,15 @@ impl Scenario {
             "protocol.paths",
             &paths.unwrap_or(0),
             "for scdp and polyraptor, 1, or up to 64 where switch.spraying is label or hash",
+        )?;
+        let is_ndp = matches!(name, ProtocolName::Ndp | ProtocolName::NdpPlus);
+        let by_group =
+            matches!(self.workload, Workload::Storage { write_by: WriteBy::Multicast, .. });
+        must(
+            is_ndp || name.is_coded() || !by_group,
+            "workload.write_by",
+            &"multicast",
+            "another for protocols that know no groups: TCP and LTTP",
         )?;
         let waits_for_trims = expects_trims
             && self.protocol.configuration == Configuration::Paper

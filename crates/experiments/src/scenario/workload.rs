@@ -181,6 +181,8 @@ pub enum WriteBy {
     MultiUnicast,
     /// From replica to replica, each as soon as it receives (SCDP Fig. 4b).
     DaisyChain,
+    /// NDP only: packets to a group, and to all of it again what one replica asks for again.
+    Multicast,
 }
 
 /// How protocols without many-to-one sessions read.
@@ -194,6 +196,9 @@ pub enum ReadBy {
     MultiBlock,
     /// A part from every replica (the Polyraptor poster's emulation).
     Parts,
+    /// Pieces of `block_symbols` packets from all replicas, two at a time of each; the next one from whoever has sent
+    /// a piece.
+    Pieces,
 }
 
 /// What else goes on.

@@ -80,3 +80,27 @@ fn a_slow_member_that_is_waited_for_sets_the_pace_of_its_group() {
     let detached = took(&write(&smaller, SLOW, seed));
     assert!(waited > 20.0 * detached, "{waited} s against {detached}");
 }
+
+/// Left in the group, it was sent the others' packets over its own link, which trimmed what it was sent itself; its
+/// pulls then got slower and slower, and it took ten times as long.
+#[test]
+fn a_detached_member_has_most_of_its_link_where_groups_are_not_trimmed() {
+    let slow = "[[topology.links]]\nbetween = [\"switch0\", \"host3\"]\nrate = \"100Mbps\"\n";
+    let settings = [
+        ("protocol.fabric", "trimming"),
+        ("switch.overflow", "trim"),
+        ("switch.trim_groups", "false"),
+        ("switch.buffer", "30KB"),
+        ("workload.size", "20MB"),
+    ];
+    for seed in 1..=6 {
+        let outcome = write(&settings, slow, seed);
+        let flow = outcome.foreground().next().expect("one write");
+        if flow.host == 3 {
+            continue; // the slow one is the sender
+        }
+        assert_eq!(flow.reason, None, "seed {seed}");
+        let took = took(&outcome);
+        assert!(took < 2.1, "seed {seed}: {took} s, 1.7 s of which its link needs");
+    }
+}

@@ -40,3 +40,28 @@ fn whatever_happens_to_one_of_three_senders_a_fetch_runs_at_the_line() {
         assert!(flow.account.decoded_blocks <= 5, "{name}: {:?}", flow.account);
     }
 }
+
+/// Pieces of one size from all three: a slow host sends fewer of them, and the others more.
+#[test]
+fn a_read_in_pieces_takes_from_each_host_what_it_can_send() {
+    let slow = "[[topology.links]]\nbetween = [\"host3\", \"switch0\"]\nrate = \"20Mbps\"\n\
+                reverse_rate = \"1Gbps\"\n";
+    let took = |read_by: &str| {
+        let settings = [
+            ("protocol.name", "ndp"),
+            ("workload.read_by", read_by),
+            ("workload.size", "20MB"),
+            ("switch.overflow", "trim"),
+            ("switch.buffer", "30KB"),
+        ];
+        let outcome = fetch(slow, &settings);
+        let flow = outcome.foreground().next().expect("one fetch");
+        assert_eq!(flow.reason, None, "{read_by}");
+        assert_eq!(flow.bytes, 20_000_000);
+        flow.completion().expect("it is complete")
+    };
+    let (pieces, parts) = (took("pieces"), took("parts"));
+    assert!(parts > 2.6, "a third over the slow link: {parts} s");
+    // The last two pieces over the slow link take 0.12 s.
+    assert!(pieces < 0.36, "{pieces} s");
+}

@@ -1,17 +1,45 @@
 //! One host's NDP: all its flows, one pull queue.
 
 use super::config::Config;
+use super::group::{GroupSender, GroupTransfer, Outcome};
 use super::receiver::{ReceiveStats, Receiver};
 use super::sender::{SendStats, Sender};
 use crate::PullQueue;
-use crate::transfer::{self, Command, CommandError, Due, FailReason, Key, MOST_WAITING, Table};
-use alloc::collections::VecDeque;
+use crate::transfer::{
+    self, CommandError, Due, FailReason, Key, MOST_WAITING, SendTransfer, Table,
+};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::convert::Infallible;
+use core::ops::Bound::{self, Unbounded};
 use wellspring_core::{
     Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, Identity, SessionId, Time,
     Verdict, Work, WorkDone,
 };
 use wellspring_wire::ndp::{Data, NdpHeader};
+
+/// What the application asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// Send a transfer.
+    Send(SendTransfer),
+    /// Send a transfer to a multicast group.
+    SendToGroup(GroupTransfer),
+    /// End a transfer to one receiver early and notify that.
+    Cancel {
+        /// The transfer.
+        session: SessionId,
+    },
+}
+
+impl From<transfer::Command> for Command {
+    fn from(command: transfer::Command) -> Self {
+        match command {
+            transfer::Command::Send(transfer) => Command::Send(transfer),
+            transfer::Command::Cancel { session } => Command::Cancel { session },
+        }
+    }
+}
 
 /// Events for the application.
 pub type Event = transfer::Event<ReceiveStats, SendStats, Infallible>;
@@ -21,6 +49,10 @@ pub type Event = transfer::Event<ReceiveStats, SendStats, Infallible>;
 pub struct Endpoint {
     config: Config,
     transfers: Table<Sender, Receiver>,
+    /// Transfers to groups that are being sent.
+    groups: BTreeMap<SessionId, GroupSender>,
+    /// The group's transfer that sent last, for turns.
+    last_group: SessionId,
     /// Receivers with pulls to send, taking turns.
     pulls: PullQueue,
     control: VecDeque<(Key, NdpHeader)>,
@@ -38,6 +70,8 @@ impl Endpoint {
             pulls: PullQueue::new(config.link_rate, slack),
             config,
             transfers: Table::new(),
+            groups: BTreeMap::new(),
+            last_group: SessionId(0),
             control: VecDeque::new(),
             events: VecDeque::new(),
             label: label as u16,
@@ -46,7 +80,7 @@ impl Endpoint {
 
     /// Flows being sent and received, finished ones that are remembered included.
     pub fn open_flows(&self) -> usize {
-        self.transfers.len()
+        self.transfers.len() + self.groups.len()
     }
 
     /// Gives a sender a turn, if it can use one.
@@ -99,6 +133,11 @@ impl Endpoint {
     }
 
     fn on_answer(&mut self, now: Time, frame: &Frame<NdpHeader>) -> Verdict {
+        if let Some(group) = self.groups.get_mut(&frame.session) {
+            group.on_answer(now, frame.source, &frame.header, &self.config);
+            self.settle_group(frame.session);
+            return Verdict::Consumed;
+        }
         let (place, sender) = match self.transfers.sender_to((frame.source, frame.session)) {
             Ok(found) => found,
             Err(reason) => return Verdict::Drop(reason),
@@ -117,6 +156,34 @@ impl Endpoint {
         }
         self.make_ready(place);
         Verdict::Consumed
+    }
+
+    /// Ends a transfer to a group when no member is waited for.
+    fn settle_group(&mut self, session: SessionId) {
+        let Some(group) = self.groups.get(&session) else { return };
+        let stats = group.stats;
+        let event = match group.outcome() {
+            None => return,
+            Some(Outcome::Sent) => Event::Sent { session, stats },
+            Some(Outcome::Lost) => Event::Failed { session, reason: FailReason::PeerLost },
+        };
+        self.groups.remove(&session);
+        self.events.push_back(event);
+    }
+
+    /// Groups take turns.
+    fn transmit_to_group(&mut self, now: Time) -> Option<Frame<NdpHeader>> {
+        let (before, after) = (..=self.last_group, (Bound::Excluded(self.last_group), Unbounded));
+        let next = |groups: &mut BTreeMap<SessionId, GroupSender>, config: &Config| {
+            let mut found = groups.range_mut(after).find_map(|g| g.1.transmit(now, config));
+            if found.is_none() {
+                found = groups.range_mut(before).find_map(|g| g.1.transmit(now, config));
+            }
+            found
+        };
+        let frame = next(&mut self.groups, &self.config)?;
+        self.last_group = frame.session;
+        Some(frame)
     }
 
     fn on_close(&mut self, frame: &Frame<NdpHeader>) -> Verdict {
@@ -234,6 +301,14 @@ impl EndpointContract for Endpoint {
                 self.transfers.set_sender_due(place, deadline);
                 self.make_ready(place);
             }
+            Command::SendToGroup(transfer) => {
+                if self.groups.contains_key(&transfer.session) {
+                    return Err(CommandError::SessionInUse(transfer.session));
+                }
+                let session = transfer.session;
+                self.groups.insert(session, GroupSender::new(now, &self.config, transfer));
+                self.settle_group(session);
+            }
             Command::Cancel { session } => {
                 let key = (self.transfers.cancel(session)?, session);
                 self.control.push_back((key, NdpHeader::Close));
@@ -243,7 +318,12 @@ impl EndpointContract for Endpoint {
     }
 
     fn handle_frame(&mut self, now: Time, frame: &Frame<NdpHeader>) -> Verdict {
-        if frame.destination != Destination::Host(self.config.host) {
+        // Only data comes by a group.
+        let by_group = matches!(
+            (frame.destination, &frame.header),
+            (Destination::Group(_), NdpHeader::Data(_))
+        );
+        if frame.destination != Destination::Host(self.config.host) && !by_group {
             return Verdict::Drop(DropReason::Misdirected);
         }
         match &frame.header {
@@ -264,6 +344,16 @@ impl EndpointContract for Endpoint {
                 Due::Receiver(place) => self.on_receiver_deadline(now, place),
             }
         }
+        let due = |group: &GroupSender| {
+            group.deadline(&self.config).is_some_and(|at| now.has_reached(at))
+        };
+        let late = self.groups.iter().filter(|(_, group)| due(group));
+        for session in late.map(|(session, _)| *session).collect::<Vec<_>>() {
+            if let Some(group) = self.groups.get_mut(&session) {
+                group.on_timeout(now, &self.config);
+            }
+            self.settle_group(session);
+        }
     }
 
     fn handle_work_done(&mut self, _now: Time, _done: WorkDone) {}
@@ -280,12 +370,13 @@ impl EndpointContract for Endpoint {
         if let Some((key, header)) = self.control.pop_front() {
             return Some(self.control_frame(key, header));
         }
-        self.transmit_pull(now).or_else(|| self.transmit_data(now))
+        let frame = self.transmit_pull(now).or_else(|| self.transmit_data(now));
+        frame.or_else(|| self.transmit_to_group(now))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        Time::earliest(
-            [self.transfers.next_deadline(), self.pulls.deadline()].into_iter().flatten(),
-        )
+        let transfers = [self.transfers.next_deadline(), self.pulls.deadline()];
+        let groups = self.groups.values().filter_map(|group| group.deadline(&self.config));
+        Time::earliest(transfers.into_iter().flatten().chain(groups))
     }
 }

@@ -17,18 +17,23 @@
 //! - A pull that finds nothing to send keeps: the NACK it belongs to comes behind it.
 //! - A finished receiver remembers the flow for a while and acknowledges what comes again.
 //!
+//! A flow to a multicast group ([`GroupTransfer`]) repeats to all what one member asks for again. It is an
+//! extension, for comparison with SCDP.
+//!
 //! Both sides give up on a peer that stays silent for [`Config::peer_timeout`].
 
 mod config;
 mod endpoint;
+mod group;
 mod receiver;
 mod seen;
 mod sender;
 
 pub use crate::Priority;
-pub use crate::transfer::{Command, CommandError, FailReason, SendTransfer};
+pub use crate::transfer::{CommandError, FailReason, SendTransfer};
 pub use config::Config;
-pub use endpoint::{Endpoint, Event};
+pub use endpoint::{Command, Endpoint, Event};
+pub use group::GroupTransfer;
 pub use receiver::ReceiveStats;
 pub use sender::SendStats;
 pub use wellspring_wire::ndp::{Data, NdpHeader};

@@ -235,19 +235,19 @@ impl Sender {
 /// Path labels: all labels below a bound in a random order, then in another (NDP §3.2: the list of paths is permuted
 /// again after a packet on each).
 #[derive(Debug)]
-struct Labels {
+pub(super) struct Labels {
     order: Vec<u16>,
     next: usize,
     random: RandomStream,
 }
 
 impl Labels {
-    fn new(count: u16, random: RandomStream) -> Self {
+    pub fn new(count: u16, random: RandomStream) -> Self {
         Labels { order: (0..count.max(1)).collect(), next: 0, random }
     }
 
     /// A step of Fisher and Yates at each packet: most flows end before they have used every label.
-    fn next(&mut self) -> u16 {
+    pub fn next(&mut self) -> u16 {
         let left = self.order.len() - self.next;
         let pick = self.next + self.random.below(left as u64) as usize;
         self.order.swap(self.next, pick);

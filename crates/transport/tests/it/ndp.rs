@@ -1,17 +1,20 @@
 //! NDP on simulated networks: every flow ends, whatever is lost, and lossless ones end in time.
 
 use proptest::prelude::*;
-use wellspring_core::{Duration, HostId, Rate, Seed, SessionId, Time, Work, WorkDone};
+use wellspring_core::{Duration, GroupId, HostId, Rate, Seed, SessionId, Time, Work, WorkDone};
 use wellspring_fabric::{ControlQueue, Limit, PortConfig, Spraying};
 use wellspring_sim::topology::{FatTree, Graph, single_switch};
 use wellspring_sim::{Actions, Application, Config, LossRule, Simulator, Status};
 use wellspring_transport::ndp::{
-    Command, CommandError, Config as NdpConfig, Endpoint, Event, SendTransfer,
+    Command, CommandError, Config as NdpConfig, Endpoint, Event, GroupTransfer, SendTransfer,
 };
 
 /// Starts all flows at once and keeps what ends.
+#[derive(Default)]
 struct Flows {
     flows: Vec<(u32, u32, u64)>,
+    /// A flow of so many bytes from host 0 to these.
+    group: Option<(Vec<u32>, u64)>,
     received: Vec<(SessionId, Time, u64)>,
     sent: usize,
     failed: usize,
@@ -27,6 +30,14 @@ impl Application<Endpoint> for Flows {
                 class: None,
             };
             actions.command(HostId(from), Command::Send(flow));
+        }
+        if let Some((members, transfer_len)) = &self.group {
+            let (group, session) = (GroupId(7), SessionId(1_000));
+            let members: Vec<HostId> = members.iter().copied().map(HostId).collect();
+            actions.create_group(group, HostId(0), members.clone());
+            let transfer_len = *transfer_len;
+            let flow = GroupTransfer { session, group, members, transfer_len, class: None };
+            actions.command(HostId(0), Command::SendToGroup(flow));
         }
     }
     fn on_event(&mut self, now: Time, _: HostId, event: Event, _: &mut Actions<Command>) {
@@ -61,7 +72,7 @@ fn network(limit: u32) -> Config {
 /// Runs all flows to their end: none fails, every byte arrives once, nothing is left behind.
 fn run(graph: &Graph, config: &Config, flows: Vec<(u32, u32, u64)>) -> Simulator<Endpoint, Flows> {
     let sizes: Vec<_> = flows.iter().map(|flow| flow.2).collect();
-    let flows = Flows { flows, received: Vec::new(), sent: 0, failed: 0 };
+    let flows = Flows { flows, ..Flows::default() };
     let endpoint = |host| {
         let mut ndp = NdpConfig::new(host, gigabit(), Seed(3));
         ndp.peer_timeout = Duration::from_secs(600);
@@ -143,7 +154,7 @@ fn all_flows_end_although_everything_is_lost_now_and_then() {
 #[test]
 fn lost_peers_are_given_up() {
     let graph = single_switch(2, gigabit(), Duration::from_micros(5));
-    let flows = Flows { flows: vec![(0, 1, 1_000_000)], received: vec![], sent: 0, failed: 0 };
+    let flows = Flows { flows: vec![(0, 1, 1_000_000)], ..Flows::default() };
     let mut config = network(8);
     let down = wellspring_sim::Fault::NodeDown(HostId(1).into());
     config.faults = vec![(Time::from_picos(1_000_000_000), down)];
@@ -152,6 +163,86 @@ fn lost_peers_are_given_up() {
     assert_eq!(sim.run_until(Time::from_picos(u64::MAX / 4), 1_000_000), Status::Idle);
     assert_eq!(sim.application().failed, 2);
     assert_eq!(sim.endpoint(HostId(0)).open_flows() + sim.endpoint(HostId(1)).open_flows(), 0);
+}
+
+/// A flow of so many bytes from host 0 to a group, beside others; when its last member had it, and the run.
+fn run_group(
+    config: &Config,
+    members: &[u32],
+    bytes: u64,
+    flows: Vec<(u32, u32, u64)>,
+) -> (f64, Simulator<Endpoint, Flows>) {
+    let graph = FatTree::k_ary(4).build(gigabit(), gigabit(), Duration::from_micros(1));
+    let all = flows.len() + members.len();
+    let flows = Flows { flows, group: Some((members.to_vec(), bytes)), ..Flows::default() };
+    let endpoint = |host| {
+        let mut ndp = NdpConfig::new(host, gigabit(), Seed(3));
+        ndp.peer_timeout = Duration::from_secs(60);
+        Endpoint::new(ndp)
+    };
+    let mut sim = Simulator::new(&graph, config, endpoint, flows);
+    let status = sim.run_until(Time::from_picos(u64::MAX / 4), 50_000_000);
+    assert_eq!(status, Status::Idle, "still busy at {:?}", sim.now());
+    sim.check_conservation().unwrap();
+    let flows = sim.application();
+    assert_eq!((flows.received.len(), flows.failed), (all, 0));
+    let of_group = flows.received.iter().filter(|received| received.0 == SessionId(1_000));
+    let ends: Vec<f64> = of_group
+        .map(|(_, end, len)| {
+            assert_eq!(*len, bytes);
+            end.as_secs_f64()
+        })
+        .collect();
+    assert_eq!(ends.len(), members.len());
+    for host in 0..16 {
+        assert_eq!(sim.endpoint(HostId(host)).open_flows(), 0, "host {host}");
+    }
+    (ends.into_iter().fold(0.0, f64::max), sim)
+}
+
+#[test]
+fn a_group_takes_one_stream_for_all() {
+    let (took, sim) = run_group(&network(20), &[5, 9, 13], 14_360_000, Vec::new());
+    let goodput = 14.36e6 * 8.0 / took / 1e6;
+    assert!((930.0..957.4).contains(&goodput), "{goodput}");
+    assert_eq!(sim.counters().trimmed, 0);
+    // 10,000 packets once, and of each member an acknowledgement and a pull for each.
+    let sent = sim.counters().sent;
+    assert!((69_000..71_000).contains(&sent), "{sent}");
+}
+
+#[test]
+fn what_one_member_lacks_is_repeated_to_all_and_the_slowest_sets_the_pace() {
+    let beside = vec![(1, 5, 3_000_000), (2, 9, 3_000_000), (3, 13, 3_000_000)];
+    let (took, sim) = run_group(&network(8), &[5, 9, 13], 3_000_000, beside);
+    assert!(sim.counters().trimmed > 0);
+    // Each member's link carries two flows.
+    assert!((0.045..0.065).contains(&took), "{took}");
+}
+
+#[test]
+fn groups_end_although_everything_is_lost_now_and_then() {
+    for (data, control) in [(0.3, 0.0), (0.0, 0.3), (0.2, 0.2)] {
+        let mut config = network(6);
+        config.loss = Some(LossRule { data, control });
+        run_group(&config, &[1, 5, 9, 13], 100_000, vec![(2, 5, 100_000), (0, 9, 100_000)]);
+    }
+}
+
+#[test]
+fn a_member_that_is_gone_is_given_up() {
+    let graph = single_switch(4, gigabit(), Duration::from_micros(5));
+    let mut config = network(8);
+    let down = wellspring_sim::Fault::NodeDown(HostId(3).into());
+    config.faults = vec![(Time::from_picos(1_000_000_000), down)];
+    let group = Some((vec![1, 2, 3], 1_000_000));
+    let endpoint = |host| Endpoint::new(NdpConfig::new(host, gigabit(), Seed(3)));
+    let flows = Flows { group, ..Flows::default() };
+    let mut sim = Simulator::new(&graph, &config, endpoint, flows);
+    assert_eq!(sim.run_until(Time::from_picos(u64::MAX / 4), 1_000_000), Status::Idle);
+    let flows = sim.application();
+    // The lost one says so itself, too.
+    assert_eq!((flows.received.len(), flows.sent, flows.failed), (2, 1, 1));
 }
 
 /// Round trips of seconds, on slow links and on long ones: whoever takes late answers for losses
@@ -166,7 +257,7 @@ fn round_trips_beyond_the_timeout_are_learnt_and_little_is_sent_twice() {
     ];
     for (name, graph, bytes) in networks {
         let flows = vec![(0, 2, bytes), (1, 2, bytes)];
-        let flows = Flows { flows, received: vec![], sent: 0, failed: 0 };
+        let flows = Flows { flows, ..Flows::default() };
         let rate = graph.links()[0].rate;
         let endpoint = |host| Endpoint::new(NdpConfig::new(host, rate, Seed(3)));
         let mut sim = Simulator::new(&graph, &network(20), endpoint, flows);

@@ -1,4 +1,4 @@
-//! Several senders: fresh symbols of SCDP against retransmissions of NDP.
+//! Several senders, and several receivers: fresh symbols of SCDP against retransmissions of NDP.
 
 use super::{average, one};
 use crate::figures::lab::{Lab, Settings};
@@ -8,11 +8,30 @@ use anyhow::Result;
 const QUICK: Settings<'static> = &[("workload.sessions", "40")];
 
 /// What reads from three replicas.
-const READERS: [(&str, Settings<'static>); 3] = [
+const READERS: [(&str, Settings<'static>); 4] = [
     ("SCDP, from all three", &[("protocol.name", "scdp")]),
+    ("NDP, pieces from all three", &[("protocol.name", "ndp"), ("workload.read_by", "pieces")]),
     ("NDP, a third from each", &[("protocol.name", "ndp"), ("workload.read_by", "parts")]),
     ("NDP, from the nearest", &[("protocol.name", "ndp"), ("workload.read_by", "single")]),
 ];
+
+/// What writes to several replicas.
+const WRITERS: [(&str, Settings<'static>); 4] = [
+    ("SCDP, multicast", &[("protocol.name", "scdp")]),
+    ("NDP, multicast", &[("protocol.name", "ndp"), ("workload.write_by", "multicast")]),
+    ("NDP, daisy chain", &[("protocol.name", "ndp"), ("workload.write_by", "daisy-chain")]),
+    ("NDP, a copy to each", &[("protocol.name", "ndp"), ("workload.write_by", "multi-unicast")]),
+];
+
+/// Parts of the receivers' links that writes to three take.
+const LOADS: [f64; 4] = [0.1, 0.3, 0.5, 0.7];
+/// Replicas of writes that take half of the receivers' links.
+const REPLICAS: [u32; 4] = [2, 3, 6, 10];
+
+/// Writes a second at which 16 links of 1 Gbit/s carry so much of writes of 4 MB to so many.
+fn writes_a_second(load: f64, replicas: u32) -> String {
+    format!("{:.2}", load * 16e9 / (f64::from(replicas) * 32e6))
+}
 
 /// Rates of the slow hosts' links \[Mbit/s\].
 const RATES: [u32; 5] = [1_000, 500, 250, 100, 50];
@@ -29,7 +48,13 @@ fn slow_links(rate: u32) -> String {
 }
 
 pub fn figure(lab: &mut Lab) -> Result<()> {
-    let (mut means, mut tails) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    reads(lab)?;
+    writes(lab)
+}
+
+/// Reads from three replicas where some hosts are slow.
+fn reads(lab: &mut Lab) -> Result<()> {
+    let (mut means, mut tails) = ([const { Vec::new() }; 4], [const { Vec::new() }; 4]);
     for rate in RATES {
         let links = slow_links(rate);
         let mut texts = Vec::new();
@@ -42,7 +67,8 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
             texts.push(format!("{mean:.1} ({tail:.1})"));
         }
         let what = format!(
-            "four hosts send at {rate} Mbit/s: mean (99th percentile) of a read, SCDP / NDP by thirds / NDP from one [ms]"
+            "four hosts send at {rate} Mbit/s: mean (99th percentile) of a read, SCDP / NDP in pieces / NDP by thirds / \
+             NDP from one [ms]"
         );
         lab.variant(&what, texts.join(" / "));
     }
@@ -52,6 +78,47 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
             Plot::new(title, "rate of the slow hosts' links [Mbit/s]", "completion time [ms]");
         let plot = plot.log_x().log_y();
         let curves = READERS.iter().zip(values);
+        lab.plot(
+            curves.fold(plot, |plot, ((name, _), points)| plot.curve(*name, LINE, plain(points))),
+        );
+    }
+    Ok(())
+}
+
+/// Writes to several replicas, by load and by the number of replicas.
+fn writes(lab: &mut Lab) -> Result<()> {
+    let by_load = LOADS.map(|load| (100.0 * load, load, 3));
+    let by_replicas = REPLICAS.map(|replicas| (f64::from(replicas), 0.5, replicas));
+    for (title, x, cases) in [
+        ("Writes of 4 MB to three: mean", "load of the receivers' links [%]", by_load),
+        ("Writes of 4 MB at half the load: mean", "replicas", by_replicas),
+    ] {
+        let mut curves = [const { Vec::new() }; 4];
+        for (at, load, replicas) in cases {
+            let (lambda, count) = (writes_a_second(load, replicas), replicas.to_string());
+            let mut texts = Vec::new();
+            for (place, (_, writer)) in WRITERS.iter().enumerate() {
+                let own = [
+                    ("workload.writes", "1.0"),
+                    ("workload.replicas", &*count),
+                    ("workload.lambda", &*lambda),
+                ];
+                let rows = one(lab, "open-sources", QUICK, &[writer, &own[..]].concat())?;
+                let (mean, tail) = (average(&rows, |r| r.fct_mean), average(&rows, |r| r.fct_p99));
+                let needed = average(&rows, |r| r.completed as f64) * f64::from(replicas) * 2_786.0;
+                let redundant = average(&rows, |r| r.redundant as f64) / needed.max(1.0) * 100.0;
+                curves[place].push((at, mean));
+                texts.push(format!("{mean:.1} ({tail:.1}; {redundant:.2})"));
+            }
+            let what = format!(
+                "writes to {replicas}, {:.0} % load: mean (99th percentile [ms]; redundant packets [%]), SCDP / NDP \
+                 multicast / NDP daisy chain / NDP copies",
+                100.0 * load
+            );
+            lab.variant(&what, texts.join(" / "));
+        }
+        let plot = Plot::new(title, x, "completion time [ms]").log_y();
+        let curves = WRITERS.iter().zip(curves);
         lab.plot(
             curves.fold(plot, |plot, ((name, _), points)| plot.curve(*name, LINE, plain(points))),
         );

@@ -16,14 +16,16 @@ const TOO_MANY: u32 = 16;
 /// The pace rises if fewer than one in so many was trimmed.
 const FEW: u32 = 32;
 
-/// The pace rises by one part in so many an epoch: twice as high after 23 epochs.
+/// The pace rises by one part in so many an epoch: twice as high after 23 epochs. After epochs in a row of which
+/// nothing was trimmed, each time by twice as much, up to all of it: what was in the way has gone.
 const RISE: u64 = 32;
+const MOST_DOUBLINGS: u32 = RISE.ilog2();
 
 /// The pace never falls below one part in so many of the link's rate.
 const LEAST: u64 = 1_024;
 
-/// Reductions in a row that change nothing before trimmed symbols count as somebody else's doing, and epochs for
-/// which they do.
+/// Reductions in a row that change nothing before they are taken back and trimmed symbols count as somebody else's
+/// doing, and epochs for which they do.
 const FUTILE: u32 = 2;
 const INDIFFERENT: u32 = 64;
 
@@ -38,6 +40,10 @@ pub(super) struct Pace {
     bytes: u64,
     /// Part of the last epoch that was trimmed, and led to a reduction \[1/1,024\].
     reduced_for: u32,
+    /// The pace before the first of the reductions in a row.
+    unreduced: u64,
+    /// Epochs in a row of which nothing was trimmed.
+    calm: u32,
     futile: u32,
     indifferent: u32,
 }
@@ -53,6 +59,8 @@ impl Pace {
             trimmed: 0,
             bytes: 0,
             reduced_for: 0,
+            unreduced: link,
+            calm: 0,
             futile: 0,
             indifferent: 0,
         }
@@ -81,8 +89,10 @@ impl Pace {
         let part = self.trimmed * 1_024 / EPOCH;
         self.indifferent = self.indifferent.saturating_sub(1);
         if self.trimmed * FEW < EPOCH || self.indifferent > 0 {
-            self.rate = (self.rate + self.rate / RISE + 1).min(self.link);
+            let rise = (self.rate / RISE + 1) << self.calm.min(MOST_DOUBLINGS);
+            self.rate = (self.rate + rise).min(self.link);
         }
+        self.calm = if self.trimmed == 0 { self.calm.saturating_add(1) } else { 0 };
         if self.trimmed * TOO_MANY < EPOCH || self.indifferent > 0 {
             (self.reduced_for, self.futile) = (0, 0);
             return;
@@ -93,7 +103,11 @@ impl Pace {
         }
         if self.futile >= FUTILE {
             (self.futile, self.reduced_for, self.indifferent) = (0, 0, INDIFFERENT);
+            self.rate = self.unreduced;
             return;
+        }
+        if self.reduced_for == 0 {
+            self.unreduced = self.rate;
         }
         let micros = span.as_micros().max(1);
         let carried = self.bytes.saturating_mul(8_000_000) / micros;
@@ -138,6 +152,32 @@ mod tests {
         let (rate, _) = after(&mut pace, 500_000_000, 4);
         assert!(rate < 560_000_000, "{rate}");
         assert_eq!(after(&mut pace, 1_000_000_000, 30).0, 1_000_000_000);
+    }
+
+    /// As when a group's packets fill the port for a while: most is trimmed, whatever the pace.
+    #[test]
+    fn the_pace_is_the_links_again_soon_after_others_have_filled_the_port() {
+        let mut pace = Pace::new(Rate::from_mbps(100));
+        let mut now = Time::ZERO;
+        let mut took = |pace: &mut Pace, symbols: u64, trimmed: fn(u64) -> bool| {
+            let began = now;
+            for number in 0..symbols {
+                now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
+                pace.on_symbol(now, 1_500, trimmed(number));
+            }
+            now.since(began)
+        };
+        // Three epochs, after which the pulls count as innocent.
+        took(&mut pace, 400, |number| number % 8 != 0);
+        assert!(pace.rate > 90_000_000, "what changed nothing is taken back: {}", pace.rate);
+        // Two epochs more, at whose end the pace is low.
+        pace = Pace::new(Rate::from_mbps(100));
+        took(&mut pace, 270, |number| number % 8 != 0);
+        assert!(pace.rate < 20_000_000, "{}", pace.rate);
+        let alone = took(&mut pace, 3_000, |_| false);
+        // Most of it are the first six epochs, at a sixtieth of the pace.
+        assert!(alone < Duration::from_secs(7), "3,000 symbols in {alone}");
+        assert_eq!(pace.rate, 100_000_000);
     }
 
     #[test]
