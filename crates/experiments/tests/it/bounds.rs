@@ -58,10 +58,9 @@ fn what_no_machine_holds_is_refused_by_name_and_bound() {
     let workload = |text: &str| format!("[topology]\nk = 4\n[workload]\n{text}");
     for (text, words) in [
         (
-            format!(
-                "[topology]\nk = 4\n[protocol]\nname = \"tcp-newreno\"\n[workload]\nkind = \"storage\"\n\
-                 sessions = 1\nlambda = 1.0\nsize = \"1MB\"\nreplicas = 3\nwrites = 1.0\nwrite_by = \"multicast\"\n"
-            ),
+            "[topology]\nk = 4\n[protocol]\nname = \"tcp-newreno\"\n[workload]\nkind = \"storage\"\n\
+             sessions = 1\nlambda = 1.0\nsize = \"1MB\"\nreplicas = 3\nwrites = 1.0\nwrite_by = \"multicast\"\n"
+                .to_owned(),
             "workload.write_by is multicast",
         ),
         (format!("{HUGE}aggs_per_pod = 4096\ncores_per_agg = 4096\n{SINGLE}"), "at most 2^18"),

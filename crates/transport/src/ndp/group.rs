@@ -226,11 +226,9 @@ impl GroupSender {
                 member.acked.insert(number);
                 self.answered(place, number);
             }
-            NdpHeader::Nack { number } if number < next_new => {
-                if !member.acked.contains(number) {
-                    *self.repeats.entry(number).or_default() |= 1 << place;
-                    self.answered(place, number);
-                }
+            NdpHeader::Nack { number } if number < next_new && !member.acked.contains(number) => {
+                *self.repeats.entry(number).or_default() |= 1 << place;
+                self.answered(place, number);
             }
             NdpHeader::Pull { granted } => member.granted = member.granted.max(granted),
             NdpHeader::Done => {
