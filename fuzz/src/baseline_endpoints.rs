@@ -79,7 +79,7 @@ enum TcpPacket {
 }
 
 /// A protocol of transfers, one of the papers' baselines.
-trait Baseline: Endpoint<Command = Command> + Debug {
+trait Baseline: Endpoint<Command: From<Command>> + Debug {
     /// What strangers send.
     type Packet: for<'a> Arbitrary<'a> + Debug;
     /// An endpoint that is configured by `choice`.
@@ -245,7 +245,7 @@ impl<E: Baseline> Host<E> {
 
     fn command(&mut self, command: Command) {
         // Misuse is answered by a typed error; a panic is what this target looks for.
-        let _ = self.endpoint.handle_command(self.now, command);
+        let _ = self.endpoint.handle_command(self.now, command.into());
     }
 
     /// Goes on to the next deadline; false if there is none.
