@@ -442,6 +442,9 @@ impl Handler {
             tracing::info!(?session, %client, %error, "part of a tree");
         }
         puts = lock(&self.puts);
+        if committed.is_ok() {
+            puts.discard_rivals(session);
+        }
         puts.end(
             session,
             match committed {

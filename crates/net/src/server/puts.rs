@@ -325,6 +325,19 @@ impl Puts {
         Ok(())
     }
 
+    /// An object is here: what other sessions have of the same is of use to nobody once they end.
+    pub(super) fn discard_rivals(&self, session: SessionId) {
+        let Some(done) = self.all.get(&session) else { return };
+        for put in self.all.values() {
+            if put.target == done.target
+                && put.digest == done.digest
+                && let Stage::Receiving(part, _) = &put.stage
+            {
+                part.discard();
+            }
+        }
+    }
+
     /// Notes how a session ended; the oldest ends are forgotten.
     pub(super) fn end(&mut self, session: SessionId, stage: Stage) {
         if let Some(put) = self.all.get_mut(&session) {

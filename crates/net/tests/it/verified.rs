@@ -130,11 +130,11 @@ fn two_of_three_replicas_may_lie() {
         let report = fetch(&hosts, &out).await.expect("one is honest");
         assert!(std::fs::read(&out).expect("read") == bytes);
         assert_eq!(report.replicas[1].state, ReplicaState::Served);
-        for liar in [0, 2] {
-            assert!(
-                matches!(report.replicas[liar].state, ReplicaState::Excluded(_)),
-                "{report:#?}"
-            );
+        for liar in [&report.replicas[0], &report.replicas[2]] {
+            // Where the honest one was quick enough, a liar's symbols came too late to be of use.
+            let used = liar.stats.as_ref().is_some_and(|stats| stats.useful > 0);
+            let excluded = matches!(liar.state, ReplicaState::Excluded(_));
+            assert!(excluded || !used, "{report:#?}");
         }
     });
 }

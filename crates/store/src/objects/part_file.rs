@@ -44,6 +44,8 @@ pub struct PartFile {
     is_gone: AtomicBool,
     /// It stays for another process to take up if it does not get its name.
     is_kept: AtomicBool,
+    /// Another receiver of the object has the part file that can be taken up.
+    has_rival: bool,
     /// Another process has written to it: where nothing was written by this one may be anything.
     has_old_bytes: bool,
     _reservation: Option<Reservation>,
@@ -146,6 +148,7 @@ impl PartFile {
         let is_ours = stat.st_uid == rustix::fs::fstat(&part.file)?.st_uid && stat.st_nlink == 1;
         let is_free = || stale::claim_left(&*part.disk, &part.parent, &kept, &file);
         if !is_file || !is_ours || !is_free() {
+            part.has_rival = true;
             return Ok(part);
         }
         part.disk.set_mode(&file, 0o600)?;
@@ -271,6 +274,7 @@ impl PartFile {
                         write_back: WriteBack::default(),
                         is_gone: AtomicBool::new(false),
                         is_kept: AtomicBool::new(false),
+                        has_rival: false,
                         has_old_bytes: false,
                         _reservation: reservation,
                     };
@@ -325,6 +329,10 @@ impl PartFile {
         synced.inspect_err(|_| self.distrust())?;
         self.take_name()?;
         self.is_gone.store(true, Ordering::Release);
+        if self.has_rival {
+            // If it has given up meanwhile, nobody takes that up: the object is here.
+            stale::remove_left(&*self.disk, &self.parent, &kept_name(&self.target, self.digest));
+        }
         let fingerprint = Fingerprint::of(&self.file).ok();
         self.disk.sync_directory(&self.parent)?;
         Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))

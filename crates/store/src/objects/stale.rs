@@ -188,6 +188,13 @@ fn cutoff(
     cutoff
 }
 
+/// Removes a part file, if nobody has it.
+pub(super) fn remove_left(disk: &dyn Disk, directory: &OwnedFd, name: &str) {
+    if let Some((_lock, meta)) = lock_stale(disk, directory, name) {
+        Cleaned::default().remove(disk, directory, name, &meta);
+    }
+}
+
 pub(super) fn sweep(
     disk: &dyn Disk,
     directory: &Path,

@@ -282,3 +282,41 @@ fn part_files_of_the_dead_are_removed_and_those_of_the_living_are_not() {
     assert_eq!(remove_stale_parts(dir.path(), true).expect("looked"), 1);
     assert!(remove_stale_parts(&dir.path().join("none"), true).is_err());
 }
+
+#[test]
+fn two_receivers_of_an_object_leave_no_part_file_once_it_is_here() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let parts = || {
+        let entries = fs::read_dir(dir.path()).expect("directory");
+        entries
+            .map(|entry| entry.expect("entry").file_name().into_string().expect("a name"))
+            .filter(|name| name.ends_with(".part"))
+            .count()
+    };
+    let digest = Digest(*blake3::hash(b"hello").as_bytes());
+    let receiver = |name: &str| {
+        let path = dir.path().join(name);
+        PartFile::resumed_beside(&path, 5, digest, Existing::Keep).expect("made")
+    };
+    // The first has given up before the second is done, ...
+    let (first, second) = (receiver("x"), receiver("x"));
+    first.write_block(0, b"hel").expect("written");
+    first.note(0..3);
+    drop(first);
+    assert_eq!(parts(), 2, "what can be taken up, and the second's");
+    second.write_block(0, b"hello").expect("written");
+    second.note(0..5);
+    second.commit().expect("complete");
+    drop(second);
+    assert_eq!(parts(), 0);
+    // ... or after it, and is told.
+    let (first, second) = (receiver("y"), receiver("y"));
+    first.write_block(0, b"hel").expect("written");
+    first.note(0..3);
+    second.write_block(0, b"hello").expect("written");
+    second.note(0..5);
+    second.commit().expect("complete");
+    first.discard();
+    drop((first, second));
+    assert_eq!(parts(), 0);
+}

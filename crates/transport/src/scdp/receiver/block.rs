@@ -6,8 +6,9 @@ use super::assigned::Assigned;
 use super::stream_account::Coming;
 use crate::scdp::Share;
 
-/// Symbols of a block with wrong bytes that are kept, for each source symbol, at most.
-const WRONG_FACTOR: u32 = 4;
+/// Symbols of a block with wrong bytes that are kept, for each source symbol, at most. Whoever looks for the altered ones
+/// stops asking at eight times K, and asks for K and one more at a time.
+const WRONG_FACTOR: u32 = 10;
 
 /// What became of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -552,6 +552,20 @@ mod tests {
     }
 
     #[test]
+    fn of_a_block_with_wrong_bytes_nine_times_k_symbols_are_taken_and_no_more_than_ten() {
+        let k = 10;
+        let mut window = window(k, 1, 4);
+        window.next_wanting(Share::WHOLE, |_| true);
+        let mut take = |first: u32, last: u32| {
+            (first..last).map(|esi| window.receive(0, esi)).last().expect("some");
+            window.wrong(0, k + 1)
+        };
+        let ends: Vec<bool> = (0..11).map(|n| take(n * (k + 1), (n + 1) * (k + 1))).collect();
+        assert!(ends[..8].iter().all(|goes_on| *goes_on), "{ends:?}");
+        assert!(!ends[10], "{ends:?}");
+    }
+
+    #[test]
     fn each_sender_is_asked_for_its_share_of_the_source_first() {
         let mut window = window(4, 40, 64);
         let share = |index| Share { index, count: 2 };
