@@ -138,11 +138,19 @@ pub(crate) async fn pause(span: Duration) {
 #[derive(Debug)]
 pub struct JoinSet<T>(tokio::task::JoinSet<T>);
 
+impl<T: Send + 'static> Default for JoinSet<T> {
+    fn default() -> Self {
+        JoinSet::new()
+    }
+}
+
 impl<T: Send + 'static> JoinSet<T> {
+    /// A set without tasks.
     pub fn new() -> Self {
         JoinSet(tokio::task::JoinSet::new())
     }
 
+    /// Starts a task, on the machine if there is one.
     pub fn spawn<F>(&mut self, future: F) -> AbortHandle
     where
         F: Future<Output = T> + Send + 'static,

@@ -13,7 +13,7 @@ pub(crate) const NAMES: [&str; 3] = ["a", "b", "folder/c"];
 const LENS: [usize; 5] = [700, 5_000, 5_000, 9_300, 0];
 
 /// An object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub bytes: Vec<u8>,
     pub digest: Digest,

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -92,7 +92,8 @@ pub(crate) struct World {
 }
 
 fn objects() -> Vec<Object> {
-    Object::of_lens(&LENS)
+    static OBJECTS: OnceLock<Vec<Object>> = OnceLock::new();
+    OBJECTS.get_or_init(|| Object::of_lens(&LENS)).clone()
 }
 
 impl World {
