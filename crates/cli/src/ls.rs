@@ -128,7 +128,7 @@ fn date(days: i64) -> (i64, i64, i64) {
 }
 
 fn as_json(entry: &Entry<'_>) -> Value {
-    let Entry { path, mode, modified, content } = entry;
+    let Entry { path, mode, modified, content, .. } = entry;
     let (seconds, nanos) = (modified.seconds, modified.nanos);
     let mut value = json!({"path": path, "mode": mode, "seconds": seconds, "nanos": nanos});
     let (kind, key, more) = match content {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::bytes;
-use wellspring_net::store::tree::listing::SkipReason;
+use wellspring_net::store::tree::can_give_owners;
+use wellspring_net::store::tree::listing::{Keeps, SkipReason};
 use wellspring_net::{TreeChange, TreeFilter, TreeOptions};
 
 /// Moving a directory.
@@ -21,6 +22,16 @@ pub struct TreeArgs {
     /// Compare the bytes of all files, not only their lengths and times of modification.
     #[arg(long, help_heading = "Directories")]
     checksum: bool,
+    /// Give files, directories and links the owners and groups that they have there, by their numbers. Who writes must
+    /// be root; a server that is put to runs with --allow-attributes.
+    #[arg(long, help_heading = "Directories")]
+    owner: bool,
+    /// Keep extended attributes whose names begin with `user.`; others of that kind are removed.
+    #[arg(long, help_heading = "Directories")]
+    xattrs: bool,
+    /// Keep POSIX access control lists, which name users by their numbers.
+    #[arg(long, help_heading = "Directories")]
+    acls: bool,
     /// Move only files whose path in the directory fits a pattern: `*.bin` fits at any depth, `a/**` all below a.
     #[arg(long, value_name = "GLOB", help_heading = "Directories")]
     include: Vec<String>,
@@ -36,6 +47,9 @@ impl TreeArgs {
             ("--delete", self.delete),
             ("--dry-run", self.dry_run),
             ("--checksum", self.checksum),
+            ("--owner", self.owner),
+            ("--xattrs", self.xattrs),
+            ("--acls", self.acls),
             ("--include", !self.include.is_empty()),
             ("--exclude", !self.exclude.is_empty()),
         ]
@@ -45,11 +59,22 @@ impl TreeArgs {
 
     /// The same tree, moved as these arguments say.
     pub fn options(&self, tree: TreeOptions) -> Result<TreeOptions, Failed> {
+        let keeps = Keeps { owner: self.owner, xattrs: self.xattrs, acls: self.acls };
         let tree = tree.delete(self.delete).dry_run(self.dry_run).checksum(self.checksum);
+        let tree = tree.keeps(keeps);
         Ok(match self.include.is_empty() && self.exclude.is_empty() {
             true => tree,
             false => tree.filter(self.filter()?),
         })
+    }
+
+    /// Refuses to give files owners that only root can give.
+    pub fn check_writer(&self) -> Result<(), Failed> {
+        if self.owner && !self.dry_run && !can_give_owners() {
+            let failed = Failed::usage("--owner: only root can give files to others");
+            return Err(failed.hint("Without --owner all files are those of who runs the command."));
+        }
+        Ok(())
     }
 
     fn filter(&self) -> Result<TreeFilter, Failed> {

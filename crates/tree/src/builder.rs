@@ -19,12 +19,14 @@ pub(crate) const FILE: u8 = 1;
 pub(crate) const FILE_WITH_DIGEST: u8 = 2;
 pub(crate) const LINK: u8 = 3;
 pub(crate) const SKIPPED: u8 = 4;
+/// Added to the kind of an entry that has attributes.
+pub(crate) const WITH_ATTRIBUTES: u8 = 0x80;
 
 /// The manifest of a tree, as bytes.
 ///
 /// An entry has its kind \[1 byte\], the number of bytes that its path shares with the one before, the
 /// rest of the path, its mode, the time of its modification, and its size and digest, its target, or
-/// the reason why it was skipped. Numbers have as many bytes as they need. A million files with
+/// the reason why it was skipped; then the owner and the extended attributes if they were asked for. Numbers have as many bytes as they need. A million files with
 /// names of ten bytes take about 25 MB.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listing {
@@ -77,13 +79,15 @@ impl Listing {
             shared -= 1;
         }
         let out = &mut self.bytes;
-        out.push(match entry.content {
+        let kind = match entry.content {
             Content::Directory => DIRECTORY,
             Content::File { digest: None, .. } => FILE,
             Content::File { digest: Some(_), .. } => FILE_WITH_DIGEST,
             Content::Link { .. } => LINK,
             Content::Skipped(_) => SKIPPED,
-        });
+        };
+        let has_attributes = !entry.attributes.keeps.is_nothing();
+        out.push(if has_attributes { kind | WITH_ATTRIBUTES } else { kind });
         put(shared as u64, out);
         put_text(&entry.path[shared..], out);
         put(entry.mode.into(), out);
@@ -97,6 +101,9 @@ impl Listing {
             }
             Content::Link { target } => put_text(target, out),
             Content::Skipped(reason) => put((reason as u8).into(), out),
+        }
+        if has_attributes {
+            entry.attributes.put(out);
         }
         if out.len() > MAX_LISTING_LEN {
             return Err(ListingFull);

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::builder::{DIRECTORY, FILE, FILE_WITH_DIGEST, LINK, MAGIC, SKIPPED};
+use crate::attributes::Attributes;
+use crate::builder::{DIRECTORY, FILE, FILE_WITH_DIGEST, LINK, MAGIC, SKIPPED, WITH_ATTRIBUTES};
 use crate::entry::{Content, Entry, Modified, SkipReason};
 use crate::number::{take, unfolded};
 use crate::path::{PathError, check_link, check_path, order};
@@ -106,7 +107,8 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// Why the bytes are no listing of a tree. Nothing is to be read behind an error.
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, ListingError> {
-        let Some((&kind, rest)) = self.rest.split_first() else { return Ok(None) };
+        let Some((&first, rest)) = self.rest.split_first() else { return Ok(None) };
+        let kind = first & !WITH_ATTRIBUTES;
         self.rest = rest;
         self.read_path(kind == SKIPPED)?;
         let mode = self.number()?;
@@ -145,7 +147,11 @@ impl<'a> Cursor<'a> {
             }
             _ => return Err(ListingError::Malformed),
         };
-        Ok(Some(Entry { path: &self.path, mode, modified, content }))
+        let attributes = match first & WITH_ATTRIBUTES {
+            0 => Attributes::default(),
+            _ => Attributes::take(&mut self.rest).ok_or(ListingError::Malformed)?,
+        };
+        Ok(Some(Entry { path: &self.path, mode, modified, content, attributes }))
     }
 
     /// Reads the next path over the one before.
@@ -201,11 +207,13 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
     use crate::Listing;
+    use crate::attributes::{Keeps, Owner, Xattrs};
     use proptest::prelude::*;
 
     fn file(path: &str) -> Entry<'_> {
         let content = Content::File { size: 5, digest: None };
-        Entry { path, mode: 0o644, modified: Modified::default(), content }
+        let attributes = Attributes::default();
+        Entry { path, mode: 0o644, modified: Modified::default(), content, attributes }
     }
 
     fn directory(path: &str) -> Entry<'_> {
@@ -214,6 +222,12 @@ mod tests {
 
     fn link<'a>(path: &'a str, target: &'a str) -> Entry<'a> {
         Entry { content: Content::Link { target }, mode: 0o777, ..file(path) }
+    }
+
+    fn attributes(xattrs: &[u8]) -> Attributes<'_> {
+        let keeps = Keeps { owner: true, xattrs: true, acls: false };
+        let xattrs = Xattrs::parse(xattrs, keeps).expect("attributes");
+        Attributes { keeps, owner: Owner { user: 1_000, group: 0 }, xattrs }
     }
 
     /// Entries of a listing as they are shown.
@@ -240,6 +254,8 @@ mod tests {
     #[test]
     fn a_listing_comes_back_as_it_was_written() {
         let modified = Modified { seconds: -3, nanos: 999_999_999 };
+        let mut xattrs = [(b"user.k".to_vec(), b"v".to_vec())];
+        let xattrs = Xattrs::to_bytes(&mut xattrs).expect("few");
         let entries = [
             directory("a"),
             Entry { modified, mode: 0, ..directory("a/b") },
@@ -249,7 +265,7 @@ mod tests {
             },
             link("a/b/d", "../../z"),
             Entry { content: Content::Skipped(SkipReason::Special), ..file("a/b/e") },
-            file("a/bc"),
+            Entry { attributes: attributes(&xattrs), ..file("a/bc") },
             file("a.b"),
             file("z"),
         ];
@@ -326,14 +342,15 @@ mod tests {
         #[test]
         fn whatever_is_accepted_stays_in_its_tree(
             entries in prop::collection::vec(
-                ("[ab./]{1,6}", 0..4_u8, "[ab./]{1,6}", 0..7_usize), 0..12,
+                ("[ab./]{1,6}", 0..4_u8, "[ab./]{1,6}", 0..7_usize, any::<bool>()), 0..12,
             ),
             change in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
         ) {
             let mut bytes = MAGIC.to_vec();
             let mut before = String::new();
-            for (path, kind, target, shared) in &entries {
-                bytes.push([DIRECTORY, FILE, LINK, SKIPPED][usize::from(*kind)]);
+            for (path, kind, target, shared, attributed) in &entries {
+                let with = if *attributed { WITH_ATTRIBUTES } else { 0 };
+                bytes.push([DIRECTORY, FILE, LINK, SKIPPED][usize::from(*kind)] | with);
                 let shared = (*shared).min(before.len());
                 crate::number::put(shared as u64, &mut bytes);
                 crate::number::put(path.len() as u64, &mut bytes);
@@ -347,6 +364,10 @@ mod tests {
                         bytes.extend_from_slice(target.as_bytes());
                     }
                     _ => bytes.push(1),
+                }
+                if *attributed {
+                    // An owner, and an attribute of one byte.
+                    bytes.extend_from_slice(b"\x03\x00\x00\x09\x06user.a\x01v");
                 }
                 before.truncate(shared);
                 before.push_str(path);

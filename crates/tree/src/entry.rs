@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::attributes::Attributes;
+
 /// Time of a file's last modification, since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Modified {
@@ -77,4 +79,6 @@ pub struct Entry<'a> {
     pub modified: Modified,
     /// What it is.
     pub content: Content<'a>,
+    /// What else is known of it, if that was asked for.
+    pub attributes: Attributes<'a>,
 }

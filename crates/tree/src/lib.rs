@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod attributes;
 mod builder;
 mod cursor;
 mod difference;
@@ -17,6 +18,10 @@ mod number;
 mod path;
 mod selection;
 
+pub use attributes::{
+    ACL_NAMES, Attributes, Keeps, MAX_XATTR_NAME, MAX_XATTR_VALUE, MAX_XATTRS_LEN, OwnedAttributes,
+    Owner, Xattrs,
+};
 pub use builder::{Listing, ListingFull, MAX_LISTING_LEN};
 pub use cursor::{Cursor, ListingError, Place};
 pub use difference::{Pair, compare};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::attributes::Keeps;
 use crate::selection::Selection;
 
 /// What of a tree is asked for.
@@ -11,6 +12,13 @@ pub enum TreePart {
     Listing,
     /// The listing with the digests of all files.
     Digests,
+    /// The listing of all that is in it with owners or extended attributes.
+    Attributes {
+        /// Which of these.
+        keeps: Keeps,
+        /// Whether it has the digests of all files, too.
+        digests: bool,
+    },
     /// The listing of the directory alone, without what is in its directories.
     Level,
     /// The contents of some files, one behind the other.
@@ -100,6 +108,8 @@ pub struct TreeName<'a> {
 }
 
 const DIGESTS: &str = "digests";
+const WITH_DIGESTS: &str = "digests:";
+const WITH: &str = "listing:";
 const LEVEL: &str = "level";
 const FILES: &str = "files:";
 const PUT: &str = "put";
@@ -122,6 +132,14 @@ impl<'a> TreeName<'a> {
                 DIGESTS => TreePart::Digests,
                 LEVEL => TreePart::Level,
                 PUT => TreePart::Put,
+                part if part.starts_with(WITH) => {
+                    let keeps = Keeps::parse(part.strip_prefix(WITH)?)?;
+                    TreePart::Attributes { keeps, digests: false }
+                }
+                part if part.starts_with(WITH_DIGESTS) => {
+                    let keeps = Keeps::parse(part.strip_prefix(WITH_DIGESTS)?)?;
+                    TreePart::Attributes { keeps, digests: true }
+                }
                 part if part.starts_with(LACKS) => {
                     let part = part.strip_prefix(LACKS)?;
                     let listing = part.strip_suffix(SURPLUS);
@@ -156,6 +174,10 @@ impl fmt::Display for TreeName<'_> {
         match &self.part {
             TreePart::Listing => write!(f, "{directory}/"),
             TreePart::Digests => write!(f, "{directory}//{DIGESTS}"),
+            TreePart::Attributes { keeps, digests } => {
+                let with = if *digests { WITH_DIGESTS } else { WITH };
+                write!(f, "{directory}//{with}{}", keeps.letters())
+            }
             TreePart::Level => write!(f, "{directory}//{LEVEL}"),
             TreePart::Files { listing, files } => {
                 write!(f, "{directory}//{FILES}{:032x}:{files}", u128::from_be_bytes(*listing))
@@ -187,6 +209,7 @@ mod tests {
 
     #[test]
     fn names_come_back_and_no_object_has_one() {
+        const OWNER: Keeps = Keeps { owner: true, xattrs: false, acls: false };
         let mut files = Selection::default();
         [1, 2, 9].into_iter().for_each(|file| files.push(file));
         for directory in ["", "a", "a/b"] {
@@ -194,6 +217,8 @@ mod tests {
                 TreePart::Listing,
                 TreePart::Digests,
                 TreePart::Level,
+                TreePart::Attributes { keeps: OWNER, digests: false },
+                TreePart::Attributes { keeps: Keeps { acls: true, ..OWNER }, digests: true },
                 TreePart::Files { listing: [0xab; 16], files: files.clone() },
                 TreePart::Put,
                 TreePart::Lacks { listing: [1; 16], surplus: false },
@@ -212,6 +237,9 @@ mod tests {
             assert_eq!(TreeName::parse(&name.to_string()), Some(name));
         }
         for name in ["//sample:", "//sample:1", "//sample:064000", "a//sample:64000"] {
+            assert_eq!(TreeName::parse(name), None, "{name}");
+        }
+        for name in ["a//listing:", "a//listing:ao", "a//digests:z"] {
             assert_eq!(TreeName::parse(name), None, "{name}");
         }
         for name in ["a//lacks:", "a//lacks:0:surplus", "a//clear:x", "a//finish:"] {

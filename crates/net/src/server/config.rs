@@ -38,6 +38,8 @@ pub struct ServerConfig {
     /// Take objects whose names begin with a dash or hold characters that are invisible or turn the
     /// direction of writing.
     pub allow_odd_names: bool,
+    /// Give files of trees that are taken the owners, extended attributes and access control lists that clients say.
+    pub allow_attributes: bool,
     /// Bounds on what is taken.
     pub limits: Limits,
     /// Bounds on what is left of objects that did not arrive as a whole: see [`PartLimits`].
@@ -76,6 +78,7 @@ setters! {
         allow_overwrite: bool,
         allow_hidden: bool,
         allow_odd_names: bool,
+        allow_attributes: bool,
         limits: Limits,
         parts: PartLimits,
         max_sends: usize,
@@ -114,6 +117,7 @@ impl ServerConfig {
             allow_overwrite: false,
             allow_hidden: false,
             allow_odd_names: false,
+            allow_attributes: false,
             limits: Limits::default(),
             parts: PartLimits::default(),
             max_sends: 256,

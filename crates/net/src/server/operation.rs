@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
+use wellspring_core::Rate;
 use wellspring_trust::Keyring;
 use wellspring_wire::control::RefusalCode;
 
@@ -33,6 +34,14 @@ impl Server {
         }
         *lock(&handler.permissions) = settings.permissions;
         Ok(())
+    }
+
+    /// Sends no faster than this from now on, over all transfers.
+    ///
+    /// # Errors
+    /// [`ReloadError::Stopped`].
+    pub fn set_send_rate(&self, rate: Option<Rate>) -> Result<(), ReloadError> {
+        self.handler.handle.set_send_rate(rate).map_err(ReloadError::Stopped)
     }
 
     /// Begins no more transfers from now on, and waits until those that run are over, for `grace` at most. Returns how

@@ -33,6 +33,8 @@ pub struct Permissions {
     pub hidden: bool,
     /// Put objects whose names begin with a dash or hold characters that mislead.
     pub odd_names: bool,
+    /// Put trees with owners, extended attributes and access control lists.
+    pub attributes: bool,
 }
 
 impl ServerConfig {
@@ -43,6 +45,7 @@ impl ServerConfig {
             overwrite: self.allow_overwrite,
             hidden: self.allow_hidden,
             odd_names: self.allow_odd_names,
+            attributes: self.allow_attributes,
         };
         let (send_rate, keys) = (self.driver.send_rate, self.driver.keys.clone());
         Settings { permissions, send_rate, keys }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
 use crate::client::{TreeError, TreeOptions};
-use crate::store::tree::listing::{Content, ListingError};
+use crate::store::tree::listing::{Content, Keeps, ListingError};
 use crate::store::tree::{TreeTarget, Wanted};
 use crate::store::{Existing, ObjectName, StoreError};
 
@@ -17,6 +17,8 @@ pub(super) struct TakenTree {
     pub(super) listed: Listed,
     /// Whether it has the digests of files.
     pub(super) has_digests: bool,
+    /// Which owners and attributes it has of its entries.
+    pub(super) keeps: Keeps,
     /// Why it cannot be taken.
     pub(super) refused: Option<String>,
     /// Directories that were made for it, and may get the modes and times of the listing.
@@ -73,13 +75,14 @@ impl TakenTree {
         folds_case: bool,
         name: impl Fn(&str) -> Result<ObjectName, StoreError>,
     ) -> Result<Self, ListingError> {
-        let (mut has_digests, mut refused) = (false, None);
+        let (mut has_digests, mut refused, mut keeps) = (false, None, Keeps::default());
         let mut seen = folds_case.then(BTreeSet::new);
         let mut cursor = listed.before(0);
         while let Some(entry) = cursor.next_entry()? {
             if let Content::Skipped(_) = entry.content {
                 continue;
             }
+            keeps = keeps.or(entry.attributes.keeps);
             has_digests |= matches!(entry.content, Content::File { digest: Some(_), .. });
             if refused.is_some() {
                 continue;
@@ -90,7 +93,7 @@ impl TakenTree {
                 refused = Some(TreeError::Case(entry.path.to_owned()).to_string());
             }
         }
-        Ok(TakenTree { listed, has_digests, refused, made: Arc::default() })
+        Ok(TakenTree { listed, has_digests, keeps, refused, made: Arc::default() })
     }
 
     pub(super) fn options(&self, existing: Existing) -> TreeOptions {

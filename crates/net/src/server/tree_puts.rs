@@ -18,7 +18,7 @@ use super::taken_tree::{TakenTree, TreeStep, at, in_directory};
 use crate::client::TreeError;
 use crate::client::tree::plan::{Plan, wanted};
 use crate::store::tree::listing::{
-    Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
+    Keeps, Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
 };
 use crate::store::tree::{MAX_PACK_LEN, Scan, TreeTarget, Unpack, Wanted, scan};
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
@@ -150,7 +150,7 @@ impl Handler {
                     part.commit()?;
                 }
                 let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
-                let set = target.set(&file.path, file.mode, file.modified);
+                let set = target.set(&file.path, &file.meta);
                 set.map_err(|error| at(&file.path, error))?;
             }
             TreeStep::Clear { tree } => {
@@ -180,7 +180,29 @@ impl Handler {
         let listed = Listed::new(directory, digest, whole(part)?).map_err(|e| invalid(&e))?;
         let folds_case = self.folds_case();
         let tree = TakenTree::new(listed, folds_case, |name| self.name_to_take(name));
-        self.trees.lock().keep_taken(tree.map_err(|e| invalid(&e))?);
+        let mut tree = tree.map_err(|e| invalid(&e))?;
+        if let Err(reason) = self.check_attributes(tree.keeps) {
+            tree.refused.get_or_insert(reason);
+        }
+        self.trees.lock().keep_taken(tree);
+        Ok(())
+    }
+
+    /// Says why files cannot get owners or attributes that a client asks for.
+    fn check_attributes(&self, keeps: Keeps) -> Result<(), String> {
+        if keeps.is_nothing() {
+            return Ok(());
+        }
+        if !self.permissions().attributes {
+            return Err("this server takes no owners and no extended attributes \
+                 (it runs without --allow-attributes)"
+                .to_owned());
+        }
+        if keeps.owner && !crate::store::tree::can_give_owners() {
+            return Err(
+                "this server does not run as root, and cannot give files their owners".to_owned()
+            );
+        }
         Ok(())
     }
 
@@ -245,7 +267,8 @@ impl Handler {
     }
 
     fn how(&self, tree: &TakenTree) -> Scan {
-        Scan { hidden: self.config.allow_hidden, deep: true, digests: tree.has_digests }
+        let (digests, keeps) = (tree.has_digests, tree.keeps);
+        Scan { hidden: self.config.allow_hidden, deep: true, digests, keeps }
     }
 
     /// Makes what needs no bytes, and removes what the client says, if it is surplus. All files must be there.

@@ -16,7 +16,7 @@ use super::handler::{Handler, OpenObject};
 use super::listed::Listed;
 use super::samples;
 use super::trees::Made;
-use crate::store::tree::listing::{Listing, Selection, TreeName, TreePart};
+use crate::store::tree::listing::{Keeps, Listing, Selection, TreeName, TreePart};
 use crate::store::tree::{PackError, Scan, ScanError, open_listed, read_pack, scan, unnamed_file};
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
@@ -175,11 +175,15 @@ impl Handler {
         }
         let root = self.store.open_tree(name.directory)?;
         let hidden = self.permissions().hidden;
-        let how = |deep, digests| Scan { hidden, deep, digests };
+        let keeps = Keeps::default();
+        let how = |deep, digests| Scan { hidden, deep, digests, keeps };
         let bytes = match &name.part {
             TreePart::Listing => Scanned::Listed(scan(&root, how(true, false))),
             TreePart::Digests => Scanned::Listed(scan(&root, how(true, true))),
             TreePart::Level => Scanned::Listed(scan(&root, how(false, false))),
+            &TreePart::Attributes { keeps, digests } => {
+                Scanned::Listed(scan(&root, Scan { keeps, ..how(true, digests) }))
+            }
             TreePart::Put
             | TreePart::Sample { .. }
             | TreePart::Lacks { .. }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::fs::{FileType, OFlags, Stat, Timespec, Timestamps, fstat};
 use wellspring_tree::Modified;
 
 // A pipe must not make the open wait for a writer, nor a terminal become ours.
@@ -25,4 +25,10 @@ pub(super) fn state(file: &impl AsFd) -> io::Result<(u64, Modified)> {
         return Err(io::Error::other("is no regular file any more"));
     }
     Ok((stat.st_size as u64, modified(&stat)))
+}
+
+/// That time, for last access and modification.
+pub(super) fn times_of(modified: Modified) -> Timestamps {
+    let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
+    Timestamps { last_access: time, last_modification: time }
 }

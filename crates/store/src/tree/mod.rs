@@ -1,16 +1,20 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
+mod attributes;
 mod file;
+mod new_file;
 mod pack;
 mod scan;
 mod swap;
 mod target;
 mod unpack;
 
+pub use attributes::{Meta, can_give_owners};
+pub use new_file::NewFile;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
 pub use scan::{Scan, ScanError, scan};
 pub use swap::{NextTree, Swapped};
-pub use target::{NewFile, TreeTarget};
+pub use target::TreeTarget;
 pub use unpack::{Unpack, Wanted};
 
 pub use wellspring_tree as listing;

@@ -4,16 +4,18 @@ use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
     Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, openat, readlinkat, statat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{
-    Content, Entry, Listing, ListingFull, MAX_DEPTH, Modified, SkipReason, check_link, check_path,
+    Attributes, Content, Entry, Keeps, Listing, ListingFull, MAX_DEPTH, MAX_XATTRS_LEN, Modified,
+    SkipReason, Xattrs, check_link, check_path,
 };
 
+use super::attributes::{owner_of, read_xattrs};
 use super::file::{READ, modified};
 use crate::objects::is_reserved;
 use crate::objects::{Fingerprint, HashProgress, hash_file};
@@ -27,6 +29,8 @@ pub struct Scan {
     pub deep: bool,
     /// Whether each file is read for its digest.
     pub digests: bool,
+    /// Whether owners and extended attributes are read.
+    pub keeps: Keeps,
 }
 
 /// Why a tree cannot be walked.
@@ -37,6 +41,8 @@ pub enum ScanError {
     Full(ListingFull),
     /// A file changed while it was read for its digest.
     Changed(String),
+    /// A file or directory has extended attributes that are too long for a listing.
+    Attributes(String),
     /// The system's own error, at that path.
     Io(String, io::Error),
 }
@@ -46,6 +52,13 @@ impl fmt::Display for ScanError {
         match self {
             ScanError::Full(full) => full.fmt(f),
             ScanError::Changed(path) => write!(f, "{path} changed while it was read"),
+            ScanError::Attributes(path) => {
+                write!(
+                    f,
+                    "{path} has extended attributes of more than {} KiB",
+                    MAX_XATTRS_LEN >> 10
+                )
+            }
             ScanError::Io(path, error) if path.is_empty() => error.fmt(f),
             ScanError::Io(path, error) => write!(f, "{path}: {error}"),
         }
@@ -163,13 +176,22 @@ impl Walk {
                     true => Some(self.digest(directory, name)?),
                     false => None,
                 };
-                self.push(stat, Content::File { size: stat.st_size as u64, digest })
+                let content = Content::File { size: stat.st_size as u64, digest };
+                match self.how.keeps.has_xattrs() {
+                    false => self.push(stat, content, &[]),
+                    true => match openat(directory, name, READ, Mode::empty()) {
+                        Ok(file) => self.push_with_xattrs(stat, content, &file),
+                        // Replaced or removed in this moment.
+                        Err(Errno::NOENT | Errno::LOOP) => Ok(()),
+                        Err(errno) => Err(self.trouble(errno)),
+                    },
+                }
             }
             FileType::Symlink => {
                 let target = readlinkat(directory, name, Vec::new());
                 let target = target.map_err(|errno| self.trouble(errno))?;
                 match target.to_str().ok().filter(|to| check_link(&self.path, to).is_ok()) {
-                    Some(target) => self.push(stat, Content::Link { target }),
+                    Some(target) => self.push(stat, Content::Link { target }, &[]),
                     None => self.skip(SkipReason::LeadsOut),
                 }
             }
@@ -182,7 +204,7 @@ impl Walk {
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
                     Err(errno) => return Err(self.trouble(errno)),
                 };
-                self.push(stat, Content::Directory)?;
+                self.push_with_xattrs(stat, Content::Directory, &inner)?;
                 if !self.how.deep || depth >= MAX_DEPTH {
                     return Ok(());
                 }
@@ -207,16 +229,39 @@ impl Walk {
         }
     }
 
-    fn push(&mut self, stat: &Stat, content: Content<'_>) -> Result<(), ScanError> {
-        let mode = (stat.st_mode & 0o777) as u16;
-        let entry = Entry { path: &self.path, mode, modified: modified(stat), content };
+    /// Pushes an entry of an open file, with its extended attributes if they are asked for.
+    fn push_with_xattrs(
+        &mut self,
+        stat: &Stat,
+        content: Content<'_>,
+        file: &OwnedFd,
+    ) -> Result<(), ScanError> {
+        if !self.how.keeps.has_xattrs() {
+            return self.push(stat, content, &[]);
+        }
+        match read_xattrs(file.as_fd(), self.how.keeps) {
+            Ok(Some(xattrs)) => self.push(stat, content, &xattrs),
+            Ok(None) => Err(ScanError::Attributes(self.path.clone())),
+            Err(error) => Err(ScanError::Io(self.path.clone(), error)),
+        }
+    }
+
+    fn push(&mut self, stat: &Stat, content: Content<'_>, xattrs: &[u8]) -> Result<(), ScanError> {
+        let (mode, modified) = ((stat.st_mode & 0o777) as u16, modified(stat));
+        let keeps = self.how.keeps;
+        let owner = if keeps.owner { owner_of(stat) } else { Default::default() };
+        let xattrs = Xattrs::parse(xattrs, keeps);
+        let xattrs = xattrs.ok_or_else(|| ScanError::Attributes(self.path.clone()))?;
+        let attributes = Attributes { keeps, owner, xattrs };
+        let entry = Entry { path: &self.path, mode, modified, content, attributes };
         Ok(self.listing.push(&entry)?)
     }
 
     fn skip(&mut self, reason: SkipReason) -> Result<(), ScanError> {
         let content = Content::Skipped(reason);
         let (path, modified) = (self.path.as_str(), Modified::default());
-        Ok(self.listing.push(&Entry { path, mode: 0, modified, content })?)
+        let attributes = Attributes::default();
+        Ok(self.listing.push(&Entry { path, mode: 0, modified, content, attributes })?)
     }
 
     fn trouble(&self, errno: Errno) -> ScanError {

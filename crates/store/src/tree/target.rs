@@ -1,19 +1,21 @@
 //! A tree that is written: nothing outside its directory, and each file complete or not at all.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Timespec, Timestamps, chmodat, futimens, mkdirat, openat,
-    renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, chmodat, mkdirat, openat, statat, symlinkat, unlinkat,
+    utimensat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
-use super::file::{READ, state};
+use super::attributes::{Meta, set_attributes, set_link_owner};
+use super::file::{READ, state, times_of};
+use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
 use crate::existing::Existing;
 use crate::objects::{Disk, SystemDisk, claim, open_directory_beneath, part_file_name, split_path};
@@ -190,13 +192,18 @@ impl TreeTarget {
         &mut self,
         path: &str,
         target: &str,
-        modified: Modified,
+        meta: &Meta,
         existing: Existing,
     ) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
+        let times = times_of(meta.modified);
+        let finish = |name: &str| {
+            set_link_owner(&parent, name, meta.attributes.as_ref())?;
+            utimensat(&parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        };
         if existing == Existing::Keep {
             symlinkat(target, &parent, name)?;
-            return Ok(utimensat(&parent, name, &times_of(modified), AtFlags::SYMLINK_NOFOLLOW)?);
+            return Ok(finish(name)?);
         }
         for _ in 0..ATTEMPTS {
             let temporary = part_file_name(name, SystemDisk.random()?);
@@ -204,9 +211,7 @@ impl TreeTarget {
                 Err(Errno::EXIST) => continue,
                 made => made?,
             }
-            let times = times_of(modified);
-            let placed = utimensat(&parent, &temporary, &times, AtFlags::SYMLINK_NOFOLLOW)
-                .and_then(|()| take_name(&parent, &temporary, name));
+            let placed = finish(&temporary).and_then(|()| take_name(&parent, &temporary, name));
             if placed.is_err() {
                 // The error that matters is the first.
                 let _ = unlinkat(&parent, &temporary, AtFlags::empty());
@@ -236,7 +241,7 @@ impl TreeTarget {
                         continue;
                     }
                     let name = name.to_owned();
-                    return Ok(NewFile { file, parent, part_name, name, in_place: false });
+                    return Ok(NewFile::new(file, (parent, part_name), name));
                 }
             }
         }
@@ -259,20 +264,26 @@ impl TreeTarget {
         state(&file).is_ok_and(|(len, _)| len == size).then(|| File::from(file))
     }
 
-    /// Sets mode and time of a directory or a regular file that is in place.
+    /// Sets mode, time, owner and extended attributes of a directory or a regular file that is in place.
     ///
     /// # Errors
     /// The system's; what has the name is a symbolic link.
-    pub fn set(&mut self, path: &str, mode: u16, modified: Modified) -> io::Result<()> {
+    pub fn set(&mut self, path: &str, meta: &Meta) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(Errno::LOOP.into());
         }
-        if found.st_mode & 0o7777 != u32::from(mode) {
-            chmodat(&parent, name, Mode::from_raw_mode(mode.into()), AtFlags::empty())?;
+        let attributes = meta.attributes.as_ref();
+        if !attributes.keeps.is_nothing() {
+            // Before the mode, which may not let it be opened.
+            let file = openat(&parent, name, READ, Mode::empty())?;
+            set_attributes(file.as_fd(), attributes)?;
         }
-        Ok(utimensat(&parent, name, &times_of(modified), AtFlags::SYMLINK_NOFOLLOW)?)
+        if found.st_mode & 0o7777 != u32::from(meta.mode) {
+            chmodat(&parent, name, Mode::from_raw_mode(meta.mode.into()), AtFlags::empty())?;
+        }
+        Ok(utimensat(&parent, name, &times_of(meta.modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Removes what has that path; a directory only if it is empty, else false.
@@ -309,66 +320,6 @@ impl TreeTarget {
     }
 }
 
-/// A regular file of a tree while it is written, beside its place. Dropped before it is
-/// [finished](Self::finish), it leaves nothing.
-#[derive(Debug)]
-pub struct NewFile {
-    file: File,
-    parent: Arc<OwnedFd>,
-    part_name: String,
-    name: String,
-    in_place: bool,
-}
-
-impl NewFile {
-    /// Gives the complete file its mode, time and name, in the place of what has that if `existing` says so.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn finish(mut self, mode: u16, modified: Modified, existing: Existing) -> io::Result<()> {
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode.into()))?;
-        futimens(&self.file, &times_of(modified))?;
-        match existing {
-            Existing::Replace => take_name(&self.parent, &self.part_name, &self.name)?,
-            Existing::Keep => {
-                SystemDisk.rename(&self.parent, &self.part_name, &self.name, false)?
-            }
-        }
-        self.in_place = true;
-        Ok(())
-    }
-}
-
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if !self.in_place {
-            // Gone already, or a disk in trouble: there is no caller left to return an error to.
-            let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
-        }
-    }
-}
-
-fn take_name(parent: &OwnedFd, temporary: &str, name: &str) -> Result<(), Errno> {
-    match renameat(parent, temporary, parent, name) {
-        // A directory makes room if it is empty.
-        Err(Errno::ISDIR) => {
-            unlinkat(parent, name, AtFlags::REMOVEDIR)?;
-            renameat(parent, temporary, parent, name)
-        }
-        other => other,
-    }
-}
-
 fn is_directory(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
     let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory)
@@ -397,9 +348,4 @@ fn remove_raw(parent: &OwnedFd, name: &std::ffi::CStr, depth: usize) -> Result<(
         return remove_at(parent, name, depth);
     }
     unlinkat(parent, name, AtFlags::empty())
-}
-
-fn times_of(modified: Modified) -> Timestamps {
-    let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
-    Timestamps { last_access: time, last_modification: time }
 }

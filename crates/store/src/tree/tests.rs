@@ -6,13 +6,19 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use wellspring_tree::{Content, Cursor, Modified, Selection, SkipReason};
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr, setxattr};
+use wellspring_tree::{
+    Attributes, Content, Cursor, Keeps, Modified, Owner, Selection, SkipReason, Xattrs,
+};
 
 use crate::Existing;
 
-use super::{NextTree, PackError, Scan, Swapped, TreeTarget, Unpack, Wanted, read_pack, scan};
+use super::{
+    Meta, NextTree, PackError, Scan, Swapped, TreeTarget, Unpack, Wanted, read_pack, scan,
+};
 
-const ALL: Scan = Scan { hidden: true, deep: true, digests: false };
+const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
+const NOTHING: Keeps = Keeps { owner: false, xattrs: false, acls: false };
 const TIME: Modified = Modified { seconds: 1_000_000_000, nanos: 7 };
 
 fn open(path: &Path) -> OwnedFd {
@@ -107,8 +113,12 @@ fn a_pack_has_the_selected_files_as_they_are_listed_or_is_refused() {
     assert!(pack("0").is_err());
 }
 
+fn meta(mode: u16) -> Meta {
+    Meta { mode, modified: TIME, ..Meta::default() }
+}
+
 fn wanted(path: &str, size: u64) -> Wanted {
-    Wanted { path: path.into(), size, mode: 0o640, modified: TIME }
+    Wanted { path: path.into(), size, meta: meta(0o640) }
 }
 
 #[test]
@@ -155,14 +165,14 @@ fn nothing_is_written_through_a_link() {
     symlink(outside.path().join("victim"), dir.path().join("f")).expect("link");
     let mut target = TreeTarget::open(dir.path(), true).expect("a target");
     assert!(target.begin_file("d/victim").is_err());
-    assert!(target.make_link("d/x", "y", TIME, Existing::Replace).is_err());
-    assert!(target.set("d/victim", 0o777, TIME).is_err());
-    assert!(target.set("f", 0o777, TIME).is_err());
+    assert!(target.make_link("d/x", "y", &meta(0), Existing::Replace).is_err());
+    assert!(target.set("d/victim", &meta(0o777)).is_err());
+    assert!(target.set("f", &meta(0o777)).is_err());
     assert!(target.remove("d/victim").is_err());
     // A link of the name of a file is replaced, not followed.
     let mut file = target.begin_file("f").expect("a file");
     file.write_all(b"new").expect("written");
-    file.finish(0o600, TIME, Existing::Replace).expect("in place");
+    file.finish(&meta(0o600), Existing::Replace).expect("in place");
     // And so is one of the name of a directory.
     target.make_directory("d", Existing::Replace).expect("a directory");
     target.remove("f").expect("removed");
@@ -231,7 +241,7 @@ fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_
     let mut at = TreeTarget::open(next.path(), false).expect("a target");
     let mut file = at.begin_file("old").expect("a file");
     file.write_all(b"new").expect("written");
-    file.finish(0o600, TIME, Existing::Replace).expect("in place");
+    file.finish(&meta(0o600), Existing::Replace).expect("in place");
     at.remove("link").expect("removed");
     assert_eq!(std::fs::read(target.join("old")).expect("read"), b"old");
     assert!(target.join("link").exists());
@@ -265,4 +275,97 @@ fn what_the_next_tree_cannot_have_is_named_before_anything_is_done() {
     std::fs::remove_file(target.join("out")).expect("removed");
     NextTree::beside(&target).expect("a tree beside").swap().expect("swapped");
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1);
+}
+
+/// Whether files of that directory have extended attributes: on some file systems they have none.
+fn has_xattrs(dir: &Path) -> bool {
+    setxattr(dir, "user.try", b"", XattrFlags::empty()).is_ok()
+}
+
+fn xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let file = std::fs::File::open(path).expect("open");
+    let mut value = vec![0; 64];
+    let len = fgetxattr(&file, name, &mut value).ok()?;
+    value.truncate(len);
+    Some(value)
+}
+
+#[test]
+fn owners_and_attributes_are_listed_if_asked_for_and_given_to_what_is_written() {
+    let (from, to) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    if !has_xattrs(from.path()) || !has_xattrs(to.path()) {
+        return assert!(!cfg!(target_os = "linux"), "TMPDIR has no extended attributes");
+    }
+    write(&from.path().join("d/f"), b"bytes");
+    for (path, name, value) in [("d/f", "user.a", "one"), ("d", "user.d", "of d")] {
+        let path = from.path().join(path);
+        setxattr(path, name, value.as_bytes(), XattrFlags::empty()).expect("set");
+    }
+    let keeps = Keeps { owner: true, xattrs: true, acls: true };
+    let listing = scan(&open(from.path()), Scan { keeps, ..ALL }).expect("a walk");
+    let plain = scan(&open(from.path()), ALL).expect("a walk");
+    let mut cursor = Cursor::new(plain.as_bytes()).expect("a listing");
+    while let Some(entry) = cursor.next_entry().expect("valid") {
+        assert_eq!(entry.attributes, Attributes::default());
+    }
+    write(&to.path().join("d/f"), b"other");
+    let old = std::fs::File::open(to.path().join("d/f")).expect("open");
+    for name in ["user.gone", "user.a"] {
+        fsetxattr(&old, name, b"old", XattrFlags::empty()).expect("set");
+    }
+    let mut target = TreeTarget::open(to.path(), false).expect("a target");
+    let mut cursor = Cursor::new(listing.as_bytes()).expect("a listing");
+    let own = rustix::process::geteuid().as_raw();
+    while let Some(entry) = cursor.next_entry().expect("valid") {
+        assert_eq!(entry.attributes.owner.user, own, "{}", entry.path);
+        target.set(entry.path, &Meta::from(&entry)).expect("set");
+    }
+    let again = scan(&open(to.path()), Scan { keeps, ..ALL }).expect("a walk");
+    let file = to.path().join("d/f");
+    assert_eq!(xattr(&file, "user.a"), Some(b"one".to_vec()));
+    assert_eq!(xattr(&file, "user.gone"), None, "what the tree does not have goes");
+    assert_eq!(xattr(&to.path().join("d"), "user.d"), Some(b"of d".to_vec()));
+    // The directory's own time is the last to be set by who writes the tree.
+    assert_eq!(again.as_bytes().len(), listing.as_bytes().len());
+}
+
+#[test]
+fn the_owner_of_a_file_is_given_by_root_alone() {
+    let dir = tempfile::tempdir().expect("directory");
+    write(&dir.path().join("f"), b"x");
+    let mut target = TreeTarget::open(dir.path(), false).expect("a target");
+    let owner = Owner { user: 12_345, group: 54_321 };
+    let keeps = Keeps { owner: true, ..NOTHING };
+    let attributes = Attributes { keeps, owner, xattrs: Xattrs::default() };
+    let owned = Meta { attributes: attributes.into(), ..meta(0o644) };
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(target.set("f", &owned).is_ok(), is_root);
+    assert_eq!(target.make_link("l", "f", &owned, Existing::Keep).is_ok(), is_root);
+    if is_root {
+        for name in ["f", "l"] {
+            use std::os::unix::fs::MetadataExt;
+            let meta = dir.path().join(name).symlink_metadata().expect("stat");
+            assert_eq!((meta.uid(), meta.gid()), (12_345, 54_321), "{name}");
+        }
+    }
+}
+
+#[test]
+fn runs_of_zeros_in_packed_files_become_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().expect("directory");
+    let mut bytes = vec![0; 600_000];
+    bytes[300_000] = 1;
+    let target = TreeTarget::open(dir.path(), true).expect("a target");
+    let files = vec![wanted("holes", 600_000), wanted("zeros", 8_192)];
+    let mut unpack = Unpack::new(target, files, |_| {});
+    for piece in bytes.chunks(131_072) {
+        unpack.write_all(piece).expect("written");
+    }
+    unpack.write_all(&[0; 8_192]).expect("written");
+    unpack.flush().expect("whole");
+    let path = dir.path().join("holes");
+    assert_eq!(std::fs::read(&path).expect("read"), bytes);
+    assert!(path.metadata().expect("stat").blocks() * 512 <= 64 << 10, "{:?}", path.metadata());
+    assert_eq!(std::fs::read(dir.path().join("zeros")).expect("read"), [0; 8_192]);
 }

@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-use wellspring_tree::Modified;
-
-use super::{NewFile, TreeTarget};
+use super::{Meta, NewFile, TreeTarget};
 use crate::existing::Existing;
 
 /// A file that is wanted out of a pack.
@@ -15,10 +13,8 @@ pub struct Wanted {
     pub path: String,
     /// Its length \[bytes\]; not zero.
     pub size: u64,
-    /// Its permissions.
-    pub mode: u16,
-    /// Last modification.
-    pub modified: Modified,
+    /// What else it is to have.
+    pub meta: Meta,
 }
 
 /// Writes the files of a pack, each into its place as soon as its last byte is there. Bytes beyond
@@ -61,8 +57,8 @@ impl Unpack {
         let (file, missing) = match &mut self.open {
             Some(open) => open,
             none => {
-                let Wanted { path, size, modified, .. } = wanted;
-                let is_there = self.keeps_same && self.target.has(path, *size, *modified);
+                let Wanted { path, size, meta } = wanted;
+                let is_there = self.keeps_same && self.target.has(path, *size, meta.modified);
                 let file = if is_there { None } else { Some(self.target.begin_file(path)?) };
                 none.insert((file, *size))
             }
@@ -75,13 +71,13 @@ impl Unpack {
         if *missing == 0
             && let Some((file, _)) = self.open.take()
         {
-            let Wanted { path, size, mode, modified } = wanted;
-            match file.map_or(Ok(()), |file| file.finish(*mode, *modified, self.existing)) {
+            let Wanted { path, size, meta } = wanted;
+            match file.map_or(Ok(()), |file| file.finish(meta, self.existing)) {
                 // Another session was faster with the same file.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists
                         && self.keeps_same
-                        && self.target.has(path, *size, *modified) => {}
+                        && self.target.has(path, *size, meta.modified) => {}
                 finished => finished?,
             }
             (self.done)(wanted);

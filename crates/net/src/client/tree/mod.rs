@@ -36,8 +36,10 @@ impl Client {
         hosts: &[Host],
         options: &TreeOptions,
     ) -> Result<TreeListing, TreeError> {
-        let part = match (options.level, options.checksum) {
+        let (keeps, digests) = (options.keeps, options.checksum);
+        let part = match (options.level, digests) {
             (true, _) => TreePart::Level,
+            _ if !keeps.is_nothing() => TreePart::Attributes { keeps, digests },
             (false, true) => TreePart::Digests,
             (false, false) => TreePart::Listing,
         };

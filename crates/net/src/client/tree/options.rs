@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Cut, FetchOptions, Updates};
-use crate::store::tree::listing::{SkipReason, TreeName, TreePart};
+use crate::store::tree::listing::{Keeps, SkipReason, TreeName, TreePart};
 use crate::store::{Digest, Existing, ObjectName};
 use wellspring_driver::setters;
 
@@ -74,6 +74,8 @@ pub struct TreeOptions {
     pub dry_run: bool,
     /// Compare the files' digests, not only their lengths and times.
     pub checksum: bool,
+    /// Owners, extended attributes and access control lists, if they are to be kept.
+    pub keeps: Keeps,
     /// What of the tree is fetched.
     pub filter: TreeFilter,
     /// How objects are cut.
@@ -93,6 +95,7 @@ setters! {
         delete: bool,
         dry_run: bool,
         checksum: bool,
+        keeps: Keeps,
         filter: TreeFilter,
         cut: Cut,
         updates: Updates,
@@ -108,6 +111,7 @@ impl TreeOptions {
             delete: false,
             dry_run: false,
             checksum: false,
+            keeps: Keeps::default(),
             filter: TreeFilter::default(),
             cut: Cut::default(),
             updates: Updates::default(),

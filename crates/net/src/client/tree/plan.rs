@@ -11,7 +11,7 @@ use crate::store::tree::listing::{
     Content, Cursor, Entry, Lacks, Listing, ListingError, Pair, Place, Selection, SkipReason,
     TreePart, compare,
 };
-use crate::store::tree::{Scan, TreeTarget, Wanted};
+use crate::store::tree::{Meta, Scan, TreeTarget, Wanted};
 use crate::store::{ObjectName, remove_stale_parts};
 
 /// Files shorter than this are packed \[bytes\].
@@ -47,8 +47,8 @@ pub(crate) fn wanted(
             let Some(entry) = cursor.next_entry()? else { return Ok(wanted) };
             let Content::File { size, .. } = entry.content else { continue };
             if number >= run.start {
-                let (path, mode, modified) = (entry.path.to_owned(), entry.mode, entry.modified);
-                wanted.push(Wanted { path, size, mode, modified });
+                let (path, meta) = (entry.path.to_owned(), Meta::from(&entry));
+                wanted.push(Wanted { path, size, meta });
             }
         }
     }
@@ -228,7 +228,7 @@ impl Plan {
         while let Some(entry) = cursor.next_entry()? {
             let is_directory = entry.content == Content::Directory;
             if self.filter.passes(&entry) && is_directory && whether(entry.path) {
-                let set = target.set(entry.path, entry.mode, entry.modified);
+                let set = target.set(entry.path, &Meta::from(&entry));
                 set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?;
             }
         }
@@ -289,7 +289,8 @@ impl Maker {
             // Of an earlier call that was killed. What cannot be looked at stays.
             let _ = remove_stale_parts(&directory, true);
         }
-        let how = Scan { hidden: true, deep: !options.level, digests: options.checksum };
+        let keeps = options.keeps;
+        let how = Scan { hidden: true, deep: !options.level, digests: options.checksum, keeps };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
         Maker::run_in(options, listing, (target, &local), hear)
@@ -407,9 +408,9 @@ impl Maker {
         }
         if here.is_some_and(|here| same(there, here)) {
             let is_file = matches!(there.content, Content::File { .. });
-            if is_file && here.is_some_and(|here| here.mode != there.mode) {
+            if is_file && here.is_some_and(|here| is_set_otherwise(there, here)) {
                 self.plan.lacks.push_replaced(path);
-                self.do_here(there, |target| target.set(path, there.mode, there.modified))?;
+                self.do_here(there, |target| target.set(path, &Meta::from(there)))?;
             } else if there.content != Content::Directory {
                 (self.plan.hear)(TreeChange::Kept(path.to_owned()));
             }
@@ -436,11 +437,10 @@ impl Maker {
                 }
                 self.do_here(there, |target| target.make_directory(path, existing))
             }
-            Content::Link { target: to } => {
-                self.do_here(there, |target| target.make_link(path, to, there.modified, existing))
-            }
+            Content::Link { target: to } => self
+                .do_here(there, |target| target.make_link(path, to, &Meta::from(there), existing)),
             Content::File { size: 0, .. } => self.do_here(there, |target| {
-                target.begin_file(path)?.finish(there.mode, there.modified, existing)
+                target.begin_file(path)?.finish(&Meta::from(there), existing)
             }),
             Content::File { size, .. } => {
                 self.plan.len = self.plan.len.saturating_add(size);
@@ -486,7 +486,9 @@ fn is_below(path: &str, directory: &str) -> bool {
 fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
     match (there.content, here.content) {
         (Content::Directory, Content::Directory) => true,
-        (Content::Link { target: one }, Content::Link { target: other }) => one == other,
+        (Content::Link { target: one }, Content::Link { target: other }) => {
+            one == other && there.attributes == here.attributes
+        }
         (
             Content::File { size: one, digest: this },
             Content::File { size: other, digest: that },
@@ -496,4 +498,9 @@ fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a file that has the right bytes and time has another mode, owner or attributes.
+fn is_set_otherwise(there: &Entry<'_>, here: &Entry<'_>) -> bool {
+    here.mode != there.mode || here.attributes != there.attributes
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::plan::Plan;
 use super::{TreeError, TreeListing, TreeOptions};
 use crate::store::Digest;
-use crate::store::tree::listing::{Content, Entry, Listing, Modified};
+use crate::store::tree::listing::{Attributes, Content, Entry, Listing, Modified};
 
 fn plan(bytes: Vec<u8>, directory: &Path, delete: bool) -> Result<Plan, TreeError> {
     let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
@@ -17,7 +17,8 @@ fn plan(bytes: Vec<u8>, directory: &Path, delete: bool) -> Result<Plan, TreeErro
 }
 
 fn entry<'a>(path: &'a str, content: Content<'a>) -> Entry<'a> {
-    Entry { path, mode: 0o755, modified: Modified::default(), content }
+    let (modified, attributes) = (Modified::default(), Attributes::default());
+    Entry { path, mode: 0o755, modified, content, attributes }
 }
 
 /// A listing of entries in the order given, whatever that is.

@@ -108,7 +108,7 @@ impl Transfer<'_> {
                 error => error.into(),
             })?;
         }
-        target.set(&file.path, file.mode, file.modified).map_err(placed(file.path.clone()))?;
+        target.set(&file.path, &file.meta).map_err(placed(file.path.clone()))?;
         (self.hear)(TreeChange::Fetched(file.path, file.size));
         Ok(())
     }

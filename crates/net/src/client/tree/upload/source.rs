@@ -41,7 +41,8 @@ impl Source {
                 return Err(here(io::ErrorKind::NotADirectory.into()));
             }
             let root = OwnedFd::from(root);
-            let how = Scan { hidden: true, deep: true, digests: options.checksum };
+            let (digests, keeps) = (options.checksum, options.keeps);
+            let how = Scan { hidden: true, deep: true, digests, keeps };
             let walked = scan(&root, how)?;
             Source::of(root, &walked, &options)
         }

@@ -10,7 +10,7 @@ use crate::client::tree::tests::raw;
 use crate::client::{Client, ClientConfig, PutOptions, ReceiverState};
 use crate::store::ObjectName;
 use crate::store::tree::listing::{
-    Content, Entry, Modified, Selection, TreeName, TreePart, paths_to_bytes,
+    Attributes, Content, Entry, Modified, Selection, TreeName, TreePart, paths_to_bytes,
 };
 use crate::{Host, Server, ServerConfig};
 
@@ -90,7 +90,7 @@ impl Place {
 
 fn entry<'a>(path: &'a str, content: Content<'a>) -> Entry<'a> {
     let modified = Modified { seconds: 1_000_000_000, nanos: 0 };
-    Entry { path, mode: 0o755, modified, content }
+    Entry { path, mode: 0o755, modified, content, attributes: Attributes::default() }
 }
 
 fn file(path: &str, size: u64) -> Entry<'_> {

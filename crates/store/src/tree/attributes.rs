@@ -1,0 +1,136 @@
+//! Owners and extended attributes of open files, read and set.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{
+    AtFlags, Gid, Stat, Uid, XattrFlags, chownat, fchown, fgetxattr, flistxattr, flistxattr_query,
+    fremovexattr, fsetxattr,
+};
+use rustix::io::Errno;
+use wellspring_tree::{
+    Attributes, Entry, Keeps, MAX_XATTR_VALUE, MAX_XATTRS_LEN, Modified, OwnedAttributes, Owner,
+    Xattrs,
+};
+
+/// What a file of a tree is to have besides its bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Meta {
+    /// Its permissions.
+    pub mode: u16,
+    /// Last modification.
+    pub modified: Modified,
+    /// Its owner and extended attributes, as far as these are kept.
+    pub attributes: OwnedAttributes,
+}
+
+impl From<&Entry<'_>> for Meta {
+    fn from(entry: &Entry<'_>) -> Self {
+        let Entry { mode, modified, attributes, .. } = *entry;
+        Meta { mode, modified, attributes: attributes.into() }
+    }
+}
+
+/// Whether this process may give files to others: it is root's.
+pub fn can_give_owners() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The owner of a file.
+pub(super) fn owner_of(stat: &Stat) -> Owner {
+    Owner { user: stat.st_uid, group: stat.st_gid }
+}
+
+/// The extended attributes of an open file that are kept, as an entry has them; `None` if they are too long for one.
+pub(super) fn read_xattrs(file: BorrowedFd<'_>, keeps: Keeps) -> io::Result<Option<Vec<u8>>> {
+    let mut attributes = Vec::new();
+    let mut len = 0;
+    for name in names(file, keeps)? {
+        match value(file, &name) {
+            Ok(value) => {
+                len += name.len() + value.len();
+                if len > MAX_XATTRS_LEN || value.len() > MAX_XATTR_VALUE {
+                    return Ok(None);
+                }
+                attributes.push((name, value));
+            }
+            // Removed in this moment.
+            Err(Errno::NODATA) => {}
+            Err(Errno::RANGE | Errno::TOOBIG) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(Xattrs::to_bytes(&mut attributes))
+}
+
+/// Gives an open file the owner and the extended attributes that are kept; other attributes stay.
+pub(super) fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -> io::Result<()> {
+    let Attributes { keeps, owner, xattrs } = attributes;
+    if keeps.owner {
+        // First: it takes capabilities away.
+        fchown(file, Some(Uid::from_raw(owner.user)), Some(Gid::from_raw(owner.group)))?;
+    }
+    if !keeps.has_xattrs() {
+        return Ok(());
+    }
+    for name in names(file, keeps)? {
+        if !xattrs.iter().any(|(kept, _)| kept == name) {
+            match fremovexattr(file, &name[..]) {
+                Ok(()) | Err(Errno::NODATA) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+    for (name, wanted) in xattrs.iter() {
+        if value(file, name).is_ok_and(|there| there == wanted) {
+            continue;
+        }
+        fsetxattr(file, name, wanted, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Gives a symbolic link its owner, if that is kept.
+pub(super) fn set_link_owner(
+    parent: &OwnedFd,
+    name: &str,
+    attributes: Attributes<'_>,
+) -> Result<(), Errno> {
+    let Attributes { keeps, owner, .. } = attributes;
+    if !keeps.owner {
+        return Ok(());
+    }
+    let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
+    chownat(parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Names of the attributes of an open file that are kept.
+fn names(file: BorrowedFd<'_>, keeps: Keeps) -> io::Result<Vec<Vec<u8>>> {
+    let len = match flistxattr_query(file) {
+        // A file system without attributes.
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        len => len?,
+    };
+    let mut list = Vec::with_capacity(len);
+    if len > 0 {
+        flistxattr(file, spare_capacity(&mut list))?;
+    }
+    let names = list.split(|byte| *byte == 0).filter(|name| keeps.has(name));
+    Ok(names.map(<[u8]>::to_vec).collect())
+}
+
+fn value(file: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    // Most are short.
+    let mut value = Vec::with_capacity(256);
+    match fgetxattr(file, name, spare_capacity(&mut value)) {
+        Err(Errno::RANGE) => {
+            value.reserve_exact(MAX_XATTR_VALUE);
+            fgetxattr(file, name, spare_capacity(&mut value))?;
+        }
+        read => {
+            read?;
+        }
+    }
+    Ok(value)
+}
