@@ -20,7 +20,7 @@ use wellspring_net::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtoco
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source, list};
 use crate::tree_args::TreeArgs;
 use report::Fetched;
 
@@ -191,7 +191,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let is_stream = matches!(target, Target::Writer(_));
     let to_stdout = is_stream && shown == "-";
-    let display = Display::new(quiet || args.report.json, args.report.json_progress);
+    let title = format!("get {name} from {}", list(&from.hosts));
+    let display = Display::new(&args.report, quiet, &title)?;
     let (protocol, cut) = match args.protocol {
         ProtocolArg::Scdp => (FetchProtocol::Scdp, args.cut.for_scdp()?),
         ProtocolArg::Lttp => {

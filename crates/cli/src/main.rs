@@ -20,6 +20,7 @@ mod stat;
 mod switch;
 mod transfer;
 mod tree_args;
+mod ui;
 mod verify;
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! Progress of a transfer: a bar for people, JSON lines for programs.
+//! Progress of a transfer: a bar or a view for people, JSON lines for programs.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
 use wellspring_console::units::{bit_rate, bytes, counted};
-use wellspring_net::{Update, Updates};
+use wellspring_net::{ReceiverProgress, SenderProgress, Update, Updates};
+
+use crate::transfer::ReportArgs;
+use crate::ui::Ui;
 
 /// What is shown of a transfer.
 #[derive(Clone)]
@@ -18,6 +22,8 @@ pub struct Display {
 }
 
 struct Inner {
+    /// Shows all instead of the bar.
+    ui: Option<Ui>,
     bar: ProgressBar,
     /// Remarks are printed (not with `--quiet`).
     remarks: bool,
@@ -28,9 +34,20 @@ struct Inner {
 }
 
 impl Display {
-    /// A bar, JSON lines, or nothing.
-    pub fn new(quiet: bool, json_progress: bool) -> Self {
-        let shown = !quiet && !json_progress && std::io::stderr().is_terminal();
+    /// A bar, a view of the whole terminal under that title, JSON lines, or nothing.
+    ///
+    /// # Errors
+    /// A view is wanted where it cannot be.
+    pub fn new(report: &ReportArgs, quiet: bool, title: &str) -> Result<Self, Failed> {
+        let ui = match report.ui {
+            true if quiet => {
+                return Err(Failed::usage("--ui shows the transfer, and --quiet shows nothing"));
+            }
+            true => Some(Ui::new(title)?),
+            false => None,
+        };
+        let (quiet, json_progress) = (quiet || report.json, report.json_progress);
+        let shown = !quiet && !json_progress && ui.is_none() && std::io::stderr().is_terminal();
         let target =
             if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(0), target);
@@ -38,26 +55,33 @@ impl Display {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
-        Display {
+        Ok(Display {
             inner: Arc::new(Inner {
+                ui,
                 bar,
                 remarks: !quiet && !json_progress,
                 json: json_progress,
                 hashing: Mutex::default(),
                 rate: Mutex::default(),
             }),
-        }
+        })
     }
 
     /// Where the transfer's updates go.
     pub fn updates(&self) -> Updates {
+        if let Some(ui) = &self.inner.ui {
+            return ui.updates();
+        }
         let inner = Arc::clone(&self.inner);
-        Updates::to(move |update| inner.show(&update))
+        let updates = Updates::to(move |update| inner.show(&update));
+        if self.inner.json { updates.with_hosts() } else { updates }
     }
 
-    /// Takes the bar away.
+    /// Takes the bar or the view away. What the view remarked is printed, since it goes with the view.
     pub fn finish(&self) {
         self.inner.bar.finish_and_clear();
+        let remarks = self.inner.ui.as_ref().map(Ui::finish).unwrap_or_default();
+        remarks.iter().for_each(|remark| self.inner.remark(remark));
     }
 }
 
@@ -167,6 +191,17 @@ fn to_json(update: &Update) -> Value {
         Update::Moving { done, total, symbols } => {
             json!({"event": "moving", "done": done, "total": total, "symbols": symbols})
         }
+        Update::Senders { senders, blocks } => json!({
+            "event": "senders",
+            "senders": senders.iter().map(sender_json).collect::<Vec<_>>(),
+            "blocks_done": blocks.done,
+            "blocks_decoded": blocks.decoded,
+            "blocks": blocks.total,
+        }),
+        Update::Receivers { receivers } => json!({
+            "event": "receivers",
+            "receivers": receivers.iter().map(receiver_json).collect::<Vec<_>>(),
+        }),
         Update::Lost { host, reason } => json!({"event": "lost", "host": host, "reason": reason}),
         Update::Altered { host, symbols } => {
             json!({"event": "altered", "host": host, "symbols": symbols})
@@ -182,4 +217,20 @@ fn to_json(update: &Update) -> Value {
         Update::Verifying => json!({"event": "verifying"}),
         _ => json!({"event": "other"}),
     }
+}
+
+fn sender_json(sender: &SenderProgress) -> Value {
+    json!({
+        "host": sender.host, "live": sender.is_live, "state": sender.state,
+        "useful": sender.useful, "redundant": sender.redundant, "lost": sender.lost,
+        "asked": sender.asked, "silent_seconds": sender.silent.as_secs_f64(),
+    })
+}
+
+fn receiver_json(receiver: &ReceiverProgress) -> Value {
+    json!({
+        "host": receiver.host, "live": receiver.is_live, "state": receiver.state,
+        "done": receiver.done, "total": receiver.total,
+        "idle_seconds": receiver.idle.as_secs_f64(),
+    })
 }

@@ -28,7 +28,7 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::serve::digest_cache;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, list};
 use crate::tree_args::TreeArgs;
 use destination::Destination;
 
@@ -168,7 +168,8 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let config =
         ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let display = Display::new(quiet || args.report.json, args.report.json_progress);
+    let title = format!("put {} to {}", args.file.display(), list(&to.hosts));
+    let display = Display::new(&args.report, quiet, &title)?;
     let Some(name) = name else {
         let put = tree::Put {
             from: &args.file,

@@ -224,6 +224,10 @@ pub struct ReportArgs {
     /// Print progress to standard error as JSON objects, one a line.
     #[arg(long, help_heading = "Report")]
     pub json_progress: bool,
+    /// Show the transfer on the whole terminal: rate, share, loss and state of each host, the blocks that were decoded,
+    /// and what is waited for.
+    #[arg(long, conflicts_with = "json_progress", help_heading = "Report")]
+    pub ui: bool,
 }
 
 /// Hosts and the directory that they serve, or one below it: `HOST,HOST/DIR/`, `HOST/` for all.
@@ -265,6 +269,11 @@ impl FromStr for Source {
             false => text.parse().map(Source::Object),
         }
     }
+}
+
+/// Hosts for people.
+pub fn list(hosts: &[Host]) -> String {
+    hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn parse_hosts(hosts: &str) -> Result<Vec<Host>, String> {

@@ -32,13 +32,14 @@ use wellspring_driver::{random, task};
 
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use client::{
-    ByteRange, ClassEcho, Client, ClientConfig, Cut, DEFAULT_DATAGRAM_LEN, DEFAULT_INITIAL_WINDOW,
-    DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE,
-    DEFAULT_SYMBOLS_PER_BLOCK, DatagramLens, FetchError, FetchOptions, FetchProtocol, FetchReport,
-    Greeting, HostError, HostTrouble, LttpReport, Method, NotARange, ObjectStat, PartReport,
-    ProtocolReport, PutError, PutOptions, PutReport, PutTreeOptions, PutTreeReport, ReceiverReport,
-    ReceiverState, ReplicaReport, ReplicaState, RoundTrips, ScdpReport, Target, TreeChange,
-    TreeError, TreeFilter, TreeListing, TreeOptions, TreeReceiver, TreeReport, Update, Updates,
+    BlockProgress, ByteRange, ClassEcho, Client, ClientConfig, Cut, DEFAULT_DATAGRAM_LEN,
+    DEFAULT_INITIAL_WINDOW, DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE,
+    DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, DatagramLens, FetchError, FetchOptions,
+    FetchProtocol, FetchReport, Greeting, HostError, HostTrouble, LttpReport, Method, NotARange,
+    ObjectStat, PartReport, ProtocolReport, PutError, PutOptions, PutReport, PutTreeOptions,
+    PutTreeReport, ReceiverProgress, ReceiverReport, ReceiverState, ReplicaReport, ReplicaState,
+    RoundTrips, ScdpReport, SenderProgress, Target, TreeChange, TreeError, TreeFilter, TreeListing,
+    TreeOptions, TreeReceiver, TreeReport, Update, Updates,
 };
 pub use key_files::{KeyDirectory, KeyFileError};
 pub use server::{

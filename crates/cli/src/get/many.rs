@@ -96,7 +96,8 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let display = Display::new(quiet || args.report.json, args.report.json_progress);
+    let title = format!("get {} objects to {}", from.len(), directory.display());
+    let display = Display::new(args.report, quiet, &title)?;
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut first_error = None;

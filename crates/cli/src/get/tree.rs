@@ -16,7 +16,7 @@ use wellspring_net::{Client, ClientConfig, TreeChange, TreeOptions, TreeReport};
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation, list};
 use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
 
 /// Arguments of a fetch that hold for directories too.
@@ -33,13 +33,15 @@ pub struct Fetch<'a> {
 pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let directory = target(args.output, from)?;
+    args.tree.check_writer()?;
     let shown = directory.display().to_string();
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
-    let display = Display::new(quiet || args.report.json, args.report.json_progress);
+    let title = format!("get {shown} from {}", list(&from.hosts));
+    let display = Display::new(args.report, quiet, &title)?;
     let options = args
         .tree
         .options(TreeOptions::new(from.directory.clone()))?

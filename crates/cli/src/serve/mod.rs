@@ -3,6 +3,7 @@
 mod events;
 mod http;
 mod metrics;
+mod schedule;
 mod signals;
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::print_line;
-use wellspring_console::units::{bit_rate, counted, parse_rate, parse_size};
+use wellspring_console::units::{counted, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
@@ -25,6 +26,7 @@ use wellspring_trust::Quota;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
+use schedule::Schedule;
 use signals::{Request, Signals};
 
 /// Serve the files of a directory by every protocol; with --allow-put, receive files too.
@@ -36,13 +38,14 @@ use signals::{Request, Signals};
 ///
 /// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
 /// the configuration file and the keys again, without an end of any transfer: rights, --rate and what
-/// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names) change at once, other
+/// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
 /// options with a restart. A server on a terminal ends when the terminal is closed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   wellspring serve /srv/models
   wellspring serve --rate 900M /srv/models         # leave a tenth of a gigabit link to others
+  wellspring serve --rate '100M; 22:00-06:00 1G' /srv/models   # more at night
   wellspring serve --allow-put /srv/incoming       # with keys: who may, `wellspring key` says
   wellspring serve --insecure --bind 10.0.0.5:4711 /srv/models
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given
@@ -67,6 +70,10 @@ pub struct ServeArgs {
     /// direction of writing.
     #[arg(long)]
     allow_odd_names: bool,
+    /// With --allow-put: give files of directories that are put the owners, extended attributes and access control lists
+    /// that clients ask for (`put --owner --xattrs --acls`). Owners take a server that is root's.
+    #[arg(long)]
+    allow_attributes: bool,
     /// Size of an object that is accepted, at most.
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size)]
     max_object: u64,
@@ -85,9 +92,10 @@ pub struct ServeArgs {
     /// Size of all that is kept so, at most; the oldest goes first. 0 keeps nothing.
     #[arg(long, value_name = "SIZE", default_value = "500G", value_parser = parse_size)]
     part_bytes: u64,
-    /// Send no faster than this, over all transfers [default: no limit].
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, visible_alias = "max-rate")]
-    rate: Option<Rate>,
+    /// Send no faster than this, over all transfers [default: no limit]. Times of day may follow: "100M; 22:00-06:00 1G"
+    /// (in the machine's time zone; of times that overlap the first counts, and `none` is no limit).
+    #[arg(long, value_name = "RATE[; HH:MM-HH:MM RATE]...", visible_alias = "max-rate")]
+    rate: Option<Schedule>,
     /// Parts of objects being sent by LTTP at one time, at most.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_parts: usize,
@@ -156,12 +164,26 @@ pub async fn run(
         format!("serving {} at {address}{takes}{keys}", args.dir.display()),
     );
     tell_manager(&[NotifyState::Ready]);
+    let mut rate = Scheduled::new(args.rate.as_ref());
     loop {
-        match signals.next().await {
+        let request = tokio::select! {
+            request = signals.next() => request,
+            () = rate.changes() => {
+                // A server that has stopped sends nothing.
+                let _ = server.set_send_rate(rate.now);
+                let shown = schedule::shown(rate.now);
+                say(json!({"event": "rate", "rate": bits(rate.now)}), format!("rate {shown}"));
+                continue;
+            }
+        };
+        match request {
             Request::Reload => {
                 tell_reloading();
                 match reload(&server, &reparse) {
-                    Ok(args) => say(reloaded_json(&args), reloaded_text(&args)),
+                    Ok(args) => {
+                        rate = Scheduled::new(args.rate.as_ref());
+                        say(reloaded_json(&args), reloaded_text(&args));
+                    }
                     Err(failed) => {
                         let reason = failed.message.unwrap_or_default();
                         tracing::warn!("settings stay as they are: {reason}");
@@ -208,6 +230,38 @@ pub async fn run(
     Ok(())
 }
 
+/// The rate limit as it is now.
+struct Scheduled {
+    schedule: Option<Schedule>,
+    now: Option<Rate>,
+}
+
+impl Scheduled {
+    fn new(schedule: Option<&Schedule>) -> Self {
+        Scheduled { schedule: schedule.cloned(), now: schedule.and_then(Schedule::now) }
+    }
+
+    /// Waits until the schedule says another rate.
+    async fn changes(&mut self) {
+        loop {
+            let Some((schedule, next)) =
+                self.schedule.as_ref().and_then(|s| Some((s, s.next_look()?)))
+            else {
+                return std::future::pending().await;
+            };
+            tokio::time::sleep(next).await;
+            let before = std::mem::replace(&mut self.now, schedule.now());
+            if self.now != before {
+                return;
+            }
+        }
+    }
+}
+
+fn bits(rate: Option<Rate>) -> Option<u64> {
+    rate.map(Rate::as_bits_per_second)
+}
+
 /// Tells systemd, if that started the server and wants to know.
 fn tell_manager(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
@@ -234,16 +288,17 @@ fn reload(
 
 fn reloaded_json(args: &ServeArgs) -> serde_json::Value {
     json!({
-        "event": "reloaded", "rate": args.rate.map(Rate::as_bits_per_second),
+        "event": "reloaded", "rate": bits(args.rate.as_ref().and_then(Schedule::now)),
+        "schedule": args.rate.as_ref().map(Schedule::to_string),
         "allow_put": args.allow_put, "allow_overwrite": args.allow_overwrite,
         "allow_hidden": args.allow_hidden, "allow_odd_names": args.allow_odd_names,
+        "allow_attributes": args.allow_attributes,
     })
 }
 
 fn reloaded_text(args: &ServeArgs) -> String {
     let takes = if args.allow_put { ", taking objects" } else { "" };
-    let rate =
-        args.rate.map_or("no limit".to_owned(), |rate| bit_rate(rate.as_bits_per_second() as f64));
+    let rate = args.rate.as_ref().map_or("no limit".to_owned(), Schedule::to_string);
     format!("settings are read again: rate {rate}{takes}")
 }
 
@@ -253,6 +308,7 @@ impl ServeArgs {
         let needs = [
             ("--allow-overwrite", self.allow_overwrite, "--allow-put", self.allow_put),
             ("--allow-odd-names", self.allow_odd_names, "--allow-put", self.allow_put),
+            ("--allow-attributes", self.allow_attributes, "--allow-put", self.allow_put),
             ("--insecure-public", self.insecure_public, "--insecure", self.keys.insecure),
         ];
         match needs.iter().find(|(_, given, _, there)| *given && !there) {
@@ -276,7 +332,7 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     );
     config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
-    config.driver.send_rate = args.rate;
+    config.driver.send_rate = args.rate.as_ref().and_then(Schedule::now);
     config.lttp.max_sessions = args.max_parts;
     config.lttp.timeout = args.network.timeout;
     config.driver.socket.multicast_interface = args.interface.clone();
@@ -285,6 +341,7 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     config.allow_overwrite = args.allow_overwrite;
     config.allow_hidden = args.allow_hidden;
     config.allow_odd_names = args.allow_odd_names;
+    config.allow_attributes = args.allow_attributes;
     config.cache = Arc::new(cache);
     config.limits = Limits {
         object_len: args.max_object,

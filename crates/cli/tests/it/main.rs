@@ -24,3 +24,4 @@ mod support;
 mod switch;
 mod trees;
 mod tutorial;
+mod ui;

@@ -272,3 +272,90 @@ fn a_directory_is_swapped_at_once() {
     let wrong = output(&["get", &format!("{root}b"), "-o", text(&place.path("x")), "--atomic"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", shown(&wrong.stderr));
 }
+
+#[test]
+fn attributes_are_kept_if_asked_for_and_where_they_are_allowed() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let place = Place::new();
+    let (here, here_again) = (place.dir("here"), place.path("here-again"));
+    write(&here, "d/a", b"bytes");
+    let set = |path: &Path, value: &str| {
+        setxattr(path, "user.kind", value.as_bytes(), XattrFlags::empty()).expect("set");
+    };
+    let kind = |path: &Path| {
+        let mut value = [0; 64];
+        let len = getxattr(path, "user.kind", &mut value).ok()?;
+        Some(shown(&value[..len]))
+    };
+    set(&here.join("d/a"), "file");
+    set(&here.join("d"), "directory");
+    let taken = place.dir("taken");
+    let strict = place.serve(&place.dir("strict"), &["--allow-put"]);
+    let put = |server: &str| run(&["put", text(&here), &format!("{server}/t/"), "--xattrs"]);
+    let refused = put(&strict.address.to_string());
+    assert_eq!(refused.code, Some(8), "{refused:?}");
+    assert!(refused.text.contains("--allow-attributes"), "{}", refused.text);
+    let server = place.serve(&taken, &["--allow-put", "--allow-overwrite", "--allow-attributes"]);
+    let address = server.address.to_string();
+    put(&address).success();
+    assert_eq!(kind(&taken.join("t/d/a")).as_deref(), Some("file"));
+    assert_eq!(kind(&taken.join("t/d")).as_deref(), Some("directory"));
+    let tree = format!("{address}/t/");
+    let get = |with: &[&str]| {
+        run(&[&["get", &tree, "-o", text(&here_again)][..], with].concat()).success().summary
+    };
+    get(&[]);
+    assert_eq!(kind(&here_again.join("d/a")), None, "not without the option");
+    let again = get(&["--xattrs", "--acls"]);
+    assert_eq!(again["files_fetched"], 0, "no bytes are moved for them");
+    assert_eq!(kind(&here_again.join("d/a")).as_deref(), Some("file"));
+    assert_eq!(kind(&here_again.join("d")).as_deref(), Some("directory"));
+    set(&here_again.join("d/a"), "other");
+    get(&["--xattrs"]);
+    assert_eq!(kind(&here_again.join("d/a")).as_deref(), Some("file"));
+}
+
+#[test]
+fn a_put_swaps_the_directory_of_a_host_at_once_and_goes_on_after_a_kill() {
+    let place = Place::new();
+    let (here, served) = (place.dir("here"), place.dir("served"));
+    write(&here, "a", b"first");
+    write(&here, "d/b", b"same");
+    let flags = ["--allow-put", "--allow-overwrite"];
+    let server = place.serve(&served, &flags);
+    let to = format!("{}/t/", server.address);
+    let put = ["put", text(&here), &to, "--atomic", "--force"];
+    run(&put).success();
+    assert_eq!(listing(&served), ["t"], "nothing is left beside it");
+    write(&served, "t/others", b"kept");
+    write(&here, "a", b"second");
+    write(&here, "large", &random_bytes(20_000_000, 7));
+    let slow = Transfer::start(&[&put[..], &["--inject-send-rate", "100M"]].concat());
+    slow.wait_for_part(0.5);
+    slow.kill();
+    assert_eq!(std::fs::read(served.join("t/a")).expect("read"), b"first");
+    assert_eq!(listing(&served.join("t")), ["a", "d", "others"], "the old tree is as it was");
+    // What others change meanwhile is not lost, and what the first put alone had does not come.
+    write(&served, "t/late", b"kept, too");
+    std::fs::remove_file(served.join("t/others")).expect("removed");
+    let old = std::fs::File::open(served.join("t")).expect("open");
+    let ended = run(&put).success().summary;
+    assert!(ended["files_sent"].as_u64() <= Some(2), "{ended}");
+    assert_eq!(listing(&served), ["t"]);
+    assert_eq!(listing(&served.join("t")), ["a", "d", "large", "late"]);
+    assert_eq!(std::fs::read(served.join("t/a")).expect("read"), b"second");
+    let new = std::fs::File::open(served.join("t")).expect("open");
+    let inode = |file: &std::fs::File| {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().expect("stat").ino()
+    };
+    assert_ne!(inode(&old), inode(&new), "another directory has the name");
+    let mirror = [&put[..], &["--delete"]].concat();
+    run(&mirror).success();
+    assert_eq!(listing(&served.join("t")), ["a", "d", "large"]);
+    let dry = output(&[&mirror[..], &["--dry-run"]].concat());
+    assert!(dry.status.success() && listing(&served) == ["t"], "{}", shown(&dry.stderr));
+    let root = format!("{}/", server.address);
+    let wrong = run(&["put", text(&here), &root, "--atomic"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+}

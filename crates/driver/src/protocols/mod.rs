@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 
 use wellspring_core::{Duration, Rate, SessionId};
+use wellspring_transport::scdp::ReceiveStats;
 use wellspring_trust::Keyring;
 
 use crate::socket::Interface;
@@ -296,6 +297,20 @@ impl DriverHandle {
         let (reply, answer) = mpsc::sync_channel(1);
         self.scdp.call(scdp::Call::ResumePoint { session, reply })?;
         answer.recv().map_err(|_| HandleError::Stopped)
+    }
+
+    /// Asks for the account of a receive session so far, which is `None` if no such session is open. Does not wait:
+    /// the answer comes with a turn of the loop.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn receive_stats(
+        &self,
+        session: SessionId,
+    ) -> Result<mpsc::Receiver<Option<ReceiveStats>>, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.scdp.call(scdp::Call::Account { session, reply })?;
+        Ok(answer)
     }
 
     /// Sends a control message. Like any datagram it may be lost.

@@ -210,6 +210,11 @@ pub(crate) enum Call {
         session: SessionId,
         reply: mpsc::SyncSender<Option<(u32, u32)>>,
     },
+    /// What was received so far.
+    Account {
+        session: SessionId,
+        reply: mpsc::SyncSender<Option<ReceiveStats>>,
+    },
 }
 
 /// Closes of a session with a sender that is refused: as if from the sender, and to it.
@@ -418,7 +423,7 @@ impl Protocol for Scdp {
         &mut self,
         endpoint: &mut scdp::Endpoint,
         peers: &mut PeerTable,
-        _: Time,
+        now: Time,
         call: Call,
     ) -> Action<Self> {
         match call {
@@ -443,6 +448,11 @@ impl Protocol for Scdp {
             Call::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(endpoint.progress(session));
+                Action::Nothing
+            }
+            Call::Account { session, reply } => {
+                // Nobody waits: a caller that has gone away needs no answer.
+                let _ = reply.try_send(endpoint.receive_stats(session, now));
                 Action::Nothing
             }
         }

@@ -107,6 +107,12 @@ impl Wanted {
         others.into_iter().filter(|run| !run.is_empty()).collect()
     }
 
+    /// How many of its blocks are there, where so many are there with the others.
+    pub(crate) fn blocks_done(&self, of_object: u64) -> u64 {
+        let others = u64::from(self.object.source_blocks) - self.blocks.len() as u64;
+        of_object.saturating_sub(others)
+    }
+
     /// How many of its bytes are there, where so many are there of the object with the other blocks.
     pub(crate) fn done(&self, of_object: u64) -> u64 {
         let held = self.held();

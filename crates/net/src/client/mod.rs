@@ -46,7 +46,7 @@ pub use stat::ObjectStat;
 pub use survey::{ClassEcho, DEFAULT_DATAGRAM_LEN, DatagramLens, Greeting, RoundTrips};
 pub use tree::{PutTreeOptions, PutTreeReport, TreeReceiver};
 pub use tree::{TreeChange, TreeError, TreeFilter, TreeListing, TreeOptions, TreeReport};
-pub use update::{Update, Updates};
+pub use update::{BlockProgress, ReceiverProgress, SenderProgress, Update, Updates};
 pub use wellspring_codec::lt::Method;
 
 /// SCDP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6

@@ -12,8 +12,8 @@ use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt,
 use super::host_error::{HostTrouble, NO_ANSWER};
 use super::requester::{Answer, AskError, Requester};
 use super::{
-    Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState, Update,
-    Updates, timeout_ms,
+    Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState,
+    SenderProgress, Update, Updates, timeout_ms,
 };
 use crate::address::Host;
 use crate::manifest::PageId;
@@ -90,6 +90,22 @@ impl Replica {
             Standing::Unused(reason) => (reason.clone(), self.trouble),
         };
         HostError { host: self.host.clone(), reason, trouble }
+    }
+
+    /// Its part in a fetch under way, by the protocol's counters.
+    pub(crate) fn progress(&self, stats: &SenderStats) -> SenderProgress {
+        let is_live = self.is_live();
+        let state = if is_live { "sends".to_owned() } else { self.complaint().reason };
+        SenderProgress {
+            host: self.host.clone(),
+            is_live,
+            state,
+            useful: stats.useful,
+            redundant: stats.redundant,
+            lost: stats.lost + stats.trimmed,
+            asked: stats.granted,
+            silent: Duration::from_nanos(stats.silent.as_nanos()),
+        }
     }
 
     /// Its entry in the report of a fetch that has succeeded, and whose requests went by `requester`.

@@ -43,6 +43,18 @@ pub enum Update {
         /// Symbols received (fetch) or sent (put).
         symbols: u64,
     },
+    /// What each host has sent so far, ten times a second: of a fetch by SCDP.
+    Senders {
+        /// One entry a host that takes part, or did.
+        senders: Vec<SenderProgress>,
+        /// The blocks of what is fetched.
+        blocks: BlockProgress,
+    },
+    /// How far each host is, ten times a second: of a put.
+    Receivers {
+        /// One entry a host that takes part, or did.
+        receivers: Vec<ReceiverProgress>,
+    },
     /// A host does not take part, or was lost.
     Lost {
         /// Which.
@@ -94,19 +106,78 @@ pub enum Update {
     Verifying,
 }
 
+/// A host that sends, all counters since the transfer began.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SenderProgress {
+    /// Which.
+    pub host: String,
+    /// Whether it takes part now.
+    pub is_live: bool,
+    /// What it does, in words; if it takes no part, why.
+    pub state: String,
+    /// Symbols that counted towards a block.
+    pub useful: u64,
+    /// Symbols that came for nothing: duplicates, or of blocks already complete.
+    pub redundant: u64,
+    /// Symbols that did not come, or came trimmed.
+    pub lost: u64,
+    /// Symbols that it was asked for.
+    pub asked: u64,
+    /// Time since its last packet.
+    pub silent: Duration,
+}
+
+/// Blocks of what is fetched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlockProgress {
+    /// Those in place.
+    pub done: u64,
+    /// Those that took the decoder.
+    pub decoded: u64,
+    /// All.
+    pub total: u64,
+}
+
+/// A host that receives.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReceiverProgress {
+    /// Which.
+    pub host: String,
+    /// Whether it is waited for.
+    pub is_live: bool,
+    /// What it does, in words; if it takes no part, why.
+    pub state: String,
+    /// What it has \[bytes\].
+    pub done: u64,
+    /// Of how much \[bytes\].
+    pub total: u64,
+    /// Time since it last had more.
+    pub idle: Duration,
+}
+
 /// Where the updates of a transfer go; nowhere by default.
 #[derive(Clone, Default)]
-pub struct Updates(Option<Arc<dyn Fn(Update) + Send + Sync>>);
+pub struct Updates {
+    hear: Option<Arc<dyn Fn(Update) + Send + Sync>>,
+    of_hosts: bool,
+}
 
 impl Updates {
     /// To a function, which the transfer's task calls and which must not wait.
     pub fn to(hear: impl Fn(Update) + Send + Sync + 'static) -> Self {
-        Updates(Some(Arc::new(hear)))
+        Updates { hear: Some(Arc::new(hear)), of_hosts: false }
+    }
+
+    /// The same, with the progress of each host: [`Update::Senders`] and [`Update::Receivers`].
+    #[must_use]
+    pub fn with_hosts(mut self) -> Self {
+        self.of_hosts = true;
+        self
     }
 
     /// The same without progress: for objects that are fetched on the way to others.
     pub(crate) fn quiet(&self) -> Self {
-        let Some(hear) = self.0.clone() else { return Updates::default() };
+        let Some(hear) = self.hear.clone() else { return Updates::default() };
         Updates::to(move |update| {
             if matches!(update, Update::Hashing { .. } | Update::Lost { .. }) {
                 hear(update);
@@ -114,8 +185,13 @@ impl Updates {
         })
     }
 
+    /// Whether the progress of each host is wanted.
+    pub(crate) fn are_of_hosts(&self) -> bool {
+        self.hear.is_some() && self.of_hosts
+    }
+
     pub(crate) fn tell(&self, update: Update) {
-        if let Some(hear) = &self.0 {
+        if let Some(hear) = &self.hear {
             hear(update);
         }
     }
@@ -123,6 +199,9 @@ impl Updates {
 
 impl fmt::Debug for Updates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Updates").field(&self.0.is_some()).finish()
+        f.debug_struct("Updates")
+            .field("heard", &self.hear.is_some())
+            .field("of_hosts", &self.of_hosts)
+            .finish()
     }
 }

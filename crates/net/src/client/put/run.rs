@@ -20,7 +20,7 @@ use crate::client::paths::{PathOpener, Paths};
 use crate::client::report::{PutReport, ReceiverReport, ReceiverState};
 use crate::client::requester::AskError;
 use crate::client::update::TICK;
-use crate::client::{Client, PutError, Update, Updates};
+use crate::client::{Client, PutError, ReceiverProgress, Update, Updates};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{RESUMED_EPOCH, first_missing, object_of};
 use crate::protocols::{DriverHandle, Recipients, SendObject};
@@ -297,10 +297,36 @@ impl Run {
         let mut done: Vec<u32> = self.receivers.iter().map(|r| r.blocks.0).collect();
         done.sort_unstable_by(|a, b| b.cmp(a));
         let blocks = done.get(self.needed - 1).copied().unwrap_or(0);
-        let (first, len) = self.object.byte_range_of_block(blocks.saturating_sub(1));
-        let done = if blocks == 0 { 0 } else { (first + len).min(self.size) };
+        let done = self.bytes_of_first(blocks);
         let symbols = self.sendings.iter().map(|s| s.progress.symbols()).sum();
         self.updates.tell(Update::Moving { done, total: self.size, symbols });
+        if self.updates.are_of_hosts() {
+            let receivers = self.receivers.iter().map(|receiver| self.progress_of(receiver));
+            self.updates.tell(Update::Receivers { receivers: receivers.collect() });
+        }
+    }
+
+    fn progress_of(&self, receiver: &Receiver) -> ReceiverProgress {
+        let (blocks, total) = receiver.blocks;
+        let is_live = receiver.state == ReceiverState::Unfinished;
+        let is_complete = matches!(receiver.state, ReceiverState::Complete(_));
+        let state = match (&receiver.state, &receiver.detached) {
+            (ReceiverState::Complete(_), _) => "complete".to_owned(),
+            (ReceiverState::Failed(reason), _) => reason.clone(),
+            _ if total > 0 && blocks == total => "verifies".to_owned(),
+            (_, Some(cause)) => format!("by unicast: {cause}"),
+            _ => "receives".to_owned(),
+        };
+        let done = if is_complete { self.size } else { self.bytes_of_first(blocks) };
+        let host = receiver.offered.host.clone();
+        let (total, idle) = (self.size, receiver.advanced.elapsed());
+        ReceiverProgress { host, is_live, state, done, total, idle }
+    }
+
+    /// Length of so many blocks, taken from the first on \[bytes\].
+    fn bytes_of_first(&self, blocks: u32) -> u64 {
+        let (first, len) = self.object.byte_range_of_block(blocks.saturating_sub(1));
+        if blocks == 0 { 0 } else { (first + len).min(self.size) }
     }
 
     fn on_event(&mut self, session: SessionId, event: SessionEvent) {

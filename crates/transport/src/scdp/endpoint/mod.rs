@@ -16,7 +16,7 @@ use self::pace::Pace;
 use super::context::Context;
 use super::receiver::{Arrival, Receiver};
 use super::sender::Sender;
-use super::{Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo};
+use super::{Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo, ReceiveStats};
 use crate::PullQueue;
 use crate::slots::Slots;
 
@@ -113,6 +113,15 @@ impl Endpoint {
         let &place = self.places.get(&session)?;
         match self.sessions.peek(place) {
             Some((_, Session::Receiving(receiver))) => Some(receiver.horizon()),
+            _ => None,
+        }
+    }
+
+    /// The account of a receive session so far.
+    pub fn receive_stats(&self, session: SessionId, now: Time) -> Option<ReceiveStats> {
+        let &place = self.places.get(&session)?;
+        match self.sessions.peek(place) {
+            Some((_, Session::Receiving(receiver))) => Some(receiver.stats(now)),
             _ => None,
         }
     }

@@ -373,7 +373,8 @@ impl Receiver {
         }
     }
 
-    fn stats(&self, now: Time) -> ReceiveStats {
+    /// The account so far.
+    pub(super) fn stats(&self, now: Time) -> ReceiveStats {
         ReceiveStats {
             needed: self.needed,
             decoded_blocks: self.decoded_blocks,

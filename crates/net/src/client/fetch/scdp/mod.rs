@@ -24,7 +24,8 @@ use crate::client::report::{ProtocolReport, ScdpReport};
 use crate::client::requester::AskError;
 use crate::client::sink::Sink;
 use crate::client::{
-    Client, FetchError, FetchOptions, HostError, Target, Update, Updates, peer_timeout,
+    BlockProgress, Client, FetchError, FetchOptions, HostError, Target, Update, Updates,
+    peer_timeout,
 };
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
@@ -104,6 +105,8 @@ struct Run {
     paths: BTreeMap<usize, Paths>,
     pages: Pages,
     updates: Updates,
+    /// The protocol's counters, once the driver answers.
+    account: Option<std::sync::mpsc::Receiver<Option<ReceiveStats>>>,
     _guard: Guard,
 }
 
@@ -165,6 +168,7 @@ impl Run {
             paths: BTreeMap::new(),
             pages,
             updates,
+            account: None,
         };
         for share in 0..run.shares.len() {
             if run.replicas[run.shares[share]].standing == Standing::Live {
@@ -220,12 +224,32 @@ impl Run {
         }
     }
 
-    fn tell_progress(&self) {
+    fn tell_progress(&mut self) {
         self.updates.tell(Update::Moving {
             done: self.wanted.done(self.progress.bytes_done()),
             total: self.wanted.bytes.end - self.wanted.bytes.start,
             symbols: self.progress.symbols(),
         });
+        if self.updates.are_of_hosts() {
+            self.tell_of_senders();
+        }
+    }
+
+    /// Tells what the driver has answered, and asks it for the next time.
+    fn tell_of_senders(&mut self) {
+        let answered = self.account.take().and_then(|account| account.try_recv().ok().flatten());
+        if let Some(stats) = answered {
+            let senders = self.shares.iter().zip(&stats.senders);
+            let senders = senders.map(|(&index, stats)| self.replicas[index].progress(stats));
+            let blocks = BlockProgress {
+                done: self.wanted.blocks_done(self.progress.blocks_done()),
+                decoded: stats.decoded_blocks.into(),
+                total: self.wanted.blocks.len() as u64,
+            };
+            self.updates.tell(Update::Senders { senders: senders.collect(), blocks });
+        }
+        // A driver that has stopped says so by the end of the events.
+        self.account = self.handle.receive_stats(self.order.session).ok();
     }
 
     fn share_of(&self, sender: std::net::SocketAddr) -> Option<usize> {

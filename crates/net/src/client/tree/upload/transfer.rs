@@ -306,11 +306,22 @@ impl<'a> Upload<'a> {
     /// Sends packs and large files, a few at a time.
     async fn move_files(&self, source: &Arc<Source>, batches: Vec<Batch>) -> Result<(), TreeError> {
         let total = batches.iter().map(|batch| batch.len).sum();
-        let progress = Progress::new(total, &self.options.tree.updates);
+        let progress = Progress::of_put(total, &self.options.tree.updates, self.each(&batches));
         let batches = Mutex::new((batches, 0));
         let lane = |lane| self.lane(lane, source, &batches, &progress);
         const { assert!(LANES == 4) }
         tokio::try_join!(lane(0), lane(1), lane(2), lane(3)).map(|_| ())
+    }
+
+    /// What each host is to receive \[bytes\].
+    fn each(&self, batches: &[Batch]) -> BTreeMap<String, u64> {
+        let (state, mut each) = (self.lock(), BTreeMap::new());
+        for batch in batches {
+            for host in &batch.hosts {
+                *each.entry(state.receivers[*host].host.to_string()).or_default() += batch.len;
+            }
+        }
+        each
     }
 
     async fn lane(
@@ -353,11 +364,14 @@ impl<'a> Upload<'a> {
             }
         };
         let part = TreePart::Files { listing: source.id(), files: pack.files.clone() };
-        let moving = Updates::to(move |update| {
-            if matches!(update, Update::Started { .. } | Update::Moving { .. }) {
+        let of_hosts = updates.are_of_hosts();
+        let moving = Updates::to(move |update| match update {
+            Update::Started { .. } | Update::Moving { .. } | Update::Receivers { .. } => {
                 updates.tell(update);
             }
+            _ => {}
         });
+        let moving = if of_hosts { moving.with_hosts() } else { moving };
         let sent = self.send(self.options.tree.name(part), opened, hosts, (moving, true)).await?;
         if sent > 0 {
             for file in wanted(Cursor::resume(&source.listing.bytes, &pack.place), &pack.files)? {
