@@ -102,6 +102,9 @@ pub struct PutArgs {
     /// Directory of the digest cache [default: $XDG_CACHE_HOME/wellspring or ~/.cache/wellspring].
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
+    /// Hosts swap the whole directory when all of it is there, instead of file by file.
+    #[arg(long, help_heading = "Directories")]
+    atomic: bool,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -140,7 +143,8 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let to = destination::join(&args.hosts, args.name.as_ref())?;
     let is_tree = args.file.is_dir();
-    if let (false, Some(flag)) = (is_tree, args.tree.first_given()) {
+    let flag = if args.atomic { Some("--atomic") } else { args.tree.first_given() };
+    if let (false, Some(flag)) = (is_tree, flag) {
         return Err(Failed::usage(format!("{flag} goes with a directory: `put DIR HOST/NAME/`")));
     }
     if args.group.is_some() {
@@ -174,6 +178,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         let put = tree::Put {
             from: &args.file,
             tree: &args.tree,
+            atomic: args.atomic,
             cut: &args.cut,
             report: &args.report,
             force: args.force,

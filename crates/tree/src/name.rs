@@ -29,7 +29,10 @@ pub enum TreePart {
         files: Selection,
     },
     /// The listing of a tree that a client puts.
-    Put,
+    Put {
+        /// Whether it is to take the place of the directory as a whole.
+        atomic: bool,
+    },
     /// Which files of a listing that was put are lacking, and what stands in its way.
     Lacks {
         /// First half of the listing's digest.
@@ -93,7 +96,7 @@ impl TreePart {
     /// Whether it is asked for, or sent, by a client that puts a tree.
     pub fn is_of_put(&self) -> bool {
         use TreePart::*;
-        matches!(self, Put | Lacks { .. } | Clear { .. } | Finish { .. })
+        matches!(self, Put { .. } | Lacks { .. } | Clear { .. } | Finish { .. })
     }
 }
 
@@ -113,6 +116,7 @@ const WITH: &str = "listing:";
 const LEVEL: &str = "level";
 const FILES: &str = "files:";
 const PUT: &str = "put";
+const PUT_ATOMIC: &str = "put:atomic";
 const LACKS: &str = "lacks:";
 const SURPLUS: &str = ":surplus";
 const CLEAR: &str = "clear:";
@@ -131,7 +135,8 @@ impl<'a> TreeName<'a> {
             let part = match part {
                 DIGESTS => TreePart::Digests,
                 LEVEL => TreePart::Level,
-                PUT => TreePart::Put,
+                PUT => TreePart::Put { atomic: false },
+                PUT_ATOMIC => TreePart::Put { atomic: true },
                 part if part.starts_with(WITH) => {
                     let keeps = Keeps::parse(part.strip_prefix(WITH)?)?;
                     TreePart::Attributes { keeps, digests: false }
@@ -183,7 +188,8 @@ impl fmt::Display for TreeName<'_> {
                 write!(f, "{directory}//{FILES}{:032x}:{files}", u128::from_be_bytes(*listing))
             }
             TreePart::Sample { size } => write!(f, "{directory}//{SAMPLE}{}", size.len()),
-            TreePart::Put => write!(f, "{directory}//{PUT}"),
+            TreePart::Put { atomic: false } => write!(f, "{directory}//{PUT}"),
+            TreePart::Put { atomic: true } => write!(f, "{directory}//{PUT_ATOMIC}"),
             TreePart::Lacks { listing, surplus } => {
                 let surplus = if *surplus { SURPLUS } else { "" };
                 write!(f, "{directory}//{LACKS}{:032x}{surplus}", u128::from_be_bytes(*listing))
@@ -220,7 +226,8 @@ mod tests {
                 TreePart::Attributes { keeps: OWNER, digests: false },
                 TreePart::Attributes { keeps: Keeps { acls: true, ..OWNER }, digests: true },
                 TreePart::Files { listing: [0xab; 16], files: files.clone() },
-                TreePart::Put,
+                TreePart::Put { atomic: false },
+                TreePart::Put { atomic: true },
                 TreePart::Lacks { listing: [1; 16], surplus: false },
                 TreePart::Lacks { listing: [1; 16], surplus: true },
                 TreePart::Clear { listing: [2; 16] },

@@ -25,6 +25,7 @@ use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
 pub struct Put<'a> {
     pub from: &'a Path,
     pub tree: &'a TreeArgs,
+    pub atomic: bool,
     pub cut: &'a CutArgs,
     pub report: &'a ReportArgs,
     pub force: bool,
@@ -48,6 +49,10 @@ impl Put<'_> {
         if args.delete && !self.force {
             return Err(Failed::usage("--delete removes what is there, and so needs --force"));
         }
+        if self.atomic && directory.is_none() {
+            let text = "--atomic swaps a directory of the hosts: name it, as in HOST/DIR/";
+            return Err(Failed::usage(text));
+        }
         for (flag, given) in self.of_files {
             if given {
                 let text = format!("{flag} is of one file: a directory goes on, and to all hosts");
@@ -59,8 +64,11 @@ impl Put<'_> {
             .options(TreeOptions::new(directory))?
             .cut(self.cut.for_scdp()?)
             .updates(display.updates());
-        let options =
-            PutTreeOptions::new(tree).overwrite(self.force).group(self.group).quorum(self.quorum);
+        let options = PutTreeOptions::new(tree)
+            .overwrite(self.force)
+            .atomic(self.atomic)
+            .group(self.group)
+            .quorum(self.quorum);
         let shows = args.dry_run && !quiet && !self.report.json;
         let hear = Arc::new(move |change: TreeChange| show(&change, "send", shows));
         let put = client.put_tree(from, hosts, &options, hear);

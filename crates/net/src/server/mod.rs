@@ -36,6 +36,7 @@ mod taken_tree;
 mod taking;
 mod tree_puts;
 mod tree_requests;
+mod tree_swaps;
 mod trees;
 
 use std::fmt;

@@ -89,6 +89,13 @@ impl Handler {
             false => (self.name_to_take(offer.name.as_str())?, None),
             true => {
                 let (name, step) = self.tree_step(offer)?;
+                if matches!(step, TreeStep::Listing { atomic: true, .. })
+                    && account.is_some_and(Account::counts_what_is_kept)
+                {
+                    let text =
+                        "no directory is swapped (--atomic) where a quota counts what is kept";
+                    return Err(Refusal::new(RefusalCode::NotAllowed, text));
+                }
                 lock(&self.puts).set_step(offer.session, &name, step.clone());
                 self.prepare_step(&step)?;
                 (name, Some(step))

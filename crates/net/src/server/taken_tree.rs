@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::listed::Listed;
 use crate::client::{TreeError, TreeOptions};
 use crate::store::tree::listing::{Content, Keeps, ListingError};
-use crate::store::tree::{TreeTarget, Wanted};
+use crate::store::tree::{TreeTarget, Wanted, next_name};
 use crate::store::{Existing, ObjectName, StoreError};
 
 /// The listing of a tree that a client puts.
@@ -19,6 +19,8 @@ pub(super) struct TakenTree {
     pub(super) has_digests: bool,
     /// Which owners and attributes it has of its entries.
     pub(super) keeps: Keeps,
+    /// Whether it takes the place of its directory as a whole: until then it grows beside that.
+    pub(super) atomic: bool,
     /// Why it cannot be taken.
     pub(super) refused: Option<String>,
     /// Directories that were made for it, and may get the modes and times of the listing.
@@ -28,7 +30,7 @@ pub(super) struct TakenTree {
 /// What becomes of an object of a tree when it has arrived.
 #[derive(Clone)]
 pub(super) enum TreeStep {
-    Listing { directory: String },
+    Listing { directory: String, atomic: bool },
     Pack { tree: Arc<TakenTree>, files: Vec<Wanted>, existing: Existing },
     File { tree: Arc<TakenTree>, file: Wanted, existing: Existing },
     Clear { tree: Arc<TakenTree> },
@@ -69,9 +71,17 @@ impl TakenTree {
         self.listed.directory()
     }
 
+    /// The directory that its files are written into.
+    pub(super) fn place(&self) -> String {
+        match self.atomic {
+            true => next_to(self.directory()),
+            false => self.directory().to_owned(),
+        }
+    }
+
     /// Reads and checks a listing; `name` says why an object of that name cannot be taken.
     pub(super) fn new(
-        listed: Listed,
+        (listed, atomic): (Listed, bool),
         folds_case: bool,
         name: impl Fn(&str) -> Result<ObjectName, StoreError>,
     ) -> Result<Self, ListingError> {
@@ -93,7 +103,7 @@ impl TakenTree {
                 refused = Some(TreeError::Case(entry.path.to_owned()).to_string());
             }
         }
-        Ok(TakenTree { listed, has_digests, keeps, refused, made: Arc::default() })
+        Ok(TakenTree { listed, has_digests, keeps, atomic, refused, made: Arc::default() })
     }
 
     pub(super) fn options(&self, existing: Existing) -> TreeOptions {
@@ -177,6 +187,12 @@ pub(super) fn at(path: &str, error: io::Error) -> StoreError {
         | io::ErrorKind::IsADirectory => StoreError::Exists(path.to_owned()),
         kind => StoreError::Io(io::Error::new(kind, format!("{path}: {error}"))),
     }
+}
+
+/// The directory that is to take the place of another, beside that.
+pub(super) fn next_to(directory: &str) -> String {
+    let (parent, name) = directory.rsplit_once('/').unwrap_or(("", directory));
+    in_directory(parent, &next_name(name))
 }
 
 /// The name of something in a directory that is served.

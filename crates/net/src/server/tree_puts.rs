@@ -39,8 +39,13 @@ impl Handler {
         }
         let existing = if offer.overwrite { Existing::Replace } else { Existing::Keep };
         let (step, longest) = match name.part {
-            TreePart::Put => {
-                (TreeStep::Listing { directory: directory.to_owned() }, MAX_LISTING_LEN as u64)
+            TreePart::Put { atomic: true } if directory.is_empty() => {
+                let text = "the served directory itself cannot be swapped: name one in it";
+                return Err(Refusal::new(RefusalCode::BadName, text));
+            }
+            TreePart::Put { atomic } => {
+                let directory = directory.to_owned();
+                (TreeStep::Listing { directory, atomic }, MAX_LISTING_LEN as u64)
             }
             TreePart::Files { listing, files } => {
                 let tree = self.taken_tree(directory, listing)?;
@@ -82,6 +87,11 @@ impl Handler {
         }
         if let [file] = &files[..] {
             let name = self.name_to_take(&in_directory(tree.directory(), &file.path))?;
+            let name = match tree.atomic {
+                true => ObjectName::new(&in_directory(&tree.place(), &file.path))
+                    .map_err(StoreError::from)?,
+                false => name,
+            };
             let file = file.clone();
             return Ok((name, TreeStep::File { tree, file, existing }));
         }
@@ -106,19 +116,19 @@ impl Handler {
 impl Handler {
     /// Whether nothing needs to be sent of a step of a tree.
     pub(super) fn has_step(&self, step: &TreeStep, digest: Digest) -> bool {
-        let TreeStep::Listing { directory } = step else { return false };
+        let TreeStep::Listing { directory, atomic } = step else { return false };
         let mut id = [0; 16];
         id.copy_from_slice(&digest.0[..16]);
         self.trees
             .lock()
             .taken(directory, id)
-            .is_some_and(|tree| tree.listed.whole().digest == digest)
+            .is_some_and(|tree| tree.listed.whole().digest == digest && tree.atomic == *atomic)
     }
 
     /// Makes room for the part file of a step.
     pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<(), StoreError> {
         let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
-        let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+        let mut target = TreeTarget::of(self.open_place(tree)?);
         tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
         if *existing == Existing::Replace {
             target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
@@ -134,9 +144,9 @@ impl Handler {
         part: Option<&PartFile>,
     ) -> Result<Option<Fingerprint>, StoreError> {
         match step {
-            TreeStep::Listing { directory } => {
+            TreeStep::Listing { directory, atomic } => {
                 if let Some(part) = part {
-                    self.keep_listing(directory, digest, part)?;
+                    self.keep_listing((directory, *atomic), digest, part)?;
                 }
             }
             TreeStep::Pack { tree, files, existing } => {
@@ -149,13 +159,13 @@ impl Handler {
                 if let Some(part) = part {
                     part.commit()?;
                 }
-                let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+                let mut target = TreeTarget::of(self.open_place(tree)?);
                 let set = target.set(&file.path, &file.meta);
                 set.map_err(|error| at(&file.path, error))?;
             }
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
-                let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+                let mut target = TreeTarget::of(self.open_place(tree)?);
                 let lacks = self.compare(tree, true)?.lacks;
                 let in_the_way: BTreeSet<String> = lacks.in_the_way.into_iter().collect();
                 for path in paths.iter().filter(|path| in_the_way.contains(*path)) {
@@ -169,7 +179,7 @@ impl Handler {
 
     fn keep_listing(
         &self,
-        directory: &str,
+        (directory, atomic): (&str, bool),
         digest: Digest,
         part: &PartFile,
     ) -> Result<(), StoreError> {
@@ -179,7 +189,7 @@ impl Handler {
         };
         let listed = Listed::new(directory, digest, whole(part)?).map_err(|e| invalid(&e))?;
         let folds_case = self.folds_case();
-        let tree = TakenTree::new(listed, folds_case, |name| self.name_to_take(name));
+        let tree = TakenTree::new((listed, atomic), folds_case, |name| self.name_to_take(name));
         let mut tree = tree.map_err(|e| invalid(&e))?;
         if let Err(reason) = self.check_attributes(tree.keeps) {
             tree.refused.get_or_insert(reason);
@@ -222,7 +232,7 @@ impl Handler {
         existing: Existing,
         part: &PartFile,
     ) -> Result<(), StoreError> {
-        let mut target = TreeTarget::of(self.store.make_tree(tree.directory())?);
+        let mut target = TreeTarget::of(self.open_place(tree)?);
         tree.make_parents(&mut target, files, existing)?;
         let mut unpack = Unpack::new(target, files.to_vec(), |_| {}).of_put(existing);
         let mut buffer = vec![0; CHUNK];
@@ -255,8 +265,21 @@ impl Handler {
     }
 
     fn compare(&self, tree: &TakenTree, surplus: bool) -> Result<Plan, StoreError> {
+        if tree.atomic {
+            self.begin_next(tree)?;
+        }
+        self.compare_with(tree, &tree.place(), surplus)
+    }
+
+    /// What is lacking in a directory.
+    pub(super) fn compare_with(
+        &self,
+        tree: &TakenTree,
+        directory: &str,
+        surplus: bool,
+    ) -> Result<Plan, StoreError> {
         let options = tree.options(Existing::Keep).dry_run(true).delete(surplus);
-        let root = match self.store.open_tree(tree.directory()) {
+        let root = match self.store.open_tree(directory) {
             Err(StoreError::NotFound(_)) => None,
             root => Some(root?),
         };
@@ -283,7 +306,10 @@ impl Handler {
         if !requested.is_empty() && !may_replace {
             return Err(StoreError::Exists("what is to be removed".to_owned()));
         }
-        let root = self.store.make_tree(tree.directory())?;
+        if tree.atomic && self.is_swapped(tree, &requested)? {
+            return Ok(());
+        }
+        let root = self.open_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = TreeTarget::of(root);
         let options = tree.options(existing).delete(!requested.is_empty());
@@ -301,6 +327,9 @@ impl Handler {
             return Err(StoreError::Exists(path));
         }
         let mut plan = plan(false)?;
+        if tree.atomic {
+            self.adopt(tree)?;
+        }
         // Behind what is in it comes a directory, in the other order; what else is in it keeps it.
         for path in surplus.iter().rev().filter(|path| requested.contains(*path)) {
             target.remove_one(path).map_err(|error| at(path, error))?;
@@ -309,7 +338,12 @@ impl Handler {
         let ours = std::mem::take(&mut plan.made_directories);
         let set = |path: &str| may_replace || made.contains(path) || ours.contains(path);
         plan.set_directories(set).map_err(of_tree)?;
-        Ok(target.sync()?)
+        target.sync()?;
+        if tree.atomic {
+            self.swap(tree)?;
+            target.sync()?;
+        }
+        Ok(())
     }
 }
 

@@ -184,7 +184,7 @@ impl Handler {
             &TreePart::Attributes { keeps, digests } => {
                 Scanned::Listed(scan(&root, Scan { keeps, ..how(true, digests) }))
             }
-            TreePart::Put
+            TreePart::Put { .. }
             | TreePart::Sample { .. }
             | TreePart::Lacks { .. }
             | TreePart::Clear { .. }

@@ -30,6 +30,8 @@ pub(super) struct Trees {
     kept: Mutex<Kept>,
     /// Held while a listing that was put is read: one at a time is in memory besides those that are kept.
     pub(super) reading: Mutex<()>,
+    /// Held while a tree is made beside a directory, or takes its place.
+    pub(super) swapping: Mutex<()>,
     /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
     pub(super) folds_case: OnceLock<bool>,
 }

@@ -13,7 +13,7 @@ pub use attributes::{Meta, can_give_owners};
 pub use new_file::NewFile;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
 pub use scan::{Scan, ScanError, scan};
-pub use swap::{NextTree, Swapped};
+pub use swap::{NextTree, Swapped, next_name};
 pub use target::TreeTarget;
 pub use unpack::{Unpack, Wanted};
 

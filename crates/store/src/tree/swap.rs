@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
+use wellspring_tree::{
+    Content, Cursor, Entry, Keeps, ListingError, MAX_DEPTH, Pair, compare, order,
+};
 
 use super::scan::{Scan, scan};
 
@@ -18,6 +20,14 @@ use super::scan::{Scan, scan};
 pub struct NextTree {
     target: PathBuf,
     next: PathBuf,
+}
+
+/// End of the name of a tree that is to take the place of another.
+const NEXT: &str = ".wellspring-next";
+
+/// The name of the tree that is to take the place of one of that name, beside it.
+pub fn next_name(name: &str) -> String {
+    format!(".{name}{NEXT}")
 }
 
 /// How a tree took the place of another.
@@ -44,7 +54,7 @@ impl NextTree {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(".wellspring-next");
+        hidden.push(NEXT);
         let next = target.with_file_name(hidden);
         let tree = NextTree { target, next };
         if !tree.next.exists() {
@@ -111,6 +121,78 @@ impl NextTree {
         Ok(())
     }
 
+    /// Gives it what the other tree has by now and a listing does not, and nothing else: this tree may have been begun
+    /// long ago, by a process that has ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn adopt(&self, mut listing: Cursor<'_>) -> io::Result<()> {
+        if !self.target.exists() {
+            return Ok(());
+        }
+        let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
+        let walk =
+            |path: &Path| scan(&OwnedFd::from(File::open(path)?), how).map_err(io::Error::other);
+        let (there, here) = (walk(&self.target)?, walk(&self.next)?);
+        let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
+        let mut listed = next_path(&mut listing)?;
+        let mut surplus = Vec::new();
+        let adopted = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
+            let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
+            while listed.as_deref().is_some_and(|listed| order(listed, entry.path).is_lt()) {
+                listed = next_path(&mut listing)?;
+            }
+            if listed.as_deref() == Some(entry.path) {
+                return Ok(());
+            }
+            match pair {
+                Pair::First(there) => self.take_over(&there)?,
+                Pair::Second(here) => {
+                    surplus.push((here.path.to_owned(), here.content == Content::Directory));
+                }
+                Pair::Both(there, here) if is_same(&there, &here) => {}
+                Pair::Both(there, here) => {
+                    self.remove(here.path, here.content == Content::Directory)?;
+                    self.take_over(&there)?;
+                }
+            }
+            Ok::<(), Adoption>(())
+        });
+        adopted.map_err(|Adoption(error)| error)?;
+        // Behind what is in it comes a directory, in the other order.
+        for (path, is_directory) in surplus.iter().rev() {
+            self.remove(path, *is_directory)?;
+        }
+        Ok(())
+    }
+
+    /// Gives it something of the other tree.
+    fn take_over(&self, entry: &Entry<'_>) -> io::Result<()> {
+        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
+        match entry.content {
+            Content::Directory => {
+                fs::create_dir(&to)?;
+                fs::set_permissions(&to, from.metadata()?.permissions())
+            }
+            Content::File { .. } => fs::hard_link(from, to),
+            Content::Link { target } => std::os::unix::fs::symlink(target, to),
+            Content::Skipped(reason) => {
+                let text = format!("{} {reason}, and would be lost", entry.path);
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
+        }
+    }
+
+    fn remove(&self, path: &str, is_directory: bool) -> io::Result<()> {
+        let path = self.next.join(path);
+        let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        match removed {
+            // It went with the directory above.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
     /// Takes the place of the other tree, which is removed.
     ///
     /// # Errors
@@ -137,4 +219,36 @@ impl NextTree {
             Err(errno) => Err(errno.into()),
         }
     }
+}
+
+/// The error of an adoption.
+struct Adoption(io::Error);
+
+impl From<io::Error> for Adoption {
+    fn from(error: io::Error) -> Self {
+        Adoption(error)
+    }
+}
+
+impl From<ListingError> for Adoption {
+    fn from(error: ListingError) -> Self {
+        Adoption(io::Error::other(error))
+    }
+}
+
+/// The next path of a listing; what was skipped in it is not part of the tree.
+fn next_path(listing: &mut Cursor<'_>) -> io::Result<Option<String>> {
+    loop {
+        let entry = listing.next_entry().map_err(io::Error::other)?;
+        match entry {
+            Some(Entry { content: Content::Skipped(_), .. }) => {}
+            entry => return Ok(entry.map(|entry| entry.path.to_owned())),
+        }
+    }
+}
+
+/// Whether what both trees have under a path is the same.
+fn is_same(one: &Entry<'_>, other: &Entry<'_>) -> bool {
+    one.content == other.content
+        && (one.content == Content::Directory || one.modified == other.modified)
 }

@@ -369,3 +369,38 @@ fn runs_of_zeros_in_packed_files_become_holes() {
     assert!(path.metadata().expect("stat").blocks() * 512 <= 64 << 10, "{:?}", path.metadata());
     assert_eq!(std::fs::read(dir.path().join("zeros")).expect("read"), [0; 8_192]);
 }
+
+#[test]
+fn the_next_tree_adopts_what_the_other_has_and_the_listing_does_not() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    for path in ["listed", "stays", "changes", "goes", "d/x", "swaps/below"] {
+        write(&target.join(path), b"old");
+    }
+    let next = NextTree::beside(&target).expect("a tree beside");
+    write(&next.path().join("stale/of-an-earlier-put"), b"?");
+    write(&next.path().join("listed"), b"new");
+    write(&target.join("d/late"), b"late");
+    std::fs::remove_file(target.join("goes")).expect("removed");
+    std::fs::remove_file(target.join("changes")).expect("removed");
+    write(&target.join("changes"), b"changed");
+    std::fs::remove_dir_all(target.join("swaps")).expect("removed");
+    write(&target.join("swaps"), b"a file now");
+    let mut listing = wellspring_tree::Listing::new();
+    let (path, modified) = ("listed", TIME);
+    let (content, attributes) = (Content::File { size: 3, digest: None }, Attributes::default());
+    let entry = wellspring_tree::Entry { path, mode: 0o644, modified, content, attributes };
+    listing.push(&entry).expect("room");
+    next.adopt(Cursor::new(listing.as_bytes()).expect("a listing")).expect("adopted");
+    next.swap().expect("swapped");
+    let left = scan(&open(&target), ALL).expect("a walk");
+    let mut names = Vec::new();
+    let mut cursor = Cursor::new(left.as_bytes()).expect("a listing");
+    while let Some(entry) = cursor.next_entry().expect("valid") {
+        names.push(entry.path.to_owned());
+    }
+    assert_eq!(names, ["changes", "d", "d/late", "d/x", "listed", "stays", "swaps"]);
+    for (path, bytes) in [("listed", "new"), ("changes", "changed"), ("swaps", "a file now")] {
+        assert_eq!(std::fs::read_to_string(target.join(path)).expect("read"), bytes, "{path}");
+    }
+}

@@ -18,6 +18,8 @@ pub struct PutTreeOptions {
     pub tree: TreeOptions,
     /// Replace files and links that differ (servers must allow it).
     pub overwrite: bool,
+    /// Hosts swap the whole directory when all of the tree is there, instead of file by file.
+    pub atomic: bool,
     /// The multicast group and port to send by; without one each host is sent to on its own.
     pub group: Option<SocketAddr>,
     /// Succeed if so many hosts have the tree; `None`: all.
@@ -25,13 +27,13 @@ pub struct PutTreeOptions {
 }
 
 setters! {
-    PutTreeOptions { overwrite: bool, group: Option<SocketAddr>, quorum: Option<usize> }
+    PutTreeOptions { overwrite: bool, atomic: bool, group: Option<SocketAddr>, quorum: Option<usize> }
 }
 
 impl PutTreeOptions {
     /// To each host on its own, all of which must get it; nothing is replaced.
     pub fn new(tree: TreeOptions) -> Self {
-        PutTreeOptions { tree, overwrite: false, group: None, quorum: None }
+        PutTreeOptions { tree, overwrite: false, atomic: false, group: None, quorum: None }
     }
 }
 

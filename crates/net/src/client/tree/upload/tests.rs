@@ -69,7 +69,7 @@ impl Place {
 
     /// Puts a listing, and returns the first half of its digest.
     fn list(&self, listing: &[u8]) -> Result<[u8; 16], String> {
-        self.put(TreePart::Put, listing, false)?;
+        self.put(TreePart::Put { atomic: false }, listing, false)?;
         let mut id = [0; 16];
         id.copy_from_slice(&blake3::hash(listing).as_bytes()[..16]);
         Ok(id)
@@ -176,7 +176,7 @@ fn what_is_asked_of_a_put_is_not_an_object_to_others() {
     let place = Place::new(|config| config.allow_put = false);
     assert!(place.list(&raw(&[file("a", 3)])).is_err());
     let parts = [
-        TreePart::Put,
+        TreePart::Put { atomic: false },
         TreePart::Lacks { listing: [1; 16], surplus: true },
         TreePart::Finish { listing: [1; 16] },
     ];

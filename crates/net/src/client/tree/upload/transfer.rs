@@ -116,7 +116,9 @@ impl<'a> Upload<'a> {
         let live = self.live();
         let listing = Arc::clone(source);
         let opened = blocking(move || of_bytes(&listing.listing.bytes)).await?;
-        let part = self.options.tree.name(TreePart::Put);
+        // What would be done does not depend on how, and leaves nothing there.
+        let atomic = self.options.atomic && !self.options.tree.dry_run;
+        let part = self.options.tree.name(TreePart::Put { atomic });
         self.send(part, opened, &live, (Updates::default(), false)).await?;
         self.ask_what_is_lacking(source).await;
         if self.hopeful() < self.needed {

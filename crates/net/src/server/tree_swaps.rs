@@ -1,0 +1,87 @@
+//! Trees that clients put and that take the place of a directory as a whole.
+//!
+//! Such a tree grows beside the directory, and begins with the same files as further names of them. Its end gives it
+//! what others have changed in the directory meanwhile, and swaps both in one step.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::PoisonError;
+
+use super::handler::Handler;
+use super::taken_tree::TakenTree;
+use crate::store::StoreError;
+use crate::store::tree::NextTree;
+use crate::store::tree::listing::Lacks;
+
+/// A tree beside the directory that it is to be, whose parent stays open as long.
+struct Beside {
+    next: NextTree,
+    _parent: OwnedFd,
+}
+
+impl Handler {
+    /// Opens the directory that the files of a tree are written into.
+    pub(super) fn open_place(&self, tree: &TakenTree) -> Result<OwnedFd, StoreError> {
+        match tree.atomic {
+            // It is made when the client asks what is lacking.
+            true => self.store.open_tree(&tree.place()),
+            false => self.store.make_tree(tree.directory()),
+        }
+    }
+
+    /// Makes the tree beside the directory, unless it is there.
+    pub(super) fn begin_next(&self, tree: &TakenTree) -> Result<(), StoreError> {
+        let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        self.beside(tree).map(|_| ())
+    }
+
+    fn beside(&self, tree: &TakenTree) -> Result<Beside, StoreError> {
+        // Where a link stands under that name, what it leads to would be swapped.
+        match self.store.open_tree(tree.directory()) {
+            Ok(_) | Err(StoreError::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let (above, name) = tree.directory().rsplit_once('/').unwrap_or(("", tree.directory()));
+        let parent = self.store.make_tree(above)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(name);
+        Ok(Beside { next: NextTree::beside(&path)?, _parent: parent })
+    }
+
+    /// Whether the tree took the place of the directory before: its client did not hear of it.
+    pub(super) fn is_swapped(
+        &self,
+        tree: &TakenTree,
+        requested: &BTreeSet<String>,
+    ) -> Result<bool, StoreError> {
+        match self.store.open_tree(&tree.place()) {
+            Err(StoreError::NotFound(_)) => {}
+            Ok(_) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let plan = self.compare_with(tree, tree.directory(), !requested.is_empty())?;
+        let Lacks { files, made, replaced, in_the_way, surplus, .. } = plan.lacks;
+        let is_there = files.is_empty() && made == 0 && replaced == 0 && in_the_way.is_empty();
+        if is_there && !surplus.iter().any(|path| requested.contains(path)) {
+            return Ok(true);
+        }
+        Err(StoreError::Changed(format!("{}/", tree.directory())))
+    }
+
+    /// Gives the tree what the directory has and the listing does not.
+    pub(super) fn adopt(&self, tree: &TakenTree) -> Result<(), StoreError> {
+        Ok(self.beside(tree)?.next.adopt(tree.listed.before(0))?)
+    }
+
+    /// Has the tree take the place of the directory.
+    pub(super) fn swap(&self, tree: &TakenTree) -> Result<(), StoreError> {
+        let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let swapped = self.beside(tree)?.next.swap()?;
+        tracing::info!(
+            directory = tree.directory(),
+            ?swapped,
+            "a tree took the place of a directory"
+        );
+        Ok(())
+    }
+}
