@@ -293,7 +293,7 @@ fn attributes_are_kept_if_asked_for_and_where_they_are_allowed() {
     let strict = place.serve(&place.dir("strict"), &["--allow-put"]);
     let put = |server: &str| run(&["put", text(&here), &format!("{server}/t/"), "--xattrs"]);
     let refused = put(&strict.address.to_string());
-    assert_eq!(refused.code, Some(8), "{refused:?}");
+    assert_eq!(refused.code, Some(4), "{refused:?}");
     assert!(refused.text.contains("--allow-attributes"), "{}", refused.text);
     let server = place.serve(&taken, &["--allow-put", "--allow-overwrite", "--allow-attributes"]);
     let address = server.address.to_string();

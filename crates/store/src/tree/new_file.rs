@@ -2,30 +2,39 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::sync::Arc;
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 
-use rustix::fs::{AtFlags, Mode, futimens, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, fchmod, fstat, futimens, linkat, openat, renameat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::attributes::{Meta, set_attributes};
 use super::file::times_of;
 use crate::existing::Existing;
-use crate::objects::{Disk, SystemDisk};
+use crate::objects::{Disk, SystemDisk, claim, part_file_name};
 
 /// So many zeros, at a multiple of so many bytes, become a hole \[bytes\].
 const HOLE: usize = 4_096;
 
-/// A regular file of a tree while it is written, beside its place. Dropped before it is
-/// [finished](Self::finish), it leaves nothing.
+/// Names tried before giving up: each has 64 random bits.
+const ATTEMPTS: usize = 8;
+
+/// A regular file of a tree while it is written: without a name where the file system has such files, else beside its
+/// place. Dropped before it is [finished](Self::finish), it leaves nothing.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
     parent: Arc<OwnedFd>,
-    part_name: String,
+    /// The name that it has until it is finished, if it has any.
+    part_name: Option<String>,
     name: String,
-    in_place: bool,
     /// What it was given \[bytes\].
     len: u64,
     /// Its length on the disk, which ends before a hole \[bytes\].
@@ -33,13 +42,16 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// One that is open, and that name of it in a directory.
-    pub(super) fn new(
-        file: File,
-        (parent, part_name): (Arc<OwnedFd>, String),
-        name: String,
-    ) -> Self {
-        NewFile { file, parent, part_name, name, in_place: false, len: 0, written: 0 }
+    /// Begins a file that is to have that name in a directory, and that mode.
+    pub(super) fn begin(parent: Arc<OwnedFd>, name: &str, mode: u16) -> io::Result<Self> {
+        let (file, part_name) = match open_nameless(&parent, mode) {
+            Some(file) => (file, None),
+            None => {
+                let (file, part_name) = open_part(&parent, name)?;
+                (file, Some(part_name))
+            }
+        };
+        Ok(NewFile { file, parent, part_name, name: name.to_owned(), len: 0, written: 0 })
     }
 
     /// Gives the complete file its owner, attributes, mode, time and name, in the place of what has that if `existing`
@@ -55,17 +67,92 @@ impl NewFile {
         if !attributes.keeps.is_nothing() {
             set_attributes(self.file.as_fd(), attributes)?;
         }
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(meta.mode.into()))?;
+        // Mostly it was made with it: the umask and lists of the directory decide.
+        if fstat(&self.file)?.st_mode & 0o7777 != u32::from(meta.mode) {
+            fchmod(&self.file, Mode::from_raw_mode(meta.mode.into()))?;
+        }
         futimens(&self.file, &times_of(meta.modified))?;
-        match existing {
-            Existing::Replace => take_name(&self.parent, &self.part_name, &self.name)?,
-            Existing::Keep => {
-                SystemDisk.rename(&self.parent, &self.part_name, &self.name, false)?
+        match &self.part_name {
+            None => self.link(existing)?,
+            Some(part_name) => {
+                match existing {
+                    Existing::Replace => take_name(&self.parent, part_name, &self.name)?,
+                    Existing::Keep => {
+                        SystemDisk.rename(&self.parent, part_name, &self.name, false)?
+                    }
+                }
+                self.part_name = None;
             }
         }
-        self.in_place = true;
         Ok(())
     }
+
+    /// Gives a file without a name its own.
+    fn link(&mut self, existing: Existing) -> io::Result<()> {
+        match link_nameless(&self.file, &self.parent, &self.name) {
+            Err(Errno::EXIST) if existing == Existing::Replace => {}
+            linked => return Ok(linked?),
+        }
+        // A name is replaced by a rename alone. Locked before it has a name, it is never taken for stale.
+        claim(&SystemDisk, &self.file);
+        for _ in 0..ATTEMPTS {
+            let part_name = part_file_name(&self.name, SystemDisk.random()?);
+            match link_nameless(&self.file, &self.parent, &part_name) {
+                Err(Errno::EXIST) => continue,
+                linked => linked?,
+            }
+            self.part_name = Some(part_name.clone());
+            take_name(&self.parent, &part_name, &self.name)?;
+            self.part_name = None;
+            return Ok(());
+        }
+        Err(Errno::EXIST.into())
+    }
+}
+
+/// A file without a name, if the file system has such files and a name can be given to them.
+#[cfg(target_os = "linux")]
+fn open_nameless(parent: &OwnedFd, mode: u16) -> Option<File> {
+    static IS_GIVEN_NAMES: OnceLock<bool> = OnceLock::new();
+    if !IS_GIVEN_NAMES.get_or_init(|| Path::new(OWN_FILES).is_dir()) {
+        return None;
+    }
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    // Whatever the error, the other way will tell.
+    openat(parent, ".", flags, Mode::from_raw_mode(mode.into())).ok().map(File::from)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open_nameless(_: &OwnedFd, _: u16) -> Option<File> {
+    None
+}
+
+/// Where the open files of this process are.
+const OWN_FILES: &str = "/proc/self/fd";
+
+fn link_nameless(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    let path = format!("{OWN_FILES}/{}", file.as_raw_fd());
+    linkat(CWD, path, parent, name, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// A file beside its place, and its name there.
+fn open_part(parent: &OwnedFd, name: &str) -> io::Result<(File, String)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..ATTEMPTS {
+        let part_name = part_file_name(name, SystemDisk.random()?);
+        match openat(parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(fd) => {
+                let file = File::from(fd);
+                // Else taken for stale in the moment before it was ours.
+                if claim(&SystemDisk, &file) {
+                    return Ok((file, part_name));
+                }
+            }
+        }
+    }
+    Err(Errno::EXIST.into())
 }
 
 impl Write for NewFile {
@@ -100,9 +187,9 @@ fn first_run(at: u64, bytes: &[u8]) -> (usize, bool) {
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if !self.in_place {
+        if let Some(part_name) = &self.part_name {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
-            let _ = unlinkat(&self.parent, &self.part_name, AtFlags::empty());
+            let _ = unlinkat(&self.parent, part_name, AtFlags::empty());
         }
     }
 }
@@ -139,5 +226,57 @@ mod tests {
         // Part of a block is none, at whatever place.
         assert_eq!(first_run(0, &file[..HOLE - 1]), (HOLE - 1, false));
         assert_eq!(first_run(1, &[0; 2 * HOLE - 1]), (HOLE - 1, false));
+    }
+
+    /// A directory, the names in it, and the bytes of `f`.
+    fn look(dir: &std::path::Path) -> (Vec<String>, Vec<u8>) {
+        let entries = std::fs::read_dir(dir).expect("directory");
+        let name = |entry: io::Result<std::fs::DirEntry>| entry.expect("entry").file_name();
+        let mut names: Vec<String> =
+            entries.map(|entry| name(entry).into_string().expect("UTF-8")).collect();
+        names.sort();
+        (names, std::fs::read(dir.join("f")).unwrap_or_default())
+    }
+
+    #[test]
+    fn with_a_name_before_its_end_or_without_a_file_is_complete_or_not_there() {
+        let meta = Meta { mode: 0o640, ..Meta::default() };
+        for is_nameless in [true, false] {
+            let dir = tempfile::tempdir().expect("directory");
+            let open = || Arc::new(OwnedFd::from(File::open(dir.path()).expect("open")));
+            let begin = || {
+                let parent = open();
+                if is_nameless {
+                    return NewFile::begin(parent, "f", meta.mode).expect("begun");
+                }
+                let (file, part_name) = open_part(&parent, "f").expect("open");
+                let (part_name, name) = (Some(part_name), "f".to_owned());
+                NewFile { file, parent, part_name, name, len: 0, written: 0 }
+            };
+            let write = |bytes: &[u8]| {
+                let mut file = begin();
+                file.write_all(bytes).expect("written");
+                file
+            };
+            drop(write(b"dropped"));
+            assert_eq!(look(dir.path()).0, [""; 0]);
+            write(b"first").finish(&meta, Existing::Keep).expect("in place");
+            assert_eq!(look(dir.path()), (vec!["f".to_owned()], b"first".to_vec()));
+            let kept = write(b"second").finish(&meta, Existing::Keep).expect_err("is there");
+            assert_eq!(kept.kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(look(dir.path()), (vec!["f".to_owned()], b"first".to_vec()));
+            write(b"third").finish(&meta, Existing::Replace).expect("in place");
+            assert_eq!(look(dir.path()), (vec!["f".to_owned()], b"third".to_vec()));
+            std::fs::remove_file(dir.path().join("f")).expect("removed");
+            std::fs::create_dir_all(dir.path().join("f/full")).expect("directories");
+            let full = write(b"x").finish(&meta, Existing::Replace).expect_err("not empty");
+            assert_eq!(full.kind(), io::ErrorKind::DirectoryNotEmpty);
+            std::fs::remove_dir(dir.path().join("f/full")).expect("removed");
+            write(b"fourth").finish(&meta, Existing::Replace).expect("in place");
+            assert_eq!(look(dir.path()), (vec!["f".to_owned()], b"fourth".to_vec()));
+            use std::os::unix::fs::PermissionsExt;
+            let mode = dir.path().join("f").metadata().expect("stat").permissions().mode();
+            assert_eq!(mode & 0o7777, 0o640);
+        }
     }
 }

@@ -187,9 +187,12 @@ impl NextTree {
         let path = self.next.join(path);
         let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         match removed {
-            // It went with the directory above.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
+            // It went with the directory above, in whose place a file may be.
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
+                _ => Err(error),
+            },
+            removed => removed,
         }
     }
 

@@ -18,7 +18,7 @@ use super::file::{READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
 use crate::existing::Existing;
-use crate::objects::{Disk, SystemDisk, claim, open_directory_beneath, part_file_name, split_path};
+use crate::objects::{Disk, SystemDisk, open_directory_beneath, part_file_name, split_path};
 
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
@@ -221,31 +221,13 @@ impl TreeTarget {
         Err(Errno::EXIST.into())
     }
 
-    /// Begins a regular file.
+    /// Begins a regular file, which is to have that mode.
     ///
     /// # Errors
     /// The system's.
-    pub fn begin_file(&mut self, path: &str) -> io::Result<NewFile> {
+    pub fn begin_file(&mut self, path: &str, mode: u16) -> io::Result<NewFile> {
         let (parent, name) = self.parent(path)?;
-        let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for _ in 0..ATTEMPTS {
-            let part_name = part_file_name(name, SystemDisk.random()?);
-            match openat(&parent, &part_name, flags, Mode::from_raw_mode(0o600)) {
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-                Ok(fd) => {
-                    let file = File::from(fd);
-                    // Taken for stale in the moment before it was ours.
-                    if !claim(&SystemDisk, &file) {
-                        continue;
-                    }
-                    let name = name.to_owned();
-                    return Ok(NewFile::new(file, (parent, part_name), name));
-                }
-            }
-        }
-        Err(Errno::EXIST.into())
+        NewFile::begin(parent, name, mode)
     }
 
     /// A way to the directory that holds what has that path, good as long as `self` is used for no other

@@ -164,13 +164,13 @@ fn nothing_is_written_through_a_link() {
     symlink(outside.path(), dir.path().join("d")).expect("link");
     symlink(outside.path().join("victim"), dir.path().join("f")).expect("link");
     let mut target = TreeTarget::open(dir.path(), true).expect("a target");
-    assert!(target.begin_file("d/victim").is_err());
+    assert!(target.begin_file("d/victim", 0o600).is_err());
     assert!(target.make_link("d/x", "y", &meta(0), Existing::Replace).is_err());
     assert!(target.set("d/victim", &meta(0o777)).is_err());
     assert!(target.set("f", &meta(0o777)).is_err());
     assert!(target.remove("d/victim").is_err());
     // A link of the name of a file is replaced, not followed.
-    let mut file = target.begin_file("f").expect("a file");
+    let mut file = target.begin_file("f", 0o600).expect("a file");
     file.write_all(b"new").expect("written");
     file.finish(&meta(0o600), Existing::Replace).expect("in place");
     // And so is one of the name of a directory.
@@ -239,7 +239,7 @@ fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_
 
     let next = NextTree::beside(&target).expect("a tree beside");
     let mut at = TreeTarget::open(next.path(), false).expect("a target");
-    let mut file = at.begin_file("old").expect("a file");
+    let mut file = at.begin_file("old", 0o600).expect("a file");
     file.write_all(b"new").expect("written");
     file.finish(&meta(0o600), Existing::Replace).expect("in place");
     at.remove("link").expect("removed");

@@ -58,8 +58,9 @@ impl Unpack {
             Some(open) => open,
             none => {
                 let Wanted { path, size, meta } = wanted;
+                let mode = meta.mode;
                 let is_there = self.keeps_same && self.target.has(path, *size, meta.modified);
-                let file = if is_there { None } else { Some(self.target.begin_file(path)?) };
+                let file = if is_there { None } else { Some(self.target.begin_file(path, mode)?) };
                 none.insert((file, *size))
             }
         };

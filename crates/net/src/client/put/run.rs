@@ -298,12 +298,12 @@ impl Run {
         done.sort_unstable_by(|a, b| b.cmp(a));
         let blocks = done.get(self.needed - 1).copied().unwrap_or(0);
         let done = self.bytes_of_first(blocks);
-        let symbols = self.sendings.iter().map(|s| s.progress.symbols()).sum();
-        self.updates.tell(Update::Moving { done, total: self.size, symbols });
         if self.updates.are_of_hosts() {
             let receivers = self.receivers.iter().map(|receiver| self.progress_of(receiver));
             self.updates.tell(Update::Receivers { receivers: receivers.collect() });
         }
+        let symbols = self.sendings.iter().map(|s| s.progress.symbols()).sum();
+        self.updates.tell(Update::Moving { done, total: self.size, symbols });
     }
 
     fn progress_of(&self, receiver: &Receiver) -> ReceiverProgress {

@@ -440,7 +440,7 @@ impl Maker {
             Content::Link { target: to } => self
                 .do_here(there, |target| target.make_link(path, to, &Meta::from(there), existing)),
             Content::File { size: 0, .. } => self.do_here(there, |target| {
-                target.begin_file(path)?.finish(&Meta::from(there), existing)
+                target.begin_file(path, there.mode)?.finish(&Meta::from(there), existing)
             }),
             Content::File { size, .. } => {
                 self.plan.len = self.plan.len.saturating_add(size);

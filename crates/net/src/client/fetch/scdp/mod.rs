@@ -225,14 +225,14 @@ impl Run {
     }
 
     fn tell_progress(&mut self) {
+        if self.updates.are_of_hosts() {
+            self.tell_of_senders();
+        }
         self.updates.tell(Update::Moving {
             done: self.wanted.done(self.progress.bytes_done()),
             total: self.wanted.bytes.end - self.wanted.bytes.start,
             symbols: self.progress.symbols(),
         });
-        if self.updates.are_of_hosts() {
-            self.tell_of_senders();
-        }
     }
 
     /// Tells what the driver has answered, and asks it for the next time.
