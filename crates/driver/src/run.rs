@@ -174,3 +174,85 @@ impl Drop for RunningDriver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+
+    use wellspring_core::{HostId, Time};
+
+    use super::*;
+    use crate::Statistics;
+    use crate::network::faults::Origin;
+    use crate::payload::key::BlockKey;
+    use crate::payload::worker::Done;
+    use crate::runner::Run;
+    use crate::socket::ReceiveBatch;
+
+    /// A protocol in whose first turn a caller, just too late for it, asks for a session and then for the statistics.
+    struct Late {
+        shared: Arc<Shared>,
+        statistics: mpsc::SyncSender<Statistics>,
+        turns: usize,
+    }
+
+    impl Run for Late {
+        fn trimmed_len(&self, _: &[u8]) -> Option<usize> {
+            None
+        }
+
+        fn serve_calls(&mut self, _: &mut Host, _: usize) {
+            self.turns += 1;
+            if self.turns == 1 {
+                self.shared.ask(Call::Statistics(self.statistics.clone())).expect("open");
+            }
+        }
+
+        fn has_calls(&self) -> bool {
+            self.turns == 1
+        }
+
+        fn on_datagram(&mut self, _: &mut Host, _: Time, _: &Origin, _: Option<HostId>, _: &[u8]) {}
+
+        fn on_done(&mut self, _: &mut Host, _: BlockKey, _: Done) {}
+
+        fn on_time(&mut self, _: &mut Host, _: Time) {}
+
+        fn drain(&mut self, _: &mut Host) -> bool {
+            false
+        }
+
+        fn deadline(&self) -> Option<Time> {
+            None
+        }
+
+        fn open_sessions(&self) -> usize {
+            usize::from(self.turns > 1)
+        }
+
+        fn unfinished(&self) -> usize {
+            0
+        }
+
+        fn stop(&mut self, _: &mut Host) {}
+
+        fn refuse_calls(&mut self) {}
+    }
+
+    #[test]
+    fn a_call_to_a_protocol_is_served_before_a_later_call_to_the_driver() {
+        let mut config = DriverConfig::new((Ipv4Addr::LOCALHOST, 0).into());
+        (config.workers, config.trim_taps) = (1, TrimTaps::Off);
+        let mut event_loop =
+            Builder::open(config, Box::new(|_| true)).expect("loopback").event_loop;
+        let (statistics, answer) = mpsc::sync_channel(1);
+        let shared = Arc::clone(&event_loop.mailbox.shared);
+        event_loop.runners.push(Box::new(Late { shared, statistics, turns: 0 }));
+        let mut batch = ReceiveBatch::default();
+        for _ in 0..2 {
+            event_loop.turn(&mut batch);
+        }
+        assert_eq!(answer.try_recv().expect("served").sessions, 1);
+    }
+}

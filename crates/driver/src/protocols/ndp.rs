@@ -1,7 +1,7 @@
 //! NDP on the driver: SCDP's baseline over real sockets, packets without a code.
 //!
 //! A transfer is a session of one sender and one receiver. Its packets are the source symbols of blocks
-//! of [`PACKETS_PER_BLOCK`], which the driver hands to the sink as they become whole.
+//! of 100 packets, which the driver hands to the sink as they become whole.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

@@ -19,6 +19,7 @@ use crate::KeyTrouble;
 
 /// Why a control channel is of no use any more.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum ControlError {
     /// The peer closed it.
     Closed,
