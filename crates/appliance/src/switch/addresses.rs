@@ -9,8 +9,23 @@ const AGE: Duration = Duration::from_secs(300);
 /// How exactly the time of a station's last frame is known: to write it down for each frame would lock the table.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A VLAN, and the address of a station in it.
-type Station = (u16, [u8; 6]);
+/// A VLAN, and the address of a station in it, as one number: quick to compare.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Station(u64);
+
+impl Station {
+    /// The bit of an address that is for many stations.
+    const GROUP: u64 = 1 << 40;
+
+    fn new(vlan: u16, [a, b, c, d, e, f]: [u8; 6]) -> Self {
+        let [high, low] = vlan.to_be_bytes();
+        Station(u64::from_be_bytes([high, low, a, b, c, d, e, f]))
+    }
+
+    fn is_group(self) -> bool {
+        self.0 & Self::GROUP != 0
+    }
+}
 
 /// The ports that stations were heard at, at most so many. All threads of a switch share it.
 #[derive(Debug)]
@@ -31,19 +46,22 @@ impl Addresses {
         Addresses { table: RwLock::new(Table { ports: BTreeMap::new(), forgot: None }), most }
     }
 
-    /// Notes who sent a frame that came by a port. Beyond the bound no new station is learned before one is forgotten:
-    /// what is for them goes everywhere.
-    pub(super) fn learn(&self, vlan: u16, frame: &[u8], port: usize, now: Instant) {
-        let Some(&from) = frame.get(6..).and_then(|rest| rest.first_chunk::<6>()) else { return };
-        if is_group(from) {
-            return;
+    /// Notes who sent a frame that came by a port, and finds the port of its destination; none if it is for many stations
+    /// or for an unknown one. Beyond the bound no new station is learned before one is forgotten: what is for them
+    /// goes everywhere.
+    pub(super) fn pass(&self, vlan: u16, frame: &[u8], port: usize, now: Instant) -> Option<usize> {
+        let (to, rest) = frame.split_first_chunk::<6>()?;
+        let (to, from) = (Station::new(vlan, *to), Station::new(vlan, *rest.first_chunk::<6>()?));
+        let (known, found) = {
+            let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+            (table.ports.get(&from).copied(), table.ports.get(&to).copied())
+        };
+        let elapsed = |at| now.saturating_duration_since(at);
+        let fresh = known.is_some_and(|(at, heard)| at == port && elapsed(heard) < FRESH);
+        if !fresh && !from.is_group() {
+            self.write(from, known.is_some(), port, now);
         }
-        let station = (vlan, from);
-        let known = self.read(|table| table.ports.get(&station).copied());
-        match known {
-            Some((at, heard)) if at == port && now.saturating_duration_since(heard) < FRESH => {}
-            known => self.write(station, known.is_some(), port, now),
-        }
+        found.filter(|(_, heard)| elapsed(*heard) < AGE).map(|(port, _)| port)
     }
 
     fn write(&self, station: Station, known: bool, port: usize, now: Instant) {
@@ -63,25 +81,10 @@ impl Addresses {
         table.ports.insert(station, (port, now));
     }
 
-    /// The port of a frame's destination; none if it is for many stations or for an unknown one.
-    pub(super) fn port_of(&self, vlan: u16, frame: &[u8], now: Instant) -> Option<usize> {
-        let station = (vlan, *frame.first_chunk::<6>()?);
-        let (port, heard) = self.read(|table| table.ports.get(&station).copied())?;
-        (now.saturating_duration_since(heard) < AGE).then_some(port)
-    }
-
     /// Stations remembered.
     pub(super) fn len(&self) -> usize {
-        self.read(|table| table.ports.len())
+        self.table.read().unwrap_or_else(PoisonError::into_inner).ports.len()
     }
-
-    fn read<T>(&self, question: impl FnOnce(&Table) -> T) -> T {
-        question(&self.table.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-fn is_group(address: [u8; 6]) -> bool {
-    address[0] & 1 == 1
 }
 
 #[cfg(test)]
@@ -92,6 +95,19 @@ mod tests {
         let mut frame = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from];
         frame.extend([0; 48]);
         frame
+    }
+
+    impl Addresses {
+        fn learn(&self, vlan: u16, frame: &[u8], port: usize, now: Instant) {
+            self.pass(vlan, frame, port, now);
+        }
+
+        /// The port of a frame's destination, asked by nobody who is remembered.
+        fn port_of(&self, vlan: u16, frame: &[u8], now: Instant) -> Option<usize> {
+            let mut frame = frame.to_vec();
+            frame[6..12].fill(0xff);
+            self.pass(vlan, &frame, 63, now)
+        }
     }
 
     #[test]
@@ -140,8 +156,10 @@ mod tests {
         let mut forged = frame(1, 1);
         forged[6] = 3;
         addresses.learn(0, &forged, 1, now);
-        addresses.learn(0, &[1; 11], 1, now);
         assert_eq!(addresses.port_of(0, &forged[6..], now), None);
-        assert_eq!(addresses.port_of(0, &[2; 5], now), None);
+        for len in 0..12 {
+            assert_eq!(addresses.pass(0, &vec![2; len], 1, now), None);
+        }
+        assert_eq!(addresses.len(), 0);
     }
 }

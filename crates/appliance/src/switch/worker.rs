@@ -201,8 +201,7 @@ impl Worker {
         let (frame, config) = (self.buffers.get(slot), &self.shared.config);
         let len = frame.len();
         let treatment = frame::read(frame, &config.marking, config.keep);
-        self.shared.addresses.learn(vlan, frame, from, self.last);
-        match self.shared.addresses.port_of(vlan, frame, self.last) {
+        match self.shared.addresses.pass(vlan, frame, from, self.last) {
             Some(port) if port == from => self.ports[own].counters.filtered += 1,
             Some(port) => {
                 if let Some(tag) = self.shared.vlans.leave(port, vlan, tag) {
