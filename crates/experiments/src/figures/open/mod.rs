@@ -45,10 +45,10 @@ pub const QUESTIONS: &[Question] = &[
         set_up: "Reads of 4 MB from three of 16 hosts (Fat-Tree, 1 Gbit/s, 1 us a link, 10 reads a second). Four of \
                  the hosts send through a link of less than 1 Gbit/s. SCDP reads from all three at once, pulling from \
                  each what it can send. NDP reads from the nearest alone, a third from each, or (our extension) pieces \
-                 of 100 packets, the next one from whichever host has sent one. Then writes of 4 MB by load and by the \
-                 number of replicas: SCDP to a group, NDP to a group (our extension: what one replica asks for again \
-                 goes to all, and a new packet takes a pull of each), along a daisy chain, and a copy to each. \
-                 Decoding takes what our codec takes.",
+                 of 100 packets, the next one from whichever host has sent one. Then writes of 4 MB to three by \
+                 load: SCDP to a group, NDP to a group (our extension: what one replica asks for again goes to all, and a \
+                 new packet takes a pull of each), along a daisy chain, and a copy to each. Decoding takes what our codec \
+                 takes.",
     },
     Question {
         figure: "open-switches",
@@ -111,7 +111,7 @@ pub const QUESTIONS: &[Question] = &[
         set_up: "Requests for blocks of 1 MB with three replicas, 400 a second, on a Fat-Tree of 54 hosts with 1 us a \
                  link, reads and writes apart. The rebuild is 30 % of the hosts that copy blocks of 4 MB without pause, \
                  reads and writes in turn, in the class of the background. NDP reads from one replica and writes along a \
-                 daisy chain, TCP likewise. Then a rack of three hosts is lost: its switch stops after 0.5 s, and clients \
+                 daisy chain, TCP likewise. Then a rack of three hosts is lost: its switch stops after 0.1 s, and clients \
                  go on to choose its replicas. As shipped SCDP detaches silent replicas, and a write is complete with \
                  two. Nobody asks again elsewhere: that is left to the application.",
     },

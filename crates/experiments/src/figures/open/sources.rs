@@ -15,7 +15,7 @@ const READERS: [(&str, Settings<'static>); 4] = [
     ("NDP, from the nearest", &[("protocol.name", "ndp"), ("workload.read_by", "single")]),
 ];
 
-/// What writes to several replicas.
+/// What writes to three replicas.
 const WRITERS: [(&str, Settings<'static>); 4] = [
     ("SCDP, multicast", &[("protocol.name", "scdp")]),
     ("NDP, multicast", &[("protocol.name", "ndp"), ("workload.write_by", "multicast")]),
@@ -23,14 +23,16 @@ const WRITERS: [(&str, Settings<'static>); 4] = [
     ("NDP, a copy to each", &[("protocol.name", "ndp"), ("workload.write_by", "multi-unicast")]),
 ];
 
-/// Parts of the receivers' links that writes to three take.
+/// Parts of the receivers' links that writes take.
 const LOADS: [f64; 4] = [0.1, 0.3, 0.5, 0.7];
-/// Replicas of writes that take half of the receivers' links.
-const REPLICAS: [u32; 4] = [2, 3, 6, 10];
+/// Replicas of a write.
+const REPLICAS: f64 = 3.0;
+/// Packets of 4 MB.
+const PACKETS: f64 = 2_786.0;
 
-/// Writes a second at which 16 links of 1 Gbit/s carry so much of writes of 4 MB to so many.
-fn writes_a_second(load: f64, replicas: u32) -> String {
-    format!("{:.2}", load * 16e9 / (f64::from(replicas) * 32e6))
+/// Writes a second at which 16 links of 1 Gbit/s carry so much of writes of 4 MB.
+fn writes_a_second(load: f64) -> String {
+    format!("{:.2}", load * 16e9 / (REPLICAS * 32e6))
 }
 
 /// Rates of the slow hosts' links \[Mbit/s\].
@@ -85,43 +87,36 @@ fn reads(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// Writes to several replicas, by load and by the number of replicas.
+/// Writes to three replicas, by load.
 fn writes(lab: &mut Lab) -> Result<()> {
-    let by_load = LOADS.map(|load| (100.0 * load, load, 3));
-    let by_replicas = REPLICAS.map(|replicas| (f64::from(replicas), 0.5, replicas));
-    for (title, x, cases) in [
-        ("Writes of 4 MB to three: mean", "load of the receivers' links [%]", by_load),
-        ("Writes of 4 MB at half the load: mean", "replicas", by_replicas),
-    ] {
-        let mut curves = [const { Vec::new() }; 4];
-        for (at, load, replicas) in cases {
-            let (lambda, count) = (writes_a_second(load, replicas), replicas.to_string());
-            let mut texts = Vec::new();
-            for (place, (_, writer)) in WRITERS.iter().enumerate() {
-                let own = [
-                    ("workload.writes", "1.0"),
-                    ("workload.replicas", &*count),
-                    ("workload.lambda", &*lambda),
-                ];
-                let rows = one(lab, "open-sources", QUICK, &[writer, &own[..]].concat())?;
-                let (mean, tail) = (average(&rows, |r| r.fct_mean), average(&rows, |r| r.fct_p99));
-                let needed = average(&rows, |r| r.completed as f64) * f64::from(replicas) * 2_786.0;
-                let redundant = average(&rows, |r| r.redundant as f64) / needed.max(1.0) * 100.0;
-                curves[place].push((at, mean));
-                texts.push(format!("{mean:.1} ({tail:.1}; {redundant:.2})"));
-            }
-            let what = format!(
-                "writes to {replicas}, {:.0} % load: mean (99th percentile [ms]; redundant packets [%]), SCDP / NDP \
-                 multicast / NDP daisy chain / NDP copies",
-                100.0 * load
-            );
-            lab.variant(&what, texts.join(" / "));
+    let mut curves = [const { Vec::new() }; 4];
+    for load in LOADS {
+        let lambda = writes_a_second(load);
+        let mut texts = Vec::new();
+        for (place, (_, writer)) in WRITERS.iter().enumerate() {
+            let own = [
+                ("workload.writes", "1.0"),
+                ("workload.replicas", "3"),
+                ("workload.lambda", &*lambda),
+            ];
+            let rows = one(lab, "open-sources", QUICK, &[writer, &own[..]].concat())?;
+            let (mean, tail) = (average(&rows, |r| r.fct_mean), average(&rows, |r| r.fct_p99));
+            let needed = average(&rows, |r| r.completed as f64) * REPLICAS * PACKETS;
+            let redundant = average(&rows, |r| r.redundant as f64) / needed.max(1.0) * 100.0;
+            curves[place].push((100.0 * load, mean));
+            texts.push(format!("{mean:.1} ({tail:.1}; {redundant:.2})"));
         }
-        let plot = Plot::new(title, x, "completion time [ms]").log_y();
-        let curves = WRITERS.iter().zip(curves);
-        lab.plot(
-            curves.fold(plot, |plot, ((name, _), points)| plot.curve(*name, LINE, plain(points))),
+        let what = format!(
+            "writes to three, {:.0} % load: mean (99th percentile [ms]; redundant over needed packets [%]), SCDP / NDP \
+             multicast / NDP daisy chain / NDP copies",
+            100.0 * load
         );
+        lab.variant(&what, texts.join(" / "));
     }
+    let title = "Writes of 4 MB to three: mean";
+    let x = "load of the receivers' links [%]";
+    let plot = Plot::new(title, x, "completion time [ms]").log_y();
+    let curves = WRITERS.iter().zip(curves);
+    lab.plot(curves.fold(plot, |plot, ((name, _), points)| plot.curve(*name, LINE, plain(points))));
     Ok(())
 }

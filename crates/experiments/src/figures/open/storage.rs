@@ -23,9 +23,9 @@ const PROTOCOLS: [(&str, Settings<'static>); 3] = [
 ];
 
 /// When the switch of the first rack stops \[s\], and the hosts behind it.
-const LOST_AT: f64 = 0.5;
+const LOST_AT: f64 = 0.1;
 const LOST: [(&str, &str); 1] =
-    [("events", "[{ at = \"500ms\", kind = \"node-down\", nodes = [\"tor0\"] }]")];
+    [("events", "[{ at = \"100ms\", kind = \"node-down\", nodes = [\"tor0\"] }]")];
 const LOST_HOSTS: u32 = 3;
 
 /// What goes on when a rack is lost, beside the protocols of the other comparison.
@@ -70,7 +70,7 @@ fn lost_rack(lab: &mut Lab) -> Result<()> {
             let of = |at: usize| mean(&seen.iter().map(|run| run[at]).collect::<Vec<_>>());
             shares.push((place as u32, of(0)));
             let what = format!(
-                "{kind}, a rack lost at 0.5 s, {protocol}: of requests of other racks from then on, those that complete \
+                "{kind}, a rack lost at 0.1 s, {protocol}: of requests of other racks from then on, those that complete \
                  [%]; their median and 99th percentile [ms]"
             );
             lab.variant(&what, format!("{:.1}; {:.1}, {:.1}", of(0), of(1), of(2)));
