@@ -268,7 +268,7 @@ fn a_client_that_is_killed_half_way_and_starts_again() {
         let is_little = more <= UNDER_WAY.max(place.size / 100);
         reach::row(
             &format!("kill -9 of the client at 50 % of {}, again", place.in_text()),
-            "<= 1 % again, a new byte within 1 s",
+            "<= 1 % (or 4 MB) again, a new byte within 1 s",
             &format!("{part:.2} % again, {} MB resumed, after {after}", report.resumed / MB),
             is_little && first.is_none_or(|after| after <= Duration::from_secs(1)),
         );
