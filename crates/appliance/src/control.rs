@@ -256,6 +256,28 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_do_not_read_delay_no_scrape() {
+        // Longer than what waits unread in the buffers of a connection.
+        let page = "x".repeat(8 << 20);
+        let given = page.clone();
+        let at = serve_page(([127, 0, 0, 1], 0).into(), move || Some(given.clone()));
+        let at = at.expect("a port");
+        let ask = || {
+            let mut stream = TcpStream::connect(at).expect("connected");
+            stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("written");
+            stream
+        };
+        let mut slow: Vec<TcpStream> = (0..10).map(|_| ask()).collect();
+        // Each has begun to be answered, and waits for its reader.
+        for stream in &mut slow {
+            assert_eq!(stream.read(&mut [0]).expect("answered"), 1);
+        }
+        let mut answer = String::new();
+        ask().read_to_string(&mut answer).expect("answered");
+        assert!(answer.ends_with(&page));
+    }
+
+    #[test]
     fn idle_clients_delay_no_status() {
         let folder = tempfile::tempdir().expect("a folder");
         let controls = Controls::new();

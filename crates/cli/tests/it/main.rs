@@ -11,6 +11,7 @@ mod lttp;
 mod maelstrom;
 mod maelstrom_ipv6;
 mod maelstrom_links;
+mod maelstrom_metrics;
 mod maelstrom_roles;
 mod maelstrom_site;
 mod maelstrom_split;
