@@ -153,6 +153,10 @@ impl Controller {
     fn remember(&mut self, report: &LossReport) {
         let at = self.clock;
         self.known_packets += u64::from(report.packets);
+        if report.congested_lost > 0 && self.last_loss.is_none() {
+            // The queue has been full, and nothing but the queue has lost anything: that is known of the link.
+            self.known_packets = KNOWN_PACKETS;
+        }
         self.since_loss += u64::from(report.packets);
         if report.lost > 0 {
             (self.last_loss, self.since_loss) = (Some(at), 0);
@@ -281,6 +285,22 @@ mod tests {
         // What a full queue drops says nothing of the link.
         let congested = LossReport { congested: 900, congested_lost: 90, ..report(100, 0, 0) };
         assert_eq!(follow(&mut controller, 125, &[congested; 10]), [0.0; 10]);
+    }
+
+    #[test]
+    fn a_full_queue_beside_a_link_that_loses_nothing_turns_the_code_off() {
+        let first = first_code(&Limits::default()).overhead();
+        // A slow start that overshoots: few packets were not of congested times.
+        let full = LossReport { congested: 2_000, congested_lost: 60, ..report(300, 0, 0) };
+        let mut controller = Controller::new(Limits::default());
+        assert_eq!(follow(&mut controller, 0, &[report(500, 0, 0), full]), [first, 0.0]);
+        // The link's own losses turn it on again.
+        let on = follow(&mut controller, 2, &[report(1_000, 10, 1), full]);
+        assert!(on[0] > 0.0 && on[1] > 0.0, "{on:?}");
+        // And keep it on from the beginning.
+        let mut controller = Controller::new(Limits::default());
+        let on = follow(&mut controller, 0, &[report(500, 5, 1), full]);
+        assert!(on[1] > 0.0, "{on:?}");
     }
 
     #[test]

@@ -3,18 +3,29 @@
 use wellspring_core::Duration;
 use wellspring_experiments::long_link::{Algorithm, Loss, Protection, Setting, Work, run};
 
-fn bulk(loss: Loss, protection: Option<Protection>) -> f64 {
+/// Rate of a flow, and drops of the queue.
+fn flow(loss: Loss, protection: Option<Protection>) -> (f64, u64) {
     let work = vec![Work::Bulk(Algorithm::Cubic, true)];
     let setting =
         Setting { length: Duration::from_secs(12), ..Setting::new(loss, protection, work, 1) };
-    run(&setting).outcomes[0].steady_mbps()
+    let results = run(&setting);
+    (results.outcomes[0].steady_mbps(), results.drops)
+}
+
+fn bulk(loss: Loss, protection: Option<Protection>) -> f64 {
+    flow(loss, protection).0
 }
 
 #[test]
-fn a_clean_link_keeps_its_rate() {
-    let (alone, with) = (bulk(Loss::NONE, None), bulk(Loss::NONE, Some(Protection::adaptive())));
-    println!("{alone} alone, {with} with");
+fn a_clean_link_keeps_its_rate_and_its_queue_drops_little_more() {
+    let (alone, drops_alone) = flow(Loss::NONE, None);
+    let (with, drops) = flow(Loss::NONE, Some(Protection::adaptive()));
+    println!("{alone} alone, {with} with; {drops_alone} and {drops} drops");
     assert!(with >= 0.9 * alone, "{with} of {alone}");
+    assert!(
+        drops_alone > 0 && drops as f64 <= 1.5 * drops_alone as f64,
+        "{drops} of {drops_alone}"
+    );
 }
 
 #[test]

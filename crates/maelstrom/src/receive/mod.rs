@@ -83,6 +83,8 @@ pub struct ReceiveSide {
     last_loss: Option<Time>,
     /// When they were first, after a time without.
     loses_since: Option<Time>,
+    /// When drops of a queue were last reported.
+    last_drop: Option<Time>,
 }
 
 impl ReceiveSide {
@@ -125,6 +127,7 @@ impl ReceiveSide {
             reported_at: Time::ZERO,
             last_loss: None,
             loses_since: None,
+            last_drop: None,
         })
     }
 
@@ -271,6 +274,10 @@ impl ReceiveSide {
         if self.digest_meter.has_losses() {
             return after(URGENT);
         }
+        let first_drops = self.last_drop.is_none_or(|last| now.has_reached(last + CALM));
+        if first_drops && self.meter.has_queue_drops() {
+            return after(URGENT);
+        }
         let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
         let begins = self.loses_since.is_some_and(|since| now.is_before(since + BEGINNING));
         self.meter.has_losses() && (calm && after(URGENT) || begins && after(SOON))
@@ -313,6 +320,9 @@ impl ReceiveSide {
         let report = self.meter.report(new.min(u64::from(u32::MAX)) as u32);
         let (queue_delay, queued) = (self.queue.last(), self.queue.take_queued(now));
         let report = LossReport { queue_delay, queued, ..report.and(&self.digest_meter.report(0)) };
+        if report.congested_lost > 0 {
+            self.last_drop = Some(now);
+        }
         if report.lost > 0 || report.congested_lost > 0 {
             if self.last_loss.is_none_or(|last| now.has_reached(last + CALM)) {
                 self.loses_since = Some(now);
