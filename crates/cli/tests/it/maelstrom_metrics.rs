@@ -47,9 +47,8 @@ type Series = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// `name="value",...`.
 fn labels(text: &str) -> Vec<(&str, &str, &str)> {
-    let label = |part: &str| part.find(['=', '!']).map(|at| part.split_at(at));
     let parts = text.split("\",").filter_map(label_text).filter_map(move |part| {
-        let (name, rest) = label(part)?;
+        let (name, rest) = part.split_at(part.find(['=', '!'])?);
         let (operator, value) = rest.split_once('"')?;
         Some((name, operator, value.trim_end_matches('"')))
     });
