@@ -384,6 +384,12 @@ fn packets_of_a_group_go_to_ports_that_asked() {
     star.active = 3;
     star.serve(&["--allow-put", "--fabric", "dedicated", "--link-rate", "50M"]);
     run(Command::new("ip").args(["-n", &star.space("switch"), "link", "set", "lo", "up"]));
+    // On a busy machine a put may find its members one by one, and serve them so.
+    assert!((0..5).any(|attempt| group_is_used(&star, attempt)), "no put used its group");
+}
+
+/// Puts a file to a group of hosts 1 and 2. False if it was sent to each instead.
+fn group_is_used(star: &Star, attempt: u32) -> bool {
     // Else what is sent before a member's report has come would go everywhere.
     let options = "--queue 100 --snooping --unknown-groups routers --metrics 127.0.0.1:0";
     let switch = star.switch(options);
@@ -399,7 +405,7 @@ fn packets_of_a_group_go_to_ports_that_asked() {
         || "the query",
         || star.metric(&switch, "group_messages_total{kind=\"query\"}") == 1,
     );
-    let file = star.path("file");
+    let file = star.path(&format!("file-{attempt}"));
     std::fs::write(&file, vec![5; 700_000]).expect("written");
     let file_name = file.to_string_lossy().into_owned();
     let members = format!("{},{}", Star::address(1), Star::address(2));
@@ -419,12 +425,16 @@ fn packets_of_a_group_go_to_ports_that_asked() {
     assert!(star.metric(&switch, "group_messages_total{kind=\"report\"}") > 0);
     assert_eq!(star.metric(&switch, "group_messages_total{kind=\"malformed\"}"), 0);
     let ports = end(switch);
+    if number(&ports[3], "sent_bytes") < 70_000 {
+        return false;
+    }
     for port in &ports[1..3] {
         assert!(number(port, "sent_bytes") > 700_000, "{port}");
     }
     assert!(number(&ports[3], "sent_bytes") > 700_000, "the router, too: {}", ports[3]);
     assert!(number(&ports[4], "sent_bytes") < 70_000, "who did not ask: {}", ports[4]);
     assert!(number(&ports[0], "received_bytes") < 2 * 700_000, "{}", ports[0]);
+    true
 }
 
 #[test]

@@ -294,7 +294,11 @@ fn xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
 fn owners_and_attributes_are_listed_if_asked_for_and_given_to_what_is_written() {
     let (from, to) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     if !has_xattrs(from.path()) || !has_xattrs(to.path()) {
-        return assert!(!cfg!(target_os = "linux"), "TMPDIR has no extended attributes");
+        // Linux has them nearly everywhere.
+        if cfg!(target_os = "linux") {
+            panic!("TMPDIR has no extended attributes");
+        }
+        return;
     }
     write(&from.path().join("d/f"), b"bytes");
     for (path, name, value) in [("d/f", "user.a", "one"), ("d", "user.d", "of d")] {
