@@ -22,6 +22,7 @@ use wellspring_wire::scdp::Mode;
 use super::ServerConfig;
 use super::answer::SessionReport;
 use super::handler::{Handler, lock};
+use super::puts::Stage;
 use super::quotas::Quotas;
 use crate::driver::ControlMessage;
 use crate::protocols::Unattended;
@@ -268,7 +269,11 @@ impl<'a> Model<'a> {
             Request::Start(start) => (0, start.session, Some(start.geometry)),
             Request::StartNdp(start) => (1, start.session, None),
             Request::Offer(offer) => {
-                (2, offer.session, Some(offer.geometry).filter(|_| offer.size > 0))
+                // What is here already needs no session, and so no blocks of any length.
+                let is_here = lock(&self.handler.puts)
+                    .get_mut(offer.session)
+                    .is_some_and(|put| matches!(put.stage, Stage::Complete));
+                (2, offer.session, Some(offer.geometry).filter(|_| offer.size > 0 && !is_here))
             }
             _ => return,
         };
