@@ -277,7 +277,14 @@ impl<'a> Model<'a> {
             }
             _ => return,
         };
-        if let Some(Geometry { symbol_size, symbols_per_block, initial_window }) = geometry {
+        let is_mine = self.given.get(&from).is_some_and(|given| given.contains(&cookie));
+        let is_new = is_mine && self.spent.insert(cookie.0);
+        let known = !self.begun.insert((kind, session.0, from));
+        assert!(is_new || known, "{request:?} was accepted without a cookie");
+        // Who asks again is told of the session that there is.
+        if let Some(Geometry { symbol_size, symbols_per_block, initial_window }) =
+            geometry.filter(|_| !known)
+        {
             let symbol = u64::from(symbol_size);
             assert!(symbol * u64::from(initial_window) <= MAX_WINDOW, "{geometry:?}");
             let object = 50_000;
@@ -286,10 +293,6 @@ impl<'a> Model<'a> {
                 "{geometry:?}"
             );
         }
-        let is_mine = self.given.get(&from).is_some_and(|given| given.contains(&cookie));
-        let is_new = is_mine && self.spent.insert(cookie.0);
-        let known = !self.begun.insert((kind, session.0, from));
-        assert!(is_new || known, "{request:?} was accepted without a cookie");
     }
 
     /// The driver has stopped as far as it is asked: all sessions fail.
