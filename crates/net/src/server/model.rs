@@ -278,8 +278,9 @@ impl<'a> Model<'a> {
             _ => return,
         };
         let is_mine = self.given.get(&from).is_some_and(|given| given.contains(&cookie));
-        let is_new = is_mine && self.spent.insert(cookie.0);
         let known = !self.begun.insert((kind, session.0, from));
+        // Who asks again spends no cookie.
+        let is_new = !known && is_mine && self.spent.insert(cookie.0);
         assert!(is_new || known, "{request:?} was accepted without a cookie");
         // Who asks again is told of the session that there is.
         if let Some(Geometry { symbol_size, symbols_per_block, initial_window }) =
