@@ -263,7 +263,7 @@ const LEARNT: &[(&str, &str)] = &[
         "maelstrom-clean",
         "Where nothing is lost the adaptive pair costs a few per cent, most of it in the first seconds, before the link \
          is known to lose nothing. A neighbour that is not protected keeps nine tenths of its share, since drops of the \
-         queue are left to the hosts. CUBIC's slow start overshoots further with repairs in the queue, and the queue drops more than \
+         queue are left to the hosts. Of CUBIC and Reno the queue drops about as much as without it, of BBR more than \
          the goal allows.",
     ),
     (
