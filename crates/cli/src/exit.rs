@@ -6,6 +6,7 @@ use std::io;
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
+use wellspring_net::store::tree::PlanError;
 use wellspring_net::{BindError, FetchError, HostError, HostTrouble, PutError, TreeError};
 
 pub const TOO_FEW_SYMBOLS: u8 = 3;
@@ -69,8 +70,8 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
     let server = "wellspring serve";
     match error {
         TreeError::Fetch(error) => of_fetch(error, server, output),
-        TreeError::Place(path, cause) => Failed::system(format!("{output}/{path}"), cause),
-        TreeError::InTheWay(_) => Failed::new(TARGET_EXISTS, error.to_string())
+        TreeError::Plan(PlanError::Place(path, cause)) => Failed::system(format!("{output}/{path}"), cause),
+        TreeError::Plan(PlanError::InTheWay(_)) => Failed::new(TARGET_EXISTS, error.to_string())
             .hint("Remove it, or let --delete remove what the tree does not have."),
         TreeError::Put(error) => of_put(error),
         TreeError::Occupied { .. } => Failed::new(TARGET_EXISTS, error.to_string()).hint(
@@ -82,7 +83,7 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
             .hint("Repeat the command: what is in place is not sent again."),
         TreeError::Source(_) => Failed::other(error.to_string())
             .hint("Repeat the command when nobody writes to the directory, or leave the file out by --exclude."),
-        TreeError::Listing(_) => Failed::new(BAD_DIGEST, error.to_string())
+        TreeError::Plan(PlanError::Listing(_)) => Failed::new(BAD_DIGEST, error.to_string())
             .hint("The host is at fault, or its version is another. Nothing was written."),
         _ => Failed::other(error.to_string()),
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use wellspring_net::driver::{Failure, StartError};
+use wellspring_net::store::tree::PlanError;
 use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
 use wellspring_net::{
@@ -266,8 +267,8 @@ fn of_tree(error: TreeError) -> Failed {
     let message = error.to_string();
     match error {
         TreeError::Fetch(error) => of_fetch(error),
-        TreeError::InTheWay(_) => Failed::new("TargetExists", message),
-        TreeError::Listing(_) => Failed::new("BadDigest", message),
+        TreeError::Plan(PlanError::InTheWay(_)) => Failed::new("TargetExists", message),
+        TreeError::Plan(PlanError::Listing(_)) => Failed::new("BadDigest", message),
         _ => Failed::new("SystemFailed", message),
     }
 }

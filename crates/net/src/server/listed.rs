@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::client::TreeListing;
 use crate::store::Digest;
-use crate::store::tree::PackError;
 use crate::store::tree::listing::{Cursor, Place};
+use crate::store::tree::{PackError, TreeListing};
 
 /// Places in a listing where packs begin to read it, in files.
 const STRIDE: u32 = 4_096;

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
-use crate::client::{TreeError, TreeOptions};
 use crate::store::tree::listing::{Content, Keeps, ListingError};
-use crate::store::tree::{TreeTarget, Wanted, next_name};
+use crate::store::tree::{PlanError, PlanOptions, TreeTarget, Wanted, next_name};
 use crate::store::{Existing, ObjectName, StoreError};
 
 /// The listing of a tree that a client puts.
@@ -100,17 +99,14 @@ impl TakenTree {
             if let Err(error) = name(&in_directory(listed.directory(), entry.path)) {
                 refused = Some(format!("{}: {error}", entry.path));
             } else if seen.as_mut().is_some_and(|seen| !seen.insert(entry.path.to_lowercase())) {
-                refused = Some(TreeError::Case(entry.path.to_owned()).to_string());
+                refused = Some(PlanError::Case(entry.path.to_owned()).to_string());
             }
         }
         Ok(TakenTree { listed, has_digests, keeps, atomic, refused, made: Arc::default() })
     }
 
-    pub(super) fn options(&self, existing: Existing) -> TreeOptions {
-        let mut options = TreeOptions::new(None);
-        options.existing = existing;
-        options.surplus_in_full = true;
-        options
+    pub(super) fn options(&self, existing: Existing) -> PlanOptions {
+        PlanOptions { existing, surplus_in_full: true, ..PlanOptions::default() }
     }
 }
 

@@ -15,12 +15,12 @@ use super::answer::Refusal;
 use super::handler::Handler;
 use super::listed::Listed;
 use super::taken_tree::{TakenTree, TreeStep, at, in_directory};
-use crate::client::TreeError;
-use crate::client::tree::plan::{Plan, wanted};
 use crate::store::tree::listing::{
     Keeps, Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
 };
-use crate::store::tree::{MAX_PACK_LEN, Scan, TreeTarget, Unpack, Wanted, scan};
+use crate::store::tree::{
+    MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, TreeTarget, Unpack, Wanted, scan, wanted,
+};
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
 
 /// Longest list of paths that are to be removed \[bytes\].
@@ -278,7 +278,8 @@ impl Handler {
         directory: &str,
         surplus: bool,
     ) -> Result<Plan, StoreError> {
-        let options = tree.options(Existing::Keep).dry_run(true).delete(surplus);
+        let options =
+            PlanOptions { dry_run: true, delete: surplus, ..tree.options(Existing::Keep) };
         let root = match self.store.open_tree(directory) {
             Err(StoreError::NotFound(_)) => None,
             root => Some(root?),
@@ -312,9 +313,9 @@ impl Handler {
         let root = self.open_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = TreeTarget::of(root);
-        let options = tree.options(existing).delete(!requested.is_empty());
+        let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };
         let plan = |dry: bool| {
-            let options = options.clone().dry_run(dry);
+            let options = PlanOptions { dry_run: dry, ..options.clone() };
             let target = Some(target.clone());
             Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)
         };
@@ -363,10 +364,10 @@ fn nothing_there() -> StoreError {
     StoreError::Io(io::Error::other("a step of a tree without bytes"))
 }
 
-fn of_tree(error: TreeError) -> StoreError {
+fn of_tree(error: PlanError) -> StoreError {
     match error {
-        TreeError::Place(path, error) => at(&path, error),
-        TreeError::InTheWay(path) => StoreError::Exists(path),
+        PlanError::Place(path, error) => at(&path, error),
+        PlanError::InTheWay(path) => StoreError::Exists(path),
         error => StoreError::Io(io::Error::other(error.to_string())),
     }
 }

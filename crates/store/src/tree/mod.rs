@@ -2,16 +2,24 @@
 
 mod attributes;
 mod file;
+mod filter;
 mod new_file;
 mod pack;
+mod packs;
+mod plan;
+mod plan_options;
 mod scan;
 mod swap;
 mod target;
 mod unpack;
 
 pub use attributes::{Meta, can_give_owners};
+pub use filter::{FilterWalk, TreeFilter};
 pub use new_file::NewFile;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
+pub use packs::{Pack, Packer, wanted};
+pub use plan::Plan;
+pub use plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
 pub use scan::{Scan, ScanError, scan};
 pub use swap::{NextTree, Swapped, next_name};
 pub use target::TreeTarget;

@@ -1,12 +1,11 @@
 //! Errors of trees.
 
 use std::fmt;
-use std::io;
 
 use super::super::{FetchError, PutError};
 use super::put_report::PutTreeReport;
 use crate::store::tree::listing::ListingError;
-use crate::store::tree::{PackError, ScanError};
+use crate::store::tree::{PackError, PlanError, ScanError};
 
 /// Why a tree cannot be had.
 #[derive(Debug)]
@@ -14,16 +13,8 @@ use crate::store::tree::{PackError, ScanError};
 pub enum TreeError {
     /// One of its objects cannot be fetched.
     Fetch(FetchError),
-    /// What the hosts sent is no listing of a tree.
-    Listing(ListingError),
-    /// The directory here cannot be walked.
-    Scan(ScanError),
-    /// Something here cannot be made or removed: its path in the tree, and why.
-    Place(String, io::Error),
-    /// A directory here has the name of a file of the tree, and is not empty.
-    InTheWay(String),
-    /// Two names of the tree differ in case alone, which the file system here does not tell apart.
-    Case(String),
+    /// A directory here cannot be walked, or cannot be made to hold the tree.
+    Plan(PlanError),
     /// A tree cannot be put.
     Put(PutError),
     /// Files here cannot be read as they were listed.
@@ -61,18 +52,8 @@ impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TreeError::Fetch(error) => error.fmt(f),
-            TreeError::Listing(error) => write!(f, "the hosts sent {error}"),
-            TreeError::Scan(error) => error.fmt(f),
-            TreeError::Place(path, error) if path.is_empty() => error.fmt(f),
-            TreeError::Place(path, error) => write!(f, "{path}: {error}"),
-            TreeError::InTheWay(path) => {
-                write!(f, "{path} is a directory here that is not empty, and no directory there")
-            }
-            TreeError::Case(path) => write!(
-                f,
-                "{path} has the name of another file but for its case, and the file system here does \
-                 not tell them apart"
-            ),
+            TreeError::Plan(PlanError::Listing(error)) => write!(f, "the hosts sent {error}"),
+            TreeError::Plan(error) => error.fmt(f),
             TreeError::Put(error) => error.fmt(f),
             TreeError::Source(error) => error.fmt(f),
             TreeError::Occupied { host, count, examples } => {
@@ -101,9 +82,7 @@ impl std::error::Error for TreeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             TreeError::Fetch(error) => Some(error),
-            TreeError::Listing(error) => Some(error),
-            TreeError::Scan(error) => Some(error),
-            TreeError::Place(_, error) => Some(error),
+            TreeError::Plan(error) => error.source(),
             TreeError::Put(error) => Some(error),
             TreeError::Source(error) => Some(error),
             _ => None,
@@ -123,14 +102,20 @@ impl From<FetchError> for TreeError {
     }
 }
 
+impl From<PlanError> for TreeError {
+    fn from(error: PlanError) -> Self {
+        TreeError::Plan(error)
+    }
+}
+
 impl From<ListingError> for TreeError {
     fn from(error: ListingError) -> Self {
-        TreeError::Listing(error)
+        PlanError::from(error).into()
     }
 }
 
 impl From<ScanError> for TreeError {
     fn from(error: ScanError) -> Self {
-        TreeError::Scan(error)
+        PlanError::from(error).into()
     }
 }

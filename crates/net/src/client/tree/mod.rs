@@ -3,7 +3,6 @@
 mod error;
 mod gather;
 mod options;
-pub(crate) mod plan;
 mod progress;
 mod put_report;
 mod transfer;
@@ -15,12 +14,13 @@ use std::time::Instant;
 
 use super::{Client, Target};
 use crate::address::Host;
+use crate::store::tree::Plan;
 use crate::store::tree::listing::{MAX_LISTING_LEN, TreePart};
 
+pub use crate::store::tree::{TreeChange, TreeFilter, TreeListing};
 pub use error::TreeError;
 use gather::{Gather, collected};
-pub use options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
-use plan::Plan;
+pub use options::{TreeOptions, TreeReport};
 pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
 
 /// How often a tree that changes while it is fetched is listed again.
@@ -78,11 +78,11 @@ impl Client {
         loop {
             let listing = self.list(hosts, options).await?;
             report.digest = Some(listing.digest);
-            let plan = Plan::make(options, listing, directory, Arc::clone(&hear));
+            let plan = Plan::make(&options.plan(), listing, directory, Arc::clone(&hear));
             let plan = crate::task::spawn_blocking(plan).await;
             let plan = plan.map_err(|_| TreeError::Stopped)??;
             let round = self.move_files(hosts, options, &plan, &hear).await;
-            plan.add_to(&mut report);
+            report.add(&plan);
             (report.fetched_files, report.fetched_bytes) =
                 *fetched.lock().unwrap_or_else(PoisonError::into_inner);
             match round {
@@ -102,6 +102,3 @@ impl Client {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

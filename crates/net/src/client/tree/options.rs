@@ -1,64 +1,12 @@
-//! Options, listing and account of a tree that is fetched.
+//! Options and account of a tree that is fetched.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{Cut, FetchOptions, Updates};
-use crate::store::tree::listing::{Keeps, SkipReason, TreeName, TreePart};
-use crate::store::{Digest, Existing, ObjectName};
+use crate::store::tree::listing::{Keeps, Selection, SkipReason, TreeName, TreePart};
+use crate::store::tree::{Plan, PlanOptions, TreeFilter};
+use crate::store::{Digest, ObjectName};
 use wellspring_driver::setters;
-
-/// Says whether what has a path in a tree belongs to what is fetched. Of a directory that does not,
-/// nothing does.
-#[derive(Clone)]
-pub struct TreeFilter(Option<Arc<Belongs>>);
-
-type Belongs = dyn Fn(&str, bool) -> bool + Send + Sync;
-
-impl TreeFilter {
-    /// By a function of the path, and whether that is of a directory.
-    pub fn by(belongs: impl Fn(&str, bool) -> bool + Send + Sync + 'static) -> Self {
-        TreeFilter(Some(Arc::new(belongs)))
-    }
-
-    pub(super) fn belongs(&self, path: &str, is_directory: bool) -> bool {
-        self.0.as_ref().is_none_or(|belongs| belongs(path, is_directory))
-    }
-
-    /// Whether everything belongs.
-    pub(super) fn is_everything(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl Default for TreeFilter {
-    /// Everything.
-    fn default() -> Self {
-        TreeFilter(None)
-    }
-}
-
-impl std::fmt::Debug for TreeFilter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TreeFilter")
-    }
-}
-
-/// What is done to a directory so that it holds a tree. Paths are relative to it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum TreeChange {
-    /// A directory or a link is made, or gets another mode or time.
-    Made(String),
-    /// A file or a link is here already.
-    Kept(String),
-    /// A file is fetched: its length \[bytes\].
-    Fetched(String, u64),
-    /// Something is removed.
-    Removed(String),
-    /// Something is left out, and why.
-    Skipped(String, SkipReason),
-}
 
 /// Which tree is fetched, and how.
 #[derive(Clone, Debug)]
@@ -82,10 +30,6 @@ pub struct TreeOptions {
     pub cut: Cut,
     /// Where updates go. They are of all the bytes together.
     pub updates: Updates,
-    /// What becomes of files here that differ.
-    pub(crate) existing: Existing,
-    /// Surplus is said path by path, what is in a directory too.
-    pub(crate) surplus_in_full: bool,
 }
 
 setters! {
@@ -115,9 +59,26 @@ impl TreeOptions {
             filter: TreeFilter::default(),
             cut: Cut::default(),
             updates: Updates::default(),
-            existing: Existing::Replace,
-            surplus_in_full: false,
         }
+    }
+
+    /// What is to be done here.
+    pub(super) fn plan(&self) -> PlanOptions {
+        PlanOptions {
+            deep: !self.level,
+            delete: self.delete,
+            dry_run: self.dry_run,
+            checksum: self.checksum,
+            keeps: self.keeps,
+            filter: self.filter.clone(),
+            pack_name_len: self.pack_name_len(),
+            ..PlanOptions::default()
+        }
+    }
+
+    /// Length of the name of a pack without its selection \[bytes\].
+    pub(super) fn pack_name_len(&self) -> usize {
+        self.name(TreePart::Files { listing: [0; 16], files: Selection::default() }).len()
     }
 
     pub(super) fn name(&self, part: TreePart) -> String {
@@ -137,15 +98,6 @@ impl TreeOptions {
         options.longest = longest;
         options
     }
-}
-
-/// The manifest of a tree, as a server has it.
-#[derive(Clone, Debug)]
-pub struct TreeListing {
-    /// Its bytes: read them by a [`Cursor`](crate::store::tree::listing::Cursor).
-    pub bytes: Arc<Vec<u8>>,
-    /// Their digest, which is that of the tree.
-    pub digest: Digest,
 }
 
 /// Account of a tree that is in place.
@@ -174,4 +126,13 @@ pub struct TreeReport {
     pub elapsed: Duration,
     /// How often the tree was listed again, since it had changed.
     pub listed_again: u32,
+}
+
+impl TreeReport {
+    /// Takes in what a round comes to.
+    pub(super) fn add(&mut self, plan: &Plan) {
+        (self.files, self.bytes) = (plan.files, plan.bytes);
+        self.made += plan.made;
+        (self.skipped, self.skipped_count) = (plan.skipped.clone(), plan.skipped_count);
+    }
 }

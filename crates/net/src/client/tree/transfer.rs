@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::replicas::{Late, find};
 use super::super::{Client, FetchError, Target, Updates};
 use super::error::TreeError;
-use super::options::{TreeChange, TreeOptions};
-use super::plan::{Pack, Plan};
+use super::options::TreeOptions;
 use super::progress::{LANES, Progress};
 use crate::address::Host;
 use crate::store::tree::listing::TreePart;
-use crate::store::tree::{MAX_PACK_LEN, TreeTarget, Unpack, Wanted};
+use crate::store::tree::{
+    MAX_PACK_LEN, Pack, Plan, PlanError, TreeChange, TreeTarget, Unpack, Wanted,
+};
 use crate::store::{Digest, Existing, Fingerprint, HashProgress, hash_file};
 
 /// Fetches of a tree's parts under way.
@@ -91,7 +92,8 @@ impl Transfer<'_> {
     }
 
     async fn file(&self, pack: &Pack, file: Wanted, updates: Updates) -> Result<(), TreeError> {
-        let placed = |path: String| move |error| TreeError::Place(path, error);
+        let placed =
+            |path: String| move |error| -> TreeError { PlanError::Place(path, error).into() };
         let mut target = self.target.clone();
         let name = self.name(pack);
         if !self.is_here(&name, &file, &mut target).await? {
@@ -103,7 +105,7 @@ impl Transfer<'_> {
             let options = self.options.fetch(name, file.size, updates);
             self.client.fetch(self.hosts, &options, to).await.map_err(|error| match error {
                 FetchError::Store(crate::store::StoreError::Io(error)) => {
-                    TreeError::Place(file.path.clone(), error)
+                    TreeError::Plan(PlanError::Place(file.path.clone(), error))
                 }
                 error => error.into(),
             })?;

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::super::Client;
 use super::error::TreeError;
-use super::options::TreeChange;
 use super::put_report::{PutTreeOptions, PutTreeReport};
 use crate::address::Host;
+use crate::store::tree::TreeChange;
 use source::Source;
 use transfer::{Round, Upload};
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::super::error::TreeError;
-use super::super::options::{TreeListing, TreeOptions};
-use super::super::plan::{Pack, Packer};
+use super::super::options::TreeOptions;
 use crate::store::tree::listing::{Content, Cursor};
+use crate::store::tree::{Pack, Packer, TreeListing};
 
 /// Packs for hosts that lack the same.
 pub(super) struct Batch {
@@ -51,7 +51,7 @@ fn batch(
     hosts: Vec<usize>,
     files: &[Range<u32>],
 ) -> Result<Batch, TreeError> {
-    let mut packer = Packer::new(options);
+    let mut packer = Packer::new(options.pack_name_len());
     let (mut len, mut count) = (0_u64, 0);
     let mut cursor = Cursor::new(&listing.bytes)?;
     // Where the listing stands before the file that is looked at.

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::error::TreeError;
-use super::super::options::{TreeListing, TreeOptions};
-use super::super::plan::{Filter, Pack};
+use super::super::options::TreeOptions;
 use crate::client::put::OpenedFile;
 use crate::manifest::hash_sections;
 use crate::store::tree::listing::{Content, Cursor, Listing, SkipReason};
-use crate::store::tree::{Scan, open_listed, read_pack, scan, unnamed_file};
+use crate::store::tree::{
+    Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan, unnamed_file,
+};
 use crate::store::{Fingerprint, HashProgress};
 
 /// Skipped paths that are kept for the report.
@@ -35,10 +36,10 @@ impl Source {
         options: TreeOptions,
     ) -> impl FnOnce() -> Result<Source, TreeError> + Send + 'static {
         move || {
-            let here = |error| TreeError::Place(String::new(), error);
+            let here = |error| PlanError::Place(String::new(), error);
             let root = File::open(&directory).map_err(here)?;
             if !root.metadata().map_err(here)?.is_dir() {
-                return Err(here(io::ErrorKind::NotADirectory.into()));
+                return Err(here(io::ErrorKind::NotADirectory.into()).into());
             }
             let root = OwnedFd::from(root);
             let (digests, keeps) = (options.checksum, options.keeps);
@@ -49,7 +50,7 @@ impl Source {
     }
 
     fn of(root: OwnedFd, walked: &Listing, options: &TreeOptions) -> Result<Source, TreeError> {
-        let mut filter = Filter::new(options);
+        let mut filter = options.filter.walk();
         let mut listing = Listing::new();
         let (mut files, mut bytes, mut skipped, mut skipped_count) = (0, 0_u64, Vec::new(), 0);
         let mut cursor = Cursor::new(walked.as_bytes())?;
@@ -70,7 +71,7 @@ impl Source {
                 }
                 _ => {}
             }
-            listing.push(&entry).map_err(|full| TreeError::Scan(full.into()))?;
+            listing.push(&entry).map_err(ScanError::from)?;
         }
         let bytes_of = Arc::new(listing.into_bytes());
         let digest = crate::store::Digest(*blake3::hash(&bytes_of).as_bytes());
@@ -113,5 +114,5 @@ pub(super) fn of_bytes(bytes: &[u8]) -> Result<OpenedFile, TreeError> {
             hash_sections(&file, bytes.len() as u64, &HashProgress::default())?;
         Ok(OpenedFile { file, fingerprint, digest, sections: Some(sections) })
     };
-    kept().map_err(|error| TreeError::Place("a temporary file".to_owned(), error))
+    kept().map_err(|error| PlanError::Place("a temporary file".to_owned(), error).into())
 }

@@ -6,13 +6,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::source::of_bytes;
-use crate::client::tree::tests::raw;
 use crate::client::{Client, ClientConfig, PutOptions, ReceiverState};
 use crate::store::ObjectName;
 use crate::store::tree::listing::{
-    Attributes, Content, Entry, Modified, Selection, TreeName, TreePart, paths_to_bytes,
+    Attributes, Content, Entry, Listing, Modified, Selection, TreeName, TreePart, paths_to_bytes,
 };
 use crate::{Host, Server, ServerConfig};
+
+/// A listing of entries in the order given, whatever that is.
+fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
+    let mut bytes = Listing::new().into_bytes();
+    let begin = bytes.len();
+    for entry in entries {
+        let mut one = Listing::new();
+        one.push(entry).expect("room");
+        bytes.extend_from_slice(&one.as_bytes()[begin..]);
+    }
+    bytes
+}
 
 const GUARD: Duration = Duration::from_secs(60);
 

@@ -7,8 +7,6 @@ use tokio::time::Instant;
 
 use super::super::error::TreeError;
 use super::super::gather::{Gather, collected};
-use super::super::options::TreeChange;
-use super::super::plan::{Pack, wanted};
 use super::super::progress::{LANES, Progress};
 use super::super::put_report::{PutTreeOptions, PutTreeReport};
 use super::hosts::{Receiver, State};
@@ -22,6 +20,7 @@ use crate::client::{
 };
 use crate::store::ObjectName;
 use crate::store::tree::listing::{Cursor, Lacks, MAX_LISTING_LEN, TreePart, paths_to_bytes};
+use crate::store::tree::{Pack, TreeChange, wanted};
 
 /// A tree that is put.
 pub(super) struct Upload<'a> {

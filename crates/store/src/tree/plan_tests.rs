@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::plan::Plan;
-use super::{TreeError, TreeListing, TreeOptions};
-use crate::store::Digest;
-use crate::store::tree::listing::{Attributes, Content, Entry, Listing, Modified};
+use wellspring_tree::{Attributes, Content, Entry, Listing, Modified};
 
-fn plan(bytes: Vec<u8>, directory: &Path, delete: bool) -> Result<Plan, TreeError> {
+use super::{Plan, PlanError, PlanOptions, TreeListing};
+use crate::objects::Digest;
+
+fn plan(bytes: Vec<u8>, directory: &Path, delete: bool) -> Result<Plan, PlanError> {
     let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
-    let options = TreeOptions::new(None).delete(delete);
+    let options = PlanOptions { delete, ..PlanOptions::default() };
     Plan::make(&options, listing, directory, Arc::new(|_| {}))()
 }
 
@@ -22,7 +22,7 @@ fn entry<'a>(path: &'a str, content: Content<'a>) -> Entry<'a> {
 }
 
 /// A listing of entries in the order given, whatever that is.
-pub(super) fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
+fn raw(entries: &[Entry<'_>]) -> Vec<u8> {
     let mut bytes = Listing::new().into_bytes();
     let begin = bytes.len();
     for entry in entries {
@@ -79,7 +79,7 @@ fn a_directory_that_is_not_empty_makes_room_for_a_file_only_if_asked_to() {
     std::fs::write(home.path().join("x/mine"), b"mine").expect("write");
     let listing = raw(&[entry("x", Content::File { size: 0, digest: None })]);
     let refused = plan(listing.clone(), home.path(), false).err().expect("in the way");
-    assert!(matches!(refused, TreeError::InTheWay(path) if path == "x"));
+    assert!(matches!(refused, PlanError::InTheWay(path) if path == "x"));
     assert!(home.path().join("x/mine").exists());
     assert!(plan(listing, home.path(), true).is_ok());
     assert!(home.path().join("x").is_file());

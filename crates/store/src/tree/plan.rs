@@ -5,119 +5,25 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::error::TreeError;
-use super::options::{TreeChange, TreeFilter, TreeListing, TreeOptions, TreeReport};
-use crate::store::tree::listing::{
-    Content, Cursor, Entry, Lacks, Listing, ListingError, Pair, Place, Selection, SkipReason,
-    TreePart, compare,
-};
-use crate::store::tree::{Meta, Scan, TreeTarget, Wanted};
-use crate::store::{ObjectName, remove_stale_parts};
+use wellspring_tree::{Content, Cursor, Entry, Lacks, Listing, Pair, Place, SkipReason, compare};
 
-/// Files shorter than this are packed \[bytes\].
-const PACKED: u64 = 1 << 20;
-/// A pack is closed when it has so many bytes.
-const PACK_LEN: u64 = 4 << 20;
-/// Or so many files.
-const PACK_FILES: u32 = 4_096;
-/// Longest text of a selection that is asked for \[bytes\]: a message has room for that, and for the directory.
-const LONGEST_NAME: usize = 960;
+use super::filter::{FilterWalk, is_below};
+use super::packs::{Pack, Packer, wanted};
+use super::plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
+use super::{Meta, Scan, TreeTarget, Wanted};
+use crate::objects::{ObjectName, remove_stale_parts};
+
 /// Skipped paths that are kept for the report.
 const SKIPPED_KEPT: usize = 100;
 
-/// Files that are fetched together.
-#[derive(Clone, Debug)]
-pub(super) struct Pack {
-    pub files: Selection,
-    /// Their length \[bytes\].
-    pub len: u64,
-    /// Where the listing begins with them.
-    pub place: Place,
-}
-
-/// The files of a selection as they are to be; `cursor` stands at or before the first.
-pub(crate) fn wanted(
-    mut cursor: Cursor<'_>,
-    files: &Selection,
-) -> Result<Vec<Wanted>, ListingError> {
-    let mut wanted = Vec::with_capacity(files.count() as usize);
-    for run in files.runs() {
-        while cursor.files() < run.end {
-            let number = cursor.files();
-            let Some(entry) = cursor.next_entry()? else { return Ok(wanted) };
-            let Content::File { size, .. } = entry.content else { continue };
-            if number >= run.start {
-                let (path, meta) = (entry.path.to_owned(), Meta::from(&entry));
-                wanted.push(Wanted { path, size, meta });
-            }
-        }
-    }
-    Ok(wanted)
-}
-
-/// Packs of files, as full as may be.
-#[derive(Default)]
-pub(super) struct Packer {
-    packs: Vec<Pack>,
-    open: Option<Pack>,
-    /// Length of the name of a pack without its selection.
-    name_len: usize,
-}
-
-impl Packer {
-    /// Of the tree of these options.
-    pub(super) fn new(options: &TreeOptions) -> Self {
-        let part = TreePart::Files { listing: [0; 16], files: Selection::default() };
-        Packer { name_len: options.name(part).len(), ..Packer::default() }
-    }
-
-    /// Takes a file of that length; `place` gives its number, and, if asked to, where the listing stands before it.
-    pub(super) fn push<E>(
-        &mut self,
-        size: u64,
-        place: impl FnOnce(bool) -> Result<(u32, Place), E>,
-    ) -> Result<(), E> {
-        let alone = size >= PACKED;
-        if alone || self.is_full(size) {
-            self.close();
-        }
-        let (number, place) = place(self.open.is_none())?;
-        let pack =
-            self.open.get_or_insert_with(|| Pack { files: Selection::default(), len: 0, place });
-        pack.files.push(number);
-        pack.len += size;
-        if alone {
-            self.close();
-        }
-        Ok(())
-    }
-
-    fn is_full(&self, more: u64) -> bool {
-        self.open.as_ref().is_some_and(|pack| {
-            pack.len + more > PACK_LEN
-                || pack.files.count() >= PACK_FILES
-                // One more run has at most 22 characters.
-                || pack.files.runs().len() > 40
-                    && self.name_len + pack.files.to_string().len() + 22 > LONGEST_NAME
-        })
-    }
-
-    fn close(&mut self) {
-        self.packs.extend(self.open.take());
-    }
-
-    pub(super) fn finish(mut self) -> Vec<Pack> {
-        self.close();
-        self.packs
-    }
-}
-
 /// What is to be moved.
-pub(crate) struct Plan {
+pub struct Plan {
+    /// The tree that is to be.
     pub listing: TreeListing,
     /// Absent in a dry run into a directory that is not there.
     target: Option<TreeTarget>,
-    pub(super) packs: Vec<Pack>,
+    /// The files to move, in packs.
+    pub packs: Vec<Pack>,
     /// Bytes to move.
     pub len: u64,
     /// Files to move, and what stands in the way.
@@ -125,26 +31,31 @@ pub(crate) struct Plan {
     /// Directories that were made, or would be, where surplus is said in full.
     pub made_directories: BTreeSet<String>,
     is_dry: bool,
-    filter: Filter,
+    filter: FilterWalk,
     /// Each path of what is surplus is there, not only the uppermost.
     surplus_in_full: bool,
-    skipped: Vec<(String, SkipReason)>,
-    skipped_count: u64,
-    files: u64,
-    bytes: u64,
-    made: u64,
+    /// What is left out, and why: the first hundred.
+    pub skipped: Vec<(String, SkipReason)>,
+    /// How much is left out.
+    pub skipped_count: u64,
+    /// Regular files of the tree.
+    pub files: u64,
+    /// Their length \[bytes\].
+    pub bytes: u64,
+    /// Directories, links and empty files that were made or mended, or would be.
+    pub made: u64,
     hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
 }
 
 impl Plan {
     /// A function that walks the directory, compares it with the listing, and makes directories, links
     /// and empty files. It blocks its thread.
-    pub(super) fn make(
-        options: &TreeOptions,
+    pub fn make(
+        options: &PlanOptions,
         listing: TreeListing,
         directory: &Path,
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
-    ) -> impl FnOnce() -> Result<Plan, TreeError> + Send + 'static {
+    ) -> impl FnOnce() -> Result<Plan, PlanError> + Send + 'static {
         let (options, directory) = (options.clone(), directory.to_owned());
         move || Maker::run(options, listing, directory, hear)
     }
@@ -152,12 +63,12 @@ impl Plan {
     /// Compares a directory that is open, and was walked, with the listing, and makes there what needs no bytes.
     ///
     /// # Errors
-    /// [`TreeError`].
-    pub(crate) fn of_target(
-        options: &TreeOptions,
+    /// [`PlanError`].
+    pub fn of_target(
+        options: &PlanOptions,
         listing: TreeListing,
         (target, local): (Option<TreeTarget>, &Listing),
-    ) -> Result<Plan, TreeError> {
+    ) -> Result<Plan, PlanError> {
         Maker::run_in(options.clone(), listing, (target, local), Arc::new(|_| {}))
     }
 
@@ -167,39 +78,38 @@ impl Plan {
     }
 
     /// The target, for threads of their own.
-    pub(super) fn target(&self) -> Option<TreeTarget> {
+    pub fn target(&self) -> Option<TreeTarget> {
         self.target.clone().filter(|_| !self.is_dry)
     }
 
     /// The files of a pack, as they are to be.
-    pub(super) fn wanted(&self, pack: &Pack) -> Result<Vec<Wanted>, TreeError> {
+    ///
+    /// # Errors
+    /// The listing is none.
+    pub fn wanted(&self, pack: &Pack) -> Result<Vec<Wanted>, PlanError> {
         Ok(wanted(Cursor::resume(&self.listing.bytes, &pack.place), &pack.files)?)
-    }
-
-    /// Says what this round comes to.
-    pub(super) fn add_to(&self, report: &mut TreeReport) {
-        (report.files, report.bytes) = (self.files, self.bytes);
-        report.made += self.made;
-        (report.skipped, report.skipped_count) = (self.skipped.clone(), self.skipped_count);
     }
 
     /// All files are in place: removes what the tree does not have, gives directories their modes and times, and
     /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed.
-    pub(super) fn finish(mut self) -> Result<u64, TreeError> {
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn finish(mut self) -> Result<u64, PlanError> {
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
         if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
-            target.sync().map_err(|error| TreeError::Place(String::new(), error))?;
+            target.sync().map_err(|error| PlanError::Place(String::new(), error))?;
         }
         Ok(removed)
     }
 
-    fn remove_surplus(&mut self) -> Result<u64, TreeError> {
+    fn remove_surplus(&mut self) -> Result<u64, PlanError> {
         let mut removed = 0;
         let in_full = self.surplus_in_full;
         // Behind what is in it comes a directory, in the other order.
         for path in self.lacks.surplus.iter().rev() {
-            let placed = |error| TreeError::Place(path.clone(), error);
+            let placed = |error| PlanError::Place(path.clone(), error);
             let is_gone = match self.target.as_mut().filter(|_| !self.is_dry) {
                 None => true,
                 // What was left out of the tree stays, and so does its directory.
@@ -217,53 +127,25 @@ impl Plan {
     /// Gives directories their modes and times, if `whether` says so of their paths.
     ///
     /// # Errors
-    /// [`TreeError`].
-    pub(crate) fn set_directories(
-        &mut self,
-        whether: impl Fn(&str) -> bool,
-    ) -> Result<(), TreeError> {
+    /// [`PlanError`].
+    pub fn set_directories(&mut self, whether: impl Fn(&str) -> bool) -> Result<(), PlanError> {
         let Some(target) = self.target.as_mut().filter(|_| !self.is_dry) else { return Ok(()) };
         let mut cursor = Cursor::new(&self.listing.bytes)?;
-        self.filter.outside = None;
+        self.filter.begin_again();
         while let Some(entry) = cursor.next_entry()? {
             let is_directory = entry.content == Content::Directory;
             if self.filter.passes(&entry) && is_directory && whether(entry.path) {
                 let set = target.set(entry.path, &Meta::from(&entry));
-                set.map_err(|error| TreeError::Place(entry.path.to_owned(), error))?;
+                set.map_err(|error| PlanError::Place(entry.path.to_owned(), error))?;
             }
         }
         Ok(())
     }
 }
 
-/// Entries that belong to what is fetched, asked for in the order of their paths.
-pub(super) struct Filter {
-    options: TreeFilter,
-    /// A directory that does not belong to it, and so nothing below it.
-    outside: Option<String>,
-}
-
-impl Filter {
-    pub(super) fn new(options: &TreeOptions) -> Self {
-        Filter { options: options.filter.clone(), outside: None }
-    }
-
-    pub(super) fn passes(&mut self, entry: &Entry<'_>) -> bool {
-        if self.outside.as_deref().is_some_and(|outside| is_below(entry.path, outside)) {
-            return false;
-        }
-        let is_directory = entry.content == Content::Directory;
-        let passes = self.options.belongs(entry.path, is_directory);
-        if !passes && is_directory {
-            self.outside = Some(entry.path.to_owned());
-        }
-        passes
-    }
-}
-
 /// A plan while it is made.
 struct Maker {
-    options: TreeOptions,
+    options: PlanOptions,
     plan: Plan,
     /// Names without case that were seen; absent where the file system tells cases apart.
     seen: Option<BTreeSet<String>>,
@@ -274,12 +156,12 @@ struct Maker {
 
 impl Maker {
     fn run(
-        options: TreeOptions,
+        options: PlanOptions,
         listing: TreeListing,
         directory: PathBuf,
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
-    ) -> Result<Plan, TreeError> {
-        let here = |error| TreeError::Place(directory.display().to_string(), error);
+    ) -> Result<Plan, PlanError> {
+        let here = |error| PlanError::Place(directory.display().to_string(), error);
         let is_dry = options.dry_run;
         let target = match TreeTarget::open(&directory, !is_dry) {
             Err(error) if is_dry && error.kind() == io::ErrorKind::NotFound => None,
@@ -290,22 +172,22 @@ impl Maker {
             let _ = remove_stale_parts(&directory, true);
         }
         let keeps = options.keeps;
-        let how = Scan { hidden: true, deep: !options.level, digests: options.checksum, keeps };
+        let how = Scan { hidden: true, deep: options.deep, digests: options.checksum, keeps };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
         Maker::run_in(options, listing, (target, &local), hear)
     }
 
     fn run_in(
-        options: TreeOptions,
+        options: PlanOptions,
         listing: TreeListing,
         (target, local): (Option<TreeTarget>, &Listing),
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
-    ) -> Result<Plan, TreeError> {
+    ) -> Result<Plan, PlanError> {
         let is_dry = options.dry_run;
         let folds = match &target {
             Some(target) if !is_dry => {
-                let here = |error| TreeError::Place(String::new(), error);
+                let here = |error| PlanError::Place(String::new(), error);
                 target.folds_case().map_err(here)?
             }
             _ => false,
@@ -317,7 +199,7 @@ impl Maker {
             packs: Vec::new(),
             len: 0,
             is_dry,
-            filter: Filter::new(&options),
+            filter: options.filter.walk(),
             surplus_in_full: options.surplus_in_full || !options.filter.is_everything(),
             lacks: Lacks::default(),
             made_directories: BTreeSet::new(),
@@ -328,14 +210,14 @@ impl Maker {
             made: 0,
             hear,
         };
-        let packer = Packer::new(&options);
+        let packer = Packer::new(options.pack_name_len);
         let mut maker = Maker { options, plan, seen, removed: None, packer };
         maker.compare(&listing, local)?;
         maker.plan.packs = maker.packer.finish();
         Ok(maker.plan)
     }
 
-    fn compare(&mut self, listing: &TreeListing, local: &Listing) -> Result<(), TreeError> {
+    fn compare(&mut self, listing: &TreeListing, local: &Listing) -> Result<(), PlanError> {
         let remote = Cursor::new(&listing.bytes)?;
         let local = Cursor::new(local.as_bytes())?;
         // Where the listing stands before the file of that number, for packs.
@@ -363,7 +245,7 @@ impl Maker {
     }
 
     /// Something that the tree does not have.
-    fn surplus(&mut self, here: &Entry<'_>) -> Result<(), TreeError> {
+    fn surplus(&mut self, here: &Entry<'_>) -> Result<(), PlanError> {
         let below = self.removed.as_deref().is_some_and(|above| is_below(here.path, above));
         let nameless = here.content == Content::Skipped(SkipReason::Name);
         if self.options.delete && !below && !nameless {
@@ -381,8 +263,8 @@ impl Maker {
         &mut self,
         there: &Entry<'_>,
         here: Option<&Entry<'_>>,
-        place: impl FnOnce(bool) -> Result<(u32, Place), TreeError>,
-    ) -> Result<(), TreeError> {
+        place: impl FnOnce(bool) -> Result<(u32, Place), PlanError>,
+    ) -> Result<(), PlanError> {
         let path = there.path;
         if let Content::Skipped(reason) = there.content {
             self.plan.skipped_count += 1;
@@ -396,11 +278,11 @@ impl Maker {
         if let Some(seen) = &mut self.seen
             && !seen.insert(path.to_lowercase())
         {
-            return Err(TreeError::Case(path.to_owned()));
+            return Err(PlanError::Case(path.to_owned()));
         }
         // The rules for objects hold for what is in trees.
         if let Err(error) = ObjectName::new(path) {
-            return Err(TreeError::Place(path.to_owned(), io::Error::other(error)));
+            return Err(PlanError::Place(path.to_owned(), io::Error::other(error)));
         }
         if let Content::File { size, .. } = there.content {
             self.plan.files += 1;
@@ -428,7 +310,7 @@ impl Maker {
             && self.options.delete
         {
             let removed = target.remove(path);
-            removed.map_err(|error| TreeError::Place(path.to_owned(), error))?;
+            removed.map_err(|error| PlanError::Place(path.to_owned(), error))?;
         }
         match there.content {
             Content::Directory => {
@@ -464,22 +346,18 @@ impl Maker {
         &mut self,
         there: &Entry<'_>,
         action: impl FnOnce(&mut TreeTarget) -> io::Result<()>,
-    ) -> Result<(), TreeError> {
+    ) -> Result<(), PlanError> {
         self.plan.made += 1;
         self.plan.lacks.made += 1;
         (self.plan.hear)(TreeChange::Made(there.path.to_owned()));
         let Some(target) = self.plan.writable() else { return Ok(()) };
         action(target).map_err(|error| match error.kind() {
             io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::IsADirectory => {
-                TreeError::InTheWay(there.path.to_owned())
+                PlanError::InTheWay(there.path.to_owned())
             }
-            _ => TreeError::Place(there.path.to_owned(), error),
+            _ => PlanError::Place(there.path.to_owned(), error),
         })
     }
-}
-
-fn is_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Whether what is here need not be fetched or made again.
@@ -504,3 +382,7 @@ fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
 fn is_set_otherwise(there: &Entry<'_>, here: &Entry<'_>) -> bool {
     here.mode != there.mode || here.attributes != there.attributes
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
