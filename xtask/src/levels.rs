@@ -68,11 +68,14 @@ pub const CRATES: &[Crate] = &[
     product("wellspring-experiments", 3),
     product("wellspring-isal", 3),
     product("wellspring-console", 3),
+    // What client and server share; neither knows the other.
     product("wellspring-net", 4),
+    product("wellspring-client", 5),
+    product("wellspring-server", 5),
     // The operators' program: no simulator, and no codec to measure ours against.
     Crate {
         package: "wellspring-cli",
-        level: Level::Product(5),
+        level: Level::Product(6),
         blind_to: &[
             "wellspring-sim",
             "wellspring-experiments",
@@ -82,9 +85,9 @@ pub const CRATES: &[Crate] = &[
         ],
         may_use: &[],
     },
-    product("wellspring-lab", 5),
-    product("wellspring-web", 5),
-    product("wellspring-py", 5),
+    product("wellspring-lab", 6),
+    product("wellspring-web", 6),
+    product("wellspring-py", 6),
     // Runs the store's own code on a disk that fails: a tool of tests, which nothing depends on.
     Crate { package: "wellspring-fault-sim", level: Level::Dev, blind_to: &[], may_use: &[] },
     Crate { package: "wellspring-testkit", level: Level::Dev, blind_to: &[], may_use: &[] },
@@ -232,6 +235,18 @@ mod tests {
     fn the_driver_knows_no_client_and_no_server() {
         assert!(messages(package("wellspring-net", &["wellspring-driver"])).is_empty());
         assert_eq!(messages(package("wellspring-driver", &["wellspring-net"])).len(), 1);
+    }
+
+    #[test]
+    fn client_and_server_do_not_know_each_other() {
+        for (one, other) in
+            [("wellspring-client", "wellspring-server"), ("wellspring-server", "wellspring-client")]
+        {
+            let mut crate_of_one = package(one, &["wellspring-net"]);
+            assert!(messages(crate_of_one.clone()).is_empty());
+            crate_of_one.dependencies.push(Dependency { name: other.to_owned(), dev: false });
+            assert_eq!(messages(crate_of_one).len(), 1, "{one}");
+        }
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::io;
 
+use wellspring_client::{FetchError, HostError, HostTrouble, PutError, TreeError};
 use wellspring_console::exit::{Failed, USAGE};
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
 use wellspring_net::store::tree::PlanError;
-use wellspring_net::{BindError, FetchError, HostError, HostTrouble, PutError, TreeError};
+use wellspring_server::BindError;
 
 pub const TOO_FEW_SYMBOLS: u8 = 3;
 pub const NO_HOST: u8 = 4;

@@ -10,12 +10,12 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use wellspring_client::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Target};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::{Digest, Existing, ObjectName};
-use wellspring_net::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Target};
 
 use crate::exit;
 use crate::keys::KeyArgs;

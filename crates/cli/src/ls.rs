@@ -4,12 +4,12 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use clap::Args;
 use serde_json::{Value, json};
+use wellspring_client::{Client, ClientConfig, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stdout, table};
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Entry, Modified};
-use wellspring_net::{Client, ClientConfig, TreeOptions};
 
 use crate::exit;
 use crate::keys::KeyArgs;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use wellspring_client::{ReceiverProgress, SenderProgress, Update, Updates};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
 use wellspring_console::units::{bit_rate, bytes, counted};
-use wellspring_net::{ReceiverProgress, SenderProgress, Update, Updates};
 
 use crate::transfer::ReportArgs;
 use crate::ui::Ui;

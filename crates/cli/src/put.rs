@@ -10,18 +10,18 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use wellspring_client::{
+    Client, ClientConfig, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
+};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::units::{bit_rate, bytes, parse_size, percent, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_core::Duration;
+use wellspring_net::DEFAULT_PORT;
 use wellspring_net::socket::{Interface, source_towards};
 use wellspring_net::store::ObjectName;
-use wellspring_net::{
-    Client, ClientConfig, DEFAULT_PORT, PutError, PutOptions, PutReport, ReceiverReport,
-    ReceiverState,
-};
 use wellspring_transport::scdp::StragglerPolicy;
 
 use crate::exit;

@@ -4,13 +4,13 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use clap::Args;
 use serde_json::json;
+use wellspring_client::{Client, ClientConfig, Host, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::counted;
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor};
-use wellspring_net::{Client, ClientConfig, Host, TreeOptions};
 
 use crate::exit;
 use crate::keys::KeyArgs;

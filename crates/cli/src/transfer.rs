@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
+use wellspring_client::{Cut, DEFAULT_INITIAL_WINDOW, Host};
 use wellspring_console::exit::Failed;
 use wellspring_console::units::{parse_loss, parse_rate, parse_seconds, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
 use wellspring_net::store::ObjectName;
-use wellspring_net::{Cut, DEFAULT_INITIAL_WINDOW, Host};
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::Fabric;
 
@@ -157,7 +157,7 @@ impl NetworkArgs {
     /// As [`driver`](Self::driver), for a host whose clients may use several paths.
     pub fn server_driver(&self, bind: SocketAddr) -> DriverConfig {
         let mut config = self.driver(bind).ports(1);
-        config.scdp.paths = self.paths.map_or(wellspring_net::MAX_PATHS, u16::from);
+        config.scdp.paths = self.paths.map_or(wellspring_server::MAX_PATHS, u16::from);
         config
     }
 
@@ -278,7 +278,7 @@ pub fn list(hosts: &[Host]) -> String {
 
 fn parse_hosts(hosts: &str) -> Result<Vec<Host>, String> {
     let host =
-        |host: &str| host.parse().map_err(|error: wellspring_net::NotAHost| error.to_string());
+        |host: &str| host.parse().map_err(|error: wellspring_client::NotAHost| error.to_string());
     hosts.split(',').map(host).collect()
 }
 

@@ -3,12 +3,12 @@
 use clap::Args;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
+use wellspring_client::{TreeChange, TreeFilter, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::bytes;
 use wellspring_net::store::tree::can_give_owners;
 use wellspring_net::store::tree::listing::{Keeps, SkipReason};
-use wellspring_net::{TreeChange, TreeFilter, TreeOptions};
 
 /// Moving a directory.
 #[derive(Args, Clone)]

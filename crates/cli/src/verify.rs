@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use wellspring_client::{Client, ClientConfig, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError};
 use wellspring_net::store::tree::{Scan, scan};
-use wellspring_net::{Client, ClientConfig, TreeOptions};
 
 use crate::exit;
 use crate::keys::KeyArgs;

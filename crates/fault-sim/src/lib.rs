@@ -9,7 +9,7 @@
 //! there afterwards, also after a power cut; that part files are taken up or cleaned away; that nothing outside of the
 //! store's directory is touched; and that once faults are over every object can be put.
 //!
-//! `run_transfers`, behind the feature `transfers`, runs the client and the servers of `wellspring-net` on such disks and on a virtual network, which
+//! `run_transfers`, behind the feature `transfers`, runs the client and the servers of `wellspring-client` and `wellspring-server` on such disks and on a virtual network, which
 //! delays, loses, repeats and damages datagrams. It claims besides that what a client is told is true, that every
 //! transfer ends in time, and that every transfer is done once faults are over.
 //!

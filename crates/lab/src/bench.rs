@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use wellspring_client::DEFAULT_SYMBOL_SIZE;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::random_file;
@@ -17,7 +18,6 @@ use wellspring_console::units::{
 use wellspring_console::usage::cpu_seconds;
 use wellspring_console::wellspring::{Server, Wellspring};
 use wellspring_core::Rate;
-use wellspring_net::DEFAULT_SYMBOL_SIZE;
 use wellspring_store::WriteBack;
 
 const NAME: &str = "object";

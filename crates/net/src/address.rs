@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-pub(crate) use wellspring_driver::canonical;
-
 /// The UDP port of servers unless told otherwise.
 pub const DEFAULT_PORT: u16 = 4711;
 

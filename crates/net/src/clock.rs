@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-pub(crate) use wellspring_driver::clock::now;
+pub use wellspring_driver::clock::now;
 
 /// Now, by the clock that files are dated by.
-pub(crate) fn time_of_day() -> SystemTime {
+pub fn time_of_day() -> SystemTime {
     #[cfg(feature = "simulation")]
     if crate::simulation::machine().is_some() {
         // Long after every change of a file: what depends on how long ago that was is the same in each run.

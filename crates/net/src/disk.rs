@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::store::{Disk, SystemDisk};
 
 /// The system's, or that of the simulated machine.
-pub(crate) fn disk() -> Arc<dyn Disk> {
+pub fn disk() -> Arc<dyn Disk> {
     #[cfg(feature = "simulation")]
     if let Some(machine) = crate::simulation::machine() {
         return machine.disk();

@@ -7,17 +7,17 @@ use crate::store::{MAX_NAME_LEN, ObjectName, StoreError};
 const _: () = assert!(MAX_NAME_LEN <= control::MAX_NAME_LEN);
 
 /// The name of an object as messages carry it.
-pub(crate) fn name(name: &ObjectName) -> Name<'_> {
+pub fn name(name: &ObjectName) -> Name<'_> {
     Name::new(name.as_str()).expect("the rules for objects include those for messages")
 }
 
 /// The name of an object, or of a part of a tree, as messages carry it.
-pub(crate) fn asked(name: &str) -> Name<'_> {
+pub fn asked(name: &str) -> Name<'_> {
     Name::new(name).expect("names of parts of trees are kept within the limit by who makes them")
 }
 
 /// The code by which a server refuses.
-pub(crate) fn refusal_code(error: &StoreError) -> RefusalCode {
+pub fn refusal_code(error: &StoreError) -> RefusalCode {
     match error {
         StoreError::Name(_) => RefusalCode::BadName,
         StoreError::NotFound(_)

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use wellspring_net::driver::{Failure, StartError};
-use wellspring_net::store::tree::PlanError;
-use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
-use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
-use wellspring_net::{
+use wellspring_client::{
     ByteRange, ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble,
     PutError, PutOptions, PutReport, ReceiverState, ReplicaReport, ReplicaState, Target, TreeError,
     TreeListing, TreeOptions, TreeReport,
 };
+use wellspring_net::driver::{Failure, StartError};
+use wellspring_net::store::tree::PlanError;
+use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
+use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
 
 use crate::buffer::Lent;
 use crate::errors::of_kind;
@@ -25,7 +25,7 @@ use crate::transfer::{Failed, Transfer};
 
 /// A client: one socket, any number of transfers at once.
 #[pyclass(frozen, module = "wellspring")]
-pub struct Client(Owned<Arc<wellspring_net::Client>>);
+pub struct Client(Owned<Arc<wellspring_client::Client>>);
 
 #[pymethods]
 impl Client {
@@ -43,7 +43,7 @@ impl Client {
         config.driver.keys = keys::load(py, keys, insecure)?;
         config.driver.ports = paths;
         let client =
-            py.detach(|| wellspring_net::Client::new(config)).map_err(|error| match error {
+            py.detach(|| wellspring_client::Client::new(config)).map_err(|error| match error {
                 StartError::System(error) => PyErr::from(error),
                 error => of_kind(py, "UsageError", &error.to_string(), Vec::new()),
             })?;
@@ -191,7 +191,7 @@ impl Client {
 
 fn parse_hosts(py: Python<'_>, hosts: &[String]) -> PyResult<Vec<Host>> {
     let parse = |host: &String| {
-        host.parse().map_err(|error: wellspring_net::NotAHost| {
+        host.parse().map_err(|error: wellspring_client::NotAHost| {
             of_kind(py, "UsageError", &error.to_string(), Vec::new())
         })
     };

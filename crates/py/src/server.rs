@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
+use wellspring_net::DEFAULT_PORT;
 use wellspring_net::store::DigestCache;
-use wellspring_net::{BindError, DEFAULT_PORT, ServerConfig};
+use wellspring_server::{BindError, ServerConfig};
 
 use crate::errors::of_kind;
 use crate::keys;
@@ -20,7 +21,7 @@ const MAX_EVENTS: usize = 4_096;
 /// A running server.
 #[pyclass(frozen, module = "wellspring")]
 pub struct Server {
-    server: Owned<wellspring_net::Server>,
+    server: Owned<wellspring_server::Server>,
     address: SocketAddr,
     events: Arc<Mutex<VecDeque<String>>>,
 }
@@ -70,7 +71,7 @@ impl Server {
             }));
         config.driver.keys = keys;
         let runtime = runtime()?;
-        let server = py.detach(|| runtime.block_on(wellspring_net::Server::bind(config)));
+        let server = py.detach(|| runtime.block_on(wellspring_server::Server::bind(config)));
         let server = server.map_err(|error| match error {
             BindError::Config(error) => usage(&error.to_string()),
             error => PyOSError::new_err(error.to_string()),

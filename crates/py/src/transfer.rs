@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use wellspring_net::{Update, Updates};
+use wellspring_client::{Update, Updates};
 
 use crate::errors::of_kind;
 use crate::memory::Memory;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
+use wellspring_client::{
+    Client, ClientConfig, Host, HostTrouble, PutError, PutOptions, Update, Updates,
+};
 use wellspring_console::exit::Failed;
 use wellspring_core::Rate;
 use wellspring_net::socket::{Interface, source_towards};
-use wellspring_net::{
-    Client, ClientConfig, Host, HostTrouble, PutError, PutOptions, Update, Updates,
-};
 
 use super::check::Check;
 use crate::exit;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use wellspring_client::{
+    ClassEcho, DEFAULT_DATAGRAM_LEN, DatagramLens, FetchReport, HostError, HostTrouble, RoundTrips,
+};
 use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
 use wellspring_net::wellspring_wire::control::Abilities;
 use wellspring_net::wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
-use wellspring_net::{
-    ClassEcho, DEFAULT_DATAGRAM_LEN, DatagramLens, FetchReport, HostError, HostTrouble, RoundTrips,
-};
 
 use super::check::Check;
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
+use wellspring_client::{Client, ClientConfig, FetchError, Greeting, Host, Update, Updates};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
@@ -20,7 +21,6 @@ use wellspring_net::driver::{DriverConfig, DscpMap};
 use wellspring_net::socket::{Interface, TrimTap, largest_payload_towards};
 use wellspring_net::store::tree::listing::SampleSize;
 use wellspring_net::wellspring_wire::control::Abilities;
-use wellspring_net::{Client, ClientConfig, FetchError, Greeting, Host, Update, Updates};
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -244,7 +244,7 @@ impl<'a> Patient<'a> {
         // The path is to be used as a get uses it, which lets the system cut datagrams up.
         let client = Client::new(self.config.clone()).map_err(|error| exit::of_start(&error))?;
         let began = Instant::now();
-        let mut last: Option<wellspring_net::FetchReport> = None;
+        let mut last: Option<wellspring_client::FetchReport> = None;
         for size in SampleSize::ALL {
             let left = TRIAL.saturating_sub(began.elapsed());
             let patience = match &last {

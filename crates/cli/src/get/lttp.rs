@@ -2,11 +2,11 @@
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use wellspring_client::{LttpReport, Method, PartReport};
 use wellspring_console::output::table;
 use wellspring_console::units::{bytes, percent};
 use wellspring_core::DropReason;
 use wellspring_net::driver::Statistics;
-use wellspring_net::{LttpReport, Method, PartReport};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DecoderArg {

@@ -8,13 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use wellspring_client::{
+    Client, ClientConfig, Host, TreeChange, TreeError, TreeFilter, TreeOptions,
+};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::ObjectName;
-use wellspring_net::{Client, ClientConfig, Host, TreeChange, TreeError, TreeFilter, TreeOptions};
 
 use crate::exit;
 use crate::keys::KeyArgs;

@@ -1,10 +1,10 @@
 //! Reports of `wellspring get`: a summary for people, an object for programs.
 
 use serde_json::{Value, json};
+use wellspring_client::{FetchReport, ProtocolReport, ReplicaReport, ReplicaState, ScdpReport};
 use wellspring_console::output::table;
 use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
 use wellspring_net::driver::{ReceivePath, Statistics};
-use wellspring_net::{FetchReport, ProtocolReport, ReplicaReport, ReplicaState, ScdpReport};
 use wellspring_transport::ndp;
 
 use super::lttp;

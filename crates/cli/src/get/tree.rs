@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use wellspring_client::{Client, ClientConfig, TreeChange, TreeOptions, TreeReport};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::tree::{NextTree, Swapped};
-use wellspring_net::{Client, ClientConfig, TreeChange, TreeOptions, TreeReport};
 
 use crate::exit;
 use crate::keys::KeyArgs;

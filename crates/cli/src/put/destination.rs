@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use wellspring_client::Host;
 use wellspring_console::exit::Failed;
-use wellspring_net::Host;
 use wellspring_net::store::ObjectName;
 
 /// Hosts, and what stands behind the first `/`.
@@ -25,7 +25,8 @@ impl FromStr for Destination {
             let name = place.strip_suffix('/').unwrap_or(place);
             ObjectName::new(name).map_err(|error| format!("bad name: {error}"))?;
         }
-        let host = |host: &str| host.parse().map_err(|e: wellspring_net::NotAHost| e.to_string());
+        let host =
+            |host: &str| host.parse().map_err(|e: wellspring_client::NotAHost| e.to_string());
         let hosts = hosts.split(',').map(host).collect::<Result<_, _>>()?;
         Ok(Destination { hosts, place: place.map(str::to_owned) })
     }

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use wellspring_client::{
+    Client, Host, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange, TreeError, TreeOptions,
+    TreeReceiver,
+};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::ObjectName;
-use wellspring_net::{
-    Client, Host, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange, TreeError, TreeOptions,
-    TreeReceiver,
-};
 
 use crate::exit;
 use crate::progress::Display;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wellspring_console::units::bytes;
-use wellspring_net::ServerEvent;
+use wellspring_server::ServerEvent;
 
 pub fn to_text(event: &ServerEvent) -> String {
     match event {

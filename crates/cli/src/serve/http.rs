@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use wellspring_console::exit::Failed;
-use wellspring_net::Server;
+use wellspring_server::Server;
 
 use super::metrics;
 

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use wellspring_console::usage::cpu_seconds;
 use wellspring_core::DropReason;
 use wellspring_net::driver::{ReceivePath, Statistics};
-use wellspring_net::{Server, ServerCounters};
+use wellspring_server::{Server, ServerCounters};
 use wellspring_wire::control::RefusalCode;
 
 /// The media type of a page of metrics.

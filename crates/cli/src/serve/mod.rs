@@ -20,7 +20,7 @@ use wellspring_console::units::{counted, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_net::{LONGEST_WAIT, Server, ServerConfig};
+use wellspring_server::{LONGEST_WAIT, Server, ServerConfig};
 use wellspring_trust::Quota;
 
 use crate::exit;

@@ -7,8 +7,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Gauge, Paragraph, Row, Table};
+use wellspring_client::{ReceiverProgress, SenderProgress};
 use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
-use wellspring_net::{ReceiverProgress, SenderProgress};
 
 use super::view::{Peer, View, receiver_state, sender_state};
 
@@ -143,7 +143,7 @@ mod tests {
 
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
-    use wellspring_net::{BlockProgress, Update};
+    use wellspring_client::{BlockProgress, Update};
 
     use super::*;
 

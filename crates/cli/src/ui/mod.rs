@@ -13,8 +13,8 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use wellspring_client::{Update, Updates};
 use wellspring_console::exit::Failed;
-use wellspring_net::{Update, Updates};
 
 use view::View;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use wellspring_client::{BlockProgress, ReceiverProgress, SenderProgress, Update};
 use wellspring_console::units::{bytes, seconds};
-use wellspring_net::{BlockProgress, ReceiverProgress, SenderProgress, Update};
 
 use super::average::Average;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
-use wellspring_net::driver::{DriverConfig, Failure};
-use wellspring_net::store::{Existing, ObjectName, StoreError};
-use wellspring_net::{
+use wellspring_client::driver::{DriverConfig, Failure};
+use wellspring_client::store::{Existing, ObjectName, StoreError};
+use wellspring_client::{
     Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostTrouble, PutError,
     PutOptions, PutReport, ReceiverState, ReplicaState, Target,
 };
@@ -221,7 +221,7 @@ impl World {
             }
             Err(error) => {
                 let no_such_object =
-                    |host: &wellspring_net::HostError| host.trouble == HostTrouble::NotFound;
+                    |host: &wellspring_client::HostError| host.trouble == HostTrouble::NotFound;
                 let is_wrong = match &error {
                     FetchError::NoReplica(hosts) => hosts.iter().any(no_such_object),
                     FetchError::Differ { .. }

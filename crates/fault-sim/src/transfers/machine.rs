@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use wellspring_client::simulation::{self, VirtualSocket};
+use wellspring_client::socket::SocketConfig;
+use wellspring_client::store::Disk;
 use wellspring_core::RandomStream;
-use wellspring_net::simulation::{self, VirtualSocket};
-use wellspring_net::socket::SocketConfig;
-use wellspring_net::store::Disk;
 
 use super::network::Network;
 use crate::account::lock;

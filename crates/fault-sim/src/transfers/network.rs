@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use wellspring_client::simulation::{Arrival, VirtualSocket};
+use wellspring_client::socket::Outgoing;
 use wellspring_core::RandomStream;
-use wellspring_net::simulation::{Arrival, VirtualSocket};
-use wellspring_net::socket::Outgoing;
 
 use crate::account::lock;
 use crate::process::Process;

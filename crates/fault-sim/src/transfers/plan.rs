@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use wellspring_client::Cut;
 use wellspring_core::RandomStream;
-use wellspring_net::Cut;
 
 /// How a seed is run.
 #[derive(Clone, Copy, Default, Debug)]

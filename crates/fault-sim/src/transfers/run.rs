@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use wellspring_client::store::Existing;
 use wellspring_core::{RandomStream, Seed};
-use wellspring_net::store::Existing;
 
 use super::client::Wanted;
 use super::panics;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use wellspring_net::store::{Limits, PartLimits};
-use wellspring_net::{Server, ServerConfig};
+use wellspring_client::store::{Limits, PartLimits};
+use wellspring_server::{Server, ServerConfig};
 
 use super::site::Site;
 use crate::account::lock;

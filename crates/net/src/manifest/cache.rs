@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 4_096;
 
 /// Sections of objects that were hashed, and pages that were asked for, within a bound of memory.
 #[derive(Debug, Default)]
-pub(crate) struct Manifests {
+pub struct Manifests {
     kept: Mutex<Kept>,
 }
 
@@ -32,7 +32,7 @@ struct Kept {
 
 impl Manifests {
     /// Keeps the sections of an object, unless that alone passes the bound.
-    pub(crate) fn learn(&self, digest: Digest, sections: Vec<Node>) {
+    pub fn learn(&self, digest: Digest, sections: Vec<Node>) {
         if sections.is_empty() {
             return;
         }
@@ -57,7 +57,7 @@ impl Manifests {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn page(
+    pub fn page(
         &self,
         digest: Digest,
         size: u64,

@@ -8,7 +8,7 @@ use crate::store::{Digest, DigestCache, HashProgress, Node, hash_file, hash_node
 
 /// Length of the nodes that are kept of every file that was hashed \[bytes\]: those below are
 /// computed from the file when they are asked for.
-pub(crate) const SECTION: u64 = 4 << 20;
+pub const SECTION: u64 = 4 << 20;
 /// Sections that threads share, before all go on: a disk with heads reads on nearly in order.
 const TOGETHER: u64 = 16;
 
@@ -17,7 +17,7 @@ const TOGETHER: u64 = 16;
 ///
 /// # Errors
 /// The file ends early, cannot be read, or [`HashProgress::stop`] was called.
-pub(crate) fn hash_sections(
+pub fn hash_sections(
     file: &File,
     len: u64,
     progress: &HashProgress,
@@ -41,14 +41,14 @@ pub(crate) fn hash_sections(
 const KEPT_FROM: usize = 16;
 
 /// Keeps the sections of an object for the next process.
-pub(crate) fn keep_sections(cache: &DigestCache, digest: &Digest, sections: &[Node]) {
+pub fn keep_sections(cache: &DigestCache, digest: &Digest, sections: &[Node]) {
     if sections.len() >= KEPT_FROM {
         cache.keep_nodes(digest, sections);
     }
 }
 
 /// The sections of an object that an earlier process has kept, if they are the object's.
-pub(crate) fn kept_sections(cache: &DigestCache, digest: &Digest, size: u64) -> Option<Vec<Node>> {
+pub fn kept_sections(cache: &DigestCache, digest: &Digest, size: u64) -> Option<Vec<Node>> {
     if size <= SECTION {
         return None;
     }

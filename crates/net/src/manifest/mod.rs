@@ -22,54 +22,56 @@ use wellspring_wire::control::Geometry;
 
 use crate::store::{Check, Digest, Node, hash_node};
 
-pub(crate) use cache::Manifests;
-pub(crate) use file::{hash_sections, keep_sections, kept_sections};
-pub(crate) use sink::Verified;
+pub use cache::Manifests;
+pub use file::{hash_sections, keep_sections, kept_sections};
+pub use sink::Verified;
 
 /// Nodes of a page, at most.
-pub(crate) const PAGE_NODES: u64 = 32;
+pub const PAGE_NODES: u64 = 32;
 /// Pages at the lowest level that are kept, at most: 1 KiB each.
 const MAX_PAGES: usize = 4_096;
 
 /// Length of the blocks in which an object is cut that would be cut in blocks of so many symbols:
 /// the longest subtree of the hash tree that is no longer \[bytes\].
-pub(crate) fn block_len(symbol_size: u16, symbols_per_block: u32) -> u64 {
+pub fn block_len(symbol_size: u16, symbols_per_block: u32) -> u64 {
     let len = (u64::from(symbol_size) * u64::from(symbols_per_block)).max(CHUNK_LEN as u64);
     1 << len.ilog2()
 }
 
 /// An object as it is cut by a geometry that hosts were told: in blocks of [`block_len`].
-pub(crate) fn object_of(size: u64, geometry: &Geometry, tag: u64) -> ObjectInfo {
+pub fn object_of(size: u64, geometry: &Geometry, tag: u64) -> ObjectInfo {
     let len = block_len(geometry.symbol_size, geometry.symbols_per_block);
     ObjectInfo::in_blocks_of(len, size, geometry.symbol_size, tag)
 }
 
 /// Numbering epoch of a sender that begins with the first block that is missing.
-pub(crate) const RESUMED_EPOCH: u8 = 1;
+pub const RESUMED_EPOCH: u8 = 1;
 
 /// The first block that is missing, where these ascending runs of blocks are there.
-pub(crate) fn first_missing(held: &[Range<u32>]) -> u32 {
+pub fn first_missing(held: &[Range<u32>]) -> u32 {
     held.first().filter(|run| run.start == 0).map_or(0, |run| run.end)
 }
 
 /// A page's place in the tree of an object: the length of its nodes \[bytes\], a power of two, and
 /// its number among the pages of such nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct PageId {
+pub struct PageId {
+    /// Length of its nodes \[bytes\].
     pub node_len: u64,
+    /// Its number.
     pub index: u64,
 }
 
 impl PageId {
     /// The page of that number whose nodes have 2^`log` bytes; `None` if no object has it.
-    pub(crate) fn of(log: u8, index: u64) -> Option<PageId> {
+    pub fn of(log: u8, index: u64) -> Option<PageId> {
         let in_range = (CHUNK_LEN.ilog2()..=56).contains(&log.into());
         let page = PageId { node_len: 1_u64.checked_shl(log.into())?, index };
         (in_range && page.index.checked_mul(page.span()).is_some()).then_some(page)
     }
 
     /// Binary logarithm of the nodes' length.
-    pub(crate) fn log(&self) -> u8 {
+    pub fn log(&self) -> u8 {
         self.node_len.ilog2() as u8
     }
 
@@ -79,13 +81,13 @@ impl PageId {
     }
 
     /// The bytes below it, of an object of that size.
-    pub(crate) fn range(&self, size: u64) -> Range<u64> {
+    pub fn range(&self, size: u64) -> Range<u64> {
         let start = self.index.saturating_mul(self.span()).min(size);
         start..size.min(start.saturating_add(self.span()))
     }
 
     /// Nodes of it, in an object of that size.
-    pub(crate) fn nodes(&self, size: u64) -> usize {
+    pub fn nodes(&self, size: u64) -> usize {
         let range = self.range(size);
         (range.end - range.start).div_ceil(self.node_len) as usize
     }
@@ -140,7 +142,7 @@ fn root_of(nodes: &[Node], size: u64, node_len: u64) -> Option<Digest> {
 ///
 /// # Errors
 /// They are not as many as they would have to be.
-pub(crate) fn parse_nodes(page: PageId, size: u64, bytes: &[u8]) -> Result<Vec<Node>, WrongPage> {
+pub fn parse_nodes(page: PageId, size: u64, bytes: &[u8]) -> Result<Vec<Node>, WrongPage> {
     let (nodes, rest) = bytes.as_chunks();
     if !rest.is_empty() || nodes.len() != page.nodes(size) {
         return Err(WrongPage);
@@ -150,11 +152,11 @@ pub(crate) fn parse_nodes(page: PageId, size: u64, bytes: &[u8]) -> Result<Vec<N
 
 /// A page is not one of the object's manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct WrongPage;
+pub struct WrongPage;
 
 /// What is known of an object's hash tree, down to nodes of a block's length.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     digest: Digest,
     size: u64,
     block_len: u64,
@@ -163,13 +165,13 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Nothing known but the digest.
-    pub(crate) fn new(digest: Digest, size: u64, block_len: u64) -> Self {
+    pub fn new(digest: Digest, size: u64, block_len: u64) -> Self {
         Manifest { digest, size, block_len, pages: BTreeMap::new() }
     }
 
     /// The page that must come next for the node of that length at `offset` to be known; `None` if
     /// it is.
-    pub(crate) fn wanted_for(&self, offset: u64, node_len: u64) -> Option<PageId> {
+    pub fn wanted_for(&self, offset: u64, node_len: u64) -> Option<PageId> {
         if self.size <= node_len {
             return None;
         }
@@ -187,7 +189,7 @@ impl Manifest {
     }
 
     /// The pages that must come next for all blocks in `range` to be known, up to `limit`.
-    pub(crate) fn wanted(&self, range: Range<u64>, limit: usize) -> Vec<PageId> {
+    pub fn wanted(&self, range: Range<u64>, limit: usize) -> Vec<PageId> {
         let mut wanted: Vec<PageId> = Vec::new();
         let step = self.block_len * PAGE_NODES;
         let mut at = range.start / step * step;
@@ -206,7 +208,7 @@ impl Manifest {
     ///
     /// # Errors
     /// Whoever sent it does not have the object, or lies.
-    pub(crate) fn accept(&mut self, page: PageId, nodes: Vec<Node>) -> Result<(), WrongPage> {
+    pub fn accept(&mut self, page: PageId, nodes: Vec<Node>) -> Result<(), WrongPage> {
         let range = page.range(self.size);
         if nodes.len() != page.nodes(self.size) || nodes.is_empty() {
             return Err(WrongPage);
@@ -227,7 +229,7 @@ impl Manifest {
     }
 
     /// Pages below whose blocks nothing is wanted any more, and which are too many, are forgotten.
-    pub(crate) fn forget_below(&mut self, offset: u64) {
+    pub fn forget_below(&mut self, offset: u64) {
         let node_len = self.block_len;
         let lowest = PageId { node_len, index: 0 };
         let passed = PageId { node_len, index: offset / (node_len * PAGE_NODES) };
@@ -244,7 +246,7 @@ impl Manifest {
     }
 
     /// What the bytes of the node of that length at `offset` are to be.
-    pub(crate) fn expected(&self, offset: u64, node_len: u64) -> Expected {
+    pub fn expected(&self, offset: u64, node_len: u64) -> Expected {
         if !offset.is_multiple_of(node_len) || offset >= self.size {
             return Expected::Nothing;
         }
@@ -259,32 +261,44 @@ impl Manifest {
     }
 
     /// What the block at `offset` is to be.
-    pub(crate) fn expected_block(&self, offset: u64) -> Expected {
+    pub fn expected_block(&self, offset: u64) -> Expected {
         self.expected(offset, self.block_len)
     }
 }
 
 /// What some bytes are to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Expected {
+pub enum Expected {
     /// There are no such bytes.
     Nothing,
     /// Not known yet.
     Unknown,
     /// The whole object.
-    Object { digest: Digest, len: u64 },
+    Object {
+        /// Its digest.
+        digest: Digest,
+        /// Its length \[bytes\].
+        len: u64,
+    },
     /// A node of its tree.
-    Node { value: Node, offset: u64, len: u64 },
+    Node {
+        /// Its chaining value.
+        value: Node,
+        /// Where its bytes begin in the object.
+        offset: u64,
+        /// Their number.
+        len: u64,
+    },
 }
 
 impl Expected {
     /// Whether bytes that hash to that node are right.
-    pub(crate) fn is_node(&self, node: &Node) -> bool {
+    pub fn is_node(&self, node: &Node) -> bool {
         matches!(self, Expected::Node { value, .. } if value == node)
     }
 
     /// Checks the bytes.
-    pub(crate) fn check(&self, bytes: &[u8]) -> Check {
+    pub fn check(&self, bytes: &[u8]) -> Check {
         let is_right = match *self {
             Expected::Nothing => false,
             Expected::Unknown => return Check::Unknown,

@@ -7,14 +7,14 @@ use super::Manifest;
 use crate::store::{Check, ObjectSink};
 
 /// Hands verified blocks to another sink.
-pub(crate) struct Verified {
+pub struct Verified {
     manifest: Arc<Mutex<Manifest>>,
     to: Arc<dyn ObjectSink>,
 }
 
 impl Verified {
     /// What `manifest` verifies goes to `to`.
-    pub(crate) fn new(manifest: Arc<Mutex<Manifest>>, to: Arc<dyn ObjectSink>) -> Self {
+    pub fn new(manifest: Arc<Mutex<Manifest>>, to: Arc<dyn ObjectSink>) -> Self {
         Verified { manifest, to }
     }
 }

@@ -1,0 +1,128 @@
+//! Putting an object to many hosts: by multicast, or to each on its own.
+
+mod group_keys;
+mod offers;
+mod opened;
+pub(super) mod provider;
+mod run;
+mod watch;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use self::group_keys::GroupKeys;
+use self::offers::{Offering, offer_all, receivers};
+pub(crate) use self::opened::OpenedFile;
+use self::run::Run;
+use super::report::PutReport;
+use super::{Client, PutError, PutOptions, Update};
+use crate::Host;
+use crate::store::{FileSource, Fingerprint};
+
+/// Hosts of one put, at most.
+const MAX_HOSTS: usize = 255;
+
+impl Client {
+    /// Puts a file to all hosts: by multicast if a group is given, otherwise to each on its own.
+    /// Returns when every host has the object verified and in place (or is given up), or as many as the
+    /// quorum asks for, unless [the rest is to be finished](PutOptions::finish_rest), too. That, or dropping the
+    /// future, ends the transfer; receivers that were not done keep what they have for a later put,
+    /// [if they may](PutOptions::resume).
+    ///
+    /// # Errors
+    /// [`PutError`]; in [`PutError::Incomplete`] some hosts have the object.
+    pub async fn put(
+        &self,
+        file: &Path,
+        hosts: &[Host],
+        options: &PutOptions,
+    ) -> Result<PutReport, PutError> {
+        let began = Instant::now();
+        options.cut.check()?;
+        check(hosts, options)?;
+        let opened = self.open(file, &options.updates).await?;
+        self.put_opened(opened, hosts, options, began).await
+    }
+
+    /// Puts an open file, which need not have a name.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub async fn put_file(
+        &self,
+        file: File,
+        hosts: &[Host],
+        options: &PutOptions,
+    ) -> Result<PutReport, PutError> {
+        let began = Instant::now();
+        options.cut.check()?;
+        check(hosts, options)?;
+        let fingerprint = Fingerprint::of(&file)?;
+        let opened = self.hashed(file, fingerprint, &options.updates).await?;
+        self.put_opened(opened, hosts, options, began).await
+    }
+
+    /// Puts a file whose digest is known.
+    pub(super) async fn put_opened(
+        &self,
+        opened: OpenedFile,
+        hosts: &[Host],
+        options: &PutOptions,
+        began: Instant,
+    ) -> Result<PutReport, PutError> {
+        let updates = &options.updates;
+        options.cut.check()?;
+        let needed = check(hosts, options)?;
+        let OpenedFile { file, fingerprint, digest, sections } = opened;
+        let size = fingerprint.size();
+        let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
+        let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
+        let offer = Offering {
+            name: options.tree_part.clone().unwrap_or_else(|| options.name.to_string()),
+            size,
+            digest,
+            group: options.group,
+            geometry: options.cut.geometry(paths, self.requester.sealing_overhead()),
+            overwrite: options.overwrite,
+            resume: options.resume,
+            timeout: self.config.timeout,
+        };
+        let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
+        let object = (file.try_clone()?, size, digest);
+        // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
+        let _providing = self.providers.provide(object, sections, addresses, self.driver.handle());
+        let (mut offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
+        let keys = match options.group.filter(|_| self.config.driver.keys.is_some()) {
+            Some(group) => GroupKeys::begin(self, group, &mut offered, needed).await?,
+            None => None,
+        };
+        updates.tell(Update::Started {
+            size,
+            symbol_size: offer.geometry.symbol_size,
+            digest,
+            hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
+        });
+        let source = Arc::new(FileSource::new(file, fingerprint, digest));
+        let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
+        run.keys = keys;
+        run.finish_rest = options.finish_rest;
+        run.updates = updates.clone();
+        run.send()?;
+        run.follow().await
+    }
+}
+
+/// How many hosts must end up with the object.
+pub(super) fn check(hosts: &[Host], options: &PutOptions) -> Result<usize, PutError> {
+    match hosts.len() {
+        0 => Err(PutError::NoHosts),
+        got if got > MAX_HOSTS => Err(PutError::TooManyHosts { got, limit: MAX_HOSTS }),
+        n => match options.quorum {
+            Some(got) if got == 0 || got > n => Err(PutError::BadQuorum { got, hosts: n }),
+            quorum => Ok(quorum.unwrap_or(n)),
+        },
+    }
+}

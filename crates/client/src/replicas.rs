@@ -1,0 +1,482 @@
+//! Finding the holders of an object, and winning them back.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::task::JoinSet;
+use tokio::time::Instant;
+use wellspring_core::SessionId;
+use wellspring_transport::scdp::{ObjectInfo, SenderStats};
+use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
+
+use super::requester::{Answer, AskError, Requester};
+use super::{
+    Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState,
+    SenderProgress, Update, Updates, timeout_ms,
+};
+use crate::Host;
+use crate::manifest::PageId;
+use crate::store::{Digest, StoreError};
+use crate::store_messages;
+use wellspring_net::{HostTrouble, NO_ANSWER};
+
+/// Replicas of one fetch, at most: shares are numbered by a byte.
+const MAX_REPLICAS: usize = 255;
+/// Once a replica has answered, others are waited for this long: at least, at most.
+const GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
+/// Pause between attempts to win a replica back: the first, and the longest.
+const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// Where a replica stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Asked, without an answer yet.
+    Asked,
+    /// Asked, and nobody listens there.
+    Closed,
+    /// Sends, as far as is known.
+    Live,
+    /// Was lost, and why.
+    Lost(String),
+    /// Not used, and why.
+    Unused(String),
+    /// Its bytes were wrong: not used any more, and why.
+    Excluded(String),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Replica {
+    pub host: String,
+    pub address: Option<SocketAddr>,
+    pub standing: Standing,
+    /// What kind of trouble made it unused.
+    pub trouble: HostTrouble,
+    /// It has a share of the symbols, and so an entry in the protocol's counters.
+    pub has_share: bool,
+    /// Numbering epoch of its session.
+    pub epoch: u8,
+    /// An attempt to win it (back) is under way.
+    pub joining: bool,
+    pub losses: u32,
+    pub returns: u32,
+    /// Its symbols that turned out to be altered.
+    pub altered: u64,
+    /// Its symbols, once they have been counted.
+    pub stats: Option<SenderStats>,
+    /// For asking it to send, once.
+    pub cookie: Cookie,
+    /// Which instance of the server answered last.
+    pub instance: Option<u32>,
+}
+
+impl Replica {
+    pub(crate) fn takes_part(&self) -> bool {
+        !matches!(self.standing, Standing::Unused(_) | Standing::Excluded(_))
+    }
+
+    /// Whether it has the object.
+    pub(crate) fn is_live(&self) -> bool {
+        self.standing == Standing::Live
+    }
+
+    pub(crate) fn complaint(&self) -> HostError {
+        let (reason, trouble) = match &self.standing {
+            Standing::Asked => (NO_ANSWER.to_owned(), HostTrouble::Silent),
+            Standing::Closed => (AskError::PortClosed.to_string(), HostTrouble::PortClosed),
+            Standing::Live => ("was serving".to_owned(), HostTrouble::Other),
+            Standing::Lost(reason) | Standing::Excluded(reason) => {
+                (reason.clone(), HostTrouble::Other)
+            }
+            Standing::Unused(reason) => (reason.clone(), self.trouble),
+        };
+        HostError { host: self.host.clone(), reason, trouble }
+    }
+
+    /// Its part in a fetch under way, by the protocol's counters.
+    pub(crate) fn progress(&self, stats: &SenderStats) -> SenderProgress {
+        let is_live = self.is_live();
+        let state = if is_live { "sends".to_owned() } else { self.complaint().reason };
+        SenderProgress {
+            host: self.host.clone(),
+            is_live,
+            state,
+            useful: stats.useful,
+            redundant: stats.redundant,
+            lost: stats.lost + stats.trimmed,
+            asked: stats.granted,
+            silent: Duration::from_nanos(stats.silent.as_nanos()),
+        }
+    }
+
+    /// Its entry in the report of a fetch that has succeeded, and whose requests went by `requester`.
+    pub(crate) fn report(self, requester: &Requester) -> ReplicaReport {
+        let is_closed = self.address.is_some_and(|address| requester.is_closed(address));
+        let state = match self.standing {
+            Standing::Live => ReplicaState::Served,
+            Standing::Asked if is_closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
+            Standing::Asked => ReplicaState::Unused(NO_ANSWER.to_owned()),
+            Standing::Closed => ReplicaState::Unused(AskError::PortClosed.to_string()),
+            Standing::Lost(reason) => ReplicaState::Lost(reason),
+            Standing::Unused(reason) => ReplicaState::Unused(reason),
+            Standing::Excluded(reason) => ReplicaState::Excluded(reason),
+        };
+        let Replica { host, address, losses, returns, altered, stats, .. } = self;
+        ReplicaReport { host, address, state, losses, returns, altered, stats }
+    }
+}
+
+/// What was found.
+pub(crate) struct Found {
+    pub replicas: Vec<Replica>,
+    pub size: u64,
+    pub digest: Digest,
+    /// How the hosts were told that it is to be cut, if it is sent by SCDP.
+    pub geometry: Geometry,
+}
+
+/// What a host holds.
+#[derive(Clone, Copy)]
+struct HeldObject {
+    size: u64,
+    digest: Digest,
+    /// For asking it to send, once.
+    cookie: Cookie,
+    instance: u32,
+}
+
+/// What a host answered about the object, or why it did not.
+type InfoAnswer = (usize, Result<HeldObject, AskError>);
+
+/// What becomes of a host that answers later than others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Late {
+    /// It can join the transfer under way, or is not needed: others do not wait for it for long.
+    Joins,
+    /// It would be left out: all wait for it.
+    IsLeftOut,
+}
+
+/// Asks all hosts at once; returns when all have answered, or a short while after the first if
+/// those that are late can join.
+pub(crate) async fn find(
+    requester: &Requester,
+    hosts: &[Host],
+    options: &FetchOptions,
+    (timeout, late): (Duration, Late),
+) -> Result<Found, FetchError> {
+    options.cut.check()?;
+    let updates = &options.updates;
+    match hosts.len() {
+        0 => return Err(FetchError::NoHosts),
+        got if got > MAX_REPLICAS => {
+            return Err(FetchError::TooManyHosts { got, limit: MAX_REPLICAS });
+        }
+        _ => {}
+    }
+    let began = Instant::now();
+    let mut replicas = resolve(hosts, timeout).await;
+    let cut = match options.protocol {
+        FetchProtocol::Scdp => options.cut,
+        _ => Cut::default(),
+    };
+    let mut geometry =
+        cut.geometry(replicas.iter().filter_map(|r| r.address), requester.sealing_overhead());
+    if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
+        geometry.initial_window = geometry.initial_window.div_ceil(2);
+    }
+    let mut asked = JoinSet::new();
+    for (index, replica) in replicas.iter().enumerate() {
+        if let Some(address) = replica.address.filter(|_| replica.takes_part()) {
+            let (requester, name) = (requester.clone(), options.asked().to_owned());
+            let (host, updates) = (replica.host.clone(), updates.clone());
+            asked.spawn(async move {
+                let answer =
+                    info(&requester, address, (&name, geometry), timeout, &host, &updates).await;
+                (index, answer)
+            });
+        }
+    }
+    let began = (late == Late::Joins).then_some(began);
+    let held = collect(&mut asked, &mut replicas, options.digest, began).await;
+    let Some(&(_, size, digest)) = held.first() else {
+        return Err(FetchError::NoReplica(replicas.iter().map(Replica::complaint).collect()));
+    };
+    if held.iter().any(|&(_, s, d)| (s, d) != (size, digest)) {
+        let replicas = held.iter().map(|&(i, s, d)| (replicas[i].host.clone(), s, d)).collect();
+        return Err(FetchError::Differ { name: options.asked().to_owned(), replicas });
+    }
+    if size > options.longest {
+        return Err(StoreError::TooLarge { got: size, limit: options.longest }.into());
+    }
+    for replica in replicas.iter().filter(|r| !r.takes_part()) {
+        let HostError { host, reason, .. } = replica.complaint();
+        updates.tell(Update::Lost { host, reason });
+    }
+    Ok(Found { replicas, size, digest, geometry })
+}
+
+pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
+    let mut replicas: Vec<Replica> = Vec::with_capacity(hosts.len());
+    let mut lookups = JoinSet::new();
+    for (index, host) in hosts.iter().cloned().enumerate() {
+        lookups.spawn(async move {
+            let looked_up = tokio::time::timeout(timeout, host.resolve()).await;
+            let address = match looked_up {
+                Ok(Ok(addresses)) => {
+                    addresses.first().copied().ok_or_else(|| "has no address".to_owned())
+                }
+                Ok(Err(error)) => Err(format!("cannot be resolved: {error}")),
+                Err(_) => Err("the name service does not answer".to_owned()),
+            };
+            (index, address)
+        });
+    }
+    let mut addresses = vec![Err(String::new()); hosts.len()];
+    while let Some(Ok((index, address))) = lookups.join_next().await {
+        addresses[index] = address;
+    }
+    for (host, address) in hosts.iter().zip(addresses) {
+        let (address, mut standing) = match address {
+            Ok(address) => (Some(address), Standing::Asked),
+            Err(reason) => (None, Standing::Unused(reason)),
+        };
+        let trouble = if address.is_none() { HostTrouble::Unresolved } else { HostTrouble::Other };
+        if let Some(same) = replicas.iter().find(|r| address.is_some() && r.address == address) {
+            standing = Standing::Unused(format!("is the same as {}", same.host));
+        }
+        let host = host.to_string();
+        let replica = Replica {
+            host,
+            address,
+            standing,
+            trouble,
+            has_share: false,
+            epoch: 0,
+            joining: false,
+            losses: 0,
+            returns: 0,
+            altered: 0,
+            stats: None,
+            cookie: Cookie::NONE,
+            instance: None,
+        };
+        replicas.push(replica);
+    }
+    replicas
+}
+
+/// Waits for answers, for all of them unless told when asking `began`, and notes where each replica
+/// stands; returns who holds what.
+async fn collect(
+    asked: &mut JoinSet<InfoAnswer>,
+    replicas: &mut [Replica],
+    wanted: Option<Digest>,
+    began: Option<Instant>,
+) -> Vec<(usize, u64, Digest)> {
+    let mut held = Vec::new();
+    let mut until = None;
+    loop {
+        let next = match until {
+            Some(until) => tokio::time::timeout_at(until, asked.join_next()).await,
+            None => Ok(asked.join_next().await),
+        };
+        let Ok(Some(answered)) = next else { break };
+        let Ok((index, answer)) = answered else { continue };
+        match answer {
+            Ok(found) if wanted.is_none_or(|wanted| wanted == found.digest) => {
+                replicas[index].standing = Standing::Live;
+                replicas[index].cookie = found.cookie;
+                replicas[index].instance = Some(found.instance);
+                held.push((index, found.size, found.digest));
+                if let Some(began) = began.filter(|_| until.is_none()) {
+                    let grace = (began.elapsed() / 2).clamp(GRACE.0, GRACE.1);
+                    until = Some(Instant::now() + grace);
+                }
+            }
+            Ok(found) => {
+                let reason = format!("holds other bytes (digest {})", found.digest);
+                replicas[index].standing = Standing::Unused(reason);
+            }
+            // May come late.
+            Err(AskError::NoAnswer(_)) if !held.is_empty() => {}
+            // May listen again.
+            Err(AskError::PortClosed) => replicas[index].standing = Standing::Closed,
+            Err(error) => {
+                replicas[index].trouble = error.trouble();
+                replicas[index].standing = Standing::Unused(error.to_string());
+            }
+        }
+    }
+    held.sort_unstable();
+    held
+}
+
+async fn info(
+    requester: &Requester,
+    address: SocketAddr,
+    (name, geometry): (&str, Geometry),
+    patience: Duration,
+    host: &str,
+    updates: &Updates,
+) -> Result<HeldObject, AskError> {
+    let pending = |done, total| {
+        updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
+    };
+    let request = Request::Info { name: store_messages::asked(name), geometry };
+    match requester.ask(address, &request, Cookie::NONE, patience, &pending).await? {
+        Answer::Info { size, digest, cookie, instance } => {
+            Ok(HeldObject { size, digest, cookie, instance })
+        }
+        _ => Err(AskError::Nonsense),
+    }
+}
+
+/// What a replica is asked to send, but for its share.
+#[derive(Clone)]
+pub(super) struct Order {
+    pub requester: Requester,
+    pub session: SessionId,
+    pub name: String,
+    pub digest: Digest,
+    pub size: u64,
+    pub geometry: Geometry,
+    pub shares: u8,
+    pub timeout: Duration,
+}
+
+impl Order {
+    /// Asks a replica to send its share.
+    pub(super) async fn start(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        cookie: Cookie,
+        resume: Option<ResumeAt>,
+    ) -> Result<(), AskError> {
+        let request = Request::Start(Start {
+            session: self.session,
+            name: store_messages::asked(&self.name),
+            digest: self.digest.0,
+            share_index: share,
+            share_count: self.shares,
+            geometry: self.geometry,
+            resume,
+            timeout_ms: timeout_ms(self.timeout),
+        });
+        match self.requester.ask(address, &request, cookie, self.timeout, &|_, _| {}).await? {
+            Answer::Accepted => Ok(()),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
+    /// Asks a replica for a page of the object's manifest.
+    pub(super) async fn page(
+        &self,
+        address: SocketAddr,
+        page: PageId,
+        cookie: &tokio::sync::Mutex<Cookie>,
+    ) -> Result<Vec<u8>, AskError> {
+        let request = Request::Manifest {
+            name: store_messages::asked(&self.name),
+            digest: self.digest.0,
+            log: page.log(),
+            index: page.index,
+        };
+        // Taken out, so that several may ask at once; whoever is challenged leaves a new one.
+        let mut shown = *cookie.lock().await;
+        let before = shown;
+        let asked =
+            self.requester.ask_with(address, &request, &mut shown, self.timeout, &|_, _| {});
+        let answer = asked.await;
+        if shown != before {
+            *cookie.lock().await = shown;
+        }
+        match answer? {
+            Answer::Manifest(nodes) => Ok(nodes),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
+    /// Wins a replica: asks until it answers, makes sure that it holds the same bytes, and has it
+    /// send its share in a new epoch from where the transfer is by then. Ends only with success,
+    /// or with the reason why that replica is of no use. Returns which life of the host it was.
+    pub(super) async fn win(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        epoch: u8,
+        resume: impl Fn() -> Option<(u32, u32)>,
+    ) -> Result<u32, String> {
+        let mut pause = RETRY.0;
+        loop {
+            match self.try_to_win(address, share, epoch, &resume).await {
+                Ok(instance) => return Ok(instance),
+                Err(AskError::NoAnswer(_) | AskError::PortClosed) => {}
+                Err(AskError::Refused { code: RefusalCode::Busy, .. }) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(RETRY.1);
+        }
+    }
+
+    async fn try_to_win(
+        &self,
+        address: SocketAddr,
+        share: u8,
+        epoch: u8,
+        resume: &impl Fn() -> Option<(u32, u32)>,
+    ) -> Result<u32, AskError> {
+        let quiet = Updates::default();
+        let asked = (self.name.as_str(), self.geometry);
+        let held = info(&self.requester, address, asked, self.timeout, "", &quiet).await?;
+        if (held.size, held.digest) != (self.size, self.digest) {
+            let text = format!("holds other bytes now (digest {})", held.digest);
+            return Err(AskError::Refused { code: RefusalCode::Changed, text });
+        }
+        let Some((floor, horizon)) = resume() else {
+            return Err(AskError::NoAnswer(Duration::ZERO)); // nothing is left to send
+        };
+        let resume = Some(ResumeAt { epoch, floor, horizon });
+        self.start(address, share, held.cookie, resume).await.map(|()| held.instance)
+    }
+}
+
+/// Where a sender takes up: the first block not there yet, and the first that nobody can have been
+/// asked for. `None` when all are there.
+pub(super) fn resume_point(
+    object: &ObjectInfo,
+    contiguous: u64,
+    furthest: u64,
+    open_blocks: u32,
+) -> Option<(u32, u32)> {
+    // Blocks whose end is there.
+    let blocks_within = |bytes: u64| {
+        let (mut low, mut high) = (0, object.source_blocks);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (first, len) = object.byte_range_of_block(middle);
+            if first + len <= bytes { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    let floor = blocks_within(contiguous);
+    let horizon = blocks_within(furthest).max(floor).saturating_add(open_blocks);
+    (floor < object.source_blocks).then_some((floor, horizon.min(object.source_blocks)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_takes_up_at_the_first_gap() {
+        let object = ObjectInfo::new(10_000, 100, 10, 0);
+        assert_eq!(object.source_blocks, 10);
+        assert_eq!(resume_point(&object, 0, 0, 2), Some((0, 2)));
+        assert_eq!(resume_point(&object, 999, 999, 2), Some((0, 2)));
+        assert_eq!(resume_point(&object, 1_000, 4_000, 2), Some((1, 6)));
+        assert_eq!(resume_point(&object, 9_000, 9_000, 2), Some((9, 10)));
+        assert_eq!(resume_point(&object, 10_000, 10_000, 2), None);
+    }
+}

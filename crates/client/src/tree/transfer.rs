@@ -1,0 +1,140 @@
+//! Packs and large files of a tree, fetched a few at a time.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::replicas::{Late, find};
+use super::super::{Client, FetchError, Target, Updates};
+use super::error::TreeError;
+use super::options::TreeOptions;
+use super::progress::{LANES, Progress};
+use crate::Host;
+use crate::store::tree::listing::TreePart;
+use crate::store::tree::{
+    MAX_PACK_LEN, Pack, Plan, PlanError, TreeChange, TreeTarget, Unpack, Wanted,
+};
+use crate::store::{Digest, Existing, Fingerprint, HashProgress, hash_file};
+
+/// Fetches of a tree's parts under way.
+struct Transfer<'a> {
+    client: &'a Client,
+    hosts: &'a [Host],
+    options: &'a TreeOptions,
+    plan: &'a Plan,
+    target: TreeTarget,
+    packs: Mutex<VecDeque<Pack>>,
+    progress: Arc<Progress>,
+    hear: &'a Arc<dyn Fn(TreeChange) + Send + Sync>,
+}
+
+impl Client {
+    /// Fetches what a plan says is missing.
+    pub(super) async fn move_files(
+        &self,
+        hosts: &[Host],
+        options: &TreeOptions,
+        plan: &Plan,
+        hear: &Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> Result<(), TreeError> {
+        let Some(target) = plan.target() else { return Ok(()) };
+        let packs = Mutex::new(plan.packs.iter().cloned().collect());
+        let progress = Progress::new(plan.len, &options.updates);
+        let transfer =
+            Transfer { client: self, hosts, options, plan, target, packs, progress, hear };
+        let lane = |lane| transfer.lane(lane);
+        const { assert!(LANES == 4) }
+        tokio::try_join!(lane(0), lane(1), lane(2), lane(3)).map(|_| ())
+    }
+}
+
+impl Transfer<'_> {
+    async fn lane(&self, lane: usize) -> Result<(), TreeError> {
+        loop {
+            let next = self.packs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(pack) = next else { return Ok(()) };
+            let mut wanted = self.plan.wanted(&pack)?;
+            let updates = self.progress.updates(lane);
+            match (pack.files.count(), wanted.pop()) {
+                (1, Some(file)) => self.file(&pack, file, updates).await?,
+                (_, Some(file)) => {
+                    wanted.push(file);
+                    self.pack(&pack, wanted, updates).await?;
+                }
+                (_, None) => {}
+            }
+            self.progress.end(lane, pack.len);
+        }
+    }
+
+    fn name(&self, pack: &Pack) -> String {
+        let mut listing = [0; 16];
+        listing.copy_from_slice(&self.plan.listing.digest.0[..16]);
+        self.options.name(TreePart::Files { listing, files: pack.files.clone() })
+    }
+
+    async fn pack(
+        &self,
+        pack: &Pack,
+        wanted: Vec<Wanted>,
+        updates: Updates,
+    ) -> Result<(), TreeError> {
+        let hear = Arc::clone(self.hear);
+        let unpack = Unpack::new(self.target.clone(), wanted, move |file| {
+            hear(TreeChange::Fetched(file.path.clone(), file.size));
+        });
+        let options = self.options.fetch(self.name(pack), MAX_PACK_LEN, updates);
+        let target = Target::Writer(Box::new(unpack));
+        self.client.fetch(self.hosts, &options, target).await?;
+        Ok(())
+    }
+
+    async fn file(&self, pack: &Pack, file: Wanted, updates: Updates) -> Result<(), TreeError> {
+        let placed =
+            |path: String| move |error| -> TreeError { PlanError::Place(path, error).into() };
+        let mut target = self.target.clone();
+        let name = self.name(pack);
+        if !self.is_here(&name, &file, &mut target).await? {
+            // A path that leads to the directory that was opened, whatever its name leads to by now.
+            let directory = target.directory_of(&file.path).map_err(placed(file.path.clone()))?;
+            let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
+            let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+            let to = Target::File { path: path.join(file_name), existing: Existing::Replace };
+            let options = self.options.fetch(name, file.size, updates);
+            self.client.fetch(self.hosts, &options, to).await.map_err(|error| match error {
+                FetchError::Store(crate::store::StoreError::Io(error)) => {
+                    TreeError::Plan(PlanError::Place(file.path.clone(), error))
+                }
+                error => error.into(),
+            })?;
+        }
+        target.set(&file.path, &file.meta).map_err(placed(file.path.clone()))?;
+        (self.hear)(TreeChange::Fetched(file.path, file.size));
+        Ok(())
+    }
+
+    /// Whether the file is here already, and only its time is another: then its digest is the one that
+    /// the hosts have.
+    async fn is_here(
+        &self,
+        name: &str,
+        file: &Wanted,
+        target: &mut TreeTarget,
+    ) -> Result<bool, TreeError> {
+        let Some(here) = target.open_file(&file.path, file.size) else { return Ok(false) };
+        let options = self.options.fetch(name.to_owned(), file.size, Updates::default());
+        let timeout = self.client.config.timeout;
+        let (requester, late) = (&self.client.requester, Late::Joins);
+        let found = find(requester, self.hosts, &options, (timeout, late)).await?;
+        let hash = move || -> io::Result<Option<Digest>> {
+            let before = Fingerprint::of(&here)?;
+            let digest = hash_file(&here, before.size(), &HashProgress::default())?;
+            Ok((Fingerprint::of(&here)? == before).then_some(digest))
+        };
+        let hashed = crate::task::spawn_blocking(hash).await;
+        // A file that cannot be read is fetched.
+        Ok(hashed.ok().and_then(Result::ok).flatten() == Some(found.digest))
+    }
+}

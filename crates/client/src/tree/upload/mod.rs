@@ -1,0 +1,60 @@
+//! Putting a tree: one listing, packs of the files that hosts lack, large files by themselves, and the end.
+
+mod hosts;
+mod packs;
+mod source;
+mod transfer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::super::Client;
+use super::error::TreeError;
+use super::put_report::{PutTreeOptions, PutTreeReport};
+use crate::Host;
+use crate::store::tree::TreeChange;
+use source::Source;
+use transfer::{Round, Upload};
+
+/// How often a tree that changes while it is put, or a host that was lost, is begun with again.
+const ROUNDS: u32 = 4;
+
+impl Client {
+    /// Makes a directory of the hosts hold the tree that is in a directory here, and moves only what differs:
+    /// files whose length or time of modification is another. At the hosts a file takes its name complete and
+    /// verified. A host is complete when it has walked the tree, found every file in its place, and synced it.
+    ///
+    /// # Errors
+    /// [`TreeError`]. What is in place by then stays, and a later call goes on from there.
+    pub async fn put_tree(
+        &self,
+        directory: &Path,
+        hosts: &[Host],
+        options: &PutTreeOptions,
+        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> Result<PutTreeReport, TreeError> {
+        let began = Instant::now();
+        let upload = Upload::new(self, hosts, options, hear)?;
+        loop {
+            let walk = Source::walk(directory.to_owned(), options.tree.clone());
+            let source = crate::task::spawn_blocking(walk).await;
+            let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
+            let round = upload.round(&source, began).await;
+            match round {
+                Ok(Round::Done) => return Ok(upload.report(&source, began)),
+                Ok(Round::Again) if upload.begin_again(ROUNDS) => {}
+                Ok(Round::Again) => {
+                    return Err(TreeError::Incomplete(Box::new(upload.report(&source, began))));
+                }
+                Err(TreeError::Source(error))
+                    if error.is_change() && upload.begin_again(ROUNDS) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! Tests of client and server together: real sockets on loopback.
+
+mod control_keys;
+mod gone_hosts;
+mod group_keys;
+mod keyrings;
+mod keys;
+mod link_down;
+mod lttp;
+mod lttp_keys;
+mod lttp_lost;
+mod ndp;
+mod on_path;
+mod operation;
+mod paths;
+mod process;
+mod put_races;
+mod put_resume;
+mod quotas;
+mod ranges;
+mod reach;
+mod relay;
+mod resume;
+mod served;
+mod settings;
+mod soak;
+mod tree_files;
+mod tree_puts;
+mod trees;
+mod verified;
+mod verified_nodes;

@@ -1,0 +1,324 @@
+//! Trees that are put over loopback: what moves, what stays, and who may.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::served::runtime;
+use crate::tree_files::{contents, make_tree, write};
+use wellspring_client::{
+    Client, ClientConfig, Host, PutError, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange,
+    TreeError, TreeFilter, TreeOptions,
+};
+use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::random_bytes;
+use wellspring_trust::{Folders, Keyring, Peer, PrivateKey, Rights};
+
+/// What no transfer here should take: a guard, not a measure.
+const GUARD: Duration = Duration::from_secs(60);
+const LOOPBACK: &str = "127.0.0.1:0";
+
+fn address() -> SocketAddr {
+    LOOPBACK.parse().expect("address")
+}
+
+async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Server, Host) {
+    let mut config = ServerConfig::new(address(), directory.to_owned());
+    config.allow_put = true;
+    config.interface = "127.0.0.1".parse().ok();
+    set(&mut config);
+    let server = Server::bind(config).await.expect("server");
+    let host = server.local_addr().to_string().parse().expect("a host");
+    (server, host)
+}
+
+/// A server that takes objects, and replaces them if asked to.
+async fn serve(directory: &Path) -> (Server, Host) {
+    serve_by(directory, |config| config.allow_overwrite = true).await
+}
+
+fn client_with(keys: Option<Keyring>) -> Client {
+    let mut config = ClientConfig::default().timeout(Duration::from_secs(5));
+    config.driver.socket.bind = address();
+    config.driver.socket.multicast_interface = "127.0.0.1".parse().ok();
+    config.driver.keys = keys.map(Arc::new);
+    Client::new(config).expect("client")
+}
+
+/// To the directory `t` of hosts.
+fn to_t() -> TreeOptions {
+    TreeOptions::new(Some("t".parse().expect("a name")))
+}
+
+async fn put(
+    from: &Path,
+    hosts: &[Host],
+    options: &PutTreeOptions,
+) -> (Result<PutTreeReport, TreeError>, Vec<TreeChange>) {
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&changes);
+    let hear = Arc::new(move |change| seen.lock().expect("no panic").push(change));
+    let client = client_with(None);
+    let running = client.put_tree(from, hosts, options, hear);
+    let result = tokio::time::timeout(GUARD, running).await.expect("ends");
+    let changes = changes.lock().expect("no panic").clone();
+    (result, changes)
+}
+
+async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
+    put(from, hosts, options).await.0.expect("a tree")
+}
+
+#[test]
+fn a_tree_arrives_at_two_hosts_and_then_only_what_differs_moves() {
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("dir")).collect();
+    let from = dirs[0].path();
+    let (one, two) = (dirs[1].path().join("t"), dirs[2].path().join("t"));
+    make_tree(from);
+    runtime().block_on(async {
+        let (_one, first) = serve(dirs[1].path()).await;
+        let (_two, second) = serve(dirs[2].path()).await;
+        let hosts = [first, second];
+        let new = PutTreeOptions::new(to_t());
+        let report = done(from, &hosts, &new).await;
+        assert_eq!(contents(from), contents(&one));
+        assert_eq!(contents(from), contents(&two));
+        // One of the small files is empty.
+        assert_eq!((report.files, report.sent_files, report.complete()), (302, 301, 2));
+        let report = done(from, &hosts, &new).await;
+        assert_eq!((report.sent_files, report.sent_bytes, report.complete()), (0, 0, 2));
+
+        // What one host lacks is not sent to the other.
+        std::fs::remove_dir_all(two.join("many/03")).expect("removed");
+        let report = done(from, &hosts, &new).await;
+        let lacked: Vec<u64> = report.receivers.iter().map(|r| r.lacked_files).collect();
+        assert_eq!(lacked, [0, 43]);
+        assert_eq!(contents(from), contents(&two));
+    });
+}
+
+#[test]
+fn nothing_is_replaced_or_removed_unless_asked_for_and_then_only_what_is_not_left_out() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let (from, to) = (here.path(), there.path().join("t"));
+    make_tree(from);
+    runtime().block_on(async {
+        let (_server, host) = serve(there.path()).await;
+        let hosts = [host];
+        let new = PutTreeOptions::new(to_t());
+        done(from, &hosts, &new).await;
+        write(from, "many/01/8", b"12345678");
+        write(from, "only/here", b"new");
+        write(&to, "old/theirs", b"theirs");
+        write(&to, "old/their.log", b"theirs");
+        let before = contents(&to);
+        let (refused, changes) = put(from, &hosts, &new).await;
+        let examples = vec!["many/01/8".to_owned()];
+        assert!(
+            matches!(&refused, Err(TreeError::Occupied { examples: e, count: 1, .. }) if *e == examples),
+            "{refused:?}"
+        );
+        assert_eq!((contents(&to), changes.len()), (before.clone(), 0), "before anything is done");
+
+        let no_logs = TreeFilter::by(|path, _| !path.ends_with(".log"));
+        let tree = to_t().delete(true).filter(no_logs);
+        let force = PutTreeOptions::new(tree.clone()).overwrite(true);
+        let dry = PutTreeOptions::new(tree.dry_run(true)).overwrite(true);
+        let (report, changes) = put(from, &hosts, &dry).await;
+        assert_eq!(report.expect("a tree").sent_files, 0);
+        assert!(changes.contains(&TreeChange::Fetched("only/here".to_owned(), 3)), "{changes:?}");
+        assert!(changes.contains(&TreeChange::Removed("old/theirs".to_owned())), "{changes:?}");
+        assert_eq!(contents(&to), before, "a dry run changes nothing");
+
+        let report = done(from, &hosts, &force).await;
+        assert_eq!(report.sent_files, 2);
+        assert!(to.join("old/their.log").exists() && !to.join("old/theirs").exists());
+        std::fs::remove_dir_all(to.join("old")).expect("removed");
+        assert_eq!(contents(from), contents(&to));
+
+        // A directory makes room for a file, and a link for a directory.
+        std::fs::remove_dir_all(from.join("many/02")).expect("removed");
+        write(from, "many/02", b"a file now");
+        std::fs::remove_file(from.join("deep/link")).expect("removed");
+        write(from, "deep/link/x", b"a directory now");
+        let (refused, _) = put(from, &hosts, &PutTreeOptions::new(to_t()).overwrite(true)).await;
+        assert!(matches!(&refused, Err(TreeError::DirectoryThere { .. })), "{refused:?}");
+        done(from, &hosts, &force).await;
+        assert_eq!(contents(from), contents(&to));
+    });
+}
+
+#[test]
+fn a_server_that_lets_nothing_be_replaced_takes_new_trees_alone() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    write(here.path(), "d/x", b"one");
+    runtime().block_on(async {
+        let (_server, host) = serve_by(there.path(), |_| {}).await;
+        let hosts = [host];
+        let forced = PutTreeOptions::new(to_t()).overwrite(true);
+        done(here.path(), &hosts, &PutTreeOptions::new(to_t())).await;
+        write(here.path(), "d/x", b"two");
+        let (refused, _) = put(here.path(), &hosts, &forced).await;
+        assert!(
+            matches!(&refused, Err(TreeError::Put(PutError::NotAccepted { .. }))),
+            "{refused:?}"
+        );
+        let text = refused.expect_err("refused").to_string();
+        assert!(text.contains("does not let objects be replaced"), "{text}");
+        assert_eq!(std::fs::read(there.path().join("t/d/x")).expect("read"), b"one");
+        // Hidden names are named, and leaving them out helps.
+        std::fs::remove_dir_all(there.path().join("t")).expect("removed");
+        write(here.path(), ".git/config", b"hidden");
+        let (refused, _) = put(here.path(), &hosts, &PutTreeOptions::new(to_t())).await;
+        let text = refused.expect_err("refused").to_string();
+        assert!(text.contains(".git"), "{text}");
+        assert!(!there.path().join("t").exists(), "before anything is done");
+        let plain = to_t().filter(TreeFilter::by(|path, _| !path.starts_with('.')));
+        done(here.path(), &hosts, &PutTreeOptions::new(plain)).await;
+        assert_eq!(std::fs::read(there.path().join("t/d/x")).expect("read"), b"two");
+    });
+}
+
+#[test]
+fn a_put_that_was_cut_short_goes_on_where_it_was_also_within_a_file() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    for number in 0..400 {
+        write(here.path(), &format!("d/{number}"), &random_bytes(100_000, number));
+    }
+    runtime().block_on(async {
+        let (_server, host) = serve_by(there.path(), |_| {}).await;
+        let (enough, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let hear = Arc::new(move |change| {
+            // Nobody listens once the put was cut.
+            let _ = enough.send(change);
+        });
+        let client = client_with(None);
+        let (options, hosts) = (PutTreeOptions::new(to_t()), [host]);
+        let mut sent = 0;
+        {
+            let running = client.put_tree(here.path(), &hosts, &options, hear);
+            tokio::pin!(running);
+            while sent < 50 {
+                tokio::select! {
+                    _ = &mut running => panic!("it is over"),
+                    change = seen.recv() => {
+                        sent += u64::from(matches!(change, Some(TreeChange::Fetched(..))));
+                    }
+                }
+            }
+        }
+        drop(client);
+        let report = done(here.path(), &hosts, &options).await;
+        assert!(report.sent_files <= 400 - sent, "{report:?}");
+        assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+    });
+}
+
+#[test]
+fn a_tree_that_changes_while_it_is_put_is_begun_with_again() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    for number in 0..100 {
+        write(here.path(), &format!("d/{number:03}"), &random_bytes(300_000, number));
+    }
+    runtime().block_on(async {
+        let (_server, host) = serve_by(there.path(), |_| {}).await;
+        let root = here.path().to_owned();
+        let changed = Mutex::new(false);
+        let hear = Arc::new(move |_| {
+            let mut changed = changed.lock().expect("no panic");
+            if !std::mem::replace(&mut *changed, true) {
+                write(&root, "d/099", b"shorter");
+            }
+        });
+        let (client, options, hosts) = (client_with(None), PutTreeOptions::new(to_t()), [host]);
+        let running = client.put_tree(here.path(), &hosts, &options, hear);
+        let report = tokio::time::timeout(GUARD, running).await.expect("ends").expect("a tree");
+        assert_eq!(report.begun_again, 1, "{report:?}");
+        assert!(contents(here.path()) == contents(&there.path().join("t")), "{report:?}");
+    });
+}
+
+#[test]
+fn hosts_that_fail_are_named_and_a_quorum_is_enough() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    make_tree(here.path());
+    runtime().block_on(async {
+        let (_server, host) = serve_by(there.path(), |_| {}).await;
+        let (other, refuses) = serve_by(there.path(), |config| config.allow_put = false).await;
+        let hosts = [host, refuses];
+        let options = PutTreeOptions::new(to_t());
+        let (refused, _) = put(here.path(), &hosts, &options).await;
+        let text = refused.expect_err("one refuses").to_string();
+        assert!(text.contains("--allow-put"), "{text}");
+        let report = done(here.path(), &hosts, &options.quorum(Some(1))).await;
+        assert_eq!(report.complete(), 1);
+        assert!(matches!(&report.receivers[1].state, ReceiverState::Failed(_)), "{report:?}");
+        assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+        drop(other);
+    });
+}
+
+#[test]
+fn a_group_gets_a_tree_at_once_each_member_what_it_lacks() {
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("dir")).collect();
+    make_tree(dirs[0].path());
+    runtime().block_on(async {
+        let (_one, first) = serve(dirs[1].path()).await;
+        let (_two, second) = serve(dirs[2].path()).await;
+        let port = first.to_string().rsplit(':').next().and_then(|p| p.parse().ok());
+        // A port that no other test's group has: the server's own, by UDP at another address.
+        let group = SocketAddr::from(([239, 255, 47, 77], port.expect("a port")));
+        let options = PutTreeOptions::new(to_t()).group(Some(group));
+        let hosts = [first, second];
+        done(dirs[0].path(), &hosts, &options).await;
+        for dir in &dirs[1..] {
+            assert_eq!(contents(dirs[0].path()), contents(&dir.path().join("t")));
+        }
+        std::fs::remove_file(dirs[2].path().join("t/large")).expect("removed");
+        std::fs::remove_dir_all(dirs[1].path().join("t/many")).expect("removed");
+        let report = done(dirs[0].path(), &hosts, &options).await;
+        assert_eq!(report.complete(), 2);
+        for dir in &dirs[1..] {
+            assert_eq!(contents(dirs[0].path()), contents(&dir.path().join("t")));
+        }
+    });
+}
+
+#[test]
+fn the_right_to_put_into_a_folder_is_what_it_takes() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    make_tree(here.path());
+    let mut put = Folders::NONE;
+    put.add("t");
+    let (client, server) = (PrivateKey::generate(), PrivateKey::generate());
+    let peer = |name: &str, key, rights| Peer {
+        name: name.to_owned(),
+        key,
+        rights,
+        addresses: Vec::new(),
+    };
+    let serves = Rights { serve: true, ..Rights::default() };
+    let at_client = peer("server", server.public(), serves);
+    let at_server = peer("alice", client.public(), Rights { put, ..Rights::default() });
+    runtime().block_on(async {
+        let keys = Keyring::new().with_own(server).with_peer(at_server);
+        let (_server, host) =
+            serve_by(there.path(), |config| config.driver.keys = Some(Arc::new(keys))).await;
+        let client = client_with(Some(Keyring::new().with_own(client).with_peer(at_client)));
+        let hosts = [host];
+        let quiet: Arc<dyn Fn(TreeChange) + Send + Sync> = Arc::new(|_| {});
+        let options = PutTreeOptions::new(to_t());
+        let put = client.put_tree(here.path(), &hosts, &options, Arc::clone(&quiet));
+        put.await.expect("a tree");
+        assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+        // Not elsewhere, and what is there is not told.
+        let elsewhere = PutTreeOptions::new(TreeOptions::new(Some("u".parse().expect("a name"))));
+        let refused = client.put_tree(here.path(), &hosts, &elsewhere, quiet).await;
+        let text = refused.expect_err("refused").to_string();
+        assert!(text.contains("no right to put u"), "{text}");
+        assert!(!there.path().join("u").exists());
+        let listed = client.list(&hosts, &to_t()).await.expect_err("no right to read").to_string();
+        assert!(listed.contains("no right to read"), "{listed}");
+    });
+}

@@ -1,0 +1,191 @@
+//! Blocks that an earlier transfer has left in the part file, verified again.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::task::JoinSet;
+use wellspring_transport::scdp::ObjectInfo;
+
+use super::pages::{Pages, Question, SharedManifest, lock};
+use super::requester::AskError;
+use crate::manifest::{PAGE_NODES, PageId};
+use crate::store::{Check, PartFile};
+
+/// Nodes up to this length are hashed as a whole \[bytes\].
+const LONGEST_NODE: u64 = 32 << 20;
+/// Pages that may fail to come before what is not verified yet is fetched again.
+const MAX_FAILURES: usize = 8;
+
+/// A page, and the answer to the question for it.
+pub type Answered = (PageId, Result<Vec<u8>, AskError>);
+
+/// Who has the object, and is asked for pages of its manifest.
+pub trait Holders: Send + Sync {
+    /// Whether that holder can be asked.
+    fn is_live(&self, share: usize) -> bool;
+
+    /// Asks.
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+    /// So many bytes of the part file are looked at \[bytes\].
+    fn looked_at(&self, done: u64);
+}
+
+/// The part file of a transfer, and what is known of its object.
+pub struct Left<'a> {
+    /// The file.
+    pub part: &'a Arc<PartFile>,
+    /// How the object is cut.
+    pub object: &'a ObjectInfo,
+    /// Who has the object.
+    pub holders: &'a dyn Holders,
+}
+
+impl Left<'_> {
+    /// The blocks that are there and right, ascending. They are noted in the part file.
+    pub async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
+        let part = Arc::clone(self.part);
+        let ranges = crate::task::spawn_blocking(move || part.data_ranges()).await;
+        let ranges = ranges.ok().and_then(Result::ok).unwrap_or_default();
+        if ranges.is_empty() {
+            return Vec::new();
+        }
+        let mut there = BTreeSet::new();
+        let block_len = self.object.block_len;
+        // Nodes of 32 blocks first: that takes a page for 1,024 blocks.
+        let together = block_len * PAGE_NODES;
+        if together <= LONGEST_NODE && together < self.object.transfer_len {
+            let whole = nodes_within(&ranges, together, self.object.transfer_len);
+            for start in self.right(pages, whole, together).await {
+                let first = start / block_len;
+                let last = (start + together).min(self.object.transfer_len).div_ceil(block_len);
+                there.extend(first as u32..last as u32);
+            }
+        }
+        let mut blocks = nodes_within(&ranges, block_len, self.object.transfer_len);
+        blocks.retain(|start| !there.contains(&((start / block_len) as u32)));
+        for start in self.right(pages, blocks, block_len).await {
+            there.insert((start / block_len) as u32);
+        }
+        let runs = runs(&there);
+        for run in &runs {
+            let start = self.object.byte_range_of_block(run.start).0;
+            let (last, len) = self.object.byte_range_of_block(run.end - 1);
+            self.part.note(start..last + len);
+        }
+        runs
+    }
+
+    /// Those of the nodes of that length that have the object's bytes.
+    async fn right(&self, pages: &mut Pages, nodes: Vec<u64>, len: u64) -> Vec<u64> {
+        self.fetch_pages(pages, &nodes, len).await;
+        let mut right = Vec::new();
+        for run in nodes.chunk_by(|a, b| a + len == *b) {
+            // Not so many at once that nobody hears how far it is.
+            for run in run.chunks(256) {
+                let (part, manifest) = (Arc::clone(self.part), Arc::clone(&pages.manifest));
+                let (run, size) = (run.to_vec(), self.object.transfer_len);
+                let done = run.first().copied().unwrap_or(0);
+                self.holders.looked_at(done);
+                let checked = crate::task::spawn_blocking(move || {
+                    check(&part, &manifest, &run, len, size).unwrap_or_default()
+                });
+                right.extend(checked.await.unwrap_or_default());
+            }
+        }
+        right
+    }
+
+    /// Has the pages of the manifest fetched that verify these nodes.
+    async fn fetch_pages(&self, pages: &mut Pages, nodes: &[u64], len: u64) {
+        let mut asked = JoinSet::new();
+        let mut failures = 0;
+        while failures < MAX_FAILURES {
+            let wanted: BTreeSet<PageId> = {
+                let manifest = lock(&pages.manifest);
+                nodes.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
+            };
+            let wanted = wanted.into_iter().collect();
+            for question in pages.ask(wanted, |share| self.holders.is_live(share)) {
+                asked.spawn(self.holders.ask(question));
+            }
+            let Some(answered) = asked.join_next().await else { return };
+            match answered {
+                Ok((page, Ok(bytes))) => {
+                    failures += usize::from(pages.answered(page, &bytes).is_err())
+                }
+                Ok((page, Err(_))) => {
+                    pages.unanswered(page);
+                    failures += 1;
+                }
+                Err(_) => failures += 1,
+            }
+        }
+        pages.forget_questions();
+    }
+}
+
+/// Which of a run of nodes have the object's bytes.
+fn check(
+    part: &PartFile,
+    manifest: &SharedManifest,
+    run: &[u64],
+    len: u64,
+    size: u64,
+) -> std::io::Result<Vec<u64>> {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
+    if size <= len {
+        let mut bytes = vec![0; size as usize];
+        part.read_at(0, &mut bytes)?;
+        let is_right = lock(manifest).expected(0, len).check(&bytes) == Check::Right;
+        return Ok(if is_right { vec![0] } else { Vec::new() });
+    }
+    let nodes = part.hash_nodes(*first..(last + len).min(size), len)?;
+    let manifest = lock(manifest);
+    let is_right = |(start, node): &(&u64, _)| manifest.expected(**start, len).is_node(node);
+    Ok(run.iter().zip(nodes).filter(is_right).map(|(start, _)| *start).collect())
+}
+
+/// Beginnings of the nodes of that length that lie within these ranges.
+fn nodes_within(ranges: &[Range<u64>], len: u64, size: u64) -> Vec<u64> {
+    let mut nodes = Vec::new();
+    for range in ranges {
+        let mut start = range.start.next_multiple_of(len);
+        while start < size && (start + len).min(size) <= range.end {
+            nodes.push(start);
+            start += len;
+        }
+    }
+    nodes
+}
+
+/// The runs of numbers in a set.
+fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u32>> {
+    let mut runs: Vec<Range<u32>> = Vec::new();
+    for &block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end == block => run.end += 1,
+            _ => runs.push(block..block + 1),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_wholly_within_data_is_looked_at() {
+        let ranges = [0..1_000, 1_500..4_096, 5_000..5_500];
+        assert_eq!(nodes_within(&ranges, 1_024, 5_500), [2_048, 3_072, 5_120]);
+        assert_eq!(
+            nodes_within(&ranges, 512, 5_500),
+            [0, 1_536, 2_048, 2_560, 3_072, 3_584, 5_120]
+        );
+        assert_eq!(runs(&[1, 2, 3, 7, 9, 10].into()), [1..4, 7..8, 9..11]);
+        assert!(runs(&BTreeSet::new()).is_empty());
+    }
+}

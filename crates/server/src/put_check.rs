@@ -1,0 +1,85 @@
+//! Blocks that an earlier offer of an object has left, verified before the object is taken.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use wellspring_transport::scdp::ObjectInfo;
+
+use super::ServerEvent;
+use super::answer::Refusal;
+use super::handler::{Handler, lock};
+use super::puts::Stage;
+use super::taking::{Putter, Taking};
+use crate::pages::Question;
+use crate::resume::{Answered, Holders, Left};
+use crate::store::PartFile;
+
+/// The client that offers an object, while it is verified what is there of it.
+struct Offerer {
+    putter: Putter,
+    done: Arc<AtomicU64>,
+}
+
+impl Holders for Offerer {
+    fn is_live(&self, _: usize) -> bool {
+        true
+    }
+
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+        self.putter.ask(question)
+    }
+
+    fn looked_at(&self, done: u64) {
+        self.done.store(done, Ordering::Relaxed);
+    }
+}
+
+impl Handler {
+    /// Verifies what is left of an object, beside other requests, and takes the object then. Its client
+    /// is told to ask again until that is done.
+    pub(super) fn check_left(
+        self: &Arc<Self>,
+        taking: Taking,
+        object: ObjectInfo,
+        part: Arc<PartFile>,
+    ) {
+        let done = Arc::new(AtomicU64::new(0));
+        match lock(&self.puts).get_mut(taking.session) {
+            Some(put) => put.stage = Stage::Checking(Arc::clone(&done)),
+            None => return,
+        }
+        let handler = Arc::clone(self);
+        crate::task::spawn(async move {
+            let mut pages = taking.pages(&object);
+            let held = {
+                // Closed never.
+                let _permit = handler.checks.acquire().await;
+                let holders = Offerer { putter: taking.putter(&handler.requester), done };
+                Left { part: &part, object: &object, holders: &holders }.blocks(&mut pages).await
+            };
+            let session = taking.session;
+            let begun = crate::task::spawn_blocking(move || {
+                if held.first().is_some_and(|run| run.len() == object.source_blocks as usize) {
+                    handler.tell_if(taking.event(taking.size));
+                    let committed = handler.commit_put(session, &part);
+                    drop(part);
+                    handler.finish_put(session, committed, Some(Default::default()));
+                } else if let Err(refusal) = handler.begin_put(&taking, object, part, pages, held) {
+                    handler.refuse_checked(&taking, refusal);
+                }
+            });
+            // A panic ends the process's session with it: there is nothing left to begin.
+            let _ = begun.await;
+        });
+    }
+
+    /// An object cannot be taken after all.
+    fn refuse_checked(&self, taking: &Taking, refusal: Refusal) {
+        let Refusal { code, text } = refusal;
+        lock(&self.puts).end(taking.session, Stage::Failed(code));
+        let (name, client) = (taking.shown.clone(), taking.client);
+        let event = name.map(|name| ServerEvent::ReceiveFailed { name, client, reason: text });
+        self.tell_if(event);
+    }
+}

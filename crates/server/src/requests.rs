@@ -1,0 +1,249 @@
+//! Requests, answered.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use wellspring_trust::Identity;
+use wellspring_wire::control::{
+    Geometry, Parsed, RefusalCode, Reply, Request, Runs, VERSION, emit_reply, parse,
+    request_of_other_version, set_version,
+};
+
+use super::ServerEvent;
+use super::answer::{Outcome, Refusal, SessionReport, Shown};
+use super::cookie::Purpose;
+use super::digests::Known;
+use super::handler::{Handler, lock};
+use super::sends::Kind;
+use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
+use crate::store::Digest;
+use crate::store::tree::listing::{TreeName, TreePart};
+use wellspring_net::canonical;
+
+/// Whether a key has the right to put an object of that name, or to read it.
+pub(super) fn has_right(identity: &Identity, put: bool, name: &str) -> Result<(), Refusal> {
+    let rights = &identity.rights;
+    let (right, folders) = if put { ("put", &rights.put) } else { ("read", &rights.read) };
+    if folders.hold(name) {
+        return Ok(());
+    }
+    let (key, fingerprint) = (&identity.name, identity.fingerprint);
+    let text = format!("key {key} ({fingerprint}) has no right to {right} {name}");
+    Err(Refusal::new(RefusalCode::NotAllowed, text))
+}
+
+impl Handler {
+    /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
+    /// already, when it is dropped and will be repeated.
+    pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
+        match parse(&message.bytes) {
+            Ok(Parsed::Request { .. }) => {}
+            Ok(Parsed::Reply { .. }) => return self.requester.take_in(&message),
+            Err(_) => return self.refuse_other_version(&message),
+        }
+        let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
+        let handler = Arc::clone(self);
+        crate::task::spawn_blocking(move || {
+            handler.answer(&message);
+            drop(permit);
+        });
+    }
+
+    /// Answers a request; may wait for the disk.
+    pub(super) fn answer(self: &Arc<Self>, message: &ControlMessage) {
+        let Ok(Parsed::Request { nonce, cookie, request }) = parse(&message.bytes) else { return };
+        let client = canonical(message.from);
+        let identity = message.peer.as_ref().map(|peer| &peer.identity);
+        let account = self.account(identity, client);
+        let shown = Shown { client, cookie, account: account.as_ref() };
+        let allowed = self.allowed(message, &request);
+        let outcome = match &request {
+            _ if allowed.is_err() => allowed.map(|()| Outcome::Nothing),
+            Request::Info { name, geometry } => self.info(shown, name.as_str(), *geometry),
+            Request::Start(start) => self.start(shown, start),
+            Request::Offer(offer) => self.offer(shown, offer),
+            Request::StartNdp(start) => self.start_ndp(shown, start),
+            Request::Path { session, path } => self.add_path(shown, *session, *path),
+            Request::Manifest { name, digest, log, index } => {
+                self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
+            }
+            // Needs no cookie: it comes sealed, from the host that has proven its address by its offer.
+            Request::GroupKey(key) => self.group_key(client, key),
+            // These need no cookie: the answer is no longer than the question, and nothing follows.
+            Request::Held { session, from } => {
+                let runs = Runs::write(lock(&self.puts).held(*session, client, *from));
+                let runs = Runs::new(&runs).expect("runs of blocks ascend");
+                return self.reply(message, nonce, &Reply::Held { runs });
+            }
+            Request::Probe(probe) => return self.answer_probe(message, nonce, *probe),
+            Request::Status { session } => {
+                let reply = lock(&self.puts).status(*session, client);
+                return self.reply(message, nonce, &reply);
+            }
+        };
+        match outcome {
+            Ok(Outcome::Nothing) => {}
+            Ok(Outcome::Info { cookie, size, digest }) => {
+                let instance = self.instance;
+                let info = Reply::Info { cookie, size, digest: digest.0, instance };
+                self.reply(message, nonce, &info);
+            }
+            Ok(Outcome::Pending { done, total }) => {
+                self.reply(message, nonce, &Reply::Pending { done, total });
+            }
+            Ok(Outcome::Challenge(cookie)) => {
+                self.reply(message, nonce, &Reply::Challenge { cookie });
+            }
+            Ok(Outcome::Manifest(nodes)) => {
+                self.reply(message, nonce, &Reply::Manifest { nodes: nodes.as_flattened() });
+            }
+            Ok(Outcome::Accepted) => self.reply(message, nonce, &Reply::Accepted),
+            Err(refusal) => {
+                let name = match &request {
+                    Request::Info { name, .. } | Request::Manifest { name, .. } => name.to_string(),
+                    Request::Start(start) => start.name.to_string(),
+                    Request::Offer(offer) => offer.name.to_string(),
+                    Request::StartNdp(start) => start.name.to_string(),
+                    Request::Status { .. }
+                    | Request::Held { .. }
+                    | Request::Path { .. }
+                    | Request::Probe(_)
+                    | Request::GroupKey(_) => String::new(),
+                };
+                let Refusal { code, text } = refusal;
+                let refused = ServerEvent::Refused { name, client, reason: text.clone() };
+                self.tell_limited(refused, Some(code));
+                self.reply(message, nonce, &Reply::Refused { code, text: &text });
+            }
+        }
+    }
+
+    /// Whether the key that has sent a request has the right to what it asks. A server without keys asks nobody.
+    fn allowed(&self, message: &ControlMessage, request: &Request<'_>) -> Result<(), Refusal> {
+        if self.config.driver.keys.is_none() {
+            return Ok(());
+        }
+        let (name, put) = match request {
+            // A transfer that has begun outlives the right to begin one.
+            Request::Manifest { name, .. }
+                if lock(&self.sends).source(canonical(message.from), name.as_str()).is_some() =>
+            {
+                return Ok(());
+            }
+            Request::Info { name, .. } | Request::Manifest { name, .. } => {
+                (name, is_of_put(name.as_str()))
+            }
+            Request::Start(start) => (&start.name, is_of_put(start.name.as_str())),
+            Request::StartNdp(start) => (&start.name, false),
+            Request::Offer(offer) => (&offer.name, true),
+            // Answered only to who has made the offer, or has the session.
+            Request::Status { .. }
+            | Request::Held { .. }
+            | Request::Path { .. }
+            | Request::GroupKey(_)
+            // Of interest to whoever may ask for anything at all.
+            | Request::Probe(_) => return Ok(()),
+        };
+        let Some(PeerChannel { identity, .. }) = &message.peer else {
+            return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
+        };
+        if is_sample(name.as_str()) {
+            return Ok(());
+        }
+        has_right(identity, put, name.as_str())
+    }
+
+    /// Refuses a request of another version, in that version.
+    fn refuse_other_version(&self, message: &ControlMessage) {
+        let Some((version, nonce)) = request_of_other_version(&message.bytes) else { return };
+        let text = format!(
+            "this server speaks version {VERSION}, your host version {version}: install the same version on both"
+        );
+        let (name, client) = (String::new(), canonical(message.from));
+        let refused = ServerEvent::Refused { name, client, reason: text.clone() };
+        let code = RefusalCode::Unsupported;
+        self.tell_limited(refused, Some(code));
+        let mut bytes = Vec::new();
+        emit_reply(nonce, &Reply::Refused { code, text: &text }, &mut bytes);
+        set_version(&mut bytes, version);
+        self.send_reply(message, None, bytes);
+    }
+
+    fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
+        self.reply_in_class(to, nonce, reply, None);
+    }
+
+    /// As [`reply`](Self::reply), in that traffic class.
+    pub(super) fn reply_in_class(
+        &self,
+        to: &ControlMessage,
+        nonce: u64,
+        reply: &Reply<'_>,
+        class: Option<u8>,
+    ) {
+        let mut bytes = Vec::new();
+        emit_reply(nonce, reply, &mut bytes);
+        self.send_reply(to, class, bytes);
+    }
+
+    fn send_reply(&self, to: &ControlMessage, class: Option<u8>, bytes: Vec<u8>) {
+        // From the address that was asked, or the client would not know whose answer it is.
+        let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
+        let via = to.peer.as_ref().map(|peer| peer.channel);
+        // A lost reply is asked for again.
+        let answer = OutgoingControl { to: to.from, path: 0, local, class, bytes, via };
+        let _ = self.handle.send_control(answer);
+    }
+
+    fn info(&self, shown: Shown<'_>, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
+        self.check_open()?;
+        if TreeName::is_one(name) {
+            return self.tree_info(shown, name, geometry);
+        }
+        let Shown { client, cookie, .. } = shown;
+        let name = self.name_to_serve(name)?;
+        let (file, fingerprint) = self.store.open_object(&name)?;
+        let size = fingerprint.size();
+        let purpose = Purpose::Digest { name: name.as_str() };
+        let proven = self.jar.is_good(client, cookie, purpose);
+        let begin = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
+        let begin: Option<&dyn Fn()> = if proven { Some(&begin) } else { None };
+        match self.digests.of(&file, fingerprint, begin) {
+            Known::Digest(digest) => {
+                let start = Purpose::Start { name: name.as_str(), digest, geometry };
+                Ok(Outcome::Info { cookie: self.jar.bake(client, start), size, digest })
+            }
+            Known::Pending(done) => Ok(Outcome::Pending { done, total: size }),
+            Known::Failed(reason) => Err(Refusal::new(RefusalCode::Failed, reason)),
+            Known::Unknown => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
+        }
+    }
+
+    /// Takes in what happened in a session.
+    pub(super) fn on_session(self: &Arc<Self>, report: SessionReport) {
+        match report {
+            SessionReport::Scdp { session, epoch, event } if lock(&self.sends).holds(session) => {
+                self.on_send_event((Kind::Scdp, session, epoch), event, |name, client, stats| {
+                    ServerEvent::Sent { name, client, stats }
+                });
+            }
+            SessionReport::Scdp { session, event, .. } => self.on_put_event(session, event),
+            SessionReport::Ndp { session, event } => {
+                self.on_send_event((Kind::Ndp, session, 0), event, |name, client, stats| {
+                    ServerEvent::SentNdp { name, client, stats }
+                });
+            }
+        }
+    }
+}
+
+/// Whether the right to put into a directory is what a client needs to ask for an object of that name.
+/// Whether a name is that of bytes for a trial, which are nobody's.
+fn is_sample(name: &str) -> bool {
+    let part = TreeName::parse(name).map(|name| name.part);
+    matches!(part, Some(TreePart::Sample { .. }))
+}
+
+fn is_of_put(name: &str) -> bool {
+    TreeName::is_one(name) && TreeName::parse(name).is_some_and(|name| name.part.is_of_put())
+}

@@ -1,0 +1,647 @@
+//! A server against strangers: raw datagrams, no client.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use wellspring_core::SessionId;
+use wellspring_server::{Server, ServerConfig, ServerEvent};
+use wellspring_testkit::reach;
+use wellspring_wire::ParseError;
+use wellspring_wire::control::{
+    Cookie, Geometry, MAX_PROBE_LEN, Name, Offer, Parsed, Probe, PutState, REPLY_MAX_LEN,
+    REQUEST_MIN_LEN, RefusalCode, Reply, Request, Start, StartNdp, VERSION, emit_request, parse,
+    set_version,
+};
+use wellspring_wire::scdp::Mode;
+
+const GEOMETRY: Geometry =
+    Geometry { symbol_size: 1_000, symbols_per_block: 10, initial_window: 12 };
+
+/// A server of a directory, on a runtime of its own.
+struct Served {
+    address: SocketAddr,
+    server: Server,
+    _runtime: tokio::runtime::Runtime,
+}
+
+fn serve(directory: &Path, allow_put: bool) -> Served {
+    serve_with(directory, |config| config.allow_put = allow_put)
+}
+
+fn serve_with(directory: &Path, adapt: impl FnOnce(&mut ServerConfig)) -> Served {
+    let runtime = crate::runtime();
+    let bind = "127.0.0.1:0".parse().expect("address");
+    let mut config = ServerConfig::new(bind, directory.to_owned());
+    adapt(&mut config);
+    let server = runtime.block_on(Server::bind(config)).expect("server");
+    Served { address: server.local_addr(), server, _runtime: runtime }
+}
+
+/// Asks for the whole of the object `x`, 3,000,000 sevens.
+fn start_of_x(session: u32) -> Request<'static> {
+    Request::Start(Start {
+        session: SessionId(session),
+        name: Name::new("x").expect("a name"),
+        digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+        share_index: 0,
+        share_count: 1,
+        geometry: GEOMETRY,
+        resume: None,
+        timeout_ms: 60_000,
+    })
+}
+
+struct Stranger {
+    socket: UdpSocket,
+    nonce: u64,
+    cookie: Cookie,
+}
+
+impl Stranger {
+    fn of(served: &Served) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
+        socket.connect(served.address).expect("connect");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+        Stranger { socket, nonce: 0, cookie: Cookie::NONE }
+    }
+
+    /// Sends one request and hands the reply to `check`.
+    fn ask<R>(&mut self, request: &Request<'_>, check: impl FnOnce(Reply<'_>) -> R) -> R {
+        self.nonce += 1;
+        let mut bytes = Vec::new();
+        emit_request(self.nonce, self.cookie, request, &mut bytes);
+        self.socket.send(&bytes).expect("send");
+        let mut buffer = [0; 9_000];
+        loop {
+            let len = self.socket.recv(&mut buffer).expect("an answer");
+            // Symbols and pulls of a session come by the same socket.
+            let Ok(Parsed::Reply { nonce, reply }) = parse(&buffer[..len]) else { continue };
+            assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
+            let is_probe = matches!(request, Request::Probe(_));
+            assert!(is_probe || len <= REPLY_MAX_LEN && REPLY_MAX_LEN <= REQUEST_MIN_LEN);
+            if nonce == self.nonce {
+                return check(reply);
+            }
+        }
+    }
+
+    /// Asks once more with the cookie that the first answer brought, if it was one.
+    fn ask_proven<R>(&mut self, request: &Request<'_>, check: impl FnOnce(Reply<'_>) -> R) -> R {
+        self.cookie = Cookie::NONE;
+        let challenge = self.ask(request, |reply| match reply {
+            Reply::Challenge { cookie } => Some(cookie),
+            _ => None,
+        });
+        self.cookie = challenge.unwrap_or(Cookie::NONE);
+        self.ask(request, check)
+    }
+
+    fn earn_cookie(&mut self, by: &Request<'_>) {
+        self.cookie = self.ask(by, |reply| match reply {
+            Reply::Challenge { cookie } => cookie,
+            other => panic!("{other:?}"),
+        });
+    }
+
+    /// Asks until the answer is there.
+    fn info(&mut self, name: &str) -> Result<u64, RefusalCode> {
+        let name = Name::new(name).expect("a name for messages");
+        let request = Request::Info { name, geometry: GEOMETRY };
+        self.cookie = Cookie::NONE;
+        loop {
+            let answer = self.ask(&request, |reply| match reply {
+                Reply::Info { size, cookie, .. } => Some(Ok((size, cookie))),
+                Reply::Refused { code, .. } => Some(Err(code)),
+                Reply::Challenge { .. } | Reply::Pending { .. } => None,
+                other => panic!("{other:?}"),
+            });
+            match answer {
+                Some(Ok((size, cookie))) => {
+                    self.cookie = cookie;
+                    return Ok(size);
+                }
+                Some(Err(code)) => return Err(code),
+                None if self.cookie == Cookie::NONE => self.earn_cookie(&request),
+                None => {}
+            }
+        }
+    }
+}
+
+fn offer(session: u32, name: &str, size: u64) -> Offer<'_> {
+    Offer {
+        session: SessionId(session),
+        name: Name::new(name).expect("a name for messages"),
+        size,
+        digest: *blake3::hash(b"").as_bytes(),
+        mode: Mode::Unicast,
+        group: None,
+        geometry: GEOMETRY,
+        overwrite: false,
+        resume: false,
+        timeout_ms: 0,
+    }
+}
+
+#[test]
+fn names_that_escape_are_refused_to_readers_and_writers() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let dir = home.path().join("served");
+    std::fs::create_dir(&dir).expect("directory");
+    std::fs::write(home.path().join("secret"), b"secret").expect("write");
+    std::os::unix::fs::symlink(home.path(), dir.join("up")).expect("link");
+    std::os::unix::fs::symlink("../secret", dir.join("link")).expect("link");
+    let served = serve(&dir, true);
+    let mut stranger = Stranger::of(&served);
+    for name in ["../secret", "/etc/passwd", "a/../../secret", "./x", "a//b", "..\\secret"] {
+        assert_eq!(stranger.info(name), Err(RefusalCode::BadName), "{name}");
+    }
+    for name in ["up/secret", "link", "up", "."] {
+        let refused = stranger.info(name).expect_err(name);
+        assert!(matches!(refused, RefusalCode::NotFound | RefusalCode::BadName), "{name}");
+    }
+    for (session, name) in
+        (2..).zip(["../x", "/tmp/x", "up/x", "link", "a/../x", "none/x", ".x.wellspring-1.part"])
+    {
+        let offered = Request::Offer(offer(session, name, 0));
+        let refused = stranger.ask_proven(&offered, |reply| match reply {
+            Reply::Refused { code, .. } => code,
+            other => panic!("{name}: {other:?}"),
+        });
+        assert!(matches!(refused, RefusalCode::NotFound | RefusalCode::BadName), "{name}");
+    }
+    assert_eq!(std::fs::read(home.path().join("secret")).expect("read"), b"secret");
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 2);
+    assert_eq!(std::fs::read_dir(&dir).expect("directory").count(), 2);
+}
+
+#[test]
+fn nothing_is_sent_or_taken_without_a_cookie() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 100_000]).expect("write");
+    let served = serve(home.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let name = Name::new("x").expect("a name");
+    let start = Request::Start(Start {
+        session: SessionId(1),
+        name,
+        digest: *blake3::hash(&[7; 100_000]).as_bytes(),
+        share_index: 0,
+        share_count: 1,
+        geometry: GEOMETRY,
+        resume: None,
+        timeout_ms: 0,
+    });
+    let offered = Request::Offer(offer(2, "y", 0));
+    for request in [start, offered] {
+        for cookie in [Cookie::NONE, Cookie([9; 16])] {
+            stranger.cookie = cookie;
+            stranger.ask(&request, |reply| {
+                assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+            });
+        }
+    }
+    // A digest costs work: not done for an address that has not shown itself either.
+    stranger.cookie = Cookie::NONE;
+    stranger.ask(&Request::Info { name, geometry: GEOMETRY }, |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+    assert!(!home.path().join("y").exists());
+    // Another's cookie is as good as none.
+    let mut other = Stranger::of(&served);
+    other.earn_cookie(&offered);
+    stranger.cookie = other.cookie;
+    stranger.ask(&offered, |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+    // And one earned for something else.
+    stranger.earn_cookie(&offered);
+    stranger.ask(&start, |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+}
+
+#[test]
+fn a_repeated_offer_is_one_offer_and_its_end_is_remembered() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve(home.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let empty = Request::Offer(offer(5, "empty", 0));
+    stranger.earn_cookie(&empty);
+    for _ in 0..3 {
+        stranger.ask(&empty, |reply| assert_eq!(reply, Reply::Accepted));
+    }
+    stranger.ask(&Request::Status { session: SessionId(5) }, |reply| {
+        assert!(matches!(reply, Reply::Status { state: PutState::Complete, .. }), "{reply:?}");
+    });
+    stranger.ask(&Request::Status { session: SessionId(6) }, |reply| {
+        assert!(matches!(reply, Reply::Status { state: PutState::Unknown, .. }), "{reply:?}");
+    });
+    assert_eq!(std::fs::read(home.path().join("empty")).expect("read"), b"");
+    // Somebody else may not speak for that session.
+    let mut other = Stranger::of(&served);
+    other.ask_proven(&empty, |reply| {
+        assert!(
+            matches!(reply, Reply::Refused { code: RefusalCode::SessionInUse, .. }),
+            "{reply:?}"
+        );
+    });
+}
+
+#[test]
+fn absurd_objects_are_refused_before_they_cost_anything() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve(home.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let mut refused = |offer: Offer<'_>| {
+        stranger.ask_proven(&Request::Offer(offer), |reply| match reply {
+            Reply::Refused { code, .. } => code,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(refused(offer(1, "x", u64::MAX)), RefusalCode::TooLarge);
+    let wide = Geometry { symbol_size: u16::MAX, ..GEOMETRY };
+    assert_eq!(refused(Offer { geometry: wide, ..offer(2, "x", 9) }), RefusalCode::Unsupported);
+    let long = Geometry { symbol_size: 60_000, symbols_per_block: 1_000, initial_window: 1 };
+    let size = 1 << 30;
+    assert_eq!(refused(Offer { geometry: long, ..offer(4, "x", size) }), RefusalCode::Unsupported);
+    let pushy = Geometry { symbol_size: 60_000, symbols_per_block: 10, initial_window: 255 };
+    assert_eq!(refused(Offer { geometry: pushy, ..offer(5, "x", 9) }), RefusalCode::Unsupported);
+    let deep = Geometry { symbols_per_block: u32::MAX, ..GEOMETRY };
+    assert_eq!(refused(Offer { geometry: deep, ..offer(3, "x", 9) }), RefusalCode::Unsupported);
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn noise_does_not_stop_a_server() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), b"hello").expect("write");
+    let served = serve(home.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let mut stream = wellspring_core::Seed(1).stream("noise");
+    for _ in 0..500 {
+        let len = stream.below(1_400) as usize;
+        let mut noise: Vec<u8> = (0..len).map(|_| stream.next_u64() as u8).collect();
+        if let Some(first) = noise.first_mut() {
+            *first = 0x10 | (*first & 0x0f);
+        }
+        stranger.socket.send(&noise).expect("send");
+    }
+    assert_eq!(stranger.info("x"), Ok(5));
+}
+
+#[test]
+fn a_replayed_cookie_brings_no_more_than_was_sent() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let bytes = vec![7; 3_000_000];
+    std::fs::write(home.path().join("x"), &bytes).expect("write");
+    std::fs::write(home.path().join("y"), &bytes).expect("write");
+    let served = serve(home.path(), false);
+    let mut stranger = Stranger::of(&served);
+    let start = |session, name, geometry| {
+        Request::Start(Start {
+            session: SessionId(session),
+            name: Name::new(name).expect("a name"),
+            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+            share_index: 0,
+            share_count: 1,
+            geometry,
+            resume: None,
+            timeout_ms: 1_000,
+        })
+    };
+    // Digests become known, and each info brings a cookie of its own.
+    for name in ["y", "x"] {
+        assert_eq!(stranger.info(name), Ok(3_000_000));
+    }
+    let honest = start(1, "x", GEOMETRY);
+    stranger.ask(&honest, |reply| assert_eq!(reply, Reply::Accepted, "it is good once"));
+    stranger.ask(&honest, |reply| assert_eq!(reply, Reply::Accepted, "repeated as if lost"));
+    // From now on the sender's address is forged: what comes back goes to a victim.
+    let wide = Geometry { symbol_size: 65_000, symbols_per_block: 1_000, initial_window: 255 };
+    let pushy = Geometry { initial_window: 255, ..GEOMETRY };
+    let long = Geometry { symbol_size: 4_000, ..GEOMETRY };
+    let (mut sent, mut came) = (0, 0);
+    let mut buffer = vec![0; 70_000];
+    stranger.socket.set_read_timeout(Some(Duration::from_millis(300))).expect("timeout");
+    for (session, request) in (2..).zip([
+        start(2, "x", GEOMETRY),
+        start(3, "x", wide),
+        start(4, "x", pushy),
+        start(5, "x", long),
+        start(6, "y", GEOMETRY),
+    ]) {
+        let mut bytes = Vec::new();
+        emit_request(1_000 + session, stranger.cookie, &request, &mut bytes);
+        sent += bytes.len();
+        stranger.socket.send(&bytes).expect("send");
+    }
+    while let Ok(len) = stranger.socket.recv(&mut buffer) {
+        let of_first = wellspring_wire::scdp::parse(&buffer[..len])
+            .is_ok_and(|packet| packet.session == SessionId(1));
+        came += if of_first { 0 } else { len };
+    }
+    reach::row(
+        "bytes out for a byte in after a replayed cookie",
+        "<= 1",
+        &format!("{:.2}: {came} for {sent}", came as f64 / sent as f64),
+        came <= sent,
+    );
+    assert!(came > 0 && came <= sent, "{came} bytes for {sent}");
+}
+
+#[test]
+fn a_flood_of_refusals_is_counted_and_not_told_line_by_line() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = std::sync::Arc::clone(&told);
+    let served = serve_with(home.path(), |config| {
+        config.events = std::sync::Arc::new(move |event| {
+            heard.lock().expect("no panic").push(event);
+        });
+    });
+    let mut stranger = Stranger::of(&served);
+    for _ in 0..2_000 {
+        assert_eq!(stranger.info("none"), Err(RefusalCode::NotFound));
+    }
+    let refused = served.server.counters().refused;
+    assert_eq!(refused[&RefusalCode::NotFound], 2_000);
+    // How many a second pass is the limit's own test.
+    let events = told.lock().expect("no panic");
+    let told = events.iter().filter(|e| matches!(e, ServerEvent::Refused { .. })).count() as u64;
+    let left_out: u64 = events
+        .iter()
+        .map(|event| match event {
+            ServerEvent::Suppressed { count, .. } => *count,
+            _ => 0,
+        })
+        .sum();
+    assert!((50..2_000).contains(&told), "{told} lines");
+    assert!(told + left_out <= 2_000, "{told} lines and {left_out} left out");
+}
+
+#[test]
+fn a_client_of_another_version_is_refused_in_its_own_and_told_both() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), b"hello").expect("write");
+    let served = serve(home.path(), true);
+    let stranger = Stranger::of(&served);
+    let name = Name::new("x").expect("a name");
+    let other = VERSION - 1;
+    for request in [Request::Info { name, geometry: GEOMETRY }, Request::Offer(offer(1, "y", 5))] {
+        let mut bytes = Vec::new();
+        emit_request(77, Cookie::NONE, &request, &mut bytes);
+        set_version(&mut bytes, other);
+        stranger.socket.send(&bytes).expect("send");
+        let mut buffer = [0; 2_048];
+        let len = stranger.socket.recv(&mut buffer).expect("an answer");
+        assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
+        assert_eq!(parse(&buffer[..len]), Err(ParseError::UnknownVersion(other)));
+        set_version(&mut buffer[..len], VERSION);
+        let Ok(Parsed::Reply { nonce: 77, reply: Reply::Refused { code, text } }) =
+            parse(&buffer[..len])
+        else {
+            panic!("{:?}", parse(&buffer[..len]));
+        };
+        assert_eq!(code, RefusalCode::Unsupported);
+        for word in [&format!("version {VERSION}"), &format!("version {other}"), "install"] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+    assert_eq!(served.server.counters().refused[&RefusalCode::Unsupported], 2);
+    assert_eq!(served.server.statistics().expect("running").sessions, 0);
+}
+
+#[test]
+fn names_that_hide_or_deceive_are_neither_served_nor_taken_unless_allowed() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::create_dir(home.path().join(".ssh")).expect("directory");
+    std::fs::write(home.path().join(".ssh/id"), b"secret").expect("write");
+    std::fs::write(home.path().join(".profile"), b"secret").expect("write");
+    let odd = ["-rf", "a\u{202e}txt", "in\u{200b}visible"];
+    for allowed in [false, true] {
+        let served = serve_with(home.path(), |config| {
+            config.allow_put = true;
+            config.allow_hidden = allowed;
+            config.allow_odd_names = allowed;
+        });
+        let mut stranger = Stranger::of(&served);
+        for name in [".profile", ".ssh/id"] {
+            let expected = if allowed { Ok(6) } else { Err(RefusalCode::NotFound) };
+            assert_eq!(stranger.info(name), expected, "{name}");
+        }
+        for (session, name) in (1..).zip([".bashrc", ".ssh/authorized_keys"].iter().chain(&odd)) {
+            let offered = Request::Offer(offer(session, name, 0));
+            let outcome = stranger.ask_proven(&offered, |reply| match reply {
+                Reply::Refused { code, .. } => Err(code),
+                Reply::Accepted => Ok(()),
+                other => panic!("{name}: {other:?}"),
+            });
+            let expected = if allowed { Ok(()) } else { Err(RefusalCode::BadName) };
+            assert_eq!(outcome, expected, "{name:?}");
+            assert_eq!(home.path().join(name).exists(), allowed, "{name:?}");
+        }
+    }
+}
+
+#[test]
+fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.max_sends_an_address = 2;
+        config.max_puts_an_address = 2;
+        config.max_empty_an_address = 3;
+    });
+    // Each from a port of its own, as if from many hosts behind one address.
+    let code = |reply: Reply<'_>| match reply {
+        Reply::Refused { code, text } => {
+            assert!(text.contains("127.0.0.1"), "{text}");
+            Some(code)
+        }
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    let busy = Some(RefusalCode::Busy);
+    let outcomes: Vec<_> = (1..=3)
+        .map(|session| {
+            let mut stranger = Stranger::of(&served);
+            assert_eq!(stranger.info("x"), Ok(3_000_000));
+            stranger.ask(&start_of_x(session), code)
+        })
+        .collect();
+    assert_eq!(outcomes, [None, None, busy]);
+    let offered = |session, size| {
+        let name = format!("put-{session}");
+        let offer = Offer { timeout_ms: 60_000, ..offer(session, &name, size) };
+        Stranger::of(&served).ask_proven(&Request::Offer(offer), code)
+    };
+    let outcomes: Vec<_> = (11..=13).map(|session| offered(session, 1_000)).collect();
+    assert_eq!(outcomes, [None, None, busy]);
+    assert_eq!(served.server.counters().refused[&RefusalCode::Busy], 2);
+}
+
+#[test]
+fn an_address_has_no_more_than_its_quota_where_there_are_no_keys() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.address_quota = "max-sessions=3 max-bytes=5K max-files=4".parse().expect("a quota");
+    });
+    // Each from a port of its own, as if from many hosts behind one address.
+    let quota = |reply: Reply<'_>| match reply {
+        Reply::Refused { code: RefusalCode::OverQuota, text } => {
+            assert!(text.contains(" of 127.0.0.1"), "{text}");
+            let words = text.split_whitespace().find(|word| word.starts_with("max-"));
+            words.map(|word| word.split('=').next().unwrap_or_default().to_owned())
+        }
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    let start = |session| {
+        let mut stranger = Stranger::of(&served);
+        assert_eq!(stranger.info("x"), Ok(3_000_000));
+        stranger.ask(&start_of_x(session), quota)
+    };
+    let offered = |session: u32, size| {
+        let name = format!("put-{session}");
+        let offer = Offer { timeout_ms: 60_000, ..offer(session, &name, size) };
+        Stranger::of(&served).ask_proven(&Request::Offer(offer), quota)
+    };
+    assert_eq!([offered(10, 0), offered(11, 0)], [None, None], "over at once");
+    assert_eq!((start(1), offered(12, 4_000)), (None, None));
+    assert_eq!(offered(13, 1_001).as_deref(), Some("max-bytes"));
+    assert_eq!(offered(14, 1_000), None, "to the last byte");
+    assert_eq!(start(2).as_deref(), Some("max-sessions"), "in both directions together");
+    assert_eq!(offered(15, 0).as_deref(), Some("max-sessions"));
+    let counters = served.server.counters();
+    assert_eq!(counters.refused[&RefusalCode::OverQuota], 3);
+    let over = counters.over_quota;
+    assert_eq!((over.sessions, over.bytes, over.files), (2, 1, 0));
+}
+
+#[test]
+fn an_address_has_its_sends_by_scdp_and_ndp_together() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve_with(home.path(), |config| config.max_sends_an_address = 2);
+    let payload = wellspring_server::driver::DriverConfig::new(served.address).ndp.payload;
+    let start = |session| {
+        Request::StartNdp(StartNdp {
+            session: SessionId(session),
+            name: Name::new("x").expect("a name"),
+            digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
+            payload,
+        })
+    };
+    let code = |reply: Reply<'_>| match reply {
+        Reply::Refused { code, .. } => Some(code),
+        Reply::Accepted => None,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(Stranger::of(&served).info("x"), Ok(3_000_000));
+    let mut outcomes: Vec<_> =
+        (1..=2).map(|session| Stranger::of(&served).ask_proven(&start(session), code)).collect();
+    let mut stranger = Stranger::of(&served);
+    assert_eq!(stranger.info("x"), Ok(3_000_000));
+    outcomes.push(stranger.ask(&start_of_x(1), code));
+    assert_eq!(outcomes, [None, None, Some(RefusalCode::Busy)]);
+}
+
+#[test]
+fn empty_objects_of_one_address_are_bounded() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.max_empty_an_address = 3;
+    });
+    let mut stranger = Stranger::of(&served);
+    let mut accepted = 0;
+    for session in 1..=20 {
+        let name = format!("empty-{session}");
+        let offered = Request::Offer(offer(session, &name, 0));
+        accepted += stranger.ask_proven(&offered, |reply| match reply {
+            Reply::Accepted => 1,
+            Reply::Refused { code: RefusalCode::Busy, .. } => 0,
+            other => panic!("{other:?}"),
+        });
+    }
+    // Two minutes may have part of it.
+    assert!((3..=6).contains(&accepted), "{accepted}");
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), accepted);
+}
+
+#[test]
+fn an_offer_that_does_not_get_on_loses_its_space() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.idle_put = Duration::from_millis(100);
+        config.driver.scdp.peer_timeout = wellspring_core::Duration::from_secs(3_600);
+    });
+    let mut stranger = Stranger::of(&served);
+    let offered = Request::Offer(offer(1, "x", 1_000_000));
+    stranger.ask_proven(&offered, |reply| assert_eq!(reply, Reply::Accepted));
+    let status = Request::Status { session: SessionId(1) };
+    let state = std::iter::repeat_with(|| {
+        stranger.ask(&status, |reply| match reply {
+            Reply::Status { state, .. } => state,
+            other => panic!("{other:?}"),
+        })
+    })
+    .find(|state| *state != PutState::Receiving);
+    assert_eq!(state, Some(PutState::Failed(RefusalCode::TooSlow)));
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn a_probe_is_answered_as_long_as_it_asks_and_no_longer_than_itself() {
+    let directory = tempfile::tempdir().expect("directory");
+    let served = serve(directory.path(), true);
+    let mut stranger = Stranger::of(&served);
+    let long = MAX_PROBE_LEN as u16;
+    for (len, reply_len) in [(256, 256), (1_472, 256), (1_472, 1_472), (long, 300), (long, long)] {
+        let probe = Probe::new(len, reply_len, 0).expect("allowed");
+        // That the answer is no longer than the question, `ask` sees to.
+        stranger.ask(&Request::Probe(probe), |reply| match reply {
+            Reply::Probe(reply) => {
+                assert_eq!((reply.reply_len, reply.class, reply.rights), (reply_len, 0, ""));
+                assert!(reply.clock_us > 1_700_000_000_000_000, "a clock: {}", reply.clock_us);
+                assert_eq!(reply.largest_back, 65_507, "loopback by IPv4");
+            }
+            other => panic!("{other:?}"),
+        });
+    }
+}
+
+#[test]
+fn bytes_for_a_trial_are_those_of_few_lengths_and_take_a_cookie() {
+    let directory = tempfile::tempdir().expect("directory");
+    let served = serve(directory.path(), false);
+    let mut stranger = Stranger::of(&served);
+    let info = |name| Request::Info { name: Name::new(name).expect("a name"), geometry: GEOMETRY };
+    stranger.ask(&info("//sample:64000"), |reply| {
+        assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
+    });
+    let digest = |stranger: &mut Stranger, name| {
+        stranger.ask_proven(&info(name), |reply| match reply {
+            Reply::Info { size, digest, .. } => (size, digest),
+            other => panic!("{other:?}"),
+        })
+    };
+    let first = digest(&mut stranger, "//sample:64000");
+    assert_eq!(first.0, 64_000);
+    assert_eq!(digest(&mut stranger, "//sample:64000"), first, "made once");
+    for name in ["//sample:64001", "//sample:99999999", "a//sample:64000"] {
+        stranger.cookie = Cookie::NONE;
+        stranger.ask(&info(name), |reply| {
+            assert!(
+                matches!(reply, Reply::Refused { code: RefusalCode::BadName, .. }),
+                "{reply:?}"
+            );
+        });
+    }
+}
