@@ -1,11 +1,11 @@
-//! Prints how each congestion controller of SCDP fares alone, under loss, and beside CUBIC.
+//! Prints how each congestion controller of SCDP fares alone, under loss, at its start, and beside CUBIC.
 //!
-//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|beside|groups] [RTT in us]...`
+//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|start|beside|groups] [RTT in us]...`
 
 #[path = "../tests/it/coexistence.rs"]
 mod coexistence;
 
-use coexistence::{Path, alone, group_beside, jain, together};
+use coexistence::{Path, alone, group_beside, jain, start, together};
 use wellspring_core::Duration;
 use wellspring_transport::congestion::Algorithm;
 
@@ -24,6 +24,9 @@ fn main() {
     }
     if part.is_empty() || part == "beside" {
         table_beside(seeds, &wanted, &[Algorithm::Veno, Algorithm::Bbr], false);
+    }
+    if part.is_empty() || part == "start" {
+        table_start(seeds, &wanted);
     }
     if part.is_empty() || part == "groups" {
         table_beside(seeds, &wanted, &[Algorithm::Veno], true);
@@ -95,6 +98,28 @@ fn table_beside(
                     format!("{:.0} ({:.0}-{:.0})", four.0, four.1, four.2),
                 );
             }
+        }
+    }
+}
+
+fn table_start(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
+    println!(
+        "start: % of the line in each round trip, and round trips lost; queue 1 BDP, 32 credits a pull; {seeds} seeds"
+    );
+    for rtt in RTTS_US.into_iter().filter(wanted) {
+        let path = Path { burst: 32, ..Path::new(Duration::from_micros(rtt), 1.0) };
+        for algorithm in Algorithm::ALL {
+            let all: Vec<Vec<f64>> =
+                (1..=seeds).map(|seed| start(seed, &path, algorithm, 24)).collect();
+            let mean = |at: usize| all.iter().map(|parts| parts[at]).sum::<f64>() / seeds as f64;
+            let parts: Vec<f64> = (0..24).map(mean).collect();
+            let lost: f64 = parts.iter().map(|part| 1.0 - part).sum();
+            let percent = parts.iter().map(|part| format!(" {:>3.0}", part * 1e2));
+            println!(
+                "{:>8} {algorithm:>6} {lost:>5.1}{}",
+                rtt as f64 / 1e3,
+                percent.collect::<String>()
+            );
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Longer round trips end slow start before packets are lost (HyStart, RFC 9406). But beside other traffic they grow
 //! by the others' doing too, and who leaves slow start too early takes a minute to a fair share at 60 ms. So here they
-//! begin a test: the window is cut to what the path had delivered in a round trip before, while what was sent too
-//! much leaves the queue, and then grows by 15 % a round trip. The sender whose window fills the path gets no
+//! begin a test: what was sent too much leaves the queue, and the window becomes what the path then delivers in its shortest
+//! round trip, and grows by 15 % a round trip. The sender whose window fills the path gets no
 //! more by that, only longer round trips: seen twice, slow start ends. Who has a small share of the path gets about as much
 //! more, and goes on with slow start.
 
@@ -46,8 +46,8 @@ pub(super) enum Step {
 enum Phase {
     /// The window doubles each round.
     Doubling,
-    /// What was sent too much leaves the queue. The window was so long.
-    Draining { window: f64 },
+    /// What was sent too much leaves the queue. The window was so long, and so much had been delivered in a round trip.
+    Draining { window: f64, flight: f64 },
     /// So many rounds of a test, what the last judged of them was like, and whether the rate has failed to grow once.
     Testing { rounds: u32, reference: Option<Mean>, doubted: bool },
 }
@@ -70,6 +70,8 @@ struct Round {
     /// Sums over the packets.
     flights: f64,
     secs: f64,
+    /// Delivery rate of its last packet \[packets/s\].
+    last_rate: f64,
     least: Option<Duration>,
 }
 
@@ -115,14 +117,17 @@ impl SlowStart {
                     return growth(delivery, 1.0);
                 }
                 self.next_round(delivery);
-                self.phase = Phase::Draining { window };
-                Step::Set(flight.min(window))
+                self.phase = Phase::Draining { window, flight };
+                // What is in flight, without what of it waits in the queue.
+                let part = base.as_secs_f64() / recent.as_secs_f64();
+                let unqueued = f64::from(delivery.in_flight) * part;
+                Step::Set(unqueued.max(flight).min(window))
             }
-            (&mut Phase::Draining { window: before }, Some(round)) => {
+            (&mut Phase::Draining { window: before, flight: least }, Some(round)) => {
                 // A host that was not run for a while shows long round trips, and no rate.
-                let full = round.mean().rate * base.as_secs_f64();
+                let full = round.last_rate * base.as_secs_f64();
                 self.phase = Phase::Testing { rounds: 0, reference: None, doubted: false };
-                Step::Set(full.max(window).min(before))
+                Step::Set(full.max(least).min(before))
             }
             (Phase::Testing { rounds, reference, doubted }, Some(round)) => {
                 *rounds += 1;
@@ -162,7 +167,7 @@ impl SlowStart {
     /// The window before it was cut for a test that has not begun.
     pub(super) fn window_before(&self) -> Option<f64> {
         match self.phase {
-            Phase::Draining { window } => Some(window),
+            Phase::Draining { window, .. } => Some(window),
             _ => None,
         }
     }
@@ -194,6 +199,7 @@ impl Round {
         self.packets += 1.0;
         self.flights += flight;
         self.secs += rtt.as_secs_f64();
+        self.last_rate = flight / rtt.as_secs_f64();
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 

@@ -78,7 +78,7 @@ impl Veno {
         if self.loss_share > MAX_RANDOM_LOSS {
             return true;
         }
-        if self.growth.in_slow_start() || self.asked_after < self.settled_from {
+        if self.growth.in_slow_start() {
             return false;
         }
         let Some(least) = self.least.get() else { return true };
@@ -138,6 +138,9 @@ impl CongestionController for Veno {
     }
 
     fn on_lost(&mut self, _now: Time, recovering: bool) -> bool {
+        if self.asked_after < self.settled_from {
+            return false;
+        }
         self.loss_share += (1.0 - self.loss_share) / LOSS_HORIZON;
         let reduces = !recovering && self.is_congested();
         if reduces {

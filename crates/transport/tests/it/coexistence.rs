@@ -116,7 +116,12 @@ pub fn alone(seed: u64, path: &Path, algorithm: Algorithm, span: Duration) -> f6
     shares(&mut lab, path, span)[0]
 }
 
-/// The shares of sessions that begin one after the other, a second and ten round trips apart, after some time to
+/// When the next of sessions begins after the last. CUBIC's long cycles make shares depend on it, so seeds differ in it.
+fn pause(seed: u64, path: &Path) -> Duration {
+    Duration::from_millis(1_000 + 137 * (seed % 32)) + path.rtt * 10
+}
+
+/// The shares of sessions that begin one after the other, a second or more and ten round trips apart, after some time to
 /// settle.
 #[allow(dead_code, reason = "not every user of this file needs it")]
 pub fn together(
@@ -131,7 +136,7 @@ pub fn together(
     let count = algorithms.len() as u32;
     for turn in 0..count {
         begin(&mut lab, (turn + seed as u32) % count);
-        lab.run(Duration::from_secs(1) + path.rtt * 10);
+        lab.run(pause(seed, path));
     }
     lab.run(Duration::from_secs(settle));
     shares(&mut lab, path, Duration::from_secs(secs))
@@ -197,7 +202,7 @@ pub fn group_beside(
             }
             other => begin(&mut lab, MEMBERS as u32 - 1 + other),
         }
-        lab.run(Duration::from_secs(1) + path.rtt * 10);
+        lab.run(pause(seed, path));
     }
     lab.run(Duration::from_secs(settle));
     let mut shares = shares(&mut lab, path, Duration::from_secs(secs));
@@ -212,6 +217,17 @@ fn expect(lab: &mut Lab) {
     let (initial_window, complete) = (12, Vec::new());
     let receive = ReceiveSession { session, object, mode, senders, initial_window, complete };
     lab.command(HostId(1), Command::Receive(receive));
+}
+
+/// A lone session's part of the capacity in each of its first round trips, from the request on that its sender answers.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn start(seed: u64, path: &Path, algorithm: Algorithm, round_trips: usize) -> Vec<f64> {
+    let mut lab = lab(seed, path, &[algorithm]);
+    expect(&mut lab);
+    lab.run(path.rtt / 2);
+    begin(&mut lab, 0);
+    lab.run(path.rtt / 2);
+    (0..round_trips).map(|_| shares(&mut lab, path, path.rtt)[0]).collect()
 }
 
 /// Jain's index of fairness.

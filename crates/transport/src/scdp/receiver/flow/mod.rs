@@ -172,6 +172,8 @@ pub(super) struct Flow {
     doubted: bool,
     /// In a group: when a silence last led to a credit being given up.
     doubted_at: Time,
+    /// How long its first symbol was awaited: a round trip or two, before one is measured.
+    first_wait: Duration,
     /// When the tail loss probe was last allowed, if later than anything heard: the timeout runs from
     /// then on (RFC 8985 §7.3).
     probed_at: Time,
@@ -243,6 +245,7 @@ impl Flow {
             timeouts: 0,
             doubted: false,
             doubted_at: now,
+            first_wait: Duration::ZERO,
             probed_at: now,
             probe: Probe::Unused,
             peer_timeout: config.peer_timeout,
@@ -546,6 +549,9 @@ impl Flow {
     }
 
     fn heard(&mut self, now: Time) {
+        if self.liveness == Liveness::Awaited {
+            self.first_wait = now.since(self.last_heard);
+        }
         self.last_heard = now;
         self.liveness = Liveness::Live;
     }

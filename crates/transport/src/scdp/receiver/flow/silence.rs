@@ -11,6 +11,9 @@ use crate::scdp::Config;
 /// back, the transfer goes on that soon.
 const LONGEST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A round trip is taken for no longer, before one is measured (RFC 9002 §6.2.2).
+const LONGEST_INITIAL_RTT: Duration = Duration::from_millis(333);
+
 impl Flow {
     /// Whether something was heard since the sender would count as lost.
     pub(in crate::scdp::receiver) fn is_heard(&self, now: Time) -> bool {
@@ -76,11 +79,20 @@ impl Flow {
                     Some(_) => config.min_timeout.max(config.granularity),
                     None => config.granularity,
                 };
-                self.rtt.timeout(config.initial_rtt, config.min_timeout, granularity)
+                self.rtt.timeout(self.initial_rtt(config), config.min_timeout, granularity)
             }
         };
         let longest = (self.peer_timeout / 8).min(LONGEST_PROBE_INTERVAL).max(base);
         (base * (1 << self.timeouts.min(10))).min(longest)
+    }
+
+    /// What a round trip is taken for before one is measured. Who was asked for an object answers after a round trip, if
+    /// not later; so what is pulled then is not overdue before its time, on a long path. Trims need no such time.
+    fn initial_rtt(&self, config: &Config) -> Duration {
+        match self.reordering_threshold {
+            Some(_) => config.initial_rtt.max(self.first_wait.min(LONGEST_INITIAL_RTT)),
+            None => config.initial_rtt,
+        }
     }
 
     /// Acts on the deadline: gives up credits that are overdue, and the sender itself after
