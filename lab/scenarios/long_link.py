@@ -79,6 +79,10 @@ class Link(LongLink):
                 "beyond_percent": 100 * (report["symbols_sent"] / report["symbols_needed"] - 1),
                 "detached": sum(bool(receiver.get("detached_because")) for receiver in report["receivers"])}
 
+    def file(self, congestion, streams=1):
+        """Mbit/s of each of so many fetches over the kernel's TCP at once."""
+        return peers.tcp_files(self, congestion, self.objects, "object", self.args.patience_peer, A, streams)
+
     def quic(self, congestion):
         port = {"cubic": 4433, "bbr": 4434}[congestion]
         server = peers.quic(self, "a", A, self.objects, congestion, port)
@@ -102,7 +106,8 @@ def alone(args):
                 link.emulate(rtt, loss)
                 contestants = peers.with_builds(link.fetch)
                 for congestion in args.peer.split(","):
-                    contestants[congestion] = lambda cc=congestion: peers.tcp(link, cc, size, args.patience_peer, A)
+                    if peers.present("nginx", "curl"):
+                        contestants[congestion] = lambda cc=congestion: link.file(cc)
                     if peers.present("quic"):
                         contestants[f"quic {congestion}"] = lambda cc=congestion: link.quic(cc)
                 row = Row("alone", f"RTT {rtt:g} ms, {percent(loss)} lost", "Mbit/s", "more", in_turns(contestants, args.rounds or 1))
@@ -186,18 +191,7 @@ def put(args):
                     link.emulate(rtt, loss)
                     contestants = {label(program): lambda program=program: link.put(program, hosts) for program in BUILDS}
                     for congestion in args.peer.split(","):
-                        contestants[congestion] = lambda cc=congestion: each_of(peers.tcp(link, cc, total(size, hosts), args.patience_peer,
-                                                                                          A, hosts), hosts)
+                        if peers.present("nginx", "curl"):
+                            contestants[congestion] = lambda cc=congestion, hosts=hosts: link.file(cc, hosts)
                     yield Row("put", f"{hosts} host{'s'[:hosts - 1]}, RTT {rtt:g} ms, {percent(loss)} lost", "Mbit/s", "more",
                               in_turns(contestants, args.rounds or 1))
-
-
-def total(size, hosts):
-    return str(number(size) * hosts)
-
-
-def each_of(took, hosts):
-    """Several copies share the link: what one of them gets."""
-    if took["value"] == 0:
-        raise Failure("nothing arrived")
-    return {**took, "value": took["value"] / hosts}

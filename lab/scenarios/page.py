@@ -14,7 +14,7 @@ from .system import BUILDS, LAB, ROOT
 # What each scenario is, and how to read its rows.
 ABOUT = {
     "alone": ("A long link", "One object over an emulated link of 100 Mbit/s (queue: one bandwidth-delay product), alone. `cubic` and `bbr` are "
-              "the kernel's TCP (iperf3) moving as many bytes, `quic` is quinn with 64 MB windows. What did not end in time is rated "
+              "the kernel's TCP, which fetches the file by curl from nginx, `quic` is quinn with 64 MB windows. What did not end in time is rated "
               "by what had arrived."),
     "beside": ("Beside TCP", "Ours starts three seconds after TCP flows that have the same link to themselves until then. The number is "
                "our part of what both get; a fair part is 1 / (flows + 1), and `ratio` is ours over that. `instead` is a TCP flow in our place."),

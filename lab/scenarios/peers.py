@@ -107,6 +107,28 @@ def tcp(spaces, congestion, size, patience, address, streams=1, back=True):
     return {"value": rate / 1e6, "note": note}
 
 
+def tcp_files(spaces, congestion, folder, name, patience, address, streams=1):
+    """Mbit/s of each of so many copies of a file that curl fetches from nginx at part a, from its start to its end."""
+    # A listening socket keeps what it was opened with.
+    spaces.set("a", tcp_congestion_control=congestion)
+    server = nginx(spaces, "a", address, folder)
+    command = ["curl", "-s", "--max-time", str(patience), "-w", "%{size_download} %{time_total}", f"http://{address}:8080/{name}"]
+    copies = [spaces.dir / f"copy-{index}" for index in range(streams)]
+    clients = [spaces.start("b", *command, "-o", str(copy), stdout=subprocess.PIPE, text=True) for copy in copies]
+    try:
+        told = [client.communicate(timeout=patience + 10)[0].split() for client in clients]
+    finally:
+        for program in (*clients, server):
+            spaces.stop(program)
+        for copy in copies:
+            copy.unlink(missing_ok=True)
+    cut = any(client.returncode == 28 for client in clients)
+    if not cut and any(client.returncode for client in clients):
+        raise Failure("curl failed")
+    rate = sum(float(size) for size, _ in told) * 8 / max(float(seconds) for _, seconds in told)
+    return {"value": rate / streams / 1e6, "note": f"cut at {patience:g} s" if cut else None}
+
+
 class Background:
     """Kernel TCP from part a to part b, in so many flows, until it is stopped."""
 
