@@ -10,10 +10,11 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first.
-PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit transfers python-test web-test
+PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief test-32-bit neon unit python-test web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
-# The driver that is shipped has no virtual sockets, so this is not on by default.
+# Virtual sockets, for transfers under faults. The driver that is shipped has none, so they are not on by default; all tests run with
+# them, so that its crates are built once.
 TRANSFERS := wellspring-fault-sim/transfers
 # 32-bit and 64-bit, with and without an operating system, two that are not Unix.
 CROSS := wasm32-unknown-unknown i686-unknown-linux-musl aarch64-apple-darwin x86_64-pc-windows-gnu
@@ -51,7 +52,7 @@ test: ## Everything CI runs, with the time of each part
 check: fmt lint deny api-docs rules ## Layout, lints, licences, API documents, the rules of the workspace
 
 unit: setup ## The tests alone
-	@.ci/count-tests $(CARGO) test --workspace
+	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS)
 
 transfers: ## Clients and servers on virtual machines under faults, each run from one seed [SEEDS=800]
 	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --test transfers
@@ -60,8 +61,8 @@ fmt:
 	$(CARGO) fmt --all --check
 
 lint:
-	$(CARGO) clippy --workspace --all-targets --features wellspring-lab/quic -- -D warnings
-	$(CARGO) clippy --workspace --features $(TRANSFERS) --test transfers -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features wellspring-lab/quic,$(TRANSFERS) -- -D warnings
+	$(CARGO) clippy -p wellspring-driver -- -D warnings
 
 deny: ## Licences, bans and sources of dependencies; advisories where their database can be fetched
 	@$(SETUP) cargo-deny
@@ -152,14 +153,14 @@ nightly-fuzz:
 nightly-tests: web
 	@$(SETUP) browser
 	WELLSPRING_PAGE=$(PAGE) PROPTEST_CASES=$(CASES) ROUNDS=$(ROUNDS) .ci/count-tests \
-		$(CARGO) test --workspace --profile $(PROFILE) -- --include-ignored --skip ::program_
+		$(CARGO) test --workspace --features $(TRANSFERS) --profile $(PROFILE) -- --include-ignored --skip ::program_
 
 nightly-faults:
-	SEEDS=$(FAULT_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --test seeds -- --nocapture
+	SEEDS=$(FAULT_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test seeds -- --nocapture
 	SEEDS=$(TRANSFER_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test transfers -- --nocapture
 
 nightly-soak:
-	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --profile $(PROFILE) --workspace --test it soak:: -- --nocapture
+	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test it soak:: -- --nocapture
 
 nightly-reach:
 	@PROFILE=$(PROFILE) lab/trust --mb $(REACH_MB) --rounds $(ROUNDS)
