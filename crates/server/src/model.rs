@@ -250,7 +250,10 @@ impl<'a> Model<'a> {
         let Ok(Parsed::Reply { nonce, reply }) = parse(&reply.bytes) else { panic!("no reply") };
         assert_eq!(nonce, self.nonce);
         match reply {
-            Reply::Accepted => {
+            // An offer that is taken is answered by how far it is.
+            Reply::Accepted | Reply::Status { .. }
+                if !matches!(request, Request::Status { .. }) =>
+            {
                 self.accepted(from, &request, cookie);
                 Said::Accepted
             }

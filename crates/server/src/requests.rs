@@ -97,7 +97,14 @@ impl Handler {
             Ok(Outcome::Manifest(nodes)) => {
                 self.reply(message, nonce, &Reply::Manifest { nodes: nodes.as_flattened() });
             }
-            Ok(Outcome::Accepted) => self.reply(message, nonce, &Reply::Accepted),
+            Ok(Outcome::Accepted) => {
+                let reply = match &request {
+                    // With what is here of it, which the client would ask for next.
+                    Request::Offer(offer) => lock(&self.puts).status(offer.session, client),
+                    _ => Reply::Accepted,
+                };
+                self.reply(message, nonce, &reply);
+            }
             Err(refusal) => {
                 let name = match &request {
                     Request::Info { name, .. } | Request::Manifest { name, .. } => name.to_string(),

@@ -232,12 +232,6 @@ async fn ask(
 ) -> Result<Taken, AskError> {
     let request = Request::Offer(offer.message(session));
     match requester.ask(address, &request, Cookie::NONE, timeout, verifying).await? {
-        Answer::Accepted => {}
-        _ => return Err(AskError::Nonsense),
-    }
-    // Told at once if nothing needs to be sent.
-    let status = Request::Status { session };
-    match requester.ask(address, &status, Cookie::NONE, timeout, &|_, _| {}).await? {
         Answer::Status { state: PutState::Complete, .. } => return Ok(Taken::Complete),
         Answer::Status { blocks_done: 0, .. } => return Ok(Taken::Blocks(Vec::new())),
         Answer::Status { .. } => {}

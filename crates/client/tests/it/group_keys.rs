@@ -292,7 +292,7 @@ impl Member {
             return;
         };
         let reply = match request {
-            Request::Status { .. } => {
+            Request::Offer(_) | Request::Status { .. } => {
                 Reply::Status { state: PutState::Receiving, blocks_done: 0, blocks_total: 1 }
             }
             Request::GroupKey(key) => {
