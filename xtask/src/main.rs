@@ -3,7 +3,7 @@
 //! `cargo run -p xtask -- check` reads `cargo metadata` and the files git tracks, and reports
 //! breaches of the dependency rule ([`levels`]), of what a crate must declare ([`crates`]) and may
 //! include ([`inclusions`]), circles between files ([`circles`]), long files ([`sizes`]), broken links
-//! between documents ([`links`]), module comments that open with a question word ([`comments`]) and
+//! between documents ([`links`]), paragraphs that are too long ([`paragraphs`]), module comments that open with a question word ([`comments`]) and
 //! banned words ([`words`]). Each check is a function from text to findings, so that its tests need
 //! no workspace.
 
@@ -17,6 +17,7 @@ mod finding;
 mod inclusions;
 mod levels;
 mod links;
+mod paragraphs;
 mod sizes;
 mod tree;
 mod words;
@@ -72,6 +73,9 @@ fn check() -> Result<ExitCode, String> {
         }
         if path.ends_with(".md") {
             findings.extend(links::check(path, text, &tree));
+            if paragraphs::is_checked(path) {
+                findings.extend(paragraphs::check(path, text));
+            }
         }
         findings.extend(words::check(path, text));
     }

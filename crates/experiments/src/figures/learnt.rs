@@ -297,12 +297,11 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "open-sources",
-        "From several senders it matters that no share is fixed in advance: NDP in pieces from whichever host has sent \
-         one is SCDP's equal while the slow hosts have a quarter of the rate, and takes three fifths longer than SCDP at \
-         a twentieth, where fixed thirds take eight times as long. To several receivers fresh symbols are better as \
-         soon as much is lost: at half the load what NDP repeats to the group is four tenths of what is needed, of use \
-         to one receiver and in the way of the others, and a write takes 2.8 times as long as SCDP's. At a tenth of the \
-         load the two are alike, and from half the load on NDP does better by daisy chain than by multicast.",
+        "From several senders it matters that no share is fixed in advance: NDP in pieces is SCDP's equal while the slow \
+         hosts have a quarter of the rate, and takes three fifths longer at a twentieth, where fixed thirds take eight \
+         times as long. To several receivers fresh symbols are better where much is lost: at half the load NDP repeats \
+         four tenths of what is needed to the group, of use to one receiver, and a write takes 2.8 times as long as \
+         SCDP's. At a tenth of the load they are alike.",
     ),
     (
         "open-switches",
@@ -321,10 +320,10 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "open-rates",
-        "If decoding took no time, SCDP would be NDP's equal at every rate in this experiment, where all hosts are \
-         alike, so the time of decoding is what fresh symbols cost. With our codec on a Zen 5 that is a fiftieth of \
+        "If decoding took no time, SCDP would be NDP's equal at every rate here, where all hosts are \
+         alike: the time of decoding is what fresh symbols cost. With our codec on a Zen 5 that is a fiftieth of \
          the goodput at 10 Gbit/s, a fifteenth at 40, a sixth at 100 and nearly half at 400, and on a Zen 3 two to \
-         three times as much. Against a read from one host coding pays up to about 100 Gbit/s on a Zen 5 and to less \
+         three times as much. Against a read from one host coding pays up to 100 Gbit/s on a Zen 5 and to less \
          than 40 on a Zen 3, and at 400 on neither.",
     ),
     (

@@ -42,13 +42,12 @@ pub const QUESTIONS: &[Question] = &[
         question: "SCDP's journal paper argues that fresh symbols are better than retransmissions when an object \
                    comes from several senders or goes to several receivers. Is a protocol that retransmits, extended \
                    to several, worse?",
-        set_up: "Reads of 4 MB from three of 16 hosts (Fat-Tree, 1 Gbit/s, 1 us a link, 10 reads a second). Four of \
-                 the hosts send through a link of less than 1 Gbit/s. SCDP reads from all three at once, pulling from \
-                 each what it can send. NDP reads from the nearest alone, a third from each, or (our extension) pieces \
-                 of 100 packets, the next one from whichever host has sent one. Then writes of 4 MB to three by \
-                 load: SCDP to a group, NDP to a group (our extension: what one replica asks for again goes to all, and a \
-                 new packet takes a pull of each), along a daisy chain, and a copy to each. Decoding takes what our codec \
-                 takes.",
+        set_up: "Reads of 4 MB from three of 16 hosts (Fat-Tree, 1 Gbit/s, 1 us a link, 10 reads a second), four of \
+                 which send through a slower link. SCDP pulls from all three at once what each can send. NDP reads from \
+                 the nearest, a third from each, or (our extension) pieces of 100 packets. \
+                 Then writes of 4 MB to three by load: SCDP to a group, NDP to a group (our extension: what one \
+                 replica asks for again goes to all), along a daisy chain, and a copy to each. Decoding takes what our \
+                 codec takes.",
     },
     Question {
         figure: "open-switches",
@@ -72,8 +71,8 @@ pub const QUESTIONS: &[Question] = &[
         figure: "open-rates",
         question: "At 10, 40, 100 and 400 Gbit/s, where does coding stop paying with the measured speed of our codec?",
         set_up: "Reads of 4 MB from three replicas in packets of 9,000 bytes, on a Fat-Tree of 16 hosts with 1 us a \
-                 link; the load is 30 % of the hosts' links at each rate, and the window of every sender is rate times round trip. All \
-                 blocks of such a read are decoded. A block takes the time measured with all symbols of 8,192 bytes \
+                 link; the load is 30 % of the hosts' links at each rate, and the window of every sender is rate times round trip. A \
+                 block takes the time measured with all symbols of 8,192 bytes \
                  lost (bench/record/2026-11-25-codec.md, Zen 5, and -zen3.md), and blocks are decoded on as many cores \
                  as there are blocks at once. The cost of packets at hosts is not simulated.",
     },
@@ -108,12 +107,11 @@ pub const QUESTIONS: &[Question] = &[
         figure: "open-storage",
         question: "What does an application see of a storage cluster: how long do reads and writes take at the median \
                    and in the tail, while the cluster is quiet, when it loses a rack, and while it rebuilds?",
-        set_up: "Requests for blocks of 1 MB with three replicas, 400 a second, on a Fat-Tree of 54 hosts with 1 us a \
-                 link, reads and writes apart. The rebuild is 30 % of the hosts that copy blocks of 4 MB without pause, \
-                 reads and writes in turn, in the class of the background. NDP reads from one replica and writes along a \
-                 daisy chain, TCP likewise. Then a rack of three hosts is lost: its switch stops after 0.1 s, and clients \
-                 go on to choose its replicas. As shipped SCDP detaches silent replicas, and a write is complete with \
-                 two. Nobody asks again elsewhere: that is left to the application.",
+        set_up: "Requests for blocks of 1 MB with three replicas, 400 a second, on a Fat-Tree of 54 hosts, reads and \
+                 writes apart. In a rebuild 30 % of the hosts copy blocks of 4 MB without pause, in the class of the \
+                 background. NDP and TCP read from one replica and write along a daisy chain. When a rack of three hosts \
+                 is lost, its switch stops after 0.1 s, and clients go on to choose its replicas; as shipped SCDP detaches \
+                 silent replicas, and a write is complete with two. Nobody asks again elsewhere.",
     },
 ];
 

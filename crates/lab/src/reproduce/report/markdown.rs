@@ -118,7 +118,10 @@ pub fn answer(of: &Question, records: &[Record], plots: &str) -> String {
 
 fn asked(of: &Question) -> String {
     let scenario = format!("`wellspring-lab sim show {}`", of.figure);
-    format!("**Question.** {}\n\n**Set-up.** {} The scenario: {scenario}.", of.question, of.set_up)
+    format!(
+        "**Question.** {}\n\n**Set-up.** {}\n\nThe scenario: {scenario}.",
+        of.question, of.set_up
+    )
 }
 
 /// Question, set-up, plots, answer and rows, without a heading.
