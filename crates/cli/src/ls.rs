@@ -1,16 +1,15 @@
 //! `wellspring ls`: the objects of a directory.
 
-use std::net::{Ipv6Addr, SocketAddr};
-
 use clap::Args;
 use serde_json::{Value, json};
-use wellspring_client::{Client, ClientConfig, TreeOptions};
+use wellspring_client::TreeOptions;
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stdout, table};
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Entry, Modified};
 
+use crate::connect::client;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{NetworkArgs, TreeLocation};
@@ -49,11 +48,7 @@ pub struct LsArgs {
 
 pub async fn run(args: &LsArgs) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    args.keys.warn_client();
-    let driver = args.network.driver(any).keys(args.keys.load()?);
-    let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
-    let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
+    let client = client(&args.keys, &args.network)?;
     let options = TreeOptions::new(args.from.directory.clone())
         .checksum(args.digests)
         .level(!args.recursive && !args.digests);

@@ -4,6 +4,7 @@
 
 mod clean;
 mod config;
+mod connect;
 mod demo;
 mod doctor;
 mod exit;

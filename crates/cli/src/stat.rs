@@ -1,10 +1,8 @@
 //! `wellspring stat`: what hosts have under a name.
 
-use std::net::{Ipv6Addr, SocketAddr};
-
 use clap::Args;
 use serde_json::json;
-use wellspring_client::{Client, ClientConfig, Host, TreeOptions};
+use wellspring_client::{Client, Host, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
@@ -12,6 +10,7 @@ use wellspring_console::units::counted;
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor};
 
+use crate::connect::client;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{NetworkArgs, Source, TreeLocation};
@@ -44,11 +43,7 @@ type Found = (Option<u64>, u64, Digest);
 
 pub async fn run(args: &StatArgs) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    args.keys.warn_client();
-    let driver = args.network.driver(any).keys(args.keys.load()?);
-    let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
-    let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
+    let client = client(&args.keys, &args.network)?;
     let hosts = match &args.from {
         Source::Object(from) => &from.hosts,
         Source::Tree(from) => &from.hosts,

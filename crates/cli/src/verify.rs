@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use wellspring_client::{Client, ClientConfig, TreeOptions};
+use wellspring_client::TreeOptions;
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
@@ -16,6 +15,7 @@ use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError};
 use wellspring_net::store::tree::{Scan, scan};
 
+use crate::connect::client;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{NetworkArgs, TreeLocation};
@@ -118,11 +118,7 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
 
 /// Digests of what hosts have.
 async fn of_hosts(args: &VerifyArgs, from: &TreeLocation) -> Result<Digests, Failed> {
-    let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-    args.keys.warn_client();
-    let driver = args.network.driver(any).keys(args.keys.load()?);
-    let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
-    let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
+    let client = client(&args.keys, &args.network)?;
     let options = TreeOptions::new(from.directory.clone()).checksum(true);
     let listing = client.list(&from.hosts, &options).await;
     let listing = listing.map_err(|error| exit::of_tree(&error, "listing"))?;

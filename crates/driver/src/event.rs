@@ -6,7 +6,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use wellspring_transport::scdp::{ReceiveStats, SendStats, StragglerAction, StragglerCause};
+use wellspring_transport::FailReason;
+use wellspring_transport::scdp::{self, ReceiveStats, SendStats, StragglerAction, StragglerCause};
 use wellspring_trust::{ChannelId, Identity, PublicKey};
 use wellspring_wire::scdp::CloseReason;
 
@@ -209,6 +210,25 @@ pub enum Failure {
     Write(io::Error),
     /// The driver stopped.
     Stopped,
+}
+
+impl From<scdp::FailReason> for Failure {
+    fn from(reason: scdp::FailReason) -> Self {
+        match reason {
+            scdp::FailReason::Closed(reason) => Failure::Closed(Some(reason)),
+            scdp::FailReason::Exhausted => Failure::Exhausted,
+            _ => Failure::PeersLost,
+        }
+    }
+}
+
+impl From<FailReason> for Failure {
+    fn from(reason: FailReason) -> Self {
+        match reason {
+            FailReason::PeerLost => Failure::PeersLost,
+            FailReason::Closed => Failure::Closed(None),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -62,7 +62,7 @@ pub use reed_solomon::{BlockParameters, ReedSolomonBlocks, ReedSolomonSender};
 pub use sender::{Interleaver, Repair};
 pub use sliding::{MAX_NAMES, SYMBOL_HEADER_LEN, SlidingParameters, SlidingSender};
 pub use store::Remembered;
-pub use stream::{Accept, BlockRecoverer, SlidingRecoverer, StreamReceiver, StreamSender};
+pub use stream::{Accept, StreamReceiver, StreamSender};
 
 /// Names a packet within a receiver's memory: equal names must mean equal bytes. A hash of the
 /// packet serves; it should be spread evenly.

@@ -14,6 +14,17 @@ fn packet(number: u64) -> Vec<u8> {
 /// A repair of one's own: layer, number of the first packet, recipe, symbol.
 type Owned = (u8, u64, Vec<PacketName>, Vec<u8>);
 
+impl StreamSender for ReedSolomonSender {
+    fn take(
+        &mut self,
+        name: PacketName,
+        packet: &[u8],
+        send: &mut dyn FnMut(Repair<'_>),
+    ) -> Result<(), InterleaveError> {
+        self.add(name, packet, send)
+    }
+}
+
 /// The repairs that follow each packet.
 fn sent(sender: &mut dyn StreamSender, packets: u64) -> Vec<Vec<Owned>> {
     let each = |number| {
@@ -35,7 +46,7 @@ fn run(
     loses: impl Fn(u64) -> bool,
 ) -> BTreeSet<u64> {
     let mut sender = ReedSolomonSender::new(parameters, LONGEST).expect("a length");
-    let mut receiver = BlockRecoverer(Recoverer::new(1_000, 1_000, LONGEST).expect("memory"));
+    let mut receiver = Recoverer::new(1_000, 1_000, LONGEST).expect("memory");
     let mut back = BTreeSet::new();
     let mut accept = |name: PacketName, bytes: &[u8], _: u8| {
         assert_eq!(bytes, packet(name.0), "packet {}", name.0);
@@ -46,17 +57,19 @@ fn run(
     for (number, repairs) in (0..).zip(sent(&mut sender, packets)) {
         // Repairs before their last packet belong to the place's block before.
         if !lost.contains(&number) {
-            receiver.packet(PacketName(number), &packet(number), &mut accept).expect("fits");
+            receiver.on_packet(PacketName(number), &packet(number), &mut accept).expect("fits");
         }
         for (layer, first, recipe, xor) in &repairs {
             let repair = Repair { layer: *layer, first: *first, recipe, length: 0, xor };
             if !loses(count) {
-                receiver.repair(&repair, &mut accept).expect("as a sender makes them");
+                receiver
+                    .on_block_repair_at(0, &repair, &mut accept)
+                    .expect("as a sender makes them");
             }
             count += 1;
         }
     }
-    assert_eq!(receiver.0.account().garbled, 0);
+    assert_eq!(receiver.account().garbled, 0);
     back
 }
 

@@ -2,9 +2,7 @@
 //! with interleave ([`BlockSender`](super::BlockSender)) are others. Whoever compares codes drives
 //! them through these two traits.
 
-use super::{
-    InterleaveError, Interleaver, PacketName, Recoverer, ReedSolomonSender, Repair, SlidingSender,
-};
+use super::{InterleaveError, Interleaver, PacketName, Recoverer, Repair};
 
 /// What a receiver asks about a packet that came back: its name, its bytes and the layer that did
 /// it. The answer is whether the bytes deserve their name.
@@ -67,65 +65,5 @@ impl StreamReceiver for Recoverer {
 
     fn repair(&mut self, repair: &Repair<'_>, accept: Accept<'_>) -> Result<(), InterleaveError> {
         self.on_repair(repair, accept)
-    }
-}
-
-impl StreamSender for SlidingSender {
-    fn take(
-        &mut self,
-        name: PacketName,
-        packet: &[u8],
-        send: &mut dyn FnMut(Repair<'_>),
-    ) -> Result<(), InterleaveError> {
-        self.add(name, packet, send).map(|_| ())
-    }
-}
-
-impl StreamSender for ReedSolomonSender {
-    fn take(
-        &mut self,
-        name: PacketName,
-        packet: &[u8],
-        send: &mut dyn FnMut(Repair<'_>),
-    ) -> Result<(), InterleaveError> {
-        self.add(name, packet, send)
-    }
-}
-
-/// The receive side of a sliding-window code alone.
-#[derive(Debug)]
-pub struct SlidingRecoverer(pub Recoverer);
-
-impl StreamReceiver for SlidingRecoverer {
-    fn packet(
-        &mut self,
-        name: PacketName,
-        packet: &[u8],
-        accept: Accept<'_>,
-    ) -> Result<(), InterleaveError> {
-        self.0.on_packet(name, packet, accept)
-    }
-
-    fn repair(&mut self, repair: &Repair<'_>, accept: Accept<'_>) -> Result<(), InterleaveError> {
-        self.0.on_sliding_repair_at(0, repair, accept)
-    }
-}
-
-/// The receive side of a Reed-Solomon code alone, as an appliance has it.
-#[derive(Debug)]
-pub struct BlockRecoverer(pub Recoverer);
-
-impl StreamReceiver for BlockRecoverer {
-    fn packet(
-        &mut self,
-        name: PacketName,
-        packet: &[u8],
-        accept: Accept<'_>,
-    ) -> Result<(), InterleaveError> {
-        self.0.on_packet(name, packet, accept)
-    }
-
-    fn repair(&mut self, repair: &Repair<'_>, accept: Accept<'_>) -> Result<(), InterleaveError> {
-        self.0.on_block_repair_at(0, repair, accept)
     }
 }

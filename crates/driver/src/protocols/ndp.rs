@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use wellspring_core::{Frame, HostId, SessionId, Time};
 use wellspring_transport::ndp::{
-    self, Command, Event, FailReason, NdpHeader, ReceiveStats, SendStats, SendTransfer,
+    self, Command, Event, NdpHeader, ReceiveStats, SendStats, SendTransfer,
 };
 use wellspring_wire::ndp::{DATA_HEADER_LEN, KIND, emit_header, parse};
 
@@ -21,9 +21,7 @@ use crate::protocol::{
     Action, Admission, Arrived, Meaning, Opening, Protocol, Side, Unknown, Unusable,
 };
 use crate::store::{ObjectSink, ObjectSource};
-use crate::{
-    Builder, DriverConfig, EventSink, Failure, HandleError, ProtocolHandle, SessionProgress,
-};
+use crate::{Builder, DriverConfig, EventSink, HandleError, ProtocolHandle, SessionProgress};
 
 /// Packets that are handed to a sink, or read, at one time.
 const PACKETS_PER_BLOCK: u32 = 100;
@@ -211,11 +209,7 @@ impl Protocol for Ndp {
             Event::Sent { session, stats } => Meaning::Sent { session, stats },
             Event::TimedOut { state, .. } => match state {},
             Event::Failed { session, reason } => {
-                let failure = match reason {
-                    FailReason::PeerLost => Failure::PeersLost,
-                    FailReason::Closed => Failure::Closed(None),
-                };
-                Meaning::Failed { session, failure }
+                Meaning::Failed { session, failure: reason.into() }
             }
         }
     }

@@ -38,6 +38,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Packets of a transfer of that length.
+    pub(super) fn packets(&self, transfer_len: u64) -> u32 {
+        let packets = transfer_len.max(1).div_ceil(u64::from(self.payload.max(1)));
+        u32::try_from(packets).unwrap_or(u32::MAX)
+    }
+
     /// `base` after so many timeouts in a row: backed off, but so that a peer is asked several
     /// times before it counts as lost; never less than `base`, or every answer would come late.
     pub(super) fn backed_off(&self, base: Duration, timeouts: u32) -> Duration {

@@ -7,10 +7,10 @@
 
 use super::config::Config;
 use super::seen::Seen;
-use super::sender::{Labels, SendStats};
+use super::sender::{Labels, SendStats, packet};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use wellspring_core::{Class, Destination, Duration, Ecn, Frame, GroupId, HostId, SessionId, Time};
+use wellspring_core::{Class, Destination, Duration, Frame, GroupId, HostId, SessionId, Time};
 use wellspring_wire::ndp::{Data, NdpHeader};
 
 /// Opens a transfer to a multicast group at its sender.
@@ -84,9 +84,6 @@ pub(super) struct GroupSender {
 
 impl GroupSender {
     pub(super) fn new(now: Time, config: &Config, transfer: GroupTransfer) -> GroupSender {
-        let number = (u64::from(config.host.0) << 32) | u64::from(transfer.session.0);
-        let labels = Labels::new(config.paths, config.seed.numbered_stream("paths", number));
-        let packets = transfer.transfer_len.max(1).div_ceil(u64::from(config.payload.max(1)));
         let member = |host: &HostId| Member {
             host: *host,
             granted: 0,
@@ -99,7 +96,7 @@ impl GroupSender {
         let members: Vec<Member> =
             transfer.members.iter().take(Places::BITS as usize).map(member).collect();
         GroupSender {
-            total: u32::try_from(packets).unwrap_or(u32::MAX),
+            total: config.packets(transfer.transfer_len),
             window: config.initial_window.max(1),
             next_new: 0,
             waited_for: Places::MAX.checked_shr(Places::BITS - members.len() as u32).unwrap_or(0),
@@ -108,7 +105,7 @@ impl GroupSender {
             in_flight: VecDeque::new(),
             repeats: BTreeMap::new(),
             probes: VecDeque::new(),
-            labels,
+            labels: Labels::of(config, transfer.session),
             stats: SendStats::default(),
             transfer,
         }
@@ -142,27 +139,17 @@ impl GroupSender {
         let number = self.next_number()?;
         self.stats.sent += 1;
         self.in_flight.push_back(InFlight { number, sent: now, open: self.waited_for });
-        let payload = u64::from(config.payload.max(1));
-        let (sent, len) = (u64::from(number) * payload, self.transfer.transfer_len.max(1));
-        let class = self.transfer.class.unwrap_or_else(|| config.priority.class(sent, len));
-        Some(Frame {
-            source: config.host,
-            destination: Destination::Group(self.transfer.group),
-            session: self.transfer.session,
-            payload_len: len.saturating_sub(sent).min(payload) as u16,
-            path: self.labels.next(),
-            class,
-            ecn: Ecn::NotCapable,
-            trimmed: false,
-            header: NdpHeader::Data(Data {
-                number,
-                total: self.total,
-                window: self.window,
-                vanished: 0,
-                sent: now,
-                rtt: self.longest_rtt(),
-            }),
-        })
+        let data = Data {
+            number,
+            total: self.total,
+            window: self.window,
+            vanished: 0,
+            sent: now,
+            rtt: self.longest_rtt(),
+        };
+        let GroupTransfer { session, group, transfer_len, class, .. } = self.transfer;
+        let cut = (transfer_len.max(1), class);
+        Some(packet(config, (Destination::Group(group), session), cut, self.labels.next(), data))
     }
 
     fn next_number(&mut self) -> Option<u32> {

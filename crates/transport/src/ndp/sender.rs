@@ -5,7 +5,7 @@ use super::seen::Seen;
 use crate::transfer::{Key, SendTransfer};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wellspring_core::{Class, Destination, Duration, Ecn, Frame, RandomStream, Time};
+use wellspring_core::{Class, Destination, Duration, Ecn, Frame, RandomStream, SessionId, Time};
 use wellspring_wire::ndp::{Data, NdpHeader};
 
 /// The account of a flow at its sender.
@@ -48,13 +48,10 @@ pub(super) struct Sender {
 
 impl Sender {
     pub fn new(now: Time, config: &Config, transfer: &SendTransfer) -> Sender {
-        let number = (u64::from(config.host.0) << 32) | u64::from(transfer.session.0);
-        let random = config.seed.numbered_stream("paths", number);
         let transfer_len = transfer.transfer_len.max(1);
-        let packets = transfer_len.div_ceil(u64::from(config.payload.max(1)));
         Sender {
             transfer_len,
-            total: u32::try_from(packets).unwrap_or(u32::MAX),
+            total: config.packets(transfer_len),
             window: config.initial_window.max(1),
             fixed_class: transfer.class,
             next_new: 0,
@@ -66,7 +63,7 @@ impl Sender {
             nacked: VecDeque::new(),
             probe: None,
             vanished: 0,
-            labels: Labels::new(config.paths, random),
+            labels: Labels::of(config, transfer.session),
             last_heard: now,
             smoothed_rtt: config.initial_rtt,
             backoff: 0,
@@ -92,28 +89,16 @@ impl Sender {
         let number = self.next_number()?;
         self.stats.sent += 1;
         self.in_flight.push_back((Some(number), now));
-        let payload = u64::from(config.payload.max(1));
-        let sent = u64::from(number) * payload;
-        let class =
-            self.fixed_class.unwrap_or_else(|| config.priority.class(sent, self.transfer_len));
-        Some(Frame {
-            source: config.host,
-            destination: Destination::Host(to.0),
-            session: to.1,
-            payload_len: self.transfer_len.saturating_sub(sent).min(payload) as u16,
-            path: self.labels.next(),
-            class,
-            ecn: Ecn::NotCapable,
-            trimmed: false,
-            header: NdpHeader::Data(Data {
-                number,
-                total: self.total,
-                window: self.window,
-                vanished: self.vanished,
-                sent: now,
-                rtt: self.smoothed_rtt,
-            }),
-        })
+        let data = Data {
+            number,
+            total: self.total,
+            window: self.window,
+            vanished: self.vanished,
+            sent: now,
+            rtt: self.smoothed_rtt,
+        };
+        let cut = (self.transfer_len, self.fixed_class);
+        Some(packet(config, (Destination::Host(to.0), to.1), cut, self.labels.next(), data))
     }
 
     fn next_number(&mut self) -> Option<u32> {
@@ -232,6 +217,29 @@ impl Sender {
     }
 }
 
+/// A packet of a transfer of that length, with a fixed class or by the configuration's rule.
+pub(super) fn packet(
+    config: &Config,
+    (destination, session): (Destination, SessionId),
+    (transfer_len, class): (u64, Option<Class>),
+    path: u16,
+    data: Data,
+) -> Frame<NdpHeader> {
+    let payload = u64::from(config.payload.max(1));
+    let sent = u64::from(data.number) * payload;
+    Frame {
+        source: config.host,
+        destination,
+        session,
+        payload_len: transfer_len.saturating_sub(sent).min(payload) as u16,
+        path,
+        class: class.unwrap_or_else(|| config.priority.class(sent, transfer_len)),
+        ecn: Ecn::NotCapable,
+        trimmed: false,
+        header: NdpHeader::Data(data),
+    }
+}
+
 /// Path labels: all labels below a bound in a random order, then in another (NDP §3.2: the list of paths is permuted
 /// again after a packet on each).
 #[derive(Debug)]
@@ -242,7 +250,13 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    pub fn new(count: u16, random: RandomStream) -> Self {
+    /// Those of a flow.
+    pub fn of(config: &Config, session: SessionId) -> Self {
+        let number = (u64::from(config.host.0) << 32) | u64::from(session.0);
+        Labels::new(config.paths, config.seed.numbered_stream("paths", number))
+    }
+
+    fn new(count: u16, random: RandomStream) -> Self {
         Labels { order: (0..count.max(1)).collect(), next: 0, random }
     }
 
@@ -262,7 +276,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::vec::Vec;
-    use wellspring_core::{HostId, Rate, Seed, SessionId};
+    use wellspring_core::{HostId, Rate, Seed};
 
     #[test]
     fn nacks_repeated_for_ever_fill_no_queue() {

@@ -22,7 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use wellspring_codec::lt::{LtError, MAX_SOURCE_SYMBOLS, Method};
 use wellspring_core::{Frame, HostId, SessionId, Time};
 use wellspring_transport::lttp::{
-    self, Command, Event, FailReason, LttpHeader, Parameters, ReceiveStats, SendStats,
+    self, Command, Event, LttpHeader, Parameters, ReceiveStats, SendStats,
 };
 use wellspring_transport::tfrc::{self, Stamp};
 use wellspring_wire::lttp::{
@@ -37,7 +37,7 @@ use crate::protocol::{
     Action, Arrived, Meaning, Opening, Protocol, Report, Side, Unknown, Unusable,
 };
 use crate::store::{ObjectSink, ObjectSource};
-use crate::{Builder, DriverConfig, Failure, ProtocolHandle, SessionProgress};
+use crate::{Builder, DriverConfig, ProtocolHandle, SessionProgress};
 
 /// The robust soliton's constants (LTTP §V-A); both ends must have the same.
 const SOLITON: (f64, f64) = (0.2, 0.7);
@@ -373,11 +373,7 @@ impl Protocol for Lttp {
             }
             Event::Sent { session, stats } => Meaning::Sent { session, stats },
             Event::Failed { session, reason } => {
-                let failure = match reason {
-                    FailReason::PeerLost => Failure::PeersLost,
-                    FailReason::Closed => Failure::Closed(None),
-                };
-                Meaning::Failed { session, failure }
+                Meaning::Failed { session, failure: reason.into() }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! One sender of a session, or one path to it, as its receiver sees it: credits in flight, losses, pace.
 
+mod credit;
 mod losses;
 mod pace;
 mod path;
@@ -14,6 +15,8 @@ use wellspring_core::{Duration, HostId, Time};
 use crate::RttEstimator;
 use crate::congestion::{CongestionController, Controller, Delivery, WindowedMax};
 use crate::scdp::{Config, Fabric, SenderStats};
+pub(super) use credit::{Answer, Settled};
+use credit::{Credit, CreditState};
 use pace::Pace;
 use run::Run;
 use spurious::GivenUp;
@@ -46,63 +49,6 @@ const SHORT_RUNS_GAIN: f64 = 1.2;
 enum Window {
     Fixed(u32),
     Controlled(Box<Controller>),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum CreditState {
-    /// In flight, and its block counts on it.
-    Counted,
-    /// In flight, but not counted on: a probe, or overtaken by a hedge.
-    Uncounted,
-    /// Answered, or taken for lost.
-    Settled,
-}
-
-/// A credit: the right to send one symbol, numbered.
-#[derive(Clone, Copy, Debug)]
-struct Credit {
-    sbn: u32,
-    /// The symbol, where the receiver says which.
-    esi: u32,
-    state: CreditState,
-    /// Whether it is the first that its pull grants.
-    begins_pull: bool,
-    granted_at: Time,
-    /// Symbols that had been delivered then, when the last of them was, and when that had been granted.
-    delivered_before: u64,
-    delivered_at: Time,
-    delivered_granted_at: Time,
-}
-
-/// A credit that is no longer in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Settled {
-    /// The block it was granted for.
-    pub sbn: u32,
-    /// Which of its symbols, where the receiver says which.
-    pub esi: u32,
-    /// Whether that block counted on it.
-    pub counted: bool,
-    /// Nothing shows that the symbol was lost: its sender is slow or silent.
-    pub silent: bool,
-}
-
-impl Settled {
-    fn of(credit: &Credit, silent: bool) -> Self {
-        let counted = credit.state == CreditState::Counted;
-        Settled { sbn: credit.sbn, esi: credit.esi, counted, silent }
-    }
-}
-
-/// What a numbered packet says about its credit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
-    /// Settles a credit in flight.
-    Settles(Settled),
-    /// Its credit was settled before: overtaken, or a duplicate.
-    Late,
-    /// Beyond what was granted.
-    NeverGranted,
 }
 
 /// Whether the sender is believed to be there.
