@@ -52,8 +52,11 @@ pub fn to_prometheus(status: &SwitchStatus) -> String {
     page.text
 }
 
+/// A counter: its name, its help, and its value.
+type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
+
 fn of_ports(page: &mut Page<'_>) {
-    let counters: [(_, _, fn(&PortCounters) -> u64); 5] = [
+    let counters: [Counter<PortCounters>; 5] = [
         ("received_packets_total", "Frames that came in", |port| port.received),
         ("received_bytes_total", "Bytes that came in", |port| port.received_bytes),
         ("sent_packets_total", "Frames sent", |port| port.sent),
@@ -88,7 +91,7 @@ fn of_ports(page: &mut Page<'_>) {
 }
 
 fn of_queues(page: &mut Page<'_>) {
-    let counters: [(_, _, fn(&QueueCounters) -> u64); 5] = [
+    let counters: [Counter<QueueCounters>; 5] = [
         ("queue_sent_packets_total", "Frames that left the queue", |queue| queue.sent),
         ("queue_sent_bytes_total", "Bytes that left the queue", |queue| queue.sent_bytes),
         (
