@@ -13,7 +13,7 @@ pub const SECTION: u64 = 4 << 20;
 const TOGETHER: u64 = 16;
 
 /// Hashes the first `len` bytes of a file, by all processors: its digest, and its nodes of
-/// [`SECTION`] bytes if it is longer than one. Blocks the thread.
+/// 4 MiB if it is longer than one. Blocks the thread.
 ///
 /// # Errors
 /// The file ends early, cannot be read, or [`HashProgress::stop`] was called.
