@@ -7,6 +7,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import time
 
 from .rows import Row
 from .system import BUILDS, LAB, ROOT
@@ -50,12 +51,24 @@ compared with what was sent, over loopback by its length. `lab/net --help` names
 """
 
 
+def busy_processors(seconds=2.0):
+    """Processors that others keep busy at the moment. Load averages still count what ran a minute ago, such as another scenario."""
+    def idle():
+        with open("/proc/stat") as stat:
+            fields = [int(field) for field in stat.readline().split()[1:]]
+        return fields[3] + fields[4]
+    before = idle()
+    time.sleep(seconds)
+    idle_seconds = (idle() - before) / os.sysconf("SC_CLK_TCK")
+    return round(max(0.0, os.cpu_count() - idle_seconds / seconds), 1)
+
+
 def header(arguments, quick):
     """When, where and by what command rows are measured."""
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
     commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True).stdout
     return {"date": datetime.date.today().isoformat(), "machine": f"{cpu}, {os.cpu_count()} cores", "kernel": platform.release(),
-            "load": round(os.getloadavg()[0], 1), "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,
+            "load": busy_processors(), "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,
             "command": " ".join(["lab/net", *(each for each in arguments if not each.endswith(".jsonl") and each != "--record")])}
 
 
@@ -97,7 +110,7 @@ def text(path, plots=None):
     used = sorted({number for _, number in numbered})
     for number in used:
         head = headers[number]
-        busy = f"; load {head['load']}: the machine was busy, so that only orders of magnitude count" if head["load"] > 1 else ""
+        busy = f"; others kept {head['load']} processors busy, so that only orders of magnitude count" if head["load"] > 0.5 else ""
         if head["quick"]:
             busy = "; small sizes and one round: what the scenarios show, without a verdict" + busy
         lines.append(f"- {head['date']}, commit {head['commit']}: {head['machine']}, Linux {head['kernel']}{busy}. `{head['command']}`\n")

@@ -3,13 +3,14 @@
 //! `cargo run -p xtask -- check` reads `cargo metadata` and the files git tracks, and reports
 //! breaches of the dependency rule ([`levels`]), of what a crate must declare ([`crates`]) and may
 //! include ([`inclusions`]), circles between files ([`circles`]), long files ([`sizes`]), broken links
-//! between documents ([`links`]), paragraphs that are too long ([`paragraphs`]), module comments that open with a question word ([`comments`]) and
+//! between documents ([`links`]), paragraphs and a changelog that are too long ([`paragraphs`], [`changelog`]), module comments that open with a question word ([`comments`]) and
 //! banned words ([`words`]). Each check is a function from text to findings, so that its tests need
 //! no workspace.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod changelog;
 mod circles;
 mod comments;
 mod crates;
@@ -73,6 +74,9 @@ fn check() -> Result<ExitCode, String> {
         }
         if path.ends_with(".md") {
             findings.extend(links::check(path, text, &tree));
+            if path == "CHANGELOG.md" {
+                findings.extend(changelog::check(path, text));
+            }
             if paragraphs::is_checked(path) {
                 findings.extend(paragraphs::check(path, text));
             }
