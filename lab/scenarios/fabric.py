@@ -4,9 +4,10 @@ import itertools
 import json
 import shutil
 import statistics
+import threading
 
 from . import peers
-from .networks import PATHS_A, Hosts, Paths
+from .networks import HOMES_A, PATHS_A, Homes, Hosts, Paths
 from .rows import Row, in_turns, label
 from .system import BUILDS, Failure, number, random_file
 
@@ -55,6 +56,61 @@ def paths(args):
                     least = 3.6 if dead is None else 2.7
                     row.reach, row.met = f">= {least}", bool(row.value() and row.value() >= least)
                 yield row
+
+
+def homes(args):
+    """A fetch from (or put to) a server with two addresses, each over a link of its own: both up, one dead, one that dies."""
+    size = args.size or "50M"
+    with Homes(args.link_rate, 20.0) as net:
+        objects, copy = net.dir / "objects", net.dir / "copy"
+        objects.mkdir()
+        random_file(objects / "object", number(size))
+        for index, program in enumerate(BUILDS):
+            peers.serve(net, "a", program, "0.0.0.0", objects, "--allow-put", "--allow-overwrite", "--also-at", ",".join(HOMES_A),
+                        port=4711 + index)
+        worth = number(args.link_rate) * PAYLOAD / ON_WIRE
+        half = number(size) * 8 / worth / 4
+
+        def move(program, way, trouble):
+            before, server = net.carried(), f"{HOMES_A[0]}:{4711 + BUILDS.index(program)}"
+            arrived = copy if way == "get" else objects / "taken"
+            # Of an object that is there already nothing would be sent.
+            arrived.unlink(missing_ok=True)
+            command = peers.get(program, [server], "object", copy) if way == "get" else [
+                program, "-q", "put", str(objects / "object"), server, "--name", "taken", "--insecure", "--json", "--cache",
+                str(net.dir / "cache-b")]
+            net.cut(1 if trouble == "the second dead" else None)
+            dies = {"the first dies": 0, "the second dies": 1}.get(trouble)
+            timer = threading.Timer(half, net.cut, [dies]) if dies is not None else None
+            if timer:
+                timer.start()
+            try:
+                report = json.loads(net.run("b", *command, *(["--paths", "1"] if trouble == "one used" else []), patience=args.patience))
+            finally:
+                if timer:
+                    timer.cancel()
+                    timer.join()
+                net.cut(None)
+            if arrived.read_bytes() != (objects / "object").read_bytes():
+                raise SystemExit("the bytes differ")
+            used = [now - then for now, then in zip(net.carried(), before)]
+            return {"value": report["goodput_bits_per_second"] / worth, "paths": sum(each > max(used) / 20 for each in used)}
+
+        def tcp(congestion, way):
+            took = peers.tcp(net, congestion, size, args.patience_peer, HOMES_A[0], 1, back=way == "get")
+            return {**took, "value": took["value"] * 1e6 / worth}
+        goals = {"both up": 1.8, "the second dead": 0.9}
+        for way, trouble in itertools.product((args.way or "get,put").split(","), ("one used", "both up", "the second dead",
+                                                                                  "the second dies", "the first dies")):
+            if (way, trouble) == ("put", "the first dies"):
+                continue
+            contestants = {label(program): lambda program=program: move(program, way, trouble) for program in BUILDS}
+            if trouble == "one used":
+                contestants.update({congestion: lambda cc=congestion: tcp(cc, way) for congestion in args.peer.split(",")})
+            row = Row("homes", f"{way}, two links, {trouble}", "links", "more", in_turns(contestants, args.rounds or 3))
+            if trouble in goals:
+                row.reach, row.met = f">= {goals[trouble]}", bool(row.value() and row.value() >= goals[trouble])
+            yield row
 
 
 class Port(Hosts):

@@ -133,3 +133,37 @@ class Paths(Spaces):
         devices = json.loads(sh("ip", "-n", self.tag + "r", "-s", "-j", "link"))
         stats = {each["ifname"]: each["stats64"] for each in devices}
         return [sum(stats[f"p{line}"][way]["bytes"] for way in ("rx", "tx")) for line in range(self.lines)]
+
+
+# Addresses of the ends of two links.
+HOMES_A, HOMES_B = ("10.88.31.1", "10.88.32.1"), ("10.88.31.2", "10.88.32.2")
+
+
+class Homes(Spaces):
+    """Hosts a and b with two links between them, each between addresses of its own."""
+
+    def __init__(self, rate, queue_ms):
+        self.rate, self.queue = number(rate), int(number(rate) / 8 * queue_ms / 1e3)
+        super().__init__("w", "ab")
+
+    def build(self):
+        for line, (here, there) in enumerate(zip(HOMES_A, HOMES_B)):
+            self.wire("a", f"eth{line}", "b", f"eth{line}", here + "/24", plain=False)
+            self.ip("b", "addr", "add", there + "/24", "dev", f"eth{line}")
+            for part in "ab":
+                sh(*self.inside(part), "tc", "qdisc", "add", "dev", f"eth{line}", "root", "tbf", "rate", f"{self.rate}bit", "burst",
+                   "32kb", "limit", str(self.queue))
+
+    def cut(self, line):
+        """A link that loses all, and of which no host knows that it is dead; None: both are up."""
+        sh(*self.inside("a"), "nft", "flush", "ruleset")
+        if line is not None:
+            rules = ["table ip lab {", "chain in { type filter hook input priority 0;", f"iifname eth{line} drop", "}",
+                     "chain out { type filter hook output priority 0;", f"oifname eth{line} drop", "}", "}"]
+            sh(*self.inside("a"), "nft", "-f", "-", stdin="\n".join(rules))
+
+    def carried(self):
+        """Bytes that each link has brought or taken so far."""
+        devices = json.loads(sh("ip", "-n", self.tag + "a", "-s", "-j", "link"))
+        stats = {each["ifname"]: each["stats64"] for each in devices}
+        return [sum(stats[f"eth{line}"][way]["bytes"] for way in ("rx", "tx")) for line in range(2)]

@@ -23,6 +23,8 @@ ABOUT = {
             "TCP sends a copy to each: the number is what each host gets."),
     "paths": ("Parallel paths", "A fetch through two routers with four equal paths of 250 Mbit/s that choose by addresses and ports. "
               "The number is how many paths' worth of payload arrives. No router knows that the dead path is dead."),
+    "homes": ("Two links", "A fetch from, and a put to, a server with two addresses, each over a link of 100 Mbit/s of its own. The number "
+              "is how many links' worth of payload arrives. No host knows that a dead link is dead; one that dies does so at half time."),
     "group": ("A group", "A put by multicast to three hosts on a bridge with links of 1 Gbit/s; each host loses part of all frames. "
               "Seconds from the command's start to its end, when all three have the object whole. rsync runs three copies at one time."),
     "slow": ("A slow member", "The same while one of three has a link of 2 Mbit/s: seconds until the two others have it. A peer that waits "

@@ -169,8 +169,11 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     driver.socket.multicast_ttl = args.ttl;
     driver.scdp.stragglers = args.straggler_policy();
     let cache = digest_cache(args.cache.as_deref())?;
-    let config =
-        ClientConfig::default().driver(driver).timeout(args.network.timeout).cache(Arc::new(cache));
+    let config = ClientConfig::default()
+        .driver(driver)
+        .timeout(args.network.timeout)
+        .further_addresses(args.network.further_addresses())
+        .cache(Arc::new(cache));
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let title = format!("put {} to {}", args.file.display(), list(&to.hosts));
     let display = Display::new(&args.report, quiet, &title)?;

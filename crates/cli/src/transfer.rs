@@ -91,8 +91,9 @@ pub struct NetworkArgs {
     pub burst: u16,
     /// Ports of `get` and `put` by SCDP, or those that a client of `serve` may use: routers that choose among
     /// equal-cost paths by addresses and ports spread them over the paths, and a path that loses or is dead carries
-    /// less. Together they take about one flow's share of a link that they have in common [default: 1 for `get` and
-    /// `put`, since one port fills one path; 16 for `serve`].
+    /// less. Together they take about one flow's share of a link that they have in common. Each further address of a
+    /// server (`serve --also-at`, or hosts of a `get` that are one server) has as many; `--paths 1` uses none [default:
+    /// 1 an address for `get` and `put`, since one port fills one path; 16 in all for `serve`].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), help_heading = "Network")]
     pub paths: Option<u8>,
     /// DSCP of pulls and messages, which are to overtake symbols [default: 48 with --fabric trimming, else 0].
@@ -159,6 +160,11 @@ impl NetworkArgs {
         let mut config = self.driver(bind).ports(1);
         config.scdp.paths = self.paths.map_or(wellspring_server::MAX_PATHS, u16::from);
         config
+    }
+
+    /// Further addresses of a server that a transfer uses: none if it is to have one path.
+    pub fn further_addresses(&self) -> u8 {
+        if self.paths == Some(1) { 0 } else { wellspring_client::MAX_FURTHER_ADDRESSES }
     }
 
     /// Refuses paths with a protocol that has one.

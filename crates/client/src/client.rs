@@ -37,6 +37,9 @@ const LEAST_SYMBOL_SIZE: u16 = 400;
 /// Initial window of a sender \[packets\] (SCDP §V).
 pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
 
+/// Further addresses of a server that a session uses, at most.
+pub const MAX_FURTHER_ADDRESSES: u8 = 7;
+
 /// Longest silence of a peer that is waited for: a day. The protocol's clock is a circle of 213
 /// days.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
@@ -51,20 +54,30 @@ pub struct ClientConfig {
     /// fails. Servers are told, and keep the session as long
     /// (up to ten minutes).
     pub timeout: Duration,
+    /// Further addresses of a server that an SCDP session uses, at most [`MAX_FURTHER_ADDRESSES`]: of those that the
+    /// server tells of, and of hosts that turn out to be the same server. Each takes as many ports as
+    /// `driver.ports` says.
+    pub further_addresses: u8,
     /// Where digests of files that are put are kept.
     pub cache: Arc<DigestCache>,
 }
 
 setters! {
-    ClientConfig { driver: DriverConfig, timeout: Duration, cache: Arc<DigestCache> }
+    ClientConfig {
+        driver: DriverConfig,
+        timeout: Duration,
+        further_addresses: u8,
+        cache: Arc<DigestCache>,
+    }
 }
 
 impl Default for ClientConfig {
-    /// Any address and port, IPv6 and IPv4; ten seconds; digests in memory.
+    /// Any address and port, IPv6 and IPv4; ten seconds; all addresses of a server; digests in memory.
     fn default() -> Self {
         ClientConfig {
             driver: DriverConfig::new(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)),
             timeout: Duration::from_secs(10),
+            further_addresses: MAX_FURTHER_ADDRESSES,
             cache: Arc::new(DigestCache::in_memory()),
         }
     }
@@ -319,7 +332,11 @@ impl Client {
     /// [`StartError`].
     pub fn new(mut config: ClientConfig) -> Result<Client, StartError> {
         ConfigError::check("timeout", &config.timeout, SHORTEST_TIMEOUT..=LONGEST_TIMEOUT)?;
+        let further = 0..=MAX_FURTHER_ADDRESSES;
+        ConfigError::check("further_addresses", &config.further_addresses, further)?;
         let peer_timeout = peer_timeout(config.timeout);
+        config.driver.scdp.further_paths =
+            u16::from(config.driver.ports) * u16::from(config.further_addresses);
         config.driver.scdp.peer_timeout = peer_timeout;
         // Who is silent for that long may also ask again for its last symbols so late.
         config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);

@@ -17,6 +17,7 @@ use self::group_keys::GroupKeys;
 use self::offers::{Offering, offer_all, receivers};
 pub(crate) use self::opened::OpenedFile;
 use self::run::Run;
+use super::replicas::WORTH_FURTHER;
 use super::report::PutReport;
 use super::{Client, PutError, PutOptions, Update};
 use crate::Host;
@@ -91,6 +92,10 @@ impl Client {
             timeout: self.config.timeout,
         };
         let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
+        if options.group.is_none() && size >= WORTH_FURTHER && self.config.further_addresses > 0 {
+            // The answers are used when the sessions are open.
+            addresses.iter().for_each(|&address| drop(self.requester.ask_for_addresses(address)));
+        }
         let object = (file.try_clone()?, size, digest);
         // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
         let _providing = self.providers.provide(object, sections, addresses, self.driver.handle());

@@ -18,7 +18,8 @@ use crate::Host;
 use crate::manifest::PageId;
 use crate::store::{Digest, StoreError};
 use crate::store_messages;
-use wellspring_net::{HostTrouble, NO_ANSWER};
+use wellspring_net::addresses::{Told, heard};
+use wellspring_net::{HostTrouble, NO_ANSWER, canonical};
 
 /// Replicas of one fetch, at most: shares are numbered by a byte.
 const MAX_REPLICAS: usize = 255;
@@ -26,6 +27,9 @@ const MAX_REPLICAS: usize = 255;
 const GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
 /// Pause between attempts to win a replica back: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+
+/// Objects for which further addresses are of use: they take longer than learning of these \[bytes\].
+pub(super) const WORTH_FURTHER: u64 = 1 << 20;
 
 /// Where a replica stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,6 +71,8 @@ pub(crate) struct Replica {
     pub cookie: Cookie,
     /// Which instance of the server answered last.
     pub instance: Option<u32>,
+    /// Where else it can be reached.
+    pub further: Vec<SocketAddr>,
 }
 
 impl Replica {
@@ -162,7 +168,7 @@ pub(crate) async fn find(
     requester: &Requester,
     hosts: &[Host],
     options: &FetchOptions,
-    (timeout, late): (Duration, Late),
+    (timeout, late, most_further): (Duration, Late, u8),
 ) -> Result<Found, FetchError> {
     options.cut.check()?;
     let updates = &options.updates;
@@ -173,7 +179,7 @@ pub(crate) async fn find(
         }
         _ => {}
     }
-    let began = Instant::now();
+    let began_asking = Instant::now();
     let mut replicas = resolve(hosts, timeout).await;
     let cut = match options.protocol {
         FetchProtocol::Scdp => options.cut,
@@ -184,11 +190,14 @@ pub(crate) async fn find(
     if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
         geometry.initial_window = geometry.initial_window.div_ceil(2);
     }
-    let mut asked = JoinSet::new();
+    let (mut asked, mut told) = (JoinSet::new(), Vec::new());
     for (index, replica) in replicas.iter().enumerate() {
         if let Some(address) = replica.address.filter(|_| replica.takes_part()) {
             let (requester, name) = (requester.clone(), options.asked().to_owned());
             let (host, updates) = (replica.host.clone(), updates.clone());
+            if most_further > 0 && options.protocol == FetchProtocol::Scdp {
+                told.push((index, requester.ask_for_addresses(address)));
+            }
             asked.spawn(async move {
                 let answer =
                     info(&requester, address, (&name, geometry), timeout, &host, &updates).await;
@@ -196,7 +205,7 @@ pub(crate) async fn find(
             });
         }
     }
-    let began = (late == Late::Joins).then_some(began);
+    let began = (late == Late::Joins).then_some(began_asking);
     let held = collect(&mut asked, &mut replicas, options.digest, began).await;
     let Some(&(_, size, digest)) = held.first() else {
         return Err(FetchError::NoReplica(replicas.iter().map(Replica::complaint).collect()));
@@ -212,7 +221,38 @@ pub(crate) async fn find(
         let HostError { host, reason, .. } = replica.complaint();
         updates.tell(Update::Lost { host, reason });
     }
+    if most_further > 0 && options.protocol == FetchProtocol::Scdp {
+        told.retain(|_| size >= WORTH_FURTHER);
+        gather_addresses(&mut replicas, told, began_asking.elapsed()).await;
+    }
     Ok(Found { replicas, size, digest, geometry })
+}
+
+/// Gathers the further addresses of each replica: those that it tells of, for which those that have not told yet are
+/// waited for as long as they have taken for their answers, and those of others that turn out to be the same server.
+async fn gather_addresses(
+    replicas: &mut [Replica],
+    told: Vec<(usize, Told)>,
+    round_trip: Duration,
+) {
+    let until = Instant::now() + round_trip.min(GRACE.0);
+    for (index, told) in told {
+        if let Ok(addresses) = tokio::time::timeout_at(until, heard(told)).await {
+            replicas[index].further = addresses;
+        }
+    }
+    for later in 1..replicas.len() {
+        let (before, rest) = replicas.split_at_mut(later);
+        let same = before.iter_mut().find(|r| r.is_live() && r.instance == rest[0].instance);
+        let (Some(same), Some(address), true) = (same, rest[0].address, rest[0].is_live()) else {
+            continue;
+        };
+        let address = canonical(address);
+        if !same.further.contains(&address) {
+            same.further.push(address);
+        }
+        rest[0].standing = Standing::Unused(format!("is the same server as {}", same.host));
+    }
 }
 
 pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
@@ -259,6 +299,7 @@ pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
             stats: None,
             cookie: Cookie::NONE,
             instance: None,
+            further: Vec::new(),
         };
         replicas.push(replica);
     }

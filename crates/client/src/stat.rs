@@ -22,7 +22,7 @@ impl Client {
     pub async fn stat(&self, host: &Host, name: &ObjectName) -> Result<ObjectStat, FetchError> {
         let options = FetchOptions::new(name.clone());
         let hosts = std::slice::from_ref(host);
-        let patience = (self.config.timeout, Late::IsLeftOut);
+        let patience = (self.config.timeout, Late::IsLeftOut, 0);
         let found = find(&self.requester, hosts, &options, patience).await?;
         Ok(ObjectStat { size: found.size, digest: found.digest })
     }

@@ -17,7 +17,7 @@ use crate::socket::SocketConfig;
 const NDP_PAYLOAD: u16 = 1_408;
 
 /// Ports of a driver, at most: each has socket buffers of its own.
-const MAX_PORTS: u8 = 64;
+pub const MAX_PORTS: u8 = 64;
 /// Threads and hosts of a driver, at most.
 const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;

@@ -124,6 +124,7 @@ impl EventLoop {
                 self.inlets.groups.join(&self.waiter, group, socket);
                 self.inlets.taps.join(&self.waiter, group);
             }
+            Call::OpenPorts(count) => self.open_ports(count),
             Call::GroupKey(call) => self.host.network.on_group_key(call),
             Call::SetKeyring(keyring) => self.host.network.set_keyring(keyring),
             Call::SetSendRate(rate) => {
@@ -139,6 +140,18 @@ impl EventLoop {
                 let _ = reply.send(self.snapshot());
             }
             Call::Shutdown => self.stopping = true,
+        }
+    }
+
+    /// Opens ports until there are so many.
+    fn open_ports(&mut self, count: u8) {
+        let ports = &mut self.host.network.ports;
+        let before = ports.count();
+        if let Err(error) = ports.extend(count, &self.waiter) {
+            tracing::warn!("a port for further addresses of hosts cannot be opened: {error}");
+        }
+        for (number, socket) in (before..).zip(&ports.sockets()[usize::from(before)..]) {
+            self.inlets.taps.extend(&self.waiter, number, socket.local_addr());
         }
     }
 

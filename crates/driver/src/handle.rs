@@ -16,7 +16,9 @@ use crate::statistics::Statistics;
 pub struct OutgoingControl {
     /// Where to.
     pub to: SocketAddr,
-    /// By which path, of as many as the driver has ports; 0 for the one that is known to lead there.
+    /// By which path: of as many as the driver has ports that lead to every host, 0 the one that is known to lead
+    /// there; or by the port of that number that was [opened](crate::protocols::DriverHandle::open_ports) for a
+    /// further address.
     pub path: u8,
     /// The local address to send from (an answer comes from where the question went), if it
     /// matters.
@@ -99,6 +101,7 @@ pub(crate) enum Call {
     GroupJoined { group: SocketAddr, socket: crate::socket::HostSocket },
     GroupLeft { group: SocketAddr },
     GroupKey(GroupKeyCall),
+    OpenPorts(u8),
     Statistics(mpsc::SyncSender<Statistics>),
     SetKeyring(Arc<Keyring>),
     SetSendRate(Option<Rate>),

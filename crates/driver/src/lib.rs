@@ -60,7 +60,7 @@ pub use {
 };
 
 pub use address::canonical;
-pub use config::{DriverConfig, DscpMap, Faults, TrimTaps};
+pub use config::{DriverConfig, DscpMap, Faults, MAX_PORTS, TrimTaps};
 pub use config_error::ConfigError;
 pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,

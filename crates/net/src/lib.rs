@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod address;
+pub mod addresses;
 pub mod clock;
 pub mod disk;
 mod host_error;

@@ -14,6 +14,7 @@ use wellspring_wire::control::{
 };
 
 use super::host_error::{HostTrouble, NO_ANSWER};
+use crate::addresses::{FurtherAddresses, Routes};
 use crate::canonical;
 use crate::driver::{ControlMessage, KeyTrouble, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -67,6 +68,8 @@ pub enum Answer {
     },
     /// A probe was answered.
     Probed(Echo),
+    /// By which other addresses the server is reached.
+    Addresses(Vec<SocketAddr>),
 }
 
 /// How a probe arrived, and how its reply did.
@@ -153,11 +156,12 @@ struct Heard {
     says: Says,
     /// The port that it came to, if another may have been asked by.
     leads_there: Option<u8>,
+    from: Option<SocketAddr>,
 }
 
 impl Heard {
     fn no(error: AskError) -> Self {
-        Heard { says: Says::Final(Err(error)), leads_there: None }
+        Heard { says: Says::Final(Err(error)), leads_there: None, from: None }
     }
 }
 
@@ -176,10 +180,13 @@ pub struct Table {
     closed: Mutex<BTreeSet<SocketAddr>>,
     /// Addresses that have answered, the first so many.
     answered: Mutex<BTreeSet<SocketAddr>>,
+    further: Mutex<FurtherAddresses>,
 }
 
 struct Waiter {
     asked: SocketAddr,
+    /// Its other addresses, one of which may have been asked instead.
+    routes: Routes,
     /// If it was asked by one path after the other.
     by_any_path: bool,
     /// How often it was sent.
@@ -203,7 +210,8 @@ impl Table {
         let Ok(Parsed::Reply { nonce, reply }) = parse(&message.bytes) else { return };
         let from = canonical(message.from);
         let mut waiting = lock(&self.waiting);
-        if waiting.get(&nonce).is_none_or(|waiter| waiter.asked != from) {
+        let was_asked = |waiter: &Waiter| waiter.asked == from || waiter.routes.holds(from);
+        if !waiting.get(&nonce).is_some_and(was_asked) {
             return;
         }
         let Some(Waiter { sender, by_any_path, .. }) = waiting.remove(&nonce) else { return };
@@ -239,9 +247,12 @@ impl Table {
                 abilities: reply.abilities,
                 rights: reply.rights.to_owned(),
             }))),
+            Reply::Addresses { addresses } => {
+                Says::Final(Ok(Answer::Addresses(addresses.iter().collect())))
+            }
         };
         // Whoever asked may have given up since.
-        let _ = sender.send(Heard { says, leads_there });
+        let _ = sender.send(Heard { says, leads_there, from: Some(from) });
     }
 
     /// Keys keep requests from reaching an address.
@@ -422,6 +433,30 @@ impl Requester {
         }
     }
 
+    /// The cookie that a server answers a request with that comes without one, by the path that leads there.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn challenge(
+        &self,
+        to: SocketAddr,
+        request: &Request<'_>,
+        patience: Duration,
+    ) -> Result<Cookie, AskError> {
+        let leaves = Leaves { path: Some(0), class: None, first_pause: FIRST_PAUSE };
+        let (give_up, with) = (Instant::now() + patience, (Cookie::NONE, leaves));
+        match self.ask_once(canonical(to), request, with, give_up, patience).await? {
+            Says::Challenge(cookie) => Ok(cookie),
+            Says::Final(Err(error)) => Err(error),
+            _ => Err(AskError::Nonsense),
+        }
+    }
+
+    /// Further addresses of servers.
+    pub(crate) fn further(&self) -> MutexGuard<'_, FurtherAddresses> {
+        lock(&self.table.further)
+    }
+
     /// Repeats one request until anything comes back.
     async fn ask_once(
         &self,
@@ -438,15 +473,26 @@ impl Requester {
         // What begins nothing may be asked by any path, until one leads there.
         let by_any_path =
             path.is_none() && matches!(request, Request::Info { .. } | Request::Manifest { .. });
+        let routes = if by_any_path { self.further().routes(to) } else { Routes::default() };
         let (attempts, closed, reported) = (0, 0, 0);
-        let waiter = Waiter { asked: to, by_any_path, attempts, closed, reported, sender };
+        let waiter = Waiter {
+            asked: to,
+            routes: routes.clone(),
+            by_any_path,
+            attempts,
+            closed,
+            reported,
+            sender,
+        };
         lock(&self.table.waiting).insert(nonce, waiter);
         let _waiting = Waiting { table: &self.table, nonce };
         let (mut pause, mut attempt) = (first_pause, 0_u8);
         loop {
             let bytes = bytes.clone();
-            let path = path.unwrap_or(attempt);
-            let message = OutgoingControl { to, path, local: None, class, bytes, via: None };
+            let first = (to, path.unwrap_or(attempt % self.handle.ports()));
+            let (address, path) = routes.attempt(attempt).unwrap_or(first);
+            let message =
+                OutgoingControl { to: address, path, local: None, class, bytes, via: None };
             attempt = if by_any_path { attempt.wrapping_add(1) } else { 0 };
             if let Some(waiter) = lock(&self.table.waiting).get_mut(&nonce) {
                 waiter.attempts += 1;
@@ -459,8 +505,12 @@ impl Requester {
             let until = give_up.min(Instant::now() + pause);
             match timeout_at(until, &mut receiver).await {
                 Ok(Ok(heard)) => {
-                    if let Some(port) = heard.leads_there.filter(|_| attempt > 1) {
+                    let is_first = heard.from == Some(to);
+                    if let Some(port) = heard.leads_there.filter(|_| attempt > 1 && is_first) {
                         self.handle.set_first_port(to, port);
+                    }
+                    if let (true, Some(from)) = (by_any_path, heard.from) {
+                        self.further().answered(to, from);
                     }
                     return Ok(heard.says);
                 }

@@ -13,6 +13,7 @@ use crate::driver::DriverConfig;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, PartLimits};
 use wellspring_driver::setters;
+use wellspring_wire::control::MAX_ADDRESSES;
 
 /// Longest silence of a client that a session waits for. A client says how long it waits for the
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
@@ -27,6 +28,8 @@ pub struct ServerConfig {
     /// Socket, protocol and workers. `peer_timeout` of the protocol is for clients that do not say
     /// how long they wait.
     pub driver: DriverConfig,
+    /// Further addresses at which this server is heard. Clients are told, and use them at once beside the one they know.
+    pub further_addresses: Vec<SocketAddr>,
     /// The directory whose files are served.
     pub directory: PathBuf,
     /// Take objects.
@@ -73,6 +76,7 @@ pub struct ServerConfig {
 setters! {
     ServerConfig {
         driver: DriverConfig,
+        further_addresses: Vec<SocketAddr>,
         directory: PathBuf,
         allow_put: bool,
         allow_overwrite: bool,
@@ -103,6 +107,8 @@ impl ServerConfig {
         let times = Duration::from_millis(10)..=Duration::from_secs(86_400);
         ConfigError::check("idle_put", &self.idle_put, times.clone())?;
         ConfigError::check("lttp.timeout", &self.lttp.timeout, times)?;
+        let count = self.further_addresses.len();
+        ConfigError::check("further_addresses", &count, 0..=MAX_ADDRESSES)?;
         self.driver.check()
     }
 
@@ -112,6 +118,7 @@ impl ServerConfig {
         driver.scdp.paths = MAX_PATHS;
         ServerConfig {
             driver,
+            further_addresses: Vec::new(),
             directory,
             allow_put: false,
             allow_overwrite: false,

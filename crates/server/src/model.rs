@@ -221,7 +221,7 @@ impl<'a> Model<'a> {
                 Request::Manifest { name, digest, log, index: index.into() }
             }
             What::Held { from } => Request::Held { session: id, from: from.into() },
-            What::Path { path } => Request::Path { session: id, path },
+            What::Path { path } => Request::Path { session: id, path, token: Cookie::NONE },
             What::Status => Request::Status { session: id },
         };
         self.nonce += 1;

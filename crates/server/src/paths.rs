@@ -1,20 +1,30 @@
-//! Requests of clients to use another of their ports in a session: another path, where routers choose paths by a hash of
-//! addresses and ports.
+//! Requests of clients to use another path in a session: from another of their ports, where routers choose paths by a hash
+//! of addresses and ports, or between other addresses of the two hosts.
 
 use wellspring_core::SessionId;
-use wellspring_wire::control::RefusalCode;
+use wellspring_wire::control::{Addresses, Cookie, RefusalCode, Reply};
 
 use super::answer::{Outcome, Refusal, Shown};
 use super::cookie::Purpose;
 use super::handler::{Handler, lock};
+use crate::driver::ControlMessage;
+use crate::protocols::At;
 
 impl Handler {
+    /// Tells a client of this host's addresses, beside the one that it knows. It needs no cookie: the answer is no longer
+    /// than the question.
+    pub(super) fn answer_addresses(&self, message: &ControlMessage, nonce: u64) {
+        let written = Addresses::write(self.config.further_addresses.iter().copied());
+        let addresses = Addresses::new(&written).expect("written like that");
+        self.reply(message, nonce, &Reply::Addresses { addresses });
+    }
+
     /// Answers a request to use another path. It comes by that path, whose address the cookie proves.
     pub(super) fn add_path(
         &self,
         shown: Shown<'_>,
-        session: SessionId,
-        path: u8,
+        (session, path): (SessionId, u8),
+        token: Cookie,
     ) -> Result<Outcome, Refusal> {
         let Shown { client, cookie, .. } = shown;
         let limit = self.config.driver.scdp.paths;
@@ -26,17 +36,17 @@ impl Handler {
         let Some(known) = sends.or_else(|| lock(&self.puts).client(session)) else {
             return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
         };
-        // Of others nothing shows that the session is theirs.
-        if known.ip() != client.ip() {
+        let purpose = Purpose::Path { session, path };
+        // Of others nothing shows that the session is theirs, unless they have heard what was sent to its own address.
+        if known.ip() != client.ip() && !self.jar.is_good(known, token, purpose) {
             let text = "a path from another address than the session's";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
-        let purpose = Purpose::Path { session, path };
         if !self.jar.is_good(client, cookie, purpose) {
             return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
         }
         self.handle
-            .add_path(session, (known, Some(client)), path.into())
+            .add_path(session, (known, At::Shown(client)), path.into())
             .map_err(Refusal::failed)?;
         Ok(Outcome::Accepted)
     }

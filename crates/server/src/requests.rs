@@ -63,7 +63,9 @@ impl Handler {
             Request::Start(start) => self.start(shown, start),
             Request::Offer(offer) => self.offer(shown, offer),
             Request::StartNdp(start) => self.start_ndp(shown, start),
-            Request::Path { session, path } => self.add_path(shown, *session, *path),
+            Request::Path { session, path, token } => {
+                self.add_path(shown, (*session, *path), *token)
+            }
             Request::Manifest { name, digest, log, index } => {
                 self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
             }
@@ -76,6 +78,7 @@ impl Handler {
                 return self.reply(message, nonce, &Reply::Held { runs });
             }
             Request::Probe(probe) => return self.answer_probe(message, nonce, *probe),
+            Request::Addresses => return self.answer_addresses(message, nonce),
             Request::Status { session } => {
                 let reply = lock(&self.puts).status(*session, client);
                 return self.reply(message, nonce, &reply);
@@ -115,6 +118,7 @@ impl Handler {
                     | Request::Held { .. }
                     | Request::Path { .. }
                     | Request::Probe(_)
+                    | Request::Addresses
                     | Request::GroupKey(_) => String::new(),
                 };
                 let Refusal { code, text } = refusal;
@@ -149,6 +153,7 @@ impl Handler {
             | Request::Path { .. }
             | Request::GroupKey(_)
             // Of interest to whoever may ask for anything at all.
+            | Request::Addresses
             | Request::Probe(_) => return Ok(()),
         };
         let Some(PeerChannel { identity, .. }) = &message.peer else {
@@ -176,7 +181,7 @@ impl Handler {
         self.send_reply(message, None, bytes);
     }
 
-    fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
+    pub(super) fn reply(&self, to: &ControlMessage, nonce: u64, reply: &Reply<'_>) {
         self.reply_in_class(to, nonce, reply, None);
     }
 

@@ -29,7 +29,7 @@ mod probe;
 mod text;
 
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
 
 use alloc::vec::Vec;
@@ -55,6 +55,9 @@ pub const MAX_NODES: usize = 32;
 pub const MANIFEST_LEN: usize = 16 + 32 * MAX_NODES;
 /// Runs of blocks in one reply, at most: it is no longer than one with nodes of a manifest.
 pub const MAX_RUNS: usize = 4 * MAX_NODES;
+/// Addresses in one reply, at most.
+pub const MAX_ADDRESSES: usize = 8;
+const ADDRESS_LEN: usize = 18;
 /// Longest object name \[bytes of UTF-8\].
 pub const MAX_NAME_LEN: usize = 1_000;
 /// Longest explanation in a refusal \[bytes of UTF-8\].
@@ -130,6 +133,53 @@ impl<'a> Runs<'a> {
         };
         self.0.as_chunks().0.iter().map(read)
     }
+}
+
+/// Addresses of a host as they are written: 18 bytes each, an IPv6 address (of IPv4 as RFC 4291 §2.5.5.2 maps it) and a
+/// port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Addresses<'a>(&'a [u8]);
+
+impl<'a> Addresses<'a> {
+    /// Addresses that [`Addresses::write`] has written, or that have come.
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        let (addresses, rest) = bytes.as_chunks::<ADDRESS_LEN>();
+        let fit = rest.is_empty() && addresses.len() <= MAX_ADDRESSES;
+        let all_are = addresses.iter().map(address_of).all(is_of_a_host);
+        (fit && all_are).then_some(Addresses(bytes))
+    }
+
+    /// Writes addresses of hosts, as many as fit one reply; others are left out.
+    pub fn write(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<u8> {
+        let mut out = Vec::new();
+        let of_hosts = addresses.into_iter().filter(|address| is_of_a_host(*address));
+        for address in of_hosts.take(MAX_ADDRESSES) {
+            let ip = match address.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            out.extend_from_slice(&ip.octets());
+            out.extend_from_slice(&address.port().to_be_bytes());
+        }
+        out
+    }
+
+    /// The addresses.
+    pub fn iter(self) -> impl Iterator<Item = SocketAddr> + 'a {
+        self.0.as_chunks().0.iter().map(address_of)
+    }
+}
+
+/// Whether something may be sent there that is for one host.
+fn is_of_a_host(address: SocketAddr) -> bool {
+    address.port() > 0 && !address.ip().is_unspecified() && !address.ip().is_multicast()
+}
+
+fn address_of(bytes: &[u8; ADDRESS_LEN]) -> SocketAddr {
+    let (mut ip, mut port) = ([0; 16], [0; 2]);
+    ip.copy_from_slice(&bytes[..16]);
+    port.copy_from_slice(&bytes[16..]);
+    SocketAddr::new(IpAddr::from(ip).to_canonical(), u16::from_be_bytes(port))
 }
 
 /// How an object is cut into symbols and blocks; both sizes are 1 or more.
@@ -250,12 +300,15 @@ pub enum Request<'a> {
         /// Runs of blocks that end above this one.
         from: u32,
     },
-    /// Use the port that this comes from as another path of a session.
+    /// Use the address and port that this comes from as another path of a session.
     Path {
-        /// The session, of which the client has another port.
+        /// The session, of which the client has another address or port.
         session: SessionId,
         /// The path, 1 or above: its label in the session's packets.
         path: u8,
+        /// What the client was challenged with when it asked for this path from the session's own address: from
+        /// another IP address it shows that the session is the client's. [`Cookie::NONE`] from the same one.
+        token: Cookie,
     },
     /// How far is an object that was offered?
     Status {
@@ -266,6 +319,8 @@ pub enum Request<'a> {
     GroupKey(GroupKey<'a>),
     /// How does this datagram arrive?
     Probe(Probe),
+    /// By which other addresses can this server be reached?
+    Addresses,
 }
 
 /// A key that seals the symbols of a group's session.
@@ -433,4 +488,9 @@ pub enum Reply<'a> {
     },
     /// To [`Request::Probe`].
     Probe(ProbeReply<'a>),
+    /// To [`Request::Addresses`].
+    Addresses {
+        /// Beside the one that was asked, at most [`MAX_ADDRESSES`].
+        addresses: Addresses<'a>,
+    },
 }

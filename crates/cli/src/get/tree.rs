@@ -38,7 +38,10 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
-    let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
+    let config = ClientConfig::default()
+        .driver(driver)
+        .timeout(args.network.timeout)
+        .further_addresses(args.network.further_addresses());
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let title = format!("get {shown} from {}", list(&from.hosts));
     let display = Display::new(args.report, quiet, &title)?;

@@ -1,5 +1,6 @@
 //! `wellspring serve`: objects of a directory, and its events on standard output.
 
+mod also_at;
 mod events;
 mod http;
 mod metrics;
@@ -26,6 +27,7 @@ use wellspring_trust::Quota;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
+use also_at::AlsoAt;
 use schedule::Schedule;
 use signals::{Request, Signals};
 
@@ -57,6 +59,11 @@ pub struct ServeArgs {
     /// or --insecure, of 127.0.0.1 without].
     #[arg(long, value_name = "ADDR")]
     bind: Option<SocketAddr>,
+    /// Further addresses of this host, with the port of --bind unless they have one. Clients are told, and use all of them
+    /// at once: over links of their own a transfer is as fast as all together, and goes on when one fails. Routes must
+    /// lead back by each address's own link.
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', value_parser = also_at::parse)]
+    also_at: Vec<AlsoAt>,
     /// Accept objects that clients put.
     #[arg(long)]
     allow_put: bool,
@@ -326,6 +333,7 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     let bind = args.keys.bind_address(args.bind, keys.is_some(), args.insecure_public)?;
     let mut config = ServerConfig::new(bind, args.dir.clone());
     config.driver = args.network.server_driver(bind);
+    config.further_addresses = also_at::addresses(&args.also_at, bind)?;
     config.driver.keys = keys;
     config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
         args.network.timeout.min(LONGEST_WAIT).as_millis() as u64,

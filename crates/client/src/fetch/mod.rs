@@ -55,7 +55,8 @@ impl Client {
         let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
         let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };
         let began = Instant::now();
-        let found = find(&self.requester, hosts, options, (self.config.timeout, late)).await?;
+        let with = (self.config.timeout, late, self.config.further_addresses);
+        let found = find(&self.requester, hosts, options, with).await?;
         let preparing = began.elapsed();
         let (size, digest) = (found.size, found.digest);
         let range = match options.range {

@@ -19,6 +19,7 @@ use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{RESUMED_EPOCH, first_missing, object_of};
 use crate::paths::{PathOpener, Paths};
 use crate::protocols::{DriverHandle, Recipients, SendObject};
+use crate::replicas::WORTH_FURTHER;
 use crate::report::{PutReport, ReceiverReport, ReceiverState};
 use crate::requester::AskError;
 use crate::store::{Digest, FileSource};
@@ -188,7 +189,11 @@ impl Run {
         let resume = Resume { epoch: RESUMED_EPOCH, floor, horizon: floor };
         let resume = Some(resume).filter(|_| floor > 0);
         self.open(session, Recipients::One { receiver, share: Share::WHOLE }, needed, resume)?;
-        self.paths.push(Paths::open(&self.opener, session, receiver));
+        let opener = &self.opener;
+        self.paths.push(match self.size >= WORTH_FURTHER {
+            true => Paths::open_as_told(opener, session, receiver),
+            false => Paths::open(opener, session, receiver, &[]),
+        });
         Ok(())
     }
 

@@ -127,7 +127,7 @@ impl Transfer<'_> {
         let options = self.options.fetch(name.to_owned(), file.size, Updates::default());
         let timeout = self.client.config.timeout;
         let (requester, late) = (&self.client.requester, Late::Joins);
-        let found = find(requester, self.hosts, &options, (timeout, late)).await?;
+        let found = find(requester, self.hosts, &options, (timeout, late, 0)).await?;
         let hash = move || -> io::Result<Option<Digest>> {
             let before = Fingerprint::of(&here)?;
             let digest = hash_file(&here, before.size(), &HashProgress::default())?;

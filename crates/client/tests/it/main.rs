@@ -3,6 +3,7 @@
 mod control_keys;
 mod gone_hosts;
 mod group_keys;
+mod homes;
 mod keyrings;
 mod keys;
 mod link_down;

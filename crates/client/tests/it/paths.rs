@@ -2,10 +2,10 @@
 //! without.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use wellspring_server::{Server, ServerConfig};
 use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 /// Bytes of the object: each path has some hundred runs to carry.
-const SIZE: usize = 24_000_000;
+pub(crate) const SIZE: usize = 24_000_000;
 
 /// What a sender sends at most: an object takes 0.3 s, so that no path joins when all is over.
-const RATE: Rate = Rate::from_mbps(600);
+pub(crate) const RATE: Rate = Rate::from_mbps(600);
 
 /// What becomes of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Dies {
+pub(crate) struct Dies {
     /// Number of the path, by the order in which they were first heard of.
-    path: usize,
+    pub(crate) path: usize,
     /// Symbols that it carries before.
-    after: u64,
+    pub(crate) after: u64,
 }
 
 /// A path: from one port of the client to the server and back.
@@ -38,15 +38,16 @@ struct Line {
 }
 
 /// A router with a path for each of the client's ports.
-struct Router {
-    address: SocketAddr,
+pub(crate) struct Router {
+    pub(crate) address: SocketAddr,
+    server: Arc<OnceLock<SocketAddr>>,
     stop: Arc<AtomicBool>,
     lines: Arc<Mutex<BTreeMap<SocketAddr, Line>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-fn socket() -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
+fn socket(own: Ipv4Addr) -> UdpSocket {
+    let socket = UdpSocket::bind((own, 0)).expect("socket");
     socket.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
     let reference = socket2::SockRef::from(&socket);
     reference.set_recv_buffer_size(4 << 20).expect("set");
@@ -63,20 +64,35 @@ fn passes(datagram: &[u8], symbols: &AtomicU64, number: usize, dies: Option<Dies
 
 impl Router {
     fn start(server: SocketAddr, dies: Option<Dies>) -> Router {
-        let front = socket();
+        let router = Router::at(Ipv4Addr::LOCALHOST, dies);
+        router.leads_to(server);
+        router
+    }
+
+    /// Begins to carry to a server, which sees clients at addresses of this router.
+    pub(crate) fn leads_to(&self, server: SocketAddr) {
+        self.server.set(server).expect("leads nowhere yet");
+    }
+
+    /// A router that leads nowhere yet, and whose two sides have that address.
+    pub(crate) fn at(own: Ipv4Addr, dies: Option<Dies>) -> Router {
+        let front = socket(own);
         let address = front.local_addr().expect("bound");
         let stop = Arc::new(AtomicBool::new(false));
         let lines = Arc::<Mutex<BTreeMap<SocketAddr, Line>>>::default();
+        let server = Arc::<OnceLock<SocketAddr>>::default();
         let thread = {
             let (stop, lines) = (Arc::clone(&stop), Arc::clone(&lines));
+            let leads_to = Arc::clone(&server);
             std::thread::spawn(move || {
                 let (mut buffer, mut backs) = (vec![0; 65_536], Vec::new());
                 while !stop.load(Relaxed) {
                     let Ok((len, from)) = front.recv_from(&mut buffer) else { continue };
+                    let Some(server) = leads_to.get() else { continue };
                     let mut lines = lines.lock().expect("no panic");
                     let number = lines.len();
                     let line = lines.entry(from).or_insert_with(|| {
-                        let back = socket();
+                        let back = socket(own);
                         back.connect(server).expect("connected");
                         let symbols = Arc::new(AtomicU64::new(0));
                         let (front, stop) = (front.try_clone().expect("clone"), Arc::clone(&stop));
@@ -101,15 +117,15 @@ impl Router {
                 backs.into_iter().for_each(|back| back.join().expect("no panic"));
             })
         };
-        Router { address, stop, lines, thread: Some(thread) }
+        Router { address, server, stop, lines, thread: Some(thread) }
     }
 
-    fn host(&self) -> [Host; 1] {
+    pub(crate) fn host(&self) -> [Host; 1] {
         [self.address.to_string().parse().expect("host")]
     }
 
     /// Symbols by path.
-    fn symbols(&self) -> Vec<u64> {
+    pub(crate) fn symbols(&self) -> Vec<u64> {
         let lines = self.lines.lock().expect("no panic");
         let mut symbols: Vec<_> =
             lines.values().map(|line| (line.number, line.symbols.load(Relaxed))).collect();
@@ -128,9 +144,9 @@ impl Drop for Router {
 }
 
 /// Keys of a host, if it has any.
-type Keys = Option<Arc<Keyring>>;
+pub(crate) type Keys = Option<Arc<Keyring>>;
 
-fn client(ports: u8, keys: Keys) -> Client {
+pub(crate) fn client(ports: u8, keys: Keys) -> Client {
     let mut config = ClientConfig::default().timeout(Duration::from_secs(5));
     config.driver = config.driver.ports(ports);
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");
@@ -148,7 +164,7 @@ async fn server(directory: &Path, paths: u16, keys: Keys) -> Server {
     Server::bind(config).await.expect("loopback")
 }
 
-fn write_object(directory: &Path) -> Vec<u8> {
+pub(crate) fn write_object(directory: &Path) -> Vec<u8> {
     let mut random = Seed(30).stream("object");
     let bytes: Vec<u8> = (0..SIZE / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect();
     std::fs::write(directory.join("x"), &bytes).expect("written");

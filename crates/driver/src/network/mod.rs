@@ -198,7 +198,10 @@ impl Network {
         now: Time,
         message: &OutgoingControl,
     ) -> Result<(), KeyTrouble> {
-        let port = self.ports.by_path(message.to, message.path);
+        let Some(port) = self.ports.by_path(message.to, message.path) else {
+            self.sent.errors += 1;
+            return Ok(());
+        };
         let target = Target { to: message.to, local: message.local, port };
         let usual = self.messages();
         let marks = message.class.map_or(usual, |class| Marks { dscp: class >> 2, ecn: class & 3 });

@@ -14,11 +14,12 @@ use crate::network::ports::FirstPorts;
 pub(crate) struct PeerTable {
     by_address: BTreeMap<SocketAddr, Entry>,
     by_host: BTreeMap<HostId, Peer>,
-    /// Where hosts are by further paths, which they have shown.
+    /// Where hosts are by further paths: those that they have shown, and their further addresses.
     paths: BTreeMap<(HostId, u16), Peer>,
     limit: usize,
     next: u32,
-    /// Ports of this host: paths to every other, that has not shown paths.
+    /// Ports of this host that lead to every other: paths to one that has not shown paths. Each port beyond is the path
+    /// of its number to hosts that have further addresses.
     ports: u8,
     firsts: Arc<FirstPorts>,
 }
@@ -26,7 +27,7 @@ pub(crate) struct PeerTable {
 #[derive(Clone, Copy)]
 struct Entry {
     host: HostId,
-    /// The host's path: 0, or one that it has shown.
+    /// The host's path: 0, one that it has shown, or the first to this address of its.
     path: u16,
     /// Sessions that name it.
     sessions: u32,
@@ -43,7 +44,7 @@ pub(crate) struct Peer {
 }
 
 impl PeerTable {
-    /// A table of at most `limit` hosts; this host itself is number 0 and has so many ports.
+    /// A table of at most `limit` hosts; this host itself is number 0 and has so many ports that lead to all.
     pub(crate) fn new(limit: usize, ports: u8, firsts: Arc<FirstPorts>) -> Self {
         PeerTable {
             by_address: BTreeMap::new(),
@@ -77,8 +78,8 @@ impl PeerTable {
             return None;
         }
         // What was another host's path is a host of its own now.
-        if let Some(Entry { host, path, .. }) = self.by_address.remove(&address) {
-            self.paths.remove(&(host, path));
+        if let Some(Entry { host, .. }) = self.by_address.remove(&address) {
+            self.paths.retain(|(of, _), peer| *of != host || peer.address != address);
         }
         let host = HostId(self.next);
         self.next += 1;
@@ -105,28 +106,51 @@ impl PeerTable {
         }
     }
 
-    /// A host has shown that it is also at another address: false if that is another host's.
-    pub(crate) fn add_path(&mut self, host: HostId, path: u16, address: SocketAddr) -> bool {
+    /// A host is also at another address, by that port of this one's: the first, if the host has shown it, or one
+    /// beyond those that lead to all. False if the address is another host's.
+    pub(crate) fn add_path(
+        &mut self,
+        host: HostId,
+        path: u16,
+        (address, port): (SocketAddr, u8),
+    ) -> bool {
         let address = canonical(address);
         if path == 0 || !self.by_host.contains_key(&host) {
             return false;
         }
+        // Several ports of this host's may lead to one address of the other's.
+        let fits = |entry: &Entry| entry.host == host && (entry.path == path || port >= self.ports);
         let known = self.by_address.get(&address);
-        if known.is_some_and(|entry| (entry.host, entry.path) != (host, path)) {
+        if known.is_some_and(|entry| !fits(entry)) {
             return false;
         }
-        let new = Peer { address, local: None, port: 0 };
-        let before = self.paths.insert((host, path), new);
-        if let Some(before) = before.filter(|before| before.address != address) {
-            self.by_address.remove(&before.address);
+        if known.is_none() {
+            self.by_address.insert(address, Entry { host, path, sessions: 0 });
         }
-        self.by_address.insert(address, Entry { host, path, sessions: 0 });
+        let before = self.paths.insert((host, path), Peer { address, local: None, port });
+        if let Some(before) = before.filter(|before| before.address != address) {
+            self.forget_address(host, before.address);
+        }
         true
+    }
+
+    /// A host is at an address no more, unless by another path.
+    fn forget_address(&mut self, host: HostId, address: SocketAddr) {
+        let paths = self.paths.range((host, 0)..=(host, u16::MAX));
+        let first = self.by_host.get(&host).map(|peer| peer.address);
+        let is_elsewhere = first != Some(address)
+            && paths.map(|(_, peer)| peer.address).all(|other| other != address);
+        if is_elsewhere {
+            self.by_address.remove(&address);
+        }
     }
 
     /// Who is at an address, and by which path a datagram that came to `port` came.
     pub(crate) fn origin(&self, from: SocketAddr, port: u8) -> Option<(HostId, u16)> {
         let entry = self.by_address.get(&canonical(from))?;
+        if port >= self.ports {
+            return Some((entry.host, port.into()));
+        }
         if entry.path > 0 || self.ports == 1 {
             return Some((entry.host, entry.path));
         }
@@ -135,14 +159,14 @@ impl PeerTable {
         Some((entry.host, (ports + u16::from(port) - u16::from(first)) % ports))
     }
 
-    /// Where a host is by a path.
+    /// Where a host is by a path; `None` if it is there no more.
     pub(crate) fn by_path(&self, host: HostId, path: u16) -> Option<Peer> {
         if let Some(peer) = self.paths.get(&(host, path)) {
             return Some(*peer);
         }
         let ports = u16::from(self.ports);
-        let peer = self.peer(host)?;
-        Some(Peer { port: ((u16::from(peer.port) + path % ports) % ports) as u8, ..peer })
+        let peer = self.peer(host).filter(|_| path < ports)?;
+        Some(Peer { port: ((u16::from(peer.port) + path) % ports) as u8, ..peer })
     }
 
     /// The host at an address.
@@ -218,17 +242,19 @@ mod tests {
     fn a_host_is_known_by_each_path_that_it_has_shown() {
         let mut peers = PeerTable::new(9, 1, Arc::default());
         let a = peers.add(at("192.0.2.1:7")).expect("room");
-        assert!(peers.add_path(a, 1, at("192.0.2.1:8")));
-        assert!(peers.add_path(a, 2, at("192.0.2.1:9")));
-        assert!(peers.add_path(a, 2, at("192.0.2.1:9")), "again");
+        assert!(peers.add_path(a, 1, (at("192.0.2.1:8"), 0)));
+        assert!(peers.add_path(a, 2, (at("192.0.2.1:9"), 0)));
+        assert!(peers.add_path(a, 2, (at("192.0.2.1:9"), 0)), "again");
         assert_eq!(peers.origin(at("192.0.2.1:9"), 0), Some((a, 2)));
         assert_eq!(peers.by_path(a, 1).map(|peer| peer.address), Some(at("192.0.2.1:8")));
-        assert_eq!(peers.by_path(a, 5).map(|peer| peer.address), Some(at("192.0.2.1:7")));
-        assert!(!peers.add_path(a, 1, at("192.0.2.1:7")), "path 0's");
+        assert_eq!(peers.by_path(a, 0).map(|peer| peer.address), Some(at("192.0.2.1:7")));
+        assert_eq!(peers.by_path(a, 5), None, "not shown");
+        assert!(!peers.add_path(a, 1, (at("192.0.2.1:7"), 0)), "path 0's");
         assert_eq!(peers.len(), 1);
         let b = peers.add(at("192.0.2.1:8")).expect("room");
         assert_ne!(a, b, "a session of its own");
-        assert!(!peers.add_path(a, 1, at("192.0.2.1:8")), "another's");
+        assert_eq!(peers.by_path(a, 1), None, "a path no more");
+        assert!(!peers.add_path(a, 1, (at("192.0.2.1:8"), 0)), "another's");
         peers.release(a);
         assert_eq!(peers.host(at("192.0.2.1:9")), None);
         assert_eq!(peers.host(at("192.0.2.1:8")), Some(b));
@@ -245,6 +271,26 @@ mod tests {
             assert_eq!(peers.by_path(a, path).map(|peer| peer.port), Some(port));
             assert_eq!(peers.origin(at("192.0.2.1:7"), port), Some((a, path)));
         }
+    }
+
+    #[test]
+    fn ports_beyond_those_that_lead_to_all_lead_to_further_addresses() {
+        let mut peers = PeerTable::new(9, 2, Arc::default());
+        let [first, second] = ["192.0.2.1:7", "198.51.100.1:7"].map(at);
+        let a = peers.add(first).expect("room");
+        for path in [2, 3] {
+            assert!(peers.add_path(a, path.into(), (second, path)), "two ports to one address");
+        }
+        for (path, address, port) in [(1, first, 1), (2, second, 2), (3, second, 3)] {
+            let peer = peers.by_path(a, path).expect("known");
+            assert_eq!((peer.address, peer.port), (address, port));
+            assert_eq!(peers.origin(address, port), Some((a, path)));
+        }
+        let b = peers.add(at("192.0.2.9:7")).expect("room");
+        assert!(!peers.add_path(b, 2, (second, 2)), "another's");
+        peers.release(a);
+        assert_eq!(peers.host(second), None);
+        assert_eq!(peers.host(at("192.0.2.9:7")), Some(b));
     }
 
     #[test]

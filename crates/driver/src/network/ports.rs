@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::canonical;
+use crate::config::MAX_PORTS;
 use crate::network::groups::Groups;
 use crate::socket::{HostSocket, SocketConfig};
 use crate::wait::Waiter;
@@ -22,6 +23,11 @@ const MAX_REMEMBERED: usize = 1_024;
 /// The sockets of a driver, the first of which others know.
 pub(crate) struct Ports {
     sockets: Vec<HostSocket>,
+    /// How many of them, from the first on, lead to every host. Each of the others leads to further addresses of
+    /// hosts, and is their path of its number.
+    to_all: u8,
+    /// How further ones are opened.
+    further: SocketConfig,
     /// Whether those but the first may have something to read.
     readable: Vec<bool>,
     firsts: Arc<FirstPorts>,
@@ -39,14 +45,21 @@ impl Ports {
         waiter.watch_socket(&main, Groups::MAIN)?;
         let mut further = config.clone();
         further.bind = SocketAddr::new(main.local_addr().ip(), 0);
-        let mut sockets = vec![main];
-        for number in 1..usize::from(count) {
-            let socket = HostSocket::bind(&further)?;
+        let sockets = vec![main];
+        let mut ports = Ports { sockets, to_all: count, further, readable: vec![true], firsts };
+        ports.extend(count, waiter)?;
+        Ok(ports)
+    }
+
+    /// Opens ports until there are so many.
+    pub(crate) fn extend(&mut self, count: u8, waiter: &Waiter) -> io::Result<()> {
+        for number in self.sockets.len()..usize::from(count.min(MAX_PORTS)) {
+            let socket = HostSocket::bind(&self.further)?;
             waiter.watch_socket(&socket, FIRST_NUMBER + number)?;
-            sockets.push(socket);
+            self.sockets.push(socket);
+            self.readable.push(true);
         }
-        let readable = vec![true; sockets.len()];
-        Ok(Ports { sockets, readable, firsts })
+        Ok(())
     }
 
     /// The first.
@@ -61,7 +74,7 @@ impl Ports {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u8 {
-        // As many as `open` was asked for.
+        // No more than MAX_PORTS.
         self.sockets.len() as u8
     }
 
@@ -92,9 +105,12 @@ impl Ports {
         self.readable[usize::from(port)] = false;
     }
 
-    /// The port that is a path to a host.
-    pub(crate) fn by_path(&self, to: SocketAddr, path: u8) -> u8 {
-        (self.firsts.of(to) + path % self.count()) % self.count()
+    /// The port that is a path to a host; `None` if it is not open.
+    pub(crate) fn by_path(&self, to: SocketAddr, path: u8) -> Option<u8> {
+        if path >= self.to_all {
+            return (path < self.count()).then_some(path);
+        }
+        Some((self.firsts.of(to) + path) % self.to_all)
     }
 }
 

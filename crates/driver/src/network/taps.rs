@@ -43,13 +43,24 @@ impl Taps {
     ) -> io::Result<Taps> {
         let mut taps = Taps { taps: Vec::new(), readable: true };
         for (port, local) in (0..).zip(locals) {
-            let both = local.is_ipv6() && local.ip().is_unspecified();
-            let versions: &[bool] = if both { &[true, false] } else { &[local.is_ipv6()] };
-            for &v6 in versions {
-                taps.add(waiter, port, (local.port(), v6), Vec::new())?;
-            }
+            taps.add_port(waiter, port, local)?;
         }
         Ok(taps)
+    }
+
+    fn add_port(&mut self, waiter: &Waiter, port: u8, local: SocketAddr) -> io::Result<()> {
+        let both = local.is_ipv6() && local.ip().is_unspecified();
+        let versions: &[bool] = if both { &[true, false] } else { &[local.is_ipv6()] };
+        versions.iter().try_for_each(|&v6| self.add(waiter, port, (local.port(), v6), Vec::new()))
+    }
+
+    /// Shows trimmed datagrams of a further port, if those of the others are seen.
+    pub(crate) fn extend(&mut self, waiter: &Waiter, port: u8, local: SocketAddr) {
+        if self.are_open()
+            && let Err(error) = self.add_port(waiter, port, local)
+        {
+            tracing::warn!("trimmed datagrams of a further port will not be seen: {error}");
+        }
     }
 
     fn add(

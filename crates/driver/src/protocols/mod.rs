@@ -23,7 +23,7 @@ use crate::{
 /// Largest symbol that a datagram holds, headers included \[bytes\].
 pub const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
 
-pub use scdp::{ReceiveObject, Recipients, SendObject};
+pub use scdp::{At, ReceiveObject, Recipients, SendObject};
 
 /// A running driver: a UDP socket, the thread that runs its protocols, and workers. Dropping it
 /// closes its sessions and waits for its threads.
@@ -60,7 +60,8 @@ impl Driver {
         let lttp = lttp::add(&mut builder, &config);
         let ndp = ndp::add(&mut builder, &config);
         let shared = Arc::clone(builder.shared());
-        Ok((builder, DriverHandle { shared, scdp, lttp, ndp, sealing_overhead }))
+        let ports = config.ports;
+        Ok((builder, DriverHandle { shared, scdp, lttp, ndp, sealing_overhead, ports }))
     }
 
     /// A handle of it.
@@ -124,6 +125,7 @@ pub struct DriverHandle {
     lttp: lttp::LttpHandle,
     ndp: ndp::NdpHandle,
     sealing_overhead: u16,
+    ports: u8,
 }
 
 impl fmt::Debug for Driver {
@@ -147,6 +149,11 @@ impl DriverHandle {
     /// What sealing adds to each datagram \[bytes\]: 0 without keys.
     pub fn sealing_overhead(&self) -> u16 {
         self.sealing_overhead
+    }
+
+    /// Ports that lead to every host.
+    pub fn ports(&self) -> u8 {
+        self.ports
     }
 
     /// A way to LTTP's endpoint.
@@ -240,18 +247,27 @@ impl DriverHandle {
         self.scdp.call(scdp::Call::Wait { session, peer_timeout, win_back: true })
     }
 
-    /// Has a session use another path to a peer, which it knows by `peer`: one that this host has a port for or, with
-    /// an address, one at which the peer has shown to be.
+    /// Has a session use another path to a peer, which it knows by `peer`.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
     pub fn add_path(
         &self,
         session: SessionId,
-        (peer, address): (SocketAddr, Option<SocketAddr>),
+        (peer, at): (SocketAddr, At),
         path: u16,
     ) -> Result<(), HandleError> {
-        self.scdp.call(scdp::Call::AddPath { session, peer, path, address })
+        self.scdp.call(scdp::Call::AddPath { session, peer, path, at })
+    }
+
+    /// Opens ports until there are so many, at most [`MAX_PORTS`](crate::MAX_PORTS): beside those that lead to every
+    /// host, ports for [further addresses](At::Other) of hosts. One that cannot be opened is missing, and nothing
+    /// is sent by it.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn open_ports(&self, count: u8) -> Result<(), HandleError> {
+        self.shared.ask(Call::OpenPorts(count))
     }
 
     /// A host has answered by that port of the driver's, which is its path 0 from now on.

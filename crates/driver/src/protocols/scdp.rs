@@ -29,7 +29,7 @@ pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandl
     protocol.host = HostId(0);
     // Here sessions are always announced first, by control messages.
     protocol.accept_unannounced = false;
-    let scdp = Scdp { labels_are_paths: protocol.paths > 1, ..Scdp::default() };
+    let scdp = Scdp { labels_are_paths: protocol.labels_are_paths(), ..Scdp::default() };
     builder.add(scdp, scdp::Endpoint::new(protocol))
 }
 
@@ -77,12 +77,12 @@ pub(crate) enum Call {
         peer_timeout: Duration,
         win_back: bool,
     },
-    /// The peer is known by one address, and may have shown another.
+    /// The peer is known by one address, and may be at another by this path.
     AddPath {
         session: SessionId,
         peer: SocketAddr,
         path: u16,
-        address: Option<SocketAddr>,
+        at: At,
     },
     ResumePoint {
         session: SessionId,
@@ -93,6 +93,17 @@ pub(crate) enum Call {
         session: SessionId,
         reply: mpsc::SyncSender<Option<ReceiveStats>>,
     },
+}
+
+/// Where a peer is by a further path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum At {
+    /// At the address by which it is known; this host has another port for the path.
+    ItsAddress,
+    /// At another, which it has shown.
+    Shown(SocketAddr),
+    /// At another, to which this host's port of the path's number leads.
+    Other(SocketAddr),
 }
 
 /// Closes of a session with a sender that is refused: as if from the sender, and to it.
@@ -304,9 +315,15 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
-            Call::AddPath { session, peer, path, address } => {
+            Call::AddPath { session, peer, path, at } => {
                 let Some(peer) = peers.host(peer) else { return Action::Nothing };
-                if address.is_some_and(|address| !peers.add_path(peer, path, address)) {
+                let is_known = match at {
+                    At::ItsAddress => true,
+                    At::Shown(address) => peers.add_path(peer, path, (address, 0)),
+                    At::Other(address) => u8::try_from(path)
+                        .is_ok_and(|port| peers.add_path(peer, path, (address, port))),
+                };
+                if !is_known {
                     return Action::Nothing;
                 }
                 Action::Command(Command::AddPath { session, peer, path })

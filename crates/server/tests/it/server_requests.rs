@@ -60,7 +60,11 @@ struct Stranger {
 
 impl Stranger {
     fn of(served: &Served) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
+        Self::at("127.0.0.1:0", served)
+    }
+
+    fn at(own: &str, served: &Served) -> Self {
+        let socket = UdpSocket::bind(own).expect("socket");
         socket.connect(served.address).expect("connect");
         socket.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
         Stranger { socket, nonce: 0, cookie: Cookie::NONE }
@@ -651,4 +655,42 @@ fn bytes_for_a_trial_are_those_of_few_lengths_and_take_a_cookie() {
             );
         });
     }
+}
+
+#[test]
+fn a_path_from_another_address_needs_what_was_sent_to_the_sessions() {
+    let directory = tempfile::tempdir().expect("dir");
+    std::fs::write(directory.path().join("x"), vec![7; 3_000_000]).expect("written");
+    let served = serve(directory.path(), false);
+    let mut own = Stranger::of(&served);
+    own.info("x").expect("there");
+    own.ask(&start_of_x(5), |reply| assert_eq!(reply, Reply::Accepted));
+    let path = |session, token| Request::Path { session: SessionId(session), path: 2, token };
+    let cookie = |reply: Reply<'_>| match reply {
+        Reply::Challenge { cookie } => Ok(cookie),
+        Reply::Refused { code, .. } => Err(code),
+        other => panic!("{other:?}"),
+    };
+    let mut other = Stranger::at("127.0.0.3:0", &served);
+    let none = Cookie::NONE;
+    assert_eq!(other.ask(&path(5, none), cookie), Err(RefusalCode::NotAllowed));
+    own.cookie = none;
+    assert_eq!(own.ask(&path(6, none), cookie), Err(RefusalCode::NotFound));
+    let token = own.ask(&path(5, none), cookie).expect("challenged");
+    other.cookie = other.ask(&path(5, token), cookie).expect("challenged");
+    let swapped = path(5, other.cookie);
+    assert_eq!(other.ask(&swapped, cookie), Err(RefusalCode::NotAllowed), "not of the session's");
+    other.ask(&path(5, token), |reply| assert_eq!(reply, Reply::Accepted));
+}
+
+#[test]
+fn a_server_tells_of_its_addresses() {
+    let directory = tempfile::tempdir().expect("dir");
+    let known = ["10.0.0.1:4711", "[fd00::1]:4712"].map(|at| at.parse().expect("an address"));
+    let served = serve_with(directory.path(), |config| config.further_addresses = known.into());
+    let mut stranger = Stranger::of(&served);
+    stranger.ask(&Request::Addresses, |reply| match reply {
+        Reply::Addresses { addresses } => assert_eq!(addresses.iter().collect::<Vec<_>>(), known),
+        other => panic!("{other:?}"),
+    });
 }

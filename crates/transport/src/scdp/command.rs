@@ -257,7 +257,8 @@ pub struct ReceiveSession {
     pub session: SessionId,
     /// What is received.
     pub object: ObjectInfo,
-    /// How it is sent.
+    /// How it is sent. Many-to-one with one sender is for a sender by several paths, which are
+    /// [added](Command::AddPath) later.
     pub mode: Mode,
     /// The senders, in the order of their shares.
     pub senders: Vec<HostId>,

@@ -132,6 +132,10 @@ pub struct Config {
     /// switches that spray. Path 0 is there from the start, the others are
     /// [added](super::Command::AddPath). With several, [`directed`](Self::directed) pulls are needed.
     pub paths: u16,
+    /// Further paths, beyond [`paths`](Self::paths), that may be added to sessions whose pulls are directed because they
+    /// say so: [many-to-one](wellspring_wire::scdp::Mode::ManyToOne), if with one sender. Labels are numbers of paths
+    /// then, too.
+    pub further_paths: u16,
     /// Symbols of one session sent in a row, and credits one pull may carry. 1 is the paper's
     /// behaviour; a real link batches (GSO).
     pub burst: u16,
@@ -177,6 +181,16 @@ impl Limits {
 }
 
 impl Config {
+    /// Paths that a session may have to one host, at most.
+    pub fn most_paths(&self) -> u16 {
+        self.paths.saturating_add(self.further_paths)
+    }
+
+    /// Whether path labels are numbers of paths.
+    pub fn labels_are_paths(&self) -> bool {
+        self.most_paths() > 1
+    }
+
     /// The configuration over UDP: switches that drop, shared with others; credits and symbols in runs fit for
     /// segmentation offload; timers for hosts that are scheduled late at times; stragglers detached.
     pub fn shipped(host: HostId, link_rate: Rate) -> Self {
@@ -216,6 +230,7 @@ impl Config {
             demotion_thresholds: alloc::vec![10_000, 100_000, 1_000_000, 10_000_000],
             overhead: 2,
             paths: 1,
+            further_paths: 0,
             burst: 1,
             initial_rtt: Duration::from_millis(1),
             min_timeout: Duration::from_millis(2),

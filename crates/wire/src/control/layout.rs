@@ -2,9 +2,9 @@
 
 use super::text::{put_text, text};
 use super::{
-    Cookie, Geometry, GroupKey, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_PROBE_LEN, MAX_TEXT_LEN,
-    Name, Offer, Probe, ProbeReply, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply,
-    Request, ResumeAt, Runs, Start, StartNdp,
+    Addresses, Cookie, Geometry, GroupKey, MANIFEST_LEN, MAX_LEN, MAX_NODES, MAX_PROBE_LEN,
+    MAX_TEXT_LEN, Name, Offer, Probe, ProbeReply, PutState, REPLY_MAX_LEN, REQUEST_MIN_LEN,
+    RefusalCode, Reply, Request, ResumeAt, Runs, Start, StartNdp,
 };
 use crate::ParseError;
 use crate::bytes::Reader;
@@ -69,6 +69,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         Request::Path { .. } => 7,
         Request::GroupKey(_) => OPERATION_GROUP_KEY,
         Request::Probe(_) => OPERATION_PROBE,
+        Request::Addresses => 10,
     };
     begin(KIND_REQUEST, operation, nonce, out);
     out.extend_from_slice(&cookie.0);
@@ -96,9 +97,13 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
             out.extend_from_slice(&session.0.to_be_bytes());
             out.extend_from_slice(&from.to_be_bytes());
         }
-        Request::Path { session, path } => {
+        Request::Path { session, path, token } => {
             out.extend_from_slice(&session.0.to_be_bytes());
             out.push(*path);
+            // As before there were tokens.
+            if *token != Cookie::NONE {
+                out.extend_from_slice(&token.0);
+            }
         }
         Request::GroupKey(GroupKey { session, generation, suite, secret }) => {
             out.extend_from_slice(&session.0.to_be_bytes());
@@ -106,6 +111,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
             out.extend_from_slice(*secret);
         }
         Request::Probe(probe) => probe.emit(out),
+        Request::Addresses => {}
     }
     end(out);
     let least = least_len(request);
@@ -145,6 +151,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
         Reply::Manifest { .. } => 6,
         Reply::Held { .. } => 7,
         Reply::Probe(_) => OPERATION_PROBE_REPLY,
+        Reply::Addresses { .. } => 9,
     };
     begin(KIND_REPLY, operation, nonce, out);
     match reply {
@@ -179,6 +186,7 @@ pub fn emit_reply(nonce: u64, reply: &Reply<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&blocks_total.to_be_bytes());
         }
         Reply::Probe(reply) => reply.emit(out),
+        Reply::Addresses { addresses } => out.extend_from_slice(addresses.0),
     }
     end(out);
     if let Reply::Probe(reply) = reply {
@@ -363,7 +371,9 @@ fn parse_request<'a>(
             if path == 0 {
                 return Err(ParseError::BadField("path"));
             }
-            Ok(Request::Path { session, path })
+            let rest = body.rest();
+            let token = if rest.is_empty() { Cookie::NONE } else { token(rest)? };
+            Ok(Request::Path { session, path, token })
         }
         OPERATION_GROUP_KEY => {
             let session = SessionId(body.u32()?);
@@ -372,6 +382,7 @@ fn parse_request<'a>(
             Ok(Request::GroupKey(GroupKey { session, generation, suite, secret }))
         }
         OPERATION_PROBE => Probe::parse(body, datagram_len).map(Request::Probe),
+        10 => Ok(Request::Addresses),
         _ => Err(ParseError::BadField("operation")),
     }
 }
@@ -482,8 +493,18 @@ fn parse_reply<'a>(
             Ok(Reply::Held { runs })
         }
         OPERATION_PROBE_REPLY => ProbeReply::parse(body, datagram_len).map(Reply::Probe),
+        9 => {
+            let addresses = Addresses::new(body.rest()).ok_or(ParseError::BadField("addresses"))?;
+            Ok(Reply::Addresses { addresses })
+        }
         _ => Err(ParseError::BadField("operation")),
     }
+}
+
+/// A token that is there is one.
+fn token(bytes: &[u8]) -> Result<Cookie, ParseError> {
+    let token = bytes.try_into().map(Cookie).ok();
+    token.filter(|token| *token != Cookie::NONE).ok_or(ParseError::BadField("token"))
 }
 
 fn refusal(number: u8) -> Result<RefusalCode, ParseError> {

@@ -27,7 +27,8 @@ impl Run {
     pub(super) fn open_paths(&mut self, share: usize) {
         let replica = &self.replicas[self.shares[share]];
         if let Some(address) = replica.address {
-            let paths = Paths::open(&self.opener, self.order.session, address);
+            let session = self.order.session;
+            let paths = Paths::open(&self.opener, session, address, &replica.further);
             self.paths.insert(share, paths);
         }
     }

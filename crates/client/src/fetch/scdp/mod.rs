@@ -114,7 +114,8 @@ impl Run {
         let Prepared { order, object, wanted, mut replicas, shares, sink, pages, complete } =
             prepared;
         let (handle, session) = (client.driver.handle(), order.session);
-        let many = shares.len() > 1;
+        let has_further = |&&index: &&usize| !replicas[index].further.is_empty();
+        let many = shares.len() > 1 || shares.iter().find(has_further).is_some();
         // Senders begin with the first block that is missing, and no one has sent of it before.
         let missing = first_missing(&complete);
         let at = ResumeAt { epoch: RESUMED_EPOCH, floor: missing, horizon: missing };

@@ -157,7 +157,7 @@ impl Endpoint {
 
     /// The path that a frame has come by.
     fn path_of(&self, frame: &Frame<ScdpHeader>) -> u16 {
-        if self.config.paths > 1 { frame.path } else { 0 }
+        if self.config.labels_are_paths() { frame.path } else { 0 }
     }
 
     /// Runs `input` on the session at `place` and settles what follows from it.
@@ -326,7 +326,8 @@ impl Endpoint {
                 + u64::from(self.config.overhead_per_symbol);
             self.pulls.book(now, symbol_bytes * u64::from(grant.symbols));
             self.refresh(now, place);
-            let path = if self.config.paths > 1 { grant.path } else { grant.pull.granted as u16 };
+            let label = grant.pull.granted as u16;
+            let path = if self.config.labels_are_paths() { grant.path } else { label };
             return Some(self.control_frame(
                 grant.sender,
                 session,
@@ -425,7 +426,8 @@ impl wellspring_core::Endpoint for Endpoint {
             Command::AddPath { session, peer, path } => {
                 let &place =
                     self.places.get(&session).ok_or(CommandError::NoSuchSession(session))?;
-                let (got, limit) = (path.into(), u64::from(self.config.paths.saturating_sub(1)));
+                let most = self.config.most_paths().saturating_sub(1);
+                let (got, limit) = (path.into(), u64::from(most));
                 if path == 0 || got > limit {
                     return Err(CommandError::OverLimit { what: "path", got, limit });
                 }

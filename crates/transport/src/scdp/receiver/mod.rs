@@ -81,7 +81,8 @@ impl Receiver {
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
         receiver.blocks.set_streaming(in_group);
-        if config.directed && (count > 1 || config.paths > 1) && !in_group {
+        let several = count > 1 || config.paths > 1 || command.mode == Mode::ManyToOne;
+        if config.directed && several && !in_group {
             receiver.blocks.direct();
         }
         for (index, &host) in (0_u8..count).zip(&command.senders) {

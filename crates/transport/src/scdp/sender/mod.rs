@@ -458,7 +458,7 @@ impl Sender {
             destination: stream.destination,
             session: self.session,
             payload_len: self.object.symbol_size,
-            path: if config.paths > 1 { stream.path } else { next.number as u16 },
+            path: if config.labels_are_paths() { stream.path } else { next.number as u16 },
             class,
             ecn: match config.fabric {
                 Fabric::Shared { .. } => Ecn::Capable,

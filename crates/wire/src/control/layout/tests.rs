@@ -1,4 +1,4 @@
-use super::super::{Abilities, MAX_NAME_LEN, MAX_RUNS};
+use super::super::{Abilities, MAX_ADDRESSES, MAX_NAME_LEN, MAX_RUNS};
 use super::*;
 use proptest::prelude::*;
 use std::string::String;
@@ -85,7 +85,11 @@ proptest! {
         let payload = geometry.symbol_size;
         let (log, index) = (share.0, size);
         check_request(nonce, cookie, Request::Manifest { name, digest, log, index });
-        check_request(nonce, cookie, Request::Path { session: SessionId(index as u32), path: log.max(1) });
+        for token in [Cookie::NONE, Cookie([log.max(1); 16])] {
+            let session = SessionId(index as u32);
+            check_request(nonce, cookie, Request::Path { session, path: log.max(1), token });
+        }
+        check_request(nonce, cookie, Request::Addresses);
         check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
     }
 
@@ -109,6 +113,13 @@ proptest! {
         let runs = Runs::new(&written).expect("ascending");
         prop_assert_eq!(runs.iter().collect::<Vec<_>>(), expected);
         check_reply(nonce, Reply::Held { runs });
+        let ip = if done.1 % 2 == 0 { IpAddr::from(done.0.max(1).to_be_bytes()) } else { IpAddr::from([0x20; 16]) };
+        let known = (0..done.1 % 12).map(|number| SocketAddr::new(ip, 1 + number as u16));
+        let known: Vec<_> = known.filter(|address| !address.ip().is_multicast()).collect();
+        let written = Addresses::write(known.iter().copied());
+        let addresses = Addresses::new(&written).expect("unicast");
+        prop_assert_eq!(addresses.iter().collect::<Vec<_>>(), &known[..known.len().min(MAX_ADDRESSES)]);
+        check_reply(nonce, Reply::Addresses { addresses });
         check_reply(nonce, Reply::Refused { code, text: &text });
         for state in [
             PutState::Unknown, PutState::Receiving, PutState::Complete, PutState::Failed(code),
@@ -165,7 +176,7 @@ proptest! {
 
     #[test]
     fn noise_with_a_right_check_never_panics(
-        kind in prop_oneof![Just(KIND_REQUEST), Just(KIND_REPLY)], operation in 0..8_u8,
+        kind in prop_oneof![Just(KIND_REQUEST), Just(KIND_REPLY)], operation in 0..12_u8,
         body in prop::collection::vec(any::<u8>(), 0..1_180),
     ) {
         let mut bytes = Vec::new();
