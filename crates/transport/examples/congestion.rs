@@ -1,6 +1,6 @@
 //! Prints how each congestion controller of SCDP fares alone, under loss, at its start, and beside CUBIC.
 //!
-//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|start|beside|groups] [RTT in us]...`
+//! `cargo run --release -p wellspring-transport --example congestion [SEEDS] [alone|start|beside|bbr|groups] [RTT in us]...`
 
 #[path = "../tests/it/coexistence.rs"]
 mod coexistence;
@@ -28,6 +28,9 @@ fn main() {
     if part.is_empty() || part == "start" {
         table_start(seeds, &wanted);
     }
+    if part.is_empty() || part == "bbr" {
+        table_beside_bbr(seeds, &wanted);
+    }
     if part.is_empty() || part == "groups" {
         table_beside(seeds, &wanted, &[Algorithm::Veno], true);
     }
@@ -51,6 +54,27 @@ fn table_alone(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
                 .map(|algorithm| mean(seeds, |seed| alone(seed, &path, algorithm, span)).0 * 1e2);
             let [veno, cubic, bbr] = cells;
             println!("{:>8} {loss:>6} {veno:>7.1} {cubic:>7.1} {bbr:>7.1}", rtt as f64 / 1e3);
+        }
+    }
+}
+
+/// What each controller gets beside one BBR.
+fn table_beside_bbr(seeds: u64, wanted: &dyn Fn(&u64) -> bool) {
+    println!("beside one BBR: % of what is used, mean (least to most) over {seeds} seeds");
+    println!("{:>8} {:>6} {:>18} {:>18} {:>18}", "RTT ms", "queue", "veno", "cubic", "bbr");
+    for rtt in SHARED_RTTS_US.into_iter().filter(wanted) {
+        for queue in QUEUES {
+            let path = Path::new(Duration::from_micros(rtt), queue);
+            let (settle, secs) = if rtt < 1_000 { (2, 5) } else { (15, 30) };
+            let cell = |algorithm| {
+                let of = mean(seeds, |seed| {
+                    let shares = together(seed, &path, &[algorithm, Algorithm::Bbr], settle, secs);
+                    1e2 * shares[0] / shares.iter().sum::<f64>()
+                });
+                format!("{:.0} ({:.0}-{:.0})", of.0, of.1, of.2)
+            };
+            let [veno, cubic, bbr] = Algorithm::ALL.map(cell);
+            println!("{:>8} {queue:>6} {veno:>18} {cubic:>18} {bbr:>18}", rtt as f64 / 1e3);
         }
     }
 }

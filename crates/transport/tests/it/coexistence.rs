@@ -40,7 +40,7 @@ impl Path {
         ((held * self.queue) as u64).max(8 * WIRE)
     }
 
-    fn bottleneck(&self) -> Bottleneck {
+    pub fn bottleneck(&self) -> Bottleneck {
         Bottleneck {
             rate: self.rate,
             queue: self.queue_bytes(),
@@ -61,7 +61,8 @@ fn endpoint(host: u32, algorithm: Algorithm, path: &Path) -> Endpoint {
     Endpoint::new(config(host, algorithm, path))
 }
 
-fn config(host: u32, algorithm: Algorithm, path: &Path) -> Config {
+/// The configuration of a host as it is set up over UDP.
+pub fn config(host: u32, algorithm: Algorithm, path: &Path) -> Config {
     let mut config = Config::new(HostId(host), Rate::from_mbps(10_000));
     config.fabric = Fabric::Shared { reordering_threshold: 3 };
     config.congestion = algorithm;
@@ -89,14 +90,30 @@ pub fn lab(seed: u64, path: &Path, algorithms: &[Algorithm]) -> Lab {
 
 /// Begins a transfer from the sender of a pair that lasts longer than any run.
 pub fn begin(lab: &mut Lab, pair: u32) {
-    begin_as(lab, pair, Role::Unicast { receiver: HostId(2 * pair + 1), share: Share::WHOLE });
+    lab.command(HostId(2 * pair), long_transfer(pair));
+}
+
+/// A transfer from the sender of a pair to its receiver that lasts longer than any run.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn long_transfer(pair: u32) -> Command {
+    transfer(pair, Role::Unicast { receiver: HostId(2 * pair + 1), share: Share::WHOLE })
+}
+
+fn transfer(pair: u32, role: Role) -> Command {
+    let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
+    let session = SessionId(pair + 1);
+    Command::Send(SendSession {
+        session,
+        object,
+        role,
+        initial_window: 12,
+        class: None,
+        resume: None,
+    })
 }
 
 fn begin_as(lab: &mut Lab, pair: u32, role: Role) {
-    let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
-    let session = SessionId(pair + 1);
-    let send = SendSession { session, object, role, initial_window: 12, class: None, resume: None };
-    lab.command(HostId(2 * pair), Command::Send(send));
+    lab.command(HostId(2 * pair), transfer(pair, role));
 }
 
 /// What each pair got of the bottleneck's capacity in a span.
