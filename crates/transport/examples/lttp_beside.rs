@@ -197,7 +197,7 @@ fn main() {
         let path = Path::new(Duration::from_micros(rtt), queue);
         // Ten times the rate, and short cycles.
         let (settle, secs) = if rtt < 1_000 { (2, 5) } else { (15, 30) };
-        let share = |algorithm, count| {
+        let share = |algorithm, count: usize| {
             let mut all = vec![Speaks::Lttp];
             all.resize(1 + count, Speaks::Scdp(algorithm));
             let shares = |seed| together(seed, &path, &all, settle, secs);
