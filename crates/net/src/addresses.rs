@@ -3,18 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use tokio::sync::watch;
-use wellspring_wire::control::{Cookie, Request};
 
 use crate::canonical;
-use crate::requester::{Answer, Requester};
 
 /// Servers of which further addresses are remembered.
 const MAX_REMEMBERED: usize = 256;
-/// How long a server's further addresses are asked for; whoever does not say is asked again by the next transfer.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a server tells, once it has answered.
 pub type Told = watch::Receiver<Option<Vec<SocketAddr>>>;
@@ -49,6 +44,29 @@ impl Routes {
 }
 
 impl FurtherAddresses {
+    /// What a server tells, if it has been asked.
+    pub(crate) fn told(&self, server: SocketAddr) -> Option<Told> {
+        self.told.get(&server).cloned()
+    }
+
+    /// A server is asked: what it tells is to be given to the sender, and is what counts as told until then.
+    pub(crate) fn ask(
+        &mut self,
+        server: SocketAddr,
+    ) -> (watch::Sender<Option<Vec<SocketAddr>>>, Told) {
+        let (tell, told) = watch::channel(None);
+        if self.told.len() >= MAX_REMEMBERED {
+            self.told.clear();
+        }
+        self.told.insert(server, told.clone());
+        (tell, told)
+    }
+
+    /// A server did not answer: it may be asked again.
+    pub(crate) fn forget(&mut self, server: SocketAddr) {
+        self.told.remove(&server);
+    }
+
     /// By which addresses a server is reached.
     pub(crate) fn routes(&self, server: SocketAddr) -> Routes {
         self.routes.get(&server).cloned().unwrap_or_default()
@@ -74,38 +92,6 @@ impl FurtherAddresses {
     }
 }
 
-impl Requester {
-    /// A server is reached by that address, too, by the path of that number: requests that begin nothing may go there.
-    pub fn add_route(&self, server: SocketAddr, address: SocketAddr, path: u8) {
-        self.further().add_route(canonical(server), canonical(address), path);
-    }
-
-    /// Asks a server for its further addresses, unless it has been asked.
-    pub fn ask_for_addresses(&self, server: SocketAddr) -> Told {
-        let server = canonical(server);
-        let mut further = self.further();
-        if let Some(told) = further.told.get(&server) {
-            return told.clone();
-        }
-        let (tell, told) = watch::channel(None);
-        if further.told.len() >= MAX_REMEMBERED {
-            further.told.clear();
-        }
-        further.told.insert(server, told.clone());
-        let requester = self.clone();
-        crate::task::spawn(async move {
-            let request = Request::Addresses;
-            let answer = requester.ask(server, &request, Cookie::NONE, PATIENCE, &|_, _| {});
-            match answer.await {
-                // Nobody may wait for it.
-                Ok(Answer::Addresses(told)) => drop(tell.send(Some(usable(server, told)))),
-                _ => drop(requester.further().told.remove(&server)),
-            }
-        });
-        told
-    }
-}
-
 /// The further addresses that a server tells of, as far as they are of use; none if it does not answer.
 pub async fn heard(mut told: Told) -> Vec<SocketAddr> {
     let told = told.wait_for(Option::is_some).await;
@@ -114,7 +100,7 @@ pub async fn heard(mut told: Told) -> Vec<SocketAddr> {
 
 /// Those of the addresses that a server tells of which may be asked: none of a narrower scope than the one that it is
 /// known by, so that no server sends its clients into networks of their own.
-fn usable(server: SocketAddr, told: Vec<SocketAddr>) -> Vec<SocketAddr> {
+pub(crate) fn usable(server: SocketAddr, told: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let least = scope(server.ip());
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in told.into_iter().map(canonical) {

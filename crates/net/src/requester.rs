@@ -14,7 +14,7 @@ use wellspring_wire::control::{
 };
 
 use super::host_error::{HostTrouble, NO_ANSWER};
-use crate::addresses::{FurtherAddresses, Routes};
+use crate::addresses::{FurtherAddresses, Routes, Told, usable};
 use crate::canonical;
 use crate::driver::{ControlMessage, KeyTrouble, OutgoingControl};
 use crate::protocols::DriverHandle;
@@ -27,6 +27,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const PENDING_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 /// Challenges in a row, at most: a server that goes on challenging does not follow the protocol.
 const MAX_CHALLENGES: u32 = 4;
+
+/// How long a server is asked for its further addresses; whoever does not say is asked again by the next transfer.
+const ADDRESSES_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Addresses with closed ports remembered.
 const MAX_CLOSED: usize = 256;
@@ -452,8 +455,35 @@ impl Requester {
         }
     }
 
+    /// A server is reached by that address, too, by the path of that number: requests that begin nothing may go there.
+    pub fn add_route(&self, server: SocketAddr, address: SocketAddr, path: u8) {
+        self.further().add_route(canonical(server), canonical(address), path);
+    }
+
+    /// Asks a server for its further addresses, unless it has been asked.
+    pub fn ask_for_addresses(&self, server: SocketAddr) -> Told {
+        let server = canonical(server);
+        let mut further = self.further();
+        if let Some(told) = further.told(server) {
+            return told;
+        }
+        let (tell, told) = further.ask(server);
+        let requester = self.clone();
+        crate::task::spawn(async move {
+            let request = Request::Addresses;
+            let answer =
+                requester.ask(server, &request, Cookie::NONE, ADDRESSES_PATIENCE, &|_, _| {});
+            match answer.await {
+                // Nobody may wait for it.
+                Ok(Answer::Addresses(told)) => drop(tell.send(Some(usable(server, told)))),
+                _ => requester.further().forget(server),
+            }
+        });
+        told
+    }
+
     /// Further addresses of servers.
-    pub(crate) fn further(&self) -> MutexGuard<'_, FurtherAddresses> {
+    fn further(&self) -> MutexGuard<'_, FurtherAddresses> {
         lock(&self.table.further)
     }
 

@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use wellspring_console::exit::Failed;
 use wellspring_net::wellspring_wire::control::MAX_ADDRESSES;
-
-use super::Failed;
 
 /// An address of this host, with a port if it is not that of `--bind`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
