@@ -40,8 +40,10 @@ pub(super) struct Pace {
     bytes: u64,
     /// Part of the last epoch that was trimmed, and led to a reduction \[1/1,024\].
     reduced_for: u32,
-    /// The pace before the first of the reductions in a row.
+    /// The pace before the reductions in a row that have changed nothing.
     unreduced: u64,
+    /// Part that was trimmed when they were taken back \[1/1,024\].
+    endured: u32,
     /// Epochs in a row of which nothing was trimmed.
     calm: u32,
     futile: u32,
@@ -60,6 +62,7 @@ impl Pace {
             bytes: 0,
             reduced_for: 0,
             unreduced: link,
+            endured: 0,
             calm: 0,
             futile: 0,
             indifferent: 0,
@@ -88,7 +91,11 @@ impl Pace {
     fn judge(&mut self, span: Duration) {
         let part = self.trimmed * 1_024 / EPOCH;
         self.indifferent = self.indifferent.saturating_sub(1);
-        if self.trimmed * FEW < EPOCH || self.indifferent > 0 {
+        if part > 2 * self.endured {
+            // More than was put up with.
+            self.indifferent = 0;
+        }
+        if self.trimmed * FEW < EPOCH || (self.indifferent > 0 && part <= self.endured) {
             let rise = (self.rate / RISE + 1) << self.calm.min(MOST_DOUBLINGS);
             self.rate = (self.rate + rise).min(self.link);
         }
@@ -100,14 +107,14 @@ impl Pace {
         // Fewer pulls, and as much is trimmed: it is not the pulls.
         if self.reduced_for > 0 && part * 2 > self.reduced_for {
             self.futile += 1;
+        } else {
+            // What helped is not taken back with what did not.
+            (self.futile, self.unreduced) = (0, self.rate);
         }
         if self.futile >= FUTILE {
             (self.futile, self.reduced_for, self.indifferent) = (0, 0, INDIFFERENT);
-            self.rate = self.unreduced;
+            (self.rate, self.endured) = (self.unreduced, part);
             return;
-        }
-        if self.reduced_for == 0 {
-            self.unreduced = self.rate;
         }
         let micros = span.as_micros().max(1);
         let carried = self.bytes.saturating_mul(8_000_000) / micros;
@@ -178,6 +185,26 @@ mod tests {
         // Most of it are the first six epochs, at a sixtieth of the pace.
         assert!(alone < Duration::from_secs(7), "3,000 symbols in {alone}");
         assert_eq!(pace.rate, 100_000_000);
+    }
+
+    /// As when hosts wake late beside a link rate that was given wrongly: the port trims the excess, and bursts.
+    #[test]
+    fn a_reduction_that_helped_is_not_taken_back_for_trims_that_no_pace_changes() {
+        let port = 1_000_000_000;
+        let mut pace = Pace::new(Rate::from_mbps(2_000));
+        let (mut now, mut owed, mut trimmed) = (Time::ZERO, 0.0_f64, 0);
+        let symbols = 200 * EPOCH;
+        for number in 0..symbols {
+            now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
+            owed += port as f64 / pace.rate as f64;
+            let whole = owed >= 1.0 || pace.rate <= port;
+            owed = if whole { (owed - 1.0).max(0.0) } else { owed };
+            let cut = !whole || number % 8 == 0;
+            trimmed += u32::from(cut);
+            pace.on_symbol(now, 1_500, cut);
+        }
+        assert!(pace.rate > port / 2 && pace.rate < port / 10 * 11, "{}", pace.rate);
+        assert!(f64::from(trimmed) < 0.2 * f64::from(symbols), "{trimmed} of {symbols}");
     }
 
     #[test]
