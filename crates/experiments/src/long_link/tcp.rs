@@ -106,13 +106,24 @@ struct Segment {
     delivered_at: Time,
 }
 
+impl Segment {
+    /// Whether it counted as lost and its original has come: what came had left by then.
+    fn was_lost_in_error(&self, left: Time) -> bool {
+        match self.state {
+            State::Lost => !self.again,
+            State::InFlight => self.again && left.is_before(self.sent),
+            State::Sacked => false,
+        }
+    }
+}
+
 /// What a recovery may have to take back.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     control: Control,
     /// Sent again and not reported as duplicates.
     repeats: i64,
-    first_repeat: Option<Time>,
+    repeated: bool,
 }
 
 /// Proportional rate reduction (RFC 6937 §3) of a recovery.
@@ -280,7 +291,7 @@ impl Sender {
         self.segments[place] = segment;
         if let Some(undo) = &mut self.undo {
             undo.repeats += 1;
-            undo.first_repeat.get_or_insert(now);
+            undo.repeated = true;
         }
     }
 
@@ -343,7 +354,7 @@ impl Sender {
     }
 
     fn begin_undo(&mut self) {
-        self.undo = Some(Undo { control: self.control, repeats: 0, first_repeat: None });
+        self.undo = Some(Undo { control: self.control, repeats: 0, repeated: false });
     }
 
     /// An acknowledgement comes.
@@ -351,6 +362,8 @@ impl Sender {
         let advances = ack.next > self.first;
         let delivered = self.delivered;
         let in_flight = self.in_flight;
+        let original =
+            advances && self.segments.front().is_some_and(|head| head.was_lost_in_error(ack.echo));
         while self.first < ack.next
             && let Some(segment) = self.segments.pop_front()
         {
@@ -377,7 +390,7 @@ impl Sender {
         if advances {
             (self.timer_from, self.back_off, self.probed) = (now, 0, false);
         }
-        self.undo_if_spurious(advances, ack.echo);
+        self.undo_if_spurious(original);
         if self.recovers_until.is_some_and(|until| self.first >= until) {
             (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
             self.wide_left = self.wide_left.saturating_sub(1);
@@ -451,11 +464,9 @@ impl Sender {
         }
     }
 
-    fn undo_if_spurious(&mut self, advances: bool, echo: Time) {
+    fn undo_if_spurious(&mut self, original: bool) {
         let Some(undo) = self.undo else { return };
-        let all_arrived = undo.first_repeat.is_some() && undo.repeats <= 0;
-        // Before anything was sent again, only the original can have come.
-        let original = advances && undo.first_repeat.is_none_or(|at| echo.is_before(at));
+        let all_arrived = undo.repeated && undo.repeats <= 0;
         if all_arrived || original {
             self.control = undo.control;
             self.undo = None;
