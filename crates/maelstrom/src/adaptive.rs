@@ -153,8 +153,8 @@ impl Controller {
     fn remember(&mut self, report: &LossReport) {
         let at = self.clock;
         self.known_packets += u64::from(report.packets);
-        if report.congested_lost > 0 && self.last_loss.is_none() {
-            // The queue has been full, and nothing but the queue has lost anything: that is known of the link.
+        if report.full && self.last_loss.is_none() {
+            // Hosts have filled the path, and the link has lost nothing: that is known of it.
             self.known_packets = KNOWN_PACKETS;
         }
         self.since_loss += u64::from(report.packets);
@@ -291,7 +291,8 @@ mod tests {
     fn a_full_queue_beside_a_link_that_loses_nothing_turns_the_code_off() {
         let first = first_code(&Limits::default()).overhead();
         // A slow start that overshoots: few packets were not of congested times.
-        let full = LossReport { congested: 2_000, congested_lost: 60, ..report(300, 0, 0) };
+        let full =
+            LossReport { congested: 2_000, congested_lost: 60, full: true, ..report(300, 0, 0) };
         let mut controller = Controller::new(Limits::default());
         assert_eq!(follow(&mut controller, 0, &[report(500, 0, 0), full]), [first, 0.0]);
         // The link's own losses turn it on again.

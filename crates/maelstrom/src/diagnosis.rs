@@ -163,7 +163,7 @@ impl Diagnosis {
             DropReason::Forged => self.forged = Some(now),
             DropReason::OldSession => {
                 let first = match self.old {
-                    Some((first, last)) if (last + LASTING).is_after(now) => first,
+                    Some((first, last)) if (last + HEARD).is_after(now) => first,
                     _ => now,
                 };
                 self.old = Some((first, now));
@@ -215,7 +215,7 @@ impl Diagnosis {
         let lasts =
             |since: Option<Time>| since.is_some_and(|since| now.has_reached(since + LASTING));
         let mixed = self.old.is_some_and(|(first, last)| {
-            now.is_before(last + LASTING) && last.has_reached(first + LASTING)
+            now.is_before(last + HEARD) && last.has_reached(first + LASTING)
         });
         let mut causes = Vec::new();
         if lasts(self.deaf) {
@@ -276,6 +276,14 @@ mod tests {
             hear(diagnosis, now, Some(OWN), 1);
         };
         assert_eq!(after(5, both), [Cause::SecondAppliance]);
+        // Of the other's reports, one a second, every second one is lost.
+        let some = |diagnosis: &mut Diagnosis, now, tenth: u64| {
+            if tenth.is_multiple_of(20) {
+                diagnosis.on_dropped(now, DropReason::OldSession);
+            }
+            hear(diagnosis, now, Some(OWN), 1);
+        };
+        assert_eq!(after(5, some), [Cause::SecondAppliance]);
         let cut = |diagnosis: &mut Diagnosis, now, _| hear(diagnosis, now, Some(OWN), 0);
         assert_eq!(after(5, cut), [Cause::PathMtu]);
     }

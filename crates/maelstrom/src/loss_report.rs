@@ -21,6 +21,8 @@ pub struct LossReport {
     pub congested: u32,
     /// Those of them that did not arrive by themselves: congestion, and no fault of the link.
     pub congested_lost: u32,
+    /// Whether hosts fill the path, which has a queue that lasts, and nothing was lost so far.
+    pub full: bool,
     /// What the newest datagram waited in queues.
     pub queue_delay: Duration,
     /// Thousandths of the time since the last report in which datagrams waited in a queue.
@@ -50,6 +52,7 @@ impl LossReport {
             longest_burst: self.longest_burst.max(other.longest_burst),
             congested: self.congested.saturating_add(other.congested),
             congested_lost: self.congested_lost.saturating_add(other.congested_lost),
+            full: self.full || other.full,
             queue_delay: self.queue_delay.max(other.queue_delay),
             queued: self.queued.max(other.queued),
             round_trip: self.round_trip.max(other.round_trip),

@@ -133,9 +133,15 @@ impl Meter {
         self.short.lost > 0 || (self.long.lost > 0 && of_link)
     }
 
-    /// Whether drops of a long queue were counted since the last report, and are no chance.
-    pub(crate) fn has_queue_drops(&self) -> bool {
-        self.long.lost > 0 && self.lately_long.events >= CERTAIN && self.queue_drops()
+    /// Whether nothing was lost of so many packets that the link loses few.
+    pub(crate) fn is_clean(&self) -> bool {
+        let of = |sum: fn(&Frequency) -> f64| sum(&self.lately_short) + sum(&self.lately_long);
+        self.run == 0 && of(|f| f.events) == 0.0 && of(|f| f.packets) >= CERTAIN_PACKETS
+    }
+
+    /// Goes on with what another meter of the same link knows of it.
+    pub(crate) fn learn(&mut self, other: &Meter) {
+        (self.lately_short, self.lately_long) = (other.lately_short, other.lately_long);
     }
 
     /// The peer began anew, and so do its numbers.
@@ -246,6 +252,7 @@ impl Meter {
             longest_burst: short.longest.min(u32::from(u16::MAX)) as u16,
             congested: congested.0,
             congested_lost: congested.1,
+            full: false,
             queue_delay: Duration::ZERO,
             queued: 0,
             round_trip: Duration::ZERO,
@@ -403,6 +410,35 @@ mod tests {
         (600..800).for_each(|n| record(&mut meter, n, n % 3 == 0));
         (800..1_000).for_each(|n| record(&mut meter, n, false));
         assert!(meter.is_congestion(750));
+    }
+
+    #[test]
+    fn a_link_is_clean_once_enough_packets_have_come_and_none_was_lost() {
+        let mut meter = Meter::new();
+        (0..1_000).for_each(|n| meter.record(n, Some(Time::ZERO)));
+        assert!(!meter.is_clean());
+        (1_000..1_200).for_each(|n| meter.record(n, Some(Time::ZERO)));
+        assert!(meter.is_clean());
+        (1_200..1_400).for_each(|n| meter.record(n, (n != 1_250).then_some(Time::ZERO)));
+        assert!(!meter.is_clean());
+    }
+
+    #[test]
+    fn digests_go_on_with_what_repairs_have_told_of_the_queue() {
+        let mut repairs = Meter::new();
+        let record = |meter: &mut Meter, n: u32, lost: bool| {
+            meter.record(n, (!lost).then_some(Time::ZERO));
+            meter.record_queue(n, n >= 1_500);
+        };
+        (0..2_000).for_each(|n| record(&mut repairs, n, n >= 1_500 && n % 5 == 0));
+        assert!(repairs.queue_drops());
+        // The code is off, and the queue drops on.
+        let mut digests = Meter::in_order();
+        digests.learn(&repairs);
+        (2_000..2_100).for_each(|n| record(&mut digests, n, n % 5 == 0));
+        assert!(!digests.has_losses());
+        let report = digests.report(0);
+        assert!(report.lost == 0 && report.congested_lost >= 15, "{report:?}");
     }
 
     #[test]

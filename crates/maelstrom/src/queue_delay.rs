@@ -22,6 +22,9 @@ const FLOOR: i32 = 2_000 / UNIT_US as i32;
 /// Shorter waits are no queue that drops \[units\]: 5 ms.
 const LONG: i32 = 5_000 / UNIT_US as i32;
 
+/// A wait that no burst of a host makes for [`LASTING`] \[units\]: 10 ms.
+const FULL: i32 = 10_000 / UNIT_US as i32;
+
 /// What a datagram says of the time before it, at most.
 const LONGEST_GAP: Duration = Duration::from_millis(20);
 
@@ -105,6 +108,8 @@ struct State {
     /// The shortest wait since then.
     lasting: i32,
     lasting_since: Time,
+    /// That wait when it was last over.
+    lasted: i32,
     last: i32,
     /// When the newest came, how long there was a queue since that was asked for, and when that was.
     came: Time,
@@ -122,6 +127,7 @@ impl QueueDelay {
             most: Extreme::new(0, now, PEAK_SPAN),
             lasting: 0,
             lasting_since: now,
+            lasted: 0,
             last: 0,
             came: now,
             queued: Duration::ZERO,
@@ -144,6 +150,7 @@ impl QueueDelay {
         state.lasting = state.lasting.min(state.last);
         if now.has_reached(state.lasting_since + LASTING) {
             state.most.add(now, state.lasting, i32::max);
+            state.lasted = state.lasting;
             (state.lasting, state.lasting_since) = (state.last, now);
         }
         let peak = state.most.now.max(state.most.before);
@@ -158,6 +165,11 @@ impl QueueDelay {
         let queued = std::mem::take(&mut state.queued);
         let thousandths = queued.as_micros() * 1_000 / span.as_micros().max(1);
         thousandths.min(1_000) as u16
+    }
+
+    /// Whether there is a queue that lasts: hosts send more than the path carries.
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.as_ref().is_some_and(|state| state.lasted.min(state.last) >= FULL)
     }
 
     /// What the newest datagram waited.
@@ -212,6 +224,18 @@ mod tests {
         let queued = delay.take_queued(at(2_050));
         assert!(queued > 900, "{queued}");
         assert_eq!(delay.take_queued(at(3_000)), 0);
+    }
+
+    #[test]
+    fn a_queue_lasts_where_no_datagram_passes_without_a_wait() {
+        let mut delay = QueueDelay::default();
+        // Bursts of 16 ms that drain, as slow flows make them.
+        long(&mut delay, 0, (0..1_600).map(|n| (16 - n % 16) * 1_000));
+        assert!(!delay.lasts());
+        long(&mut delay, 1_600, std::iter::repeat_n(15_000, 100));
+        assert!(delay.lasts());
+        long(&mut delay, 1_700, std::iter::once(0));
+        assert!(!delay.lasts(), "it has drained");
     }
 
     #[test]

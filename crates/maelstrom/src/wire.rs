@@ -65,6 +65,8 @@ const NUMBER_AT: usize = 30;
 const REPORT_BODY: usize = 56;
 /// A packet's name in a digest \[bytes\].
 pub(crate) const SHORT_NAME_LEN: usize = 4;
+/// The bit of a report's thousandths that says that the path is full.
+const FULL: u16 = 1 << 15;
 /// Unit of waits in reports \[us\].
 const WAIT_US: u64 = 64;
 
@@ -296,7 +298,8 @@ fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
         congested: word(20),
         congested_lost: word(24),
         queue_delay: Duration::from_micros(u64::from(half(28)) * WAIT_US),
-        queued: half(30),
+        full: half(30) & FULL != 0,
+        queued: half(30) & !FULL,
         round_trip: Duration::ZERO,
     };
     Ok((report, hearing))
@@ -383,7 +386,8 @@ pub(crate) fn emit_report(
         out.extend_from_slice(&word.to_be_bytes());
     }
     let wait = (report.queue_delay.as_micros() / WAIT_US).min(u64::from(u16::MAX)) as u16;
-    for half in [wait, report.queued] {
+    let full = if report.full { FULL } else { 0 };
+    for half in [wait, report.queued & !FULL | full] {
         out.extend_from_slice(&half.to_be_bytes());
     }
     let session = hearing.session.unwrap_or(SessionId { start: 0, random: 0 });

@@ -53,6 +53,8 @@ pub struct ReceiveSide {
     round_trip: Option<Duration>,
     digests: DigestReader,
     digest_meter: Meter,
+    /// Whether the newest datagram about packets was a digest.
+    by_digests: bool,
     /// Packets that were missing when they were named.
     named: NamedPackets,
     longest: usize,
@@ -83,8 +85,8 @@ pub struct ReceiveSide {
     last_loss: Option<Time>,
     /// When they were first, after a time without.
     loses_since: Option<Time>,
-    /// When drops of a queue were last reported.
-    last_drop: Option<Time>,
+    /// When it was last reported that the path is full.
+    last_full: Option<Time>,
 }
 
 impl ReceiveSide {
@@ -107,6 +109,7 @@ impl ReceiveSide {
             round_trip: None,
             digests: DigestReader::new(),
             digest_meter: Meter::in_order(),
+            by_digests: false,
             named: NamedPackets::new(config.packets),
             longest: config.longest,
             packets: config.packets as u64,
@@ -127,7 +130,7 @@ impl ReceiveSide {
             reported_at: Time::ZERO,
             last_loss: None,
             loses_since: None,
-            last_drop: None,
+            last_full: None,
         })
     }
 
@@ -233,6 +236,7 @@ impl ReceiveSide {
             }
             Ok((Body::Digest(digest), long)) => {
                 self.counters.digests += 1;
+                self.meter_by(true);
                 let last = digest.first.wrapping_add(digest.packets().len() as u32 - 1);
                 self.digest_meter.record_queue(last, long);
                 self.digests.on_digest(now, digest.packets());
@@ -274,8 +278,8 @@ impl ReceiveSide {
         if self.digest_meter.has_losses() {
             return after(URGENT);
         }
-        let first_drops = self.last_drop.is_none_or(|last| now.has_reached(last + CALM));
-        if first_drops && self.meter.has_queue_drops() {
+        let first = self.last_full.is_none_or(|last| now.has_reached(last + CALM));
+        if first && !self.by_digests && self.path_is_full() {
             return after(URGENT);
         }
         let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
@@ -317,11 +321,13 @@ impl ReceiveSide {
         // What was withdrawn meanwhile may have been reported as recovered before.
         let new = recovered.saturating_sub(self.reported);
         self.reported = recovered;
+        let full = self.path_is_full();
         let report = self.meter.report(new.min(u64::from(u32::MAX)) as u32);
         let (queue_delay, queued) = (self.queue.last(), self.queue.take_queued(now));
-        let report = LossReport { queue_delay, queued, ..report.and(&self.digest_meter.report(0)) };
-        if report.congested_lost > 0 {
-            self.last_drop = Some(now);
+        let report =
+            LossReport { full, queue_delay, queued, ..report.and(&self.digest_meter.report(0)) };
+        if full {
+            self.last_full = Some(now);
         }
         if report.lost > 0 || report.congested_lost > 0 {
             if self.last_loss.is_none_or(|last| now.has_reached(last + CALM)) {
@@ -332,10 +338,26 @@ impl ReceiveSide {
         report
     }
 
+    /// Whether hosts fill a path that has lost nothing so far.
+    fn path_is_full(&self) -> bool {
+        self.queue.lasts() && self.meter.is_clean()
+    }
+
     /// Whether nothing was lost for a while.
     fn link_loses_nothing(&self, now: Time) -> bool {
         let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
         calm && !self.meter.has_losses()
+    }
+
+    /// What is known of the link goes on to the meter of the datagrams that come: the code was turned on or off.
+    pub(super) fn meter_by(&mut self, digests: bool) {
+        if std::mem::replace(&mut self.by_digests, digests) == digests {
+            return;
+        }
+        match digests {
+            true => self.digest_meter.learn(&self.meter),
+            false => self.meter.learn(&self.digest_meter),
+        }
     }
 
     /// Counts those packets of digests of which it is known whether they came.

@@ -36,6 +36,7 @@ impl ReceiveSide {
             return Err(DropReason::Malformed);
         }
         let ingredients = repair.ingredients();
+        self.meter_by(false);
         self.meter.reach(u32::from(repair.stride) * ingredients.len() as u32);
         self.meter.record_queue_at_newest(repair.last(), long);
         self.recipe.clear();
@@ -87,6 +88,7 @@ impl ReceiveSide {
             return Err(DropReason::Malformed);
         }
         let ingredients = repair.ingredients();
+        self.meter_by(false);
         self.meter.reach(ingredients.len() as u32);
         let end = repair.first.wrapping_add(u32::from(repair.window));
         self.meter.record_queue_at_newest(end.wrapping_sub(1), long);
