@@ -5,6 +5,7 @@ use wellspring_core::Duration;
 use wellspring_maelstrom::Family;
 
 use crate::figures::Lab;
+use crate::figures::plot::{CURVE, Plot, plain};
 use crate::long_link::{Algorithm, Loss, Protection, Results, Setting, Work, run};
 use crate::run::Progress;
 
@@ -13,8 +14,11 @@ const TCPS: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::Reno, Algorithm::Bbr]
 const FETCH: u64 = 207;
 /// Length of the phases of changing loss \[s\].
 const PHASE: usize = 15;
+const PHASES: usize = 4;
 /// From the start of a phase until it counts \[s\].
 const SETTLE: usize = 5;
+/// Entries a second of [`Results::overheads`].
+const OVERHEADS: usize = 100;
 
 /// What is run over all seeds, and what is read off each run.
 struct Case {
@@ -55,9 +59,14 @@ fn rates(results: &Results) -> Vec<f64> {
     read
 }
 
+/// Rate in each phase, and in each second; then repairs for a hundred packets in each second, if there is a code.
 fn phases(results: &Results) -> Vec<f64> {
-    let phase = |n: usize| results.outcomes[0].mbps(n * PHASE + SETTLE..(n + 1) * PHASE);
-    (0..4).map(phase).collect()
+    let outcome = &results.outcomes[0];
+    let phase = |n: usize| outcome.mbps(n * PHASE + SETTLE..(n + 1) * PHASE);
+    let rates = (0..PHASES * PHASE).map(|second| outcome.mbps(second..second + 1));
+    let repairs = results.overheads.chunks_exact(OVERHEADS);
+    let repairs = repairs.map(|of| of.iter().sum::<f64>() / OVERHEADS as f64 * 100.0);
+    (0..PHASES).map(phase).chain(rates).chain(repairs).collect()
 }
 
 fn times(results: &Results) -> Vec<f64> {
@@ -246,7 +255,7 @@ pub fn changing(lab: &mut Lab) -> Result<()> {
     let cases = codes.iter().map(|protection| Case {
         setting: Setting {
             losses: losses.clone(),
-            length: Duration::from_secs(4 * PHASE as u64),
+            length: Duration::from_secs((PHASES * PHASE) as u64),
             ..bulk(Loss::NONE, protection.clone(), Algorithm::Cubic)
         },
         read: phases,
@@ -262,6 +271,19 @@ pub fn changing(lab: &mut Lab) -> Result<()> {
             format!("changing loss, CUBIC, {name}: {ours:.1} Mbit/s; of the best fixed choice");
         lab.goal(&what, ours / best, 0.9..=f64::INFINITY);
     }
+    let by_second = |from: usize| {
+        let seconds = 0..(PHASES * PHASE) as u32;
+        plain(seconds.map(|second| (second, read[0].median(from + second as usize))))
+    };
+    lab.plot(
+        Plot::new(
+            "None lost, 2 %, 1 % in bursts of 20, none lost: the adaptive pair",
+            "time [s]",
+            "[Mbit/s]; repairs for a hundred packets",
+        )
+        .curve("CUBIC, goodput", CURVE, by_second(PHASES))
+        .curve("repairs", CURVE, by_second(PHASES + PHASES * PHASE)),
+    );
     Ok(())
 }
 
