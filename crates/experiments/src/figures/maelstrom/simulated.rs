@@ -271,9 +271,10 @@ pub fn changing(lab: &mut Lab) -> Result<()> {
             format!("changing loss, CUBIC, {name}: {ours:.1} Mbit/s; of the best fixed choice");
         lab.goal(&what, ours / best, 0.9..=f64::INFINITY);
     }
+    let ours = &read[0];
     let by_second = |from: usize| {
         let seconds = 0..(PHASES * PHASE) as u32;
-        plain(seconds.map(|second| (second, read[0].median(from + second as usize))))
+        plain(seconds.map(move |second| (second, ours.median(from + second as usize))))
     };
     lab.plot(
         Plot::new(
