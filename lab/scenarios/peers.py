@@ -13,7 +13,7 @@ from .system import BUILDS, LAB, Failure, number
 
 # Debian's package of each peer's programs.
 PACKAGES = {"iperf3": "iperf3", "nginx": "nginx-light", "curl": "curl", "aria2c": "aria2", "uftp": "uftp", "uftpd": "uftp",
-            "udp-sender": "udpcast", "udp-receiver": "udpcast", "rsync": "rsync"}
+            "udp-sender": "udpcast", "udp-receiver": "udpcast", "rsync": "rsync", "socat": "socat"}
 NGINX = """user root; worker_processes {workers}; {master} pid {dir}/nginx-{port}.pid; error_log {dir}/nginx.log; daemon off;
 events {{ worker_connections 1024; }}
 http {{ access_log off; sendfile on; client_body_temp_path {dir}; proxy_temp_path {dir}; fastcgi_temp_path {dir};

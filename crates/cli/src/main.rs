@@ -13,12 +13,15 @@ mod get;
 mod key;
 mod keys;
 mod ls;
+#[cfg(target_os = "linux")]
 mod maelstrom;
 mod progress;
 mod put;
 mod serve;
 mod stat;
+#[cfg(target_os = "linux")]
 mod switch;
+mod top;
 mod transfer;
 mod tree_args;
 mod ui;
@@ -85,11 +88,14 @@ enum Command {
     Stat(stat::StatArgs),
     Verify(verify::VerifyArgs),
     Doctor(doctor::DoctorArgs),
+    Top(top::TopArgs),
     Clean(clean::CleanArgs),
     Key(key::KeyCommand),
     Demo(demo::DemoArgs),
     Fec(fec::FecArgs),
+    #[cfg(target_os = "linux")]
     Maelstrom(maelstrom::MaelstromArgs),
+    #[cfg(target_os = "linux")]
     Switch(switch::SwitchArgs),
     #[command(flatten)]
     Manual(ManualCommand),
@@ -191,11 +197,14 @@ fn run(cli: Cli, runtime: Runtime) -> Result<(), Failed> {
         Command::Stat(args) => runtime.block_on(stat::run(&args)),
         Command::Verify(args) => runtime.block_on(verify::run(&args, quiet)),
         Command::Doctor(args) => runtime.block_on(doctor::run(&args, quiet)),
+        Command::Top(args) => runtime.block_on(top::run(&args)),
         Command::Clean(args) => clean::run(&args, quiet),
         Command::Put(args) => runtime.block_on(put::run(&args, quiet)),
         Command::Key(args) => key::run(&args),
         Command::Demo(args) => runtime.block_on(with_children(move || demo::run(&args, quiet))),
+        #[cfg(target_os = "linux")]
         Command::Maelstrom(args) => runtime.block_on(maelstrom::run(&args, quiet)),
+        #[cfg(target_os = "linux")]
         Command::Switch(args) => runtime.block_on(switch::run(&args, quiet)),
         Command::Manual(manual) => manual.run(Cli::command()),
     };

@@ -20,6 +20,7 @@ use super::put::provider::Providers;
 use super::requester::{Requester, Table};
 use super::update::Updates;
 use wellspring_codec::lt::Method;
+use wellspring_net::NarrowPaths;
 use wellspring_net::timeouts::{SHORTEST_TIMEOUT, peer_timeout};
 
 /// SCDP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6
@@ -125,11 +126,13 @@ impl Cut {
     pub(crate) fn symbol_size_towards(
         &self,
         hosts: impl IntoIterator<Item = SocketAddr>,
+        narrow: &NarrowPaths,
         headers: usize,
         most: u16,
     ) -> u16 {
         let fits = |host| {
             let payload = payload_towards(host).ok()?;
+            let payload = narrow.of(host).map_or(payload, |narrow| payload.min(narrow.into()));
             u16::try_from(payload.saturating_sub(headers)).ok()
         };
         self.symbol_size.unwrap_or_else(|| {
@@ -142,12 +145,13 @@ impl Cut {
     pub(crate) fn geometry(
         &self,
         hosts: impl IntoIterator<Item = SocketAddr>,
-        sealing_overhead: u16,
+        requester: &Requester,
     ) -> Geometry {
+        let sealing_overhead = requester.sealing_overhead();
         let headers = HEADER_WITH_OPTIONS_LEN + usize::from(sealing_overhead);
         let most = DEFAULT_SYMBOL_SIZE - sealing_overhead;
         Geometry {
-            symbol_size: self.symbol_size_towards(hosts, headers, most),
+            symbol_size: self.symbol_size_towards(hosts, requester.narrow_paths(), headers, most),
             symbols_per_block: self.symbols_per_block.unwrap_or(DEFAULT_SYMBOLS_PER_BLOCK),
             initial_window: self.initial_window,
         }

@@ -51,6 +51,8 @@ pub enum FetchError {
         /// The object's length \[bytes\].
         size: u64,
     },
+    /// The object has changed since the fetch began.
+    Changed,
     /// A range is wanted by a protocol that fetches only whole objects.
     RangeByProtocol,
     /// A setting makes no sense.
@@ -89,6 +91,7 @@ impl fmt::Display for FetchError {
             FetchError::NoSuchRange { range, size } => {
                 write!(f, "the object has {size} bytes, and none in the range {range}")
             }
+            FetchError::Changed => f.write_str("the object has changed since the fetch began"),
             FetchError::RangeByProtocol => f.write_str("ranges of bytes are fetched by SCDP alone"),
             FetchError::Config(error) => error.fmt(f),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),

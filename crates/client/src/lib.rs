@@ -11,6 +11,7 @@ mod client;
 mod error;
 mod fetch;
 mod holders;
+mod narrow;
 mod paths;
 mod put;
 mod replicas;

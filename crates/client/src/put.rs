@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use self::group_keys::GroupKeys;
 use self::offers::{Offering, offer_all, receivers};
 pub(crate) use self::opened::OpenedFile;
-use self::run::Run;
+use self::run::{Followed, Run};
 use super::replicas::WORTH_FURTHER;
 use super::report::PutReport;
 use super::{Client, PutError, PutOptions, Update};
@@ -79,18 +79,8 @@ impl Client {
         let needed = check(hosts, options)?;
         let OpenedFile { file, fingerprint, digest, sections } = opened;
         let size = fingerprint.size();
-        let receivers = receivers(hosts, options.group.is_some(), self.config.timeout).await;
-        let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
-        let offer = Offering {
-            name: options.tree_part.clone().unwrap_or_else(|| options.name.to_string()),
-            size,
-            digest,
-            group: options.group,
-            geometry: options.cut.geometry(paths, self.requester.sealing_overhead()),
-            overwrite: options.overwrite,
-            resume: options.resume,
-            timeout: self.config.timeout,
-        };
+        let resolved = || receivers(hosts, options.group.is_some(), self.config.timeout);
+        let mut receivers = resolved().await;
         let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
         if options.group.is_none() && size >= WORTH_FURTHER && self.config.further_addresses > 0 {
             // The answers are used when the sessions are open.
@@ -99,24 +89,44 @@ impl Client {
         let object = (file.try_clone()?, size, digest);
         // Receivers verify each block by the manifest, which they ask for here, and before that what they have.
         let _providing = self.providers.provide(object, sections, addresses, self.driver.handle());
-        let (mut offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
-        let keys = match options.group.filter(|_| self.config.driver.keys.is_some()) {
-            Some(group) => GroupKeys::begin(self, group, &mut offered, needed).await?,
-            None => None,
-        };
-        updates.tell(Update::Started {
-            size,
-            symbol_size: offer.geometry.symbol_size,
-            digest,
-            hosts: offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect(),
-        });
         let source = Arc::new(FileSource::new(file, fingerprint, digest));
-        let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
-        run.keys = keys;
-        run.finish_rest = options.finish_rest;
-        run.updates = updates.clone();
-        run.send()?;
-        run.follow().await
+        loop {
+            let paths = receivers.iter().filter_map(|r| r.address).chain(options.group);
+            let offer = Offering {
+                name: options.tree_part.clone().unwrap_or_else(|| options.name.to_string()),
+                size,
+                digest,
+                group: options.group,
+                geometry: options.cut.geometry(paths, &self.requester),
+                overwrite: options.overwrite,
+                resume: options.resume,
+                timeout: self.config.timeout,
+            };
+            let symbol_size = offer.geometry.symbol_size;
+            let (mut offered, asked) = offer_all(self, receivers, &offer, needed, updates).await?;
+            let keys = match options.group.filter(|_| self.config.driver.keys.is_some()) {
+                Some(group) => GroupKeys::begin(self, group, &mut offered, needed).await?,
+                None => None,
+            };
+            let hosts = offered.iter().filter(|o| o.accepted).map(|o| o.host.clone()).collect();
+            updates.tell(Update::Started { size, symbol_size, digest, hosts });
+            let source = Arc::clone(&source);
+            let mut run = Run::begin(self, &offer, offered, asked, (needed, began), source);
+            run.keys = keys;
+            run.finish_rest = options.finish_rest;
+            run.updates = updates.clone();
+            if options.cut.symbol_size.is_none() && options.group.is_none() {
+                run.examine_if_nothing_arrives(&self.requester, &offer.geometry);
+            }
+            run.send()?;
+            match run.follow().await? {
+                Followed::Done(report) => return Ok(report),
+                Followed::Narrow => receivers = resolved().await,
+            }
+            let paths = receivers.iter().filter_map(|r| r.address);
+            let symbol_size = options.cut.geometry(paths, &self.requester).symbol_size;
+            updates.tell(Update::Shortened { symbol_size });
+        }
     }
 }
 

@@ -185,8 +185,7 @@ pub(crate) async fn find(
         FetchProtocol::Scdp => options.cut,
         _ => Cut::default(),
     };
-    let mut geometry =
-        cut.geometry(replicas.iter().filter_map(|r| r.address), requester.sealing_overhead());
+    let mut geometry = cut.geometry(replicas.iter().filter_map(|r| r.address), requester);
     if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
         geometry.initial_window = geometry.initial_window.div_ceil(2);
     }

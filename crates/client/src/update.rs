@@ -81,6 +81,12 @@ pub enum Update {
         /// Which.
         host: String,
     },
+    /// A path carries no datagrams as long as this host's and the servers' systems take it to, and nobody said so:
+    /// the transfer begins again with shorter symbols.
+    Shortened {
+        /// The symbols' size from now on \[bytes\].
+        symbol_size: u16,
+    },
     /// A receiver holds up its group.
     Straggler {
         /// Which.

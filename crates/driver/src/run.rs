@@ -42,7 +42,7 @@ impl Builder {
     /// # Errors
     /// What the system says: the address is in use, the interface does not exist, no threads.
     pub(crate) fn open(config: DriverConfig, control: ControlSink) -> io::Result<Builder> {
-        let waiter = Waiter::new()?;
+        let waiter = Waiter::new(config.socket.plain)?;
         let firsts = Arc::new(FirstPorts::default());
         let ports = Ports::open(&config.socket, config.ports, &waiter, Arc::clone(&firsts))?;
         let waker = waiter.waker();

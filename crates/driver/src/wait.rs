@@ -58,16 +58,22 @@ pub(crate) struct Ready {
 pub(crate) struct Waiter {
     poll: Poll,
     events: Events,
-    timer: Timer,
+    /// Absent where the system has none: then it sleeps as finely as its poll does.
+    timer: Option<Timer>,
     waker: Arc<LoopWaker>,
 }
 
 impl Waiter {
-    pub(crate) fn new() -> io::Result<Waiter> {
+    /// With a timer of Linux, or (`plain`) without.
+    pub(crate) fn new(plain: bool) -> io::Result<Waiter> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        let timer = Timer::new()?;
-        poll.registry().register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
+        let has_timer = cfg!(target_os = "linux") && !plain;
+        let timer = has_timer.then(Timer::new).transpose()?;
+        if let Some(timer) = &timer {
+            let registry = poll.registry();
+            registry.register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)?;
+        }
         let waker = Arc::new(LoopWaker {
             waker,
             asleep: AtomicBool::new(false),
@@ -128,10 +134,9 @@ impl Waiter {
         if busy() {
             limit = Some(std::time::Duration::ZERO);
         } else if let Some(span) = span.filter(|span| *span < std::time::Duration::from_secs(60)) {
-            if span.is_zero() {
-                limit = Some(span);
-            } else {
-                self.timer.set(span)?;
+            match &self.timer {
+                Some(timer) if !span.is_zero() => timer.set(span)?,
+                _ => limit = Some(span),
             }
         } else if let Some(span) = span {
             limit = limit.min(Some(span));

@@ -13,6 +13,7 @@ pub mod disk;
 mod host_error;
 mod key_files;
 pub mod manifest;
+mod narrow_paths;
 pub mod pages;
 pub mod requester;
 pub mod resume;
@@ -31,3 +32,4 @@ pub use wellspring_driver::{ConfigError, canonical, protocols, random, socket, t
 pub use address::{DEFAULT_PORT, Host, NotAHost};
 pub use host_error::{HostError, HostTrouble, NO_ANSWER};
 pub use key_files::{KeyDirectory, KeyFileError};
+pub use narrow_paths::NarrowPaths;

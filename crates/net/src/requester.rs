@@ -17,6 +17,7 @@ use super::host_error::{HostTrouble, NO_ANSWER};
 use crate::addresses::{FurtherAddresses, Routes, Told, usable};
 use crate::canonical;
 use crate::driver::{ControlMessage, KeyTrouble, OutgoingControl};
+use crate::narrow_paths::NarrowPaths;
 use crate::protocols::DriverHandle;
 use crate::store::Digest;
 
@@ -184,6 +185,8 @@ pub struct Table {
     /// Addresses that have answered, the first so many.
     answered: Mutex<BTreeSet<SocketAddr>>,
     further: Mutex<FurtherAddresses>,
+    /// Paths that were found to be narrow.
+    narrow: NarrowPaths,
 }
 
 struct Waiter {
@@ -333,6 +336,11 @@ impl Requester {
     /// What sealing adds to each datagram \[bytes\].
     pub fn sealing_overhead(&self) -> u16 {
         self.handle.sealing_overhead()
+    }
+
+    /// The paths that were found to be narrow.
+    pub fn narrow_paths(&self) -> &NarrowPaths {
+        &self.table.narrow
     }
 
     /// Takes in a datagram that may be a reply.

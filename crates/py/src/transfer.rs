@@ -238,6 +238,9 @@ fn to_json(update: &Update) -> Value {
             json!({"event": "altered", "host": host, "symbols": symbols})
         }
         Update::Back { host } => json!({"event": "back", "host": host}),
+        Update::Shortened { symbol_size } => {
+            json!({"event": "shortened", "symbol_size": symbol_size})
+        }
         Update::Straggler { host, symbols_behind, cause, detached } => json!({
             "event": "straggler",
             "host": host,

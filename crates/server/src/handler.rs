@@ -19,6 +19,7 @@ use super::digests::{Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::quotas::{Account, Quotas};
+use super::running::RunningParts;
 use super::sends::Sends;
 use super::settings::Permissions;
 use super::trees::Trees;
@@ -64,6 +65,8 @@ pub(super) struct Handler {
     pub(super) sends: Mutex<Sends>,
     pub(super) puts: Mutex<Puts>,
     pub(super) trees: Trees,
+    /// Parts that LTTP sends.
+    pub(super) parts: RunningParts,
     /// Of whatever is sent, by all protocols.
     pub(super) send_places: Arc<Places>,
     pub(super) jar: CookieJar,
@@ -112,6 +115,7 @@ impl Handler {
             sends: Mutex::new(Sends::new(Arc::clone(&send_places))),
             puts: Mutex::new(Puts::new(put_places)),
             trees: Trees::default(),
+            parts: RunningParts::default(),
             send_places,
             config,
             reports,

@@ -1,6 +1,6 @@
 //! Parts of objects on their way out by LTTP: connections of its control channel, answered.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -225,7 +225,8 @@ impl Parts {
         };
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
-        let over = self.send(reader, writer, client.ip(), &part, Arc::new(object.source)).await?;
+        let source = Arc::new(object.source);
+        let over = self.send(reader, writer, (client, &name), &part, source).await?;
         drop((permit, place, counted));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
@@ -268,7 +269,7 @@ impl Parts {
         &self,
         reader: &mut Reader,
         writer: &mut Writer,
-        peer: IpAddr,
+        (client, name): (SocketAddr, &str),
         part: &Part,
         source: Arc<FileSource>,
     ) -> Result<Over, Ended> {
@@ -281,7 +282,10 @@ impl Parts {
         let reading = Arc::clone(&source);
         let read = crate::task::spawn_blocking(move || reading.read_block(offset, &mut block));
         read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
-        let mut session = self.handle.offer(cookie, peer, part, source).map_err(Ended::failed)?;
+        let offered = self.handle.offer(cookie, client.ip(), part, source);
+        let mut session = offered.map_err(Ended::failed)?;
+        let progress = session.progress().clone();
+        let _shown = self.handler.parts.add(client, name, progress, first.symbol_size);
         writer.say(&Message::Granted { cookie, seed: part.seed }, self.timeout()).await?;
         if let Err(error) = begun(&mut session, reader, self.timeout()).await {
             return Ok(Over::Broken(error));

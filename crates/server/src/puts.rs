@@ -13,6 +13,7 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Refusal};
 use super::quotas::{Account, Promise, Quotas, Session};
+use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use super::taken_tree::TreeStep;
 use super::taking::Taking;
 use super::{LONGEST_WAIT, ServerConfig};
@@ -38,10 +39,14 @@ pub(super) struct Puts {
     over: VecDeque<SessionId>,
     /// Empty objects taken.
     empty: MinuteCount,
+    /// How many there have been.
+    begun: u64,
 }
 
 /// A session that receives.
 pub(super) struct Put {
+    /// Its number among all.
+    number: u64,
     pub client: SocketAddr,
     pub name: String,
     /// What its part file becomes, and what the operator is told that it is, if that is told.
@@ -137,7 +142,13 @@ impl Stage {
 
 impl Puts {
     pub(super) fn new(places: Arc<Places>) -> Self {
-        Puts { places, all: BTreeMap::new(), over: VecDeque::new(), empty: MinuteCount::default() }
+        Puts {
+            places,
+            all: BTreeMap::new(),
+            over: VecDeque::new(),
+            empty: MinuteCount::default(),
+            begun: 0,
+        }
     }
 
     /// Places of those that are not over.
@@ -299,7 +310,9 @@ impl Puts {
             self.empty.take("empty puts in this minute", client, limit, crate::clock::now())?;
         }
         let waits = Duration::from_millis(offer.timeout_ms.into()).min(LONGEST_WAIT);
+        self.begun += 1;
         let put = Put {
+            number: self.begun,
             client,
             name: offer.name.to_string(),
             target: offer.name.to_string(),
@@ -323,6 +336,39 @@ impl Puts {
         };
         self.all.insert(offer.session, put);
         Ok(())
+    }
+
+    /// Those that are not over, with the numbers of their sessions.
+    pub(super) fn running(&self) -> impl Iterator<Item = (Option<SessionId>, RunningTransfer)> {
+        let running = |put: &&Put| !matches!(put.stage, Stage::Complete | Stage::Failed(_));
+        self.all.iter().filter(move |(_, put)| running(put)).map(|(session, put)| {
+            let (state, done, blocks_done, symbols) = match &put.stage {
+                Stage::Checking(done) => {
+                    (TransferState::Checking, done.load(Ordering::Relaxed), 0, 0)
+                }
+                Stage::Receiving(_, progress) => {
+                    let (bytes, blocks) = (progress.bytes_done(), progress.blocks_done());
+                    (TransferState::Moving, bytes, blocks, progress.symbols())
+                }
+                Stage::Verifying => (TransferState::Verifying, put.size, put.blocks.into(), 0),
+                _ => (TransferState::Opening, 0, 0, 0),
+            };
+            let transfer = RunningTransfer {
+                number: put.number,
+                client: put.client,
+                name: put.shown.clone().unwrap_or_else(|| put.name.clone()),
+                direction: Direction::Receive,
+                protocol: Protocol::Scdp,
+                state,
+                size: put.size,
+                done,
+                moved: symbols * u64::from(put.symbol_size),
+                blocks: Some((blocks_done, put.blocks.into())),
+                multicast: put.group.is_some(),
+                account: None,
+            };
+            (Some(*session), transfer)
+        })
     }
 
     /// An object is here: what other sessions have of the same is of use to nobody once they end.

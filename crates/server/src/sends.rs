@@ -13,6 +13,7 @@ use super::address_limit::{Place, Places};
 use super::answer::{Outcome, Refusal};
 use super::cookie::Purpose;
 use super::quotas::{Account, Quotas, Session};
+use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use crate::driver::SessionProgress;
 use crate::store::FileSource;
 
@@ -43,6 +44,15 @@ impl Wanted<'_> {
         (kind, self.session)
     }
 
+    /// \[bytes\]
+    fn symbol_size(&self) -> u16 {
+        match (self.scdp, &self.purpose) {
+            (Some(start), _) => start.geometry.symbol_size,
+            (None, Purpose::StartNdp { payload, .. }) => *payload,
+            (None, _) => 0,
+        }
+    }
+
     fn epoch(&self) -> u8 {
         self.scdp.and_then(|start| start.resume).map_or(0, |at| at.epoch)
     }
@@ -52,12 +62,17 @@ impl Wanted<'_> {
 pub(super) struct Sends {
     places: Arc<Places>,
     open: BTreeMap<(Kind, SessionId), Sending>,
+    /// How many there have been.
+    begun: u64,
 }
 
 struct Sending {
+    /// Its number among all.
+    number: u64,
     client: SocketAddr,
     name: String,
     epoch: u8,
+    symbol_size: u16,
     /// Once it is handed to the driver; until then it is being opened.
     running: Option<SessionProgress>,
     /// Symbols sent when another address last asked for the session, and when that was.
@@ -86,7 +101,7 @@ impl Sending {
 
 impl Sends {
     pub(super) fn new(places: Arc<Places>) -> Self {
-        Sends { places, open: BTreeMap::new() }
+        Sends { places, open: BTreeMap::new(), begun: 0 }
     }
 
     /// How many there are.
@@ -135,9 +150,18 @@ impl Sends {
             Some(earlier) => (earlier.running.is_some(), earlier.places),
             None => (false, (self.places.take(client)?, quotas.session(account)?)),
         };
-        let (name, epoch) = (wanted.name.to_owned(), wanted.epoch());
-        let sending =
-            Sending { client, name, epoch, running: None, looked: None, source: None, places };
+        self.begun += 1;
+        let sending = Sending {
+            number: self.begun,
+            client,
+            name: wanted.name.to_owned(),
+            epoch: wanted.epoch(),
+            symbol_size: wanted.symbol_size(),
+            running: None,
+            looked: None,
+            source: None,
+            places,
+        };
         self.open.insert(key, sending);
         Ok(replaces)
     }
@@ -166,6 +190,40 @@ impl Sends {
                 }
             }
         }
+    }
+
+    /// All, with the numbers of SCDP's sessions.
+    pub(super) fn running(
+        &self,
+    ) -> impl Iterator<Item = (Option<SessionId>, RunningTransfer)> + use<'_> {
+        self.open.iter().map(|((kind, session), open)| {
+            let (session, protocol) = match kind {
+                Kind::Scdp => (Some(*session), Protocol::Scdp),
+                Kind::Ndp => (None, Protocol::Ndp),
+            };
+            let (state, size, moved) = match &open.running {
+                None => (TransferState::Opening, 0, 0),
+                Some(progress) => {
+                    let moved = progress.symbols() * u64::from(open.symbol_size);
+                    (TransferState::Moving, progress.transfer_len(), moved)
+                }
+            };
+            let transfer = RunningTransfer {
+                number: open.number,
+                client: open.client,
+                name: open.name.clone(),
+                direction: Direction::Send,
+                protocol,
+                state,
+                size,
+                done: moved.min(size),
+                moved,
+                blocks: None,
+                multicast: false,
+                account: None,
+            };
+            (session, transfer)
+        })
     }
 
     /// To whom SCDP sends in a session.

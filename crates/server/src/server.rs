@@ -27,6 +27,7 @@ use super::counters::ServerCounters;
 use super::handler::Handler;
 use super::parts::{self, Parts};
 use super::quotas::Quotas;
+use super::running::RunningTransfer;
 
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
@@ -188,6 +189,14 @@ impl Server {
     /// The server's own counters.
     pub fn counters(&self) -> ServerCounters {
         self.handler.counters()
+    }
+
+    /// The transfers that run, the fetches first, `limit` at most. Waits for one turn of the driver's loop.
+    ///
+    /// # Errors
+    /// The driver has stopped.
+    pub fn transfers(&self, limit: usize) -> Result<Vec<RunningTransfer>, HandleError> {
+        self.handler.running_transfers(limit)
     }
 
     /// Ends all transfers and tells their peers.

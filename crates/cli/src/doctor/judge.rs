@@ -101,6 +101,11 @@ pub fn of_datagrams(lens: &DatagramLens, sealing_overhead: u16, passed: Option<b
             "A router or firewall on the path drops ICMP: let \"fragmentation needed\" and \"packet too big\" pass, or \
              give get and put --symbol-size {largest_symbol} (symbols of default size take {DEFAULT_DATAGRAM_LEN} bytes)."
         ))
+    } else if lens.vanish() {
+        Check::warning(name, format!("{limits}; longer ones vanish without a word")).advice(format!(
+            "A router or firewall on the path drops ICMP. Transfers by SCDP find that out after a second and go on with \
+             shorter symbols; --symbol-size {largest_symbol} begins with them."
+        ))
     } else {
         Check::warning(name, limits).advice(format!(
             "Symbols of default size take {DEFAULT_DATAGRAM_LEN} bytes and travel in fragments, of which each must arrive, \

@@ -1,14 +1,14 @@
 //! HTTP server of a server's metrics, health and readiness.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use wellspring_console::exit::Failed;
 use wellspring_server::Server;
 
-use super::metrics;
+use super::{metrics, transfers};
 
 /// How long a client may take for its request, and the driver for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -109,12 +109,14 @@ async fn answer(
     }
     match request.uri().path() {
         "/metrics" => match ask(server, metrics::of).await {
-            Some(page) => {
-                let mut response = Response::new(Full::new(page.into()));
-                let kind = HeaderValue::from_static(metrics::CONTENT_TYPE);
-                response.headers_mut().insert(CONTENT_TYPE, kind);
-                response
-            }
+            Some(metrics) => page(metrics, metrics::CONTENT_TYPE),
+            None => text(StatusCode::SERVICE_UNAVAILABLE, NO_ANSWER),
+        },
+        "/transfers" if !is_asked_by_address(request) => {
+            text(StatusCode::FORBIDDEN, "ask by the address, not by a name\n")
+        }
+        "/transfers" => match ask(server, transfers::of).await {
+            Some(transfers) => page(transfers, "application/json"),
             None => text(StatusCode::SERVICE_UNAVAILABLE, NO_ANSWER),
         },
         "/healthz" => match ask(server, |server| server.statistics().ok()).await {
@@ -137,8 +139,23 @@ async fn answer(
                 None => text(StatusCode::SERVICE_UNAVAILABLE, NO_ANSWER),
             }
         }
-        _ => text(StatusCode::NOT_FOUND, "/metrics, /healthz or /readyz\n"),
+        _ => text(StatusCode::NOT_FOUND, "/metrics, /transfers, /healthz or /readyz\n"),
     }
+}
+
+/// Whether a request names the server by an address. A page that a browser shows can only ask servers that have the
+/// page's own name, whatever address that name has been given; names of objects are none of its business.
+fn is_asked_by_address(request: &Request<Incoming>) -> bool {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    host.parse::<SocketAddr>().is_ok() || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
+}
+
+fn page(page: String, kind: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(page.into()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 const NO_ANSWER: &str = "the server does not answer\n";

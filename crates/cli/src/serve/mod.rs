@@ -6,6 +6,7 @@ mod http;
 mod metrics;
 mod schedule;
 mod signals;
+mod transfers;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -127,7 +128,8 @@ pub struct ServeArgs {
     /// Print events as JSON objects, one a line.
     #[arg(long)]
     json: bool,
-    /// Answer HTTP at this address: /metrics for Prometheus, /healthz (the server works), /readyz (it takes requests).
+    /// Answer HTTP at this address: /metrics for Prometheus, /healthz (the server works), /readyz (it takes requests),
+    /// /transfers (those that run, with their clients and objects: `wellspring top` shows them).
     #[arg(long, value_name = "ADDR", help_heading = "Operation")]
     metrics: Option<SocketAddr>,
     /// After SIGTERM, how long transfers may go on, in seconds.

@@ -10,6 +10,7 @@ use ratatui::widgets::{Gauge, Paragraph, Row, Table};
 use wellspring_client::{ReceiverProgress, SenderProgress};
 use wellspring_console::units::{bit_rate, bytes, part, percent, seconds};
 
+use super::cells::{bar_of, header, right};
 use super::view::{Peer, View, receiver_state, sender_state};
 
 /// Widths of the columns of figures and of words.
@@ -116,25 +117,6 @@ fn widths<'a>(hosts: impl Iterator<Item = &'a str>, area: Rect, others: u16) -> 
     let longest = hosts.map(|host| host.chars().count()).max().unwrap_or(4).clamp(4, 60) as u16;
     let host = longest.min(area.width / 3);
     (host, area.width.saturating_sub(host + others + 6).min(LONGEST_BAR))
-}
-
-fn bar_of(length: f64, width: u16) -> Line<'static> {
-    let cells = (length.clamp(0.0, 1.0) * f64::from(width)).round() as usize;
-    Line::from("█".repeat(cells)).green()
-}
-
-fn right(text: String) -> Line<'static> {
-    Line::from(text).right_aligned()
-}
-
-/// Names of columns: those between the bars and the state are of figures.
-fn header(names: &[&'static str]) -> Row<'static> {
-    let last = names.len() - 1;
-    let cells = names.iter().enumerate().map(|(column, name)| {
-        let line = Line::from(*name);
-        if (2..last).contains(&column) { line.right_aligned() } else { line }
-    });
-    Row::new(cells).dim()
 }
 
 #[cfg(test)]

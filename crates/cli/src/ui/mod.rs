@@ -1,21 +1,19 @@
-//! Terminal view of a transfer.
+//! Terminal view of a transfer, and what views of other kinds share with it.
 
-mod average;
+pub mod average;
+pub mod cells;
 mod draw;
+pub mod full_screen;
 mod view;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::execute;
-use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
 use wellspring_client::{Update, Updates};
 use wellspring_console::exit::Failed;
 
+use full_screen::FullScreen;
 use view::View;
 
 /// Progress is drawn so often, at most: a tree is fetched by several transfers at once.
@@ -28,8 +26,7 @@ pub struct Ui {
 }
 
 struct Screen {
-    /// Absent once the terminal is as before.
-    terminal: Option<Terminal<CrosstermBackend<io::Stderr>>>,
+    terminal: FullScreen<Stderr>,
     view: View,
     drawn: Option<Instant>,
 }
@@ -46,11 +43,9 @@ impl Ui {
                 "Run it in a terminal (`ssh -t`, `docker run -t`), or let a program read --json-progress.",
             ));
         }
-        let failed = |error: io::Error| Failed::system("the terminal", &error);
-        let terminal = Terminal::new(CrosstermBackend::new(io::stderr())).map_err(failed)?;
-        execute!(io::stderr(), EnterAlternateScreen).map_err(failed)?;
+        let terminal = FullScreen::new(io::stderr())?;
         let view = View::new(title, Instant::now());
-        let screen = Screen { terminal: Some(terminal), view, drawn: None };
+        let screen = Screen { terminal, view, drawn: None };
         Ok(Ui { screen: Arc::new(Mutex::new(screen)) })
     }
 
@@ -63,7 +58,7 @@ impl Ui {
     /// Gives the terminal back, with the remarks of the transfer.
     pub fn finish(&self) -> Vec<String> {
         let mut screen = self.lock();
-        screen.restore();
+        screen.terminal.restore();
         std::mem::take(&mut screen.view.remarks)
     }
 
@@ -80,22 +75,8 @@ impl Screen {
         if is_soon && view::is_periodic(update) {
             return;
         }
-        if let Some(terminal) = &mut self.terminal {
-            self.drawn = Some(now);
-            // A terminal that cannot be written is no reason to end a transfer.
-            let _ = terminal.draw(|frame| draw::draw(&self.view, frame));
-        }
-    }
-
-    fn restore(&mut self) {
-        if self.terminal.take().is_some() {
-            let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
-        }
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        self.restore();
+        self.drawn = Some(now);
+        // A terminal that cannot be written is no reason to end a transfer.
+        let _ = self.terminal.draw(|frame| draw::draw(&self.view, frame));
     }
 }

@@ -7,6 +7,7 @@ use wellspring_client::{BlockProgress, ReceiverProgress, SenderProgress, Update}
 use wellspring_console::units::{bytes, seconds};
 
 use super::average::Average;
+use crate::progress::shortened;
 
 /// Silence of a host that is worth mentioning.
 const SILENT: Duration = Duration::from_millis(500);
@@ -105,6 +106,7 @@ impl View {
                 self.remark(format!("{host}: wrong bytes at byte {at}, fetched again"));
             }
             Update::Back { host } => self.remark(format!("{host}: takes part now")),
+            Update::Shortened { symbol_size } => self.remark(shortened(*symbol_size)),
             Update::Straggler { host, symbols_behind, cause, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
                 let behind = format!("{symbols_behind} symbols behind");

@@ -23,6 +23,8 @@ mod put;
 mod replicas;
 mod support;
 mod switch;
+mod terminal;
+mod top;
 mod trees;
 mod tutorial;
 mod ui;

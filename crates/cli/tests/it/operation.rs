@@ -106,6 +106,31 @@ fn settings_are_read_again_and_no_transfer_ends() {
 }
 
 #[test]
+fn a_schedule_that_is_read_again_counts_for_the_transfer_that_runs() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 5);
+    place.replica("a", &bytes);
+    // All day long as slow, in two windows: the fetch would take minutes.
+    let slow = "rate = \"none; 00:00-12:00 100k; 12:00-24:00 100k\"";
+    let server = Server::start(configured(&place, slow));
+    let out = place.path("out");
+    let fetch = Transfer::start(&["get", &object_at(&[&server]), "-o", text(&out)]);
+    server.wait_for("sending");
+    write_config(&place, "rate = \"100k; 00:00-25:00 none\"");
+    server.signal(Signal::HUP);
+    let failed = server.wait_for("reload_failed");
+    assert!(failed["reason"].as_str().expect("text").contains("00:00-25:00"), "{failed}");
+    write_config(&place, "rate = \"100k; 00:00-24:00 none\"");
+    server.signal(Signal::HUP);
+    let reloaded = server.wait_for("reloaded");
+    assert_eq!(reloaded["rate"], serde_json::Value::Null);
+    assert_eq!(reloaded["schedule"], "100 kbit/s; 00:00-24:00 no limit");
+    fetch.end().success();
+    assert!(std::fs::read(&out).expect("read") == bytes, "other bytes");
+    assert_eq!(server.wait_for("sent")["object"], "object");
+}
+
+#[test]
 fn a_server_that_is_told_to_end_lets_transfers_end() {
     let place = Place::new();
     let bytes = random_bytes(2_000_000, 3);

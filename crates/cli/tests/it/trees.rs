@@ -315,6 +315,63 @@ fn attributes_are_kept_if_asked_for_and_where_they_are_allowed() {
     assert_eq!(kind(&here_again.join("d/a")).as_deref(), Some("file"));
 }
 
+/// An access control list as Linux has it in an attribute (acl(5), version 2): what the owner, that user, the group, all
+/// but the owner at most, and others may do.
+fn access_list(user: u32, may: u16) -> Vec<u8> {
+    let entries =
+        [(1, 6, u32::MAX), (2, may, user), (4, 4, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, may, of) in entries {
+        bytes.extend_from_slice(&u16::to_le_bytes(tag));
+        bytes.extend_from_slice(&u16::to_le_bytes(may));
+        bytes.extend_from_slice(&u32::to_le_bytes(of));
+    }
+    bytes
+}
+
+#[test]
+fn access_control_lists_are_kept_there_and_back() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    const ACCESS: &str = "system.posix_acl_access";
+    const DEFAULT: &str = "system.posix_acl_default";
+    let place = Place::new();
+    let (here, back, taken) = (place.dir("here"), place.path("back"), place.dir("taken"));
+    write(&here, "d/a", b"bytes");
+    write(&here, "d/plain", b"bytes");
+    let (of_file, of_new) = (access_list(12_345, 5), access_list(54_321, 7));
+    let set = |path: &str, name: &str, list: &[u8]| {
+        setxattr(here.join(path), name, list, XattrFlags::empty())
+    };
+    if let Err(error) = set("d/a", ACCESS, &of_file) {
+        assert_eq!(error, rustix::io::Errno::OPNOTSUPP, "{error}");
+        println!("not checked: {} has no access control lists", here.display());
+        return;
+    }
+    set("d", DEFAULT, &of_new).expect("a list");
+    let server = place.serve(&taken, &["--allow-put", "--allow-overwrite", "--allow-attributes"]);
+    let there = format!("{}/t/", server.address);
+    run(&["put", text(&here), &there, "--acls"]).success();
+    run(&["get", &there, "-o", text(&back), "--acls"]).success();
+    let list = |path: std::path::PathBuf, name: &str| {
+        let mut list = [0; 256];
+        getxattr(path, name, &mut list).ok().map(|len| list[..len].to_vec())
+    };
+    for copy in [taken.join("t"), back.clone()] {
+        assert_eq!(list(copy.join("d/a"), ACCESS), Some(of_file.clone()), "{}", copy.display());
+        assert_eq!(list(copy.join("d"), DEFAULT), Some(of_new.clone()), "{}", copy.display());
+        // A new file below inherits nothing that the original does not have.
+        assert_eq!(list(copy.join("d/plain"), ACCESS), None, "{}", copy.display());
+    }
+    // A list alone that changes is set, and no bytes move.
+    let changed = access_list(12_345, 4);
+    set("d/a", ACCESS, &changed).expect("a list");
+    let sent = run(&["put", text(&here), &there, "--acls", "--force"]).success().summary;
+    assert_eq!(sent["bytes_sent"], 0, "{sent}");
+    let got = run(&["get", &there, "-o", text(&back), "--acls"]).success().summary;
+    assert_eq!(got["files_fetched"], 0, "{got}");
+    assert_eq!(list(back.join("d/a"), ACCESS), Some(changed));
+}
+
 #[test]
 fn a_put_swaps_the_directory_of_a_host_at_once_and_goes_on_after_a_kill() {
     let place = Place::new();

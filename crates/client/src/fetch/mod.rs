@@ -65,7 +65,7 @@ impl Client {
         };
         let arrived = match options.protocol {
             FetchProtocol::Scdp => {
-                self.fetch_by_scdp(options, found, range.clone(), target).await?
+                self.fetch_by_scdp((hosts, options), found, range.clone(), target).await?
             }
             FetchProtocol::Lttp { method } => {
                 self.fetch_by_lttp(options, method, found, target).await?

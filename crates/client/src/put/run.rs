@@ -11,18 +11,21 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::{
     ObjectInfo, Resume, SendStats, Share, StragglerAction, StragglerCause,
 };
+use wellspring_wire::control::Geometry;
 
 use super::group_keys::GroupKeys;
 use super::offers::{Asked, Offered, Offering, Taken, in_both};
 use super::watch::{Seen, Watchers};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{RESUMED_EPOCH, first_missing, object_of};
+use crate::narrow::{datagram_len, examine, suspected_after};
 use crate::paths::{PathOpener, Paths};
 use crate::protocols::{DriverHandle, Recipients, SendObject};
 use crate::replicas::WORTH_FURTHER;
 use crate::report::{PutReport, ReceiverReport, ReceiverState};
-use crate::requester::AskError;
+use crate::requester::{AskError, Requester};
 use crate::store::{Digest, FileSource};
+use crate::task::JoinSet;
 use crate::update::TICK;
 use crate::{Client, PutError, ReceiverProgress, Update, Updates};
 use wellspring_net::canonical;
@@ -95,6 +98,17 @@ pub(super) struct Run {
     pub(super) updates: Updates,
     /// Of its group, if the host has keys.
     pub(super) keys: Option<GroupKeys>,
+    /// When the paths are examined if nothing has arrived by then; absent if they are not, or were.
+    examine: Option<(Instant, Requester, u16)>,
+    /// Whether one of them is narrow, once that is known.
+    examined: JoinSet<bool>,
+}
+
+/// How a put ended.
+pub(super) enum Followed {
+    Done(PutReport),
+    /// Symbols were too long for a path, and no block arrived.
+    Narrow,
 }
 
 impl Drop for Run {
@@ -159,6 +173,36 @@ impl Run {
             paths: Vec::new(),
             updates: Updates::default(),
             keys: None,
+            examine: None,
+            examined: JoinSet::new(),
+        }
+    }
+
+    /// Has the paths examined if no block arrives for a while: symbols so cut may be too long for one.
+    pub(super) fn examine_if_nothing_arrives(&mut self, requester: &Requester, cut: &Geometry) {
+        let at = Instant::now() + suspected_after(self.timeout);
+        self.examine = Some((at, requester.clone(), datagram_len(cut, requester)));
+    }
+
+    /// Whether no host has any block that it was sent.
+    fn nothing_arrived(&self) -> bool {
+        let nothing = |r: &Receiver| {
+            let held: u32 = r.offered.held.iter().map(|run| run.end - run.start).sum();
+            r.state == ReceiverState::Unfinished && r.blocks.0 <= held || !r.offered.accepted
+        };
+        self.receivers.iter().all(nothing)
+    }
+
+    fn examine_paths(&mut self) {
+        if self.examine.as_ref().is_none_or(|(at, ..)| Instant::now() < *at) {
+            return;
+        }
+        if let Some((_, requester, len)) = self.examine.take()
+            && self.nothing_arrived()
+        {
+            let accepted = self.receivers.iter().filter(|r| r.offered.accepted);
+            let hosts = accepted.filter_map(|r| r.offered.address).collect();
+            self.examined.spawn(examine(requester, hosts, len));
         }
     }
 
@@ -247,7 +291,7 @@ impl Run {
         if complete { Ok(()) } else { self.send_to(index) }
     }
 
-    pub(super) async fn follow(mut self) -> Result<PutReport, PutError> {
+    pub(super) async fn follow(mut self) -> Result<Followed, PutError> {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.has_unfinished() && (self.finish_rest || self.quorum_after.is_none()) {
@@ -256,8 +300,14 @@ impl Run {
                 Some((session, event)) = self.events.recv() => self.on_event(session, event),
                 Some((index, seen)) = self.watchers.next() => self.on_seen(index, seen),
                 Some(Ok((index, told))) = self.asked.join_next() => self.on_late(index, told)?,
+                Some(Ok(is_narrow)) = self.examined.join_next() => {
+                    if is_narrow && self.nothing_arrived() {
+                        return Ok(Followed::Narrow);
+                    }
+                }
                 _ = ticks.tick() => {
                     self.tell_progress();
+                    self.examine_paths();
                     if self.quorum_after.is_some() && self.rest_is_stuck() {
                         break;
                     }
@@ -267,7 +317,7 @@ impl Run {
         self.hear_last_words().await;
         let report = self.report();
         if report.complete() >= self.needed {
-            Ok(report)
+            Ok(Followed::Done(report))
         } else {
             Err(PutError::Incomplete(Box::new(report)))
         }

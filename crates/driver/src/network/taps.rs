@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_port_has_one_tap_for_all_groups_as_long_as_one_is_joined() {
-        let waiter = Waiter::new().expect("a poll");
+        let waiter = Waiter::new(false).expect("a poll");
         let own: SocketAddr = "127.0.0.1:4711".parse().expect("an address");
         let mut taps = match Taps::open([own].into_iter(), &waiter) {
             Ok(taps) => taps,

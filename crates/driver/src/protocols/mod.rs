@@ -23,7 +23,7 @@ use crate::{
 /// Largest symbol that a datagram holds, headers included \[bytes\].
 pub const MAX_SYMBOL_SIZE: u16 = 65_507 - 72;
 
-pub use scdp::{At, ReceiveObject, Recipients, SendObject};
+pub use scdp::{Account, At, ReceiveObject, Recipients, SendObject};
 
 /// A running driver: a UDP socket, the thread that runs its protocols, and workers. Dropping it
 /// closes its sessions and waits for its threads.
@@ -327,6 +327,17 @@ impl DriverHandle {
         let (reply, answer) = mpsc::sync_channel(1);
         self.scdp.call(scdp::Call::Account { session, reply })?;
         Ok(answer)
+    }
+
+    /// What each of these sessions has sent or received so far; `None` for one that is not open. Waits for one turn of
+    /// the loop.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn accounts(&self, sessions: Vec<SessionId>) -> Result<Vec<Option<Account>>, HandleError> {
+        let (reply, answer) = mpsc::sync_channel(1);
+        self.scdp.call(scdp::Call::Accounts { sessions, reply })?;
+        answer.recv().map_err(|_| HandleError::Stopped)
     }
 
     /// Sends a control message. Like any datagram it may be lost.

@@ -93,6 +93,25 @@ pub(crate) enum Call {
         session: SessionId,
         reply: mpsc::SyncSender<Option<ReceiveStats>>,
     },
+    /// What each of these sessions has sent or received so far.
+    Accounts {
+        sessions: Vec<SessionId>,
+        reply: mpsc::SyncSender<Vec<Option<Account>>>,
+    },
+}
+
+/// What a session has sent or received so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Account {
+    /// It sends.
+    Sent(SendStats),
+    /// It receives.
+    Received(ReceiveStats),
+}
+
+fn account(endpoint: &scdp::Endpoint, session: SessionId, now: Time) -> Option<Account> {
+    let sent = endpoint.send_stats(session).map(Account::Sent);
+    sent.or_else(|| endpoint.receive_stats(session, now).map(Account::Received))
 }
 
 /// Where a peer is by a further path.
@@ -343,6 +362,11 @@ impl Protocol for Scdp {
             Call::Account { session, reply } => {
                 // Nobody waits: a caller that has gone away needs no answer.
                 let _ = reply.try_send(endpoint.receive_stats(session, now));
+                Action::Nothing
+            }
+            Call::Accounts { sessions, reply } => {
+                let all = sessions.into_iter().map(|session| account(endpoint, session, now));
+                let _ = reply.try_send(all.collect());
                 Action::Nothing
             }
         }

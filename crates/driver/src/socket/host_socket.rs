@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::meta::ReceiveMeta;
 use super::receive::ReceiveBatch;
-use super::sys::ReceiveMeta;
 use super::{Interface, Outgoing, SocketConfig, UdpSocket};
 use crate::simulation::{VirtualSocket, machine};
 

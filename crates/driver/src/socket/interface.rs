@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+#[cfg(target_os = "linux")]
 use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
@@ -48,6 +49,9 @@ impl Interface {
 const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
+/// What is taken for the MTU where the system does not say it of a path \[bytes\].
+#[cfg(not(target_os = "linux"))]
+const ETHERNET_MTU: usize = 1_500;
 
 /// The address that multicast to `group` leaves this host from, by that interface or (`None`) by the
 /// routing table's choice. Receivers know a sender by its address: a socket that sends by multicast
@@ -83,13 +87,15 @@ pub fn source_towards(group: SocketAddr, interface: Option<&Interface>) -> io::R
 pub fn largest_payload_towards(to: SocketAddr) -> io::Result<usize> {
     let socket = routed_towards(to, None)?;
     let v4 = matches!(crate::address::canonical(to), SocketAddr::V4(_));
-    let mtu = if v4 {
-        sys::option(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU)
-    } else {
-        sys::option(socket.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
-    }?;
+    #[cfg(target_os = "linux")]
+    let mtu = sys::path_mtu(socket.as_raw_fd(), v4)?;
+    #[cfg(not(target_os = "linux"))]
+    let mtu = {
+        let _ = socket;
+        ETHERNET_MTU
+    };
     let headers = UDP_HEADER + if v4 { IPV4_HEADER } else { IPV6_HEADER };
-    Ok(usize::try_from(mtu).unwrap_or(0).saturating_sub(headers))
+    Ok(mtu.saturating_sub(headers))
 }
 
 /// A socket of its own for asking about the route to an address (of a group, by that interface):
@@ -100,11 +106,13 @@ fn routed_towards(to: SocketAddr, interface: Option<&Interface>) -> io::Result<U
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0))?;
     if let Some(interface) = interface {
-        let index = interface.index()?;
         if to.is_ipv4() {
-            sys::set_multicast_interface_v4(socket.as_raw_fd(), index)?;
+            #[cfg(target_os = "linux")]
+            sys::set_multicast_interface_v4(socket.as_raw_fd(), interface.index()?)?;
+            #[cfg(not(target_os = "linux"))]
+            super::plain::set_multicast_interface_v4(&SockRef::from(&socket), interface)?;
         } else {
-            SockRef::from(&socket).set_multicast_if_v6(index)?;
+            SockRef::from(&socket).set_multicast_if_v6(interface.index()?)?;
         }
     }
     socket.connect(to)?;

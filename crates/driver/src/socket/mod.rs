@@ -2,15 +2,22 @@
 //! info and multicast.
 //!
 //! A thin layer on `socket2` and control messages. It knows bytes and addresses; nothing of SCDP.
-//! Linux only: segmentation offload, receive coalescing and per-datagram traffic classes are
-//! Linux interfaces.
+//! Segmentation offload, receive coalescing, batches and per-datagram traffic classes are interfaces of Linux, in `sys`.
+//! Other systems have `plain`, which stands beside it on Linux, too, and is tested there.
 
 #[cfg(feature = "simulation")]
 mod host_socket;
 mod interface;
+mod means;
+mod meta;
+mod plain;
 mod receive;
 mod sys;
 mod timer;
+#[cfg(target_os = "linux")]
+mod trims;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_trims.rs"]
 mod trims;
 mod udp;
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::sys::{self, ReceiveMeta};
+use super::meta::{RECEIVE_BATCH, ReceiveMeta};
 
 /// Bytes of one receive buffer: the largest batch that receive coalescing hands over.
 const BUFFER_LEN: usize = 65_536;
@@ -17,10 +17,8 @@ pub struct ReceiveBatch {
 impl Default for ReceiveBatch {
     fn default() -> Self {
         ReceiveBatch {
-            buffers: (0..sys::RECEIVE_BATCH)
-                .map(|_| vec![0; BUFFER_LEN].into_boxed_slice())
-                .collect(),
-            found: Vec::with_capacity(sys::RECEIVE_BATCH),
+            buffers: (0..RECEIVE_BATCH).map(|_| vec![0; BUFFER_LEN].into_boxed_slice()).collect(),
+            found: Vec::with_capacity(RECEIVE_BATCH),
         }
     }
 }

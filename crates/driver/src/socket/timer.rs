@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
 use super::sys;
 
 /// A timer whose descriptor becomes readable when it goes off: with edges (as `mio` asks for
-/// them) each setting is told once, and nothing needs to be read.
+/// them) each setting is told once, and nothing needs to be read. Linux alone has it.
 #[derive(Debug)]
 pub struct Timer(OwnedFd);
 
@@ -15,9 +16,12 @@ impl Timer {
     /// A timer that is not set.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says; [`io::ErrorKind::Unsupported`] if it has no such timers.
     pub fn new() -> io::Result<Timer> {
-        sys::timer_create().map(Timer)
+        #[cfg(target_os = "linux")]
+        return sys::timer_create().map(Timer);
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Goes off once, after `span`, instead of when it was set to before; zero: never.
@@ -25,7 +29,13 @@ impl Timer {
     /// # Errors
     /// What the system says.
     pub fn set(&self, span: Duration) -> io::Result<()> {
-        sys::timer_set(self.0.as_raw_fd(), span)
+        #[cfg(target_os = "linux")]
+        return sys::timer_set(self.0.as_raw_fd(), span);
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = span;
+            Err(io::ErrorKind::Unsupported.into())
+        }
     }
 }
 

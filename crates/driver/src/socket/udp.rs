@@ -8,8 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
+use super::means::Means;
+use super::meta::{SEND_BATCH, SendMeta};
 use super::receive::ReceiveBatch;
-use super::sys::{self, SendMeta};
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
 use crate::setters;
 
@@ -35,8 +36,11 @@ pub struct SocketConfig {
     /// Use segmentation offload on send and coalescing on receive where the system has them.
     pub offload: bool,
     /// Whether datagrams are sent unfragmented whatever the system knows of their path; those that are too long for
-    /// this host's link are then not sent.
+    /// this host's link are then not sent. Of no effect where the system cannot.
     pub unfragmented: bool,
+    /// Use nothing but what every system has: no offloads, batches, traffic classes or packet information. True where
+    /// the system is not Linux, whatever is said.
+    pub plain: bool,
 }
 
 setters! {
@@ -49,6 +53,7 @@ setters! {
         multicast_loopback: bool,
         offload: bool,
         unfragmented: bool,
+        plain: bool,
     }
 }
 
@@ -65,6 +70,7 @@ impl SocketConfig {
             multicast_loopback: true,
             offload: true,
             unfragmented: false,
+            plain: false,
         }
     }
 }
@@ -91,6 +97,7 @@ pub struct Outgoing<'a> {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: Socket,
+    means: Means,
     local_addr: SocketAddr,
     v6: bool,
     segmentation: AtomicBool,
@@ -139,52 +146,22 @@ impl UdpSocket {
     ) -> io::Result<UdpSocket> {
         let v6 = config.bind.is_ipv6();
         let domain = if v6 { Domain::IPV6 } else { Domain::IPV4 };
-        let socket = Socket::new(domain, Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+        let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
         let dual = v6 && config.bind.ip().is_unspecified();
         if v6 {
             socket.set_only_v6(!dual)?;
         }
         prepare(&socket)?;
-        let fd = socket.as_raw_fd();
         if v6 {
-            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
             socket.set_multicast_hops_v6(u32::from(config.multicast_ttl))?;
             socket.set_multicast_loop_v6(config.multicast_loopback)?;
-        }
-        if !v6 || dual {
-            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVERR, 1)?;
-            let ttl = libc::c_int::from(config.multicast_ttl);
-            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, ttl)?;
-            let looped = libc::c_int::from(config.multicast_loopback);
-            sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, looped)?;
-        }
-        if config.unfragmented {
-            let probe = libc::IP_PMTUDISC_PROBE;
-            if v6 {
-                sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
-            }
-            if !v6 || dual {
-                sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+            if let Some(interface) = &config.multicast_interface {
+                socket.set_multicast_if_v6(interface.index()?)?;
             }
         }
-        if let Some(interface) = &config.multicast_interface {
-            let index = interface.index()?;
-            if v6 {
-                socket.set_multicast_if_v6(index)?;
-            }
-            if !v6 || dual {
-                sys::set_multicast_interface_v4(fd, index)?;
-            }
-        }
-        set_buffers(&socket, config)?;
-        let segmentation =
-            config.offload && sys::option(fd, libc::SOL_UDP, libc::UDP_SEGMENT).is_ok();
-        let coalescing =
-            config.offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        let means = Means::of(config);
+        let (segmentation, coalescing) = means.prepare(&socket, config, !v6 || dual)?;
         socket.bind(&config.bind.into())?;
         let local_addr = socket
             .local_addr()?
@@ -192,6 +169,7 @@ impl UdpSocket {
             .ok_or_else(|| io::Error::other("a UDP socket without an internet address"))?;
         Ok(UdpSocket {
             socket,
+            means,
             local_addr,
             v6,
             segmentation: AtomicBool::new(segmentation),
@@ -246,7 +224,7 @@ impl UdpSocket {
     /// Datagrams that the system dropped because the receive buffer was full; 0 where it does not
     /// say.
     pub fn dropped(&self) -> u64 {
-        sys::dropped(self.fd()).map_or(0, u64::from)
+        self.means.dropped(&self.socket)
     }
 
     /// Joins a multicast group on an interface (`None`: the system's choice).
@@ -295,9 +273,9 @@ impl UdpSocket {
     /// [`io::ErrorKind::WouldBlock`] if there is no room: nothing was sent. Any other error is
     /// about the first batch, which is lost as in a network; go on behind it.
     pub fn send(&self, batches: &[Outgoing<'_>]) -> io::Result<usize> {
-        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
+        let mut plan = [(EMPTY, &[][..]); SEND_BATCH];
         let mut planned = 0;
-        for batch in batches.iter().take(sys::SEND_BATCH) {
+        for batch in batches.iter().take(SEND_BATCH) {
             debug_assert!(batch.bytes.len().div_ceil(batch.segment.max(1)) <= MAX_SEGMENTS);
             let several = batch.bytes.len() > batch.segment;
             debug_assert!(!several || batch.bytes.len() <= MAX_BATCH_LEN);
@@ -314,7 +292,7 @@ impl UdpSocket {
                 None => Ok(0),
             };
         }
-        match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[..planned])) {
+        match self.retry(|| self.means.send_many(&self.socket, self.v6, &plan[..planned])) {
             Err(error) if plan[0].0.segment.is_some() && refused_segmentation(&error) => {
                 self.send_one_by_one(&batches[0])?;
                 self.segmentation_failures.fetch_add(1, Relaxed);
@@ -331,7 +309,7 @@ impl UdpSocket {
     /// Sends a batch without segmentation offload. An error before the first datagram is
     /// returned; one in the middle loses the rest, as in a network.
     fn send_one_by_one(&self, batch: &Outgoing<'_>) -> io::Result<()> {
-        let mut plan = [(EMPTY, &[][..]); sys::SEND_BATCH];
+        let mut plan = [(EMPTY, &[][..]); SEND_BATCH];
         let mut datagrams = batch.bytes.chunks(batch.segment.max(1)).peekable();
         let mut first = true;
         while datagrams.peek().is_some() {
@@ -342,7 +320,9 @@ impl UdpSocket {
             }
             let mut done = 0;
             while done < planned {
-                match self.retry(|| sys::send_many(self.fd(), self.v6, &plan[done..planned])) {
+                match self
+                    .retry(|| self.means.send_many(&self.socket, self.v6, &plan[done..planned]))
+                {
                     Ok(sent) => done += sent,
                     Err(error) if first => return Err(error),
                     Err(_) => return Ok(()),
@@ -359,7 +339,7 @@ impl UdpSocket {
     /// [`io::ErrorKind::WouldBlock`] if nothing is there; anything else is the system's trouble.
     pub fn receive(&self, batch: &mut ReceiveBatch) -> io::Result<usize> {
         batch.found.clear();
-        self.retry(|| sys::receive_many(self.fd(), &mut batch.buffers, &mut batch.found))
+        self.retry(|| self.means.receive_many(&self.socket, batch))
     }
 
     /// Repeats a call that was interrupted or was told of an earlier datagram's fate.
@@ -381,7 +361,7 @@ impl UdpSocket {
     fn take_reports(&self) -> bool {
         let mut any = false;
         for _ in 0..MAX_REPORTS {
-            let Some((to, errno)) = sys::take_report(self.fd()) else { break };
+            let Some((to, errno)) = self.means.take_report(&self.socket) else { break };
             if errno == 0 {
                 continue; // this host's own
             }
@@ -431,18 +411,4 @@ fn refused_segmentation(error: &io::Error) -> bool {
 /// Errors that a socket call passes on from an earlier datagram (ICMP).
 fn reports_earlier_datagram(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECONNREFUSED | libc::ECONNRESET))
-}
-
-/// Asks for the buffer sizes: beyond the system's limit if we may, otherwise up to it.
-fn set_buffers(socket: &Socket, config: &SocketConfig) -> io::Result<()> {
-    let fd = socket.as_raw_fd();
-    let size = |bytes: usize| libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
-    let (receive, send) = (size(config.receive_buffer), size(config.send_buffer));
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, receive).is_err() {
-        socket.set_recv_buffer_size(config.receive_buffer)?;
-    }
-    if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, send).is_err() {
-        socket.set_send_buffer_size(config.send_buffer)?;
-    }
-    Ok(())
 }

@@ -142,6 +142,37 @@ fn a_dual_socket_speaks_both_families() {
 }
 
 #[test]
+fn plain_sockets_speak_with_those_of_linux() {
+    let config = |address: &str| SocketConfig::new(address.parse().expect("an address"));
+    for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+        let plain = open_with(&config(address).plain(true));
+        let (Some(plain), Some(full)) = (plain, open(address)) else { continue };
+        assert!(!plain.segmentation() && !plain.coalescing());
+        for (from, to) in [(&plain, &full), (&full, &plain), (&plain, &plain)] {
+            // A socket of all addresses is reached at one of them, of either family.
+            let mut at = to.local_addr();
+            if at.ip().is_unspecified() {
+                at.set_ip([127, 0, 0, 1].into());
+            }
+            let bytes = numbered(30, 1_000);
+            let outgoing =
+                Outgoing { to: at, local: None, dscp: 10, ecn: 1, segment: 1_000, bytes: &bytes };
+            assert_eq!(
+                from.send(&[outgoing, outgoing]).expect("send"),
+                if from.segmentation() { 2 } else { 1 }
+            );
+            let came = receive(to, 30);
+            assert_eq!(came.iter().flat_map(|c| c.bytes.clone()).collect::<Vec<_>>(), bytes);
+            let port = from.local_addr().port();
+            assert!(
+                came.iter().all(|c| c.from.port() == port && c.from.ip() == at.ip()),
+                "{came:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn several_batches_go_out_in_order_by_one_call() {
     let (from, to) = (open("127.0.0.1:0").expect("IPv4"), open("127.0.0.1:0").expect("IPv4"));
     let payload = numbered(8, 100);

@@ -39,6 +39,30 @@ fn objects_of_any_size_arrive_from_one_sender() {
 }
 
 #[test]
+fn plain_sockets_carry_transfers() {
+    for (session, plain) in (1..).zip([[true, true], [true, false], [false, true]]) {
+        let mut configs = [config(), config()];
+        for (config, plain) in configs.iter_mut().zip(plain) {
+            config.socket.plain = plain;
+        }
+        let [sender, mut receiver] = configs;
+        receiver.faults = Faults::default().loss(0.02).seed(4);
+        let (from, to) = (start(sender), start(receiver));
+        let object = Bytes::random(3_000_000, 11);
+        let senders = [from.local_addr()];
+        let (mut receiving, sink) = expect(&to, session, &object, Mode::Unicast, &senders);
+        let mut sending = send(&from, session, &object, to_one(to.local_addr(), 0, 1));
+        receiving.received();
+        sink.assert_is(&object);
+        sending.sent();
+        let [of_sender, of_receiver] =
+            [&from, &to].map(|driver| driver.handle().statistics().expect("running"));
+        assert!(!plain[0] || !of_sender.segmentation, "no offloads");
+        assert!(!plain[1] || !of_receiver.coalescing, "no offloads");
+    }
+}
+
+#[test]
 fn losses_are_made_good() {
     for (session, percent) in (1..).zip([1, 5, 10, 20]) {
         let mut lossy = config();

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, fchmod, fstat, futimens, linkat, openat, renameat, unlinkat,
@@ -130,7 +132,26 @@ fn open_nameless(_: &OwnedFd, _: u16) -> Option<File> {
 /// Where the open files of this process are.
 const OWN_FILES: &str = "/proc/self/fd";
 
+/// Links a file by its descriptor, which old kernels let root do alone, or else by its place among the open files.
+#[cfg(target_os = "linux")]
 fn link_nameless(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
+    if !IS_REFUSED.load(Ordering::Relaxed) {
+        match linkat(file, "", parent, name, AtFlags::EMPTY_PATH) {
+            // Also if the directory is gone, which the other way finds, too.
+            Err(Errno::NOENT) => IS_REFUSED.store(true, Ordering::Relaxed),
+            linked => return linked,
+        }
+    }
+    link_open_file(file, parent, name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn link_nameless(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
+    link_open_file(file, parent, name)
+}
+
+fn link_open_file(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
     let path = format!("{OWN_FILES}/{}", file.as_raw_fd());
     linkat(CWD, path, parent, name, AtFlags::SYMLINK_FOLLOW)
 }

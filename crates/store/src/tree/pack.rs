@@ -84,14 +84,12 @@ pub fn read_pack(
                 return Err(PackError::TooLong(len));
             }
             let listed = (size, entry.modified);
-            let read = at.open(entry.path).and_then(|mut file| {
-                let before = pack.len();
+            let read = at.open(entry.path).and_then(|file| {
                 if state(&file)? != listed {
                     return Ok(false);
                 }
-                // One byte more than there should be, to see whether there is more.
-                (&mut file).take(size + 1).read_to_end(&mut pack)?;
-                Ok((pack.len() - before) as u64 == size && state(&file)? == listed)
+                // Whether there is more shows behind it, by the length.
+                Ok(read_exactly(&file, size as usize, &mut pack)? && state(&file)? == listed)
             });
             match read {
                 Ok(true) => {}
@@ -104,6 +102,16 @@ pub fn read_pack(
         }
     }
     Ok(pack)
+}
+
+/// Reads so many bytes of a file behind what `pack` holds; false if it has fewer.
+fn read_exactly(mut file: &File, size: usize, pack: &mut Vec<u8>) -> io::Result<bool> {
+    let before = pack.len();
+    pack.resize(before + size, 0);
+    match file.read_exact(&mut pack[before..]) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
 }
 
 /// Opens the file of that number, which must be what the listing says.

@@ -47,7 +47,12 @@ impl Client {
         let overhead = self.driver.handle().sealing_overhead();
         let headers = SYMBOL_HEADER_LEN + usize::from(overhead);
         let most = DEFAULT_LTTP_SYMBOL_SIZE - overhead;
-        let symbol_size = options.cut.symbol_size_towards(addresses, headers, most);
+        let symbol_size = options.cut.symbol_size_towards(
+            addresses,
+            self.requester.narrow_paths(),
+            headers,
+            most,
+        );
         let block_symbols = options.cut.symbols_per_block.unwrap_or(DEFAULT_LTTP_BLOCK_SYMBOLS);
         let geometry = Geometry::new(symbol_size, block_symbols)
             .filter(is_possible)

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::task::JoinSet;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
 use wellspring_wire::control::{RefusalCode, ResumeAt};
 use wellspring_wire::scdp::{CloseReason, Mode};
@@ -18,52 +19,66 @@ use super::{Arrived, Guard, events, open_range_sink, open_sink, ticks};
 use crate::byte_range::Wanted;
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
+use crate::narrow::{datagram_len, examine, suspected_after};
 use crate::pages::Pages;
 use crate::paths::{PathOpener, Paths};
 use crate::protocols::{DriverHandle, ReceiveObject};
-use crate::replicas::{Found, Order, Replica, Standing};
+use crate::replicas::{Found, Late, Order, Replica, Standing, find};
 use crate::report::{ProtocolReport, ScdpReport};
 use crate::requester::AskError;
 use crate::sink::Sink;
 use crate::store::Digest;
 use crate::{BlockProgress, Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
 use prepared::Prepared;
-use wellspring_net::canonical;
 use wellspring_net::timeouts::peer_timeout;
+use wellspring_net::{Host, canonical};
 
 impl Client {
     /// Has all replicas send at once, each its share of the symbols.
     pub(super) async fn fetch_by_scdp(
         &self,
-        options: &FetchOptions,
+        (hosts, options): (&[Host], &FetchOptions),
         found: Found,
         range: Range<u64>,
         target: Target,
     ) -> Result<Arrived, FetchError> {
-        let symbol_size = found.geometry.symbol_size;
+        let mut symbol_size = found.geometry.symbol_size;
         let taking_part = found.replicas.iter().filter(|r| r.takes_part());
-        let hosts = taking_part.map(|r| r.host.clone()).collect();
-        let moves = (symbol_size, hosts);
+        let names = taking_part.map(|r| r.host.clone()).collect();
+        let moves = (symbol_size, names);
         let object = object_of(found.size, &found.geometry, found.digest.tag());
-        let wanted = Wanted::of(range, object);
-        let sink = if options.range.is_some() {
+        let mut wanted = Wanted::of(range.clone(), object);
+        let mut sink = if options.range.is_some() {
             open_range_sink(options, &found, target, moves, wanted.clone()).await?
         } else {
             open_sink(options, &found, target, moves, options.resume).await?
         };
-        let (mut blocks, mut resumed) = (0, 0);
-        let (stats, mut replicas, sink) = if found.size == 0 {
-            (ReceiveStats::default(), found.replicas, sink)
-        } else {
-            let size = found.size;
+        let (size, digest) = (found.size, found.digest);
+        let mut blocks = 0;
+        let mut found = found;
+        let (stats, mut replicas, sink, resumed) = loop {
+            if size == 0 {
+                break (ReceiveStats::default(), found.replicas, sink, 0);
+            }
             blocks = wanted.blocks.len() as u32;
             let prepared = Prepared::new(self, options, found, wanted, sink).await;
-            resumed = prepared.resumed();
+            let resumed = prepared.resumed();
             if resumed == size {
-                (ReceiveStats::default(), prepared.replicas, prepared.sink)
-            } else {
-                Run::begin(self, prepared, options.updates.clone())?.follow().await?
+                break (ReceiveStats::default(), prepared.replicas, prepared.sink, resumed);
             }
+            match Run::begin(self, prepared, options)?.follow().await? {
+                Followed::Done(stats, replicas, sink) => break (stats, replicas, sink, resumed),
+                Followed::Narrow(as_before) => sink = as_before,
+            }
+            // The cut is another one, which replicas are told of when they are asked.
+            found =
+                find(&self.requester, hosts, options, (self.config.timeout, Late::Joins)).await?;
+            if (found.size, found.digest) != (size, digest) {
+                return Err(FetchError::Changed);
+            }
+            symbol_size = found.geometry.symbol_size;
+            options.updates.tell(Update::Shortened { symbol_size });
+            wanted = Wanted::of(range.clone(), object_of(size, &found.geometry, digest.tag()));
         };
         // The protocol lists those with a share, in the order of their shares.
         let with_share = replicas.iter_mut().filter(|replica| replica.has_share);
@@ -82,6 +97,15 @@ enum Joined {
     Won(usize, u8, Result<u32, String>),
     /// A page of the manifest that a share's replica was asked for.
     Page(usize, PageId, Result<Vec<u8>, AskError>),
+    /// The paths were examined; whether one is narrow.
+    Examined(bool),
+}
+
+/// How a session ended.
+enum Followed {
+    Done(ReceiveStats, Vec<Replica>, Sink),
+    /// Symbols were too long for a path, and none came.
+    Narrow(Sink),
 }
 
 /// A transfer under way.
@@ -105,12 +129,18 @@ struct Run {
     updates: Updates,
     /// The protocol's counters, once the driver answers.
     account: Option<std::sync::mpsc::Receiver<Option<ReceiveStats>>>,
+    /// When the paths are examined if nothing has come by then; absent if they are not, or were.
+    examine_at: Option<Instant>,
     _guard: Guard,
 }
 
 impl Run {
     /// Announces the session and asks all replicas that answered to send.
-    fn begin(client: &Client, prepared: Prepared, updates: Updates) -> Result<Run, FetchError> {
+    fn begin(
+        client: &Client,
+        prepared: Prepared,
+        options: &FetchOptions,
+    ) -> Result<Run, FetchError> {
         let Prepared { order, object, wanted, mut replicas, shares, sink, pages, complete } =
             prepared;
         let (handle, session) = (client.driver.handle(), order.session);
@@ -150,6 +180,9 @@ impl Run {
                 }
             }
         }
+        // A size that was asked for is kept, and so are the blocks of a range, which are those of its cut.
+        let may_shorten = options.cut.symbol_size.is_none() && options.range.is_none();
+        let examine_at = Instant::now() + suspected_after(client.config.timeout);
         let mut run = Run {
             _guard: guard,
             handle,
@@ -166,8 +199,9 @@ impl Run {
             opener: PathOpener::of(client),
             paths: BTreeMap::new(),
             pages,
-            updates,
+            updates: options.updates.clone(),
             account: None,
+            examine_at: may_shorten.then_some(examine_at),
         };
         for share in 0..run.shares.len() {
             if run.replicas[run.shares[share]].standing == Standing::Live {
@@ -196,7 +230,7 @@ impl Run {
     }
 
     /// Follows the session to its end.
-    async fn follow(mut self) -> Result<(ReceiveStats, Vec<Replica>, Sink), FetchError> {
+    async fn follow(mut self) -> Result<Followed, FetchError> {
         let mut ticks = ticks();
         loop {
             tokio::select! {
@@ -204,13 +238,17 @@ impl Run {
                 event = self.events.recv() => match event {
                     Some(SessionEvent::Received { stats, .. }) => {
                         self.tell_progress();
-                        return Ok((stats, self.replicas, self.sink));
+                        return Ok(Followed::Done(stats, self.replicas, self.sink));
                     }
                     Some(event) => self.on_event(event)?,
                     None => return Err(FetchError::Session(Failure::Stopped)),
                 },
-                Some(done) = self.tasks.join_next() => if let Ok(done) = done {
-                    self.on_joined(done)?;
+                Some(done) = self.tasks.join_next() => match done {
+                    Ok(Joined::Examined(true)) if self.progress.symbols() == 0 => {
+                        return Ok(Followed::Narrow(self.sink));
+                    }
+                    Ok(done) => self.on_joined(done)?,
+                    Err(_) => {}
                 },
                 error = self.sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => {
@@ -218,8 +256,25 @@ impl Run {
                     self.ask_for_pages();
                     // Should a page have come while a worker had its block.
                     self.handle.check_again(self.order.session)?;
+                    self.examine_if_nothing_comes();
                 }
             }
+        }
+    }
+
+    /// Examines the paths, once, if no symbol has come for a while.
+    fn examine_if_nothing_comes(&mut self) {
+        if self.examine_at.is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        self.examine_at = None;
+        if self.progress.symbols() == 0 {
+            let live = self.shares.iter().map(|&index| &self.replicas[index]);
+            let hosts =
+                live.filter(|replica| replica.is_live()).filter_map(|r| r.address).collect();
+            let requester = self.order.requester.clone();
+            let len = datagram_len(&self.order.geometry, &requester);
+            self.tasks.spawn(async move { Joined::Examined(examine(requester, hosts, len).await) });
         }
     }
 
@@ -328,6 +383,8 @@ impl Run {
     fn on_joined(&mut self, joined: Joined) -> Result<(), FetchError> {
         match joined {
             Joined::Page(share, page, answer) => self.on_page(share, page, answer),
+            // The paths carry the symbols, or some have come by now.
+            Joined::Examined(_) => Ok(()),
             // Silence is for the protocol to judge: its symbols may well be arriving.
             Joined::Started(share, Ok(())) => {
                 self.open_paths(share);

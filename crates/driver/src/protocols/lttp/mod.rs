@@ -131,6 +131,7 @@ pub struct LttpHandle {
 
 /// A session, until its connection's task lets go of it.
 pub struct LttpSession {
+    progress: SessionProgress,
     messages: Messages,
     events: mpsc::Receiver<ConnectionEvent>,
 }
@@ -193,13 +194,19 @@ impl LttpHandle {
     ) -> Result<(LttpSession, Opening<Lttp>), LtError> {
         let id = SessionId(self.next.fetch_add(1, Relaxed));
         let (sender, events) = mpsc::channel(MAX_WAITING);
+        let progress = decoding.1.clone();
         let opening = part.opening((id, cookie), side, start, decoding, sender, self)?;
         let messages = Messages { protocol: self.protocol.clone(), session: id };
-        Ok((LttpSession { messages, events }, opening))
+        Ok((LttpSession { progress, messages, events }, opening))
     }
 }
 
 impl LttpSession {
+    /// How far it is.
+    pub fn progress(&self) -> &SessionProgress {
+        &self.progress
+    }
+
     /// Ends it. From then on nothing of it is written any more.
     pub async fn end(&mut self) {
         self.messages.close();

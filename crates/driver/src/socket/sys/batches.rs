@@ -8,31 +8,7 @@ use std::ptr;
 
 use super::addresses::{from_storage, is_v4, to_storage};
 use super::control::{CONTROL_LEN, Control, ControlWriter, read};
-
-/// What goes with a datagram (or a GSO batch) on its way out.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::socket) struct SendMeta {
-    pub to: SocketAddr,
-    /// Source address, if it is to be chosen.
-    pub local: Option<IpAddr>,
-    /// The IP traffic class byte: DSCP and ECN.
-    pub traffic_class: u8,
-    /// Bytes of each datagram when there are several in the buffer.
-    pub segment: Option<u16>,
-}
-
-/// What came with a datagram (or a GRO batch).
-#[derive(Clone, Copy, Debug)]
-pub(in crate::socket) struct ReceiveMeta {
-    pub from: SocketAddr,
-    pub local: Option<IpAddr>,
-    pub interface: u32,
-    pub traffic_class: u8,
-    pub len: usize,
-    /// Bytes of each datagram; the last may be shorter.
-    pub segment: usize,
-    pub truncated: bool,
-}
+use crate::socket::meta::{RECEIVE_BATCH, ReceiveMeta, SEND_BATCH, SendMeta};
 
 /// Fills the control messages of one datagram; returns how many bytes they take.
 fn fill_control(control: &mut Control, meta: &SendMeta) -> usize {
@@ -109,12 +85,6 @@ pub(in crate::socket) fn send_many(
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
-
-/// Messages in one [`send_many`], at most.
-pub(in crate::socket) const SEND_BATCH: usize = 16;
-
-/// Messages in one [`receive_many`], at most.
-pub(in crate::socket) const RECEIVE_BATCH: usize = 16;
 
 /// Receives datagrams or GRO batches into `buffers` without waiting; `found` takes what came with
 /// each. Returns how many buffers were filled; a datagram from no internet address is left out

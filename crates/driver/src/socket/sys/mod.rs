@@ -1,22 +1,32 @@
 //! System calls that the standard library and `socket2` do not offer: the crate's only `unsafe`.
 //!
 //! Everything here is about one thing: filling C structures with pointers into memory that
-//! outlives the call. Nothing else of the crate sees a pointer.
+//! outlives the call. Nothing else of the crate sees a pointer. What Linux alone has is in `batches`, `linux`
+//! and `timer`.
 #![allow(
     unsafe_code,
     reason = "sendmmsg, recvmmsg, control messages and interface lists have no safe wrapper"
 )]
 
+#[cfg(target_os = "linux")]
 mod addresses;
+#[cfg(target_os = "linux")]
 mod batches;
+#[cfg(target_os = "linux")]
 mod control;
 mod interfaces;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
 mod options;
+#[cfg(target_os = "linux")]
 mod timer;
 
-pub(super) use batches::{
-    RECEIVE_BATCH, ReceiveMeta, SEND_BATCH, SendMeta, receive_many, send_many, take_report,
-};
 pub(super) use interfaces::interfaces;
-pub(super) use options::{dropped, option, set_multicast_interface_v4, set_option};
-pub(super) use timer::{timer_create, timer_set};
+#[cfg(target_os = "linux")]
+pub(super) use {
+    batches::{receive_many, send_many, take_report},
+    linux::{force_buffers, has_coalescing, has_segmentation, path_mtu, prepare},
+    options::{dropped, set_multicast_interface_v4},
+    timer::{timer_create, timer_set},
+};

@@ -8,7 +8,7 @@ use std::ptr;
 use super::control::Plain;
 
 /// Sets an integer socket option.
-pub(in crate::socket) fn set_option(
+pub(super) fn set_option(
     fd: RawFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -45,11 +45,7 @@ fn set_plain<T: Plain>(
 }
 
 /// Reads an integer socket option.
-pub(in crate::socket) fn option(
-    fd: RawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-) -> io::Result<libc::c_int> {
+pub(super) fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into a live integer.

@@ -16,7 +16,9 @@ use self::pace::Pace;
 use super::context::Context;
 use super::receiver::{Arrival, Receiver};
 use super::sender::Sender;
-use super::{Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo, ReceiveStats};
+use super::{
+    Command, CommandError, Config, Event, Fabric, FailReason, ObjectInfo, ReceiveStats, SendStats,
+};
 use crate::PullQueue;
 use crate::slots::Slots;
 
@@ -122,6 +124,15 @@ impl Endpoint {
         let &place = self.places.get(&session)?;
         match self.sessions.peek(place) {
             Some((_, Session::Receiving(receiver))) => Some(receiver.stats(now)),
+            _ => None,
+        }
+    }
+
+    /// The account of a send session so far.
+    pub fn send_stats(&self, session: SessionId) -> Option<SendStats> {
+        let &place = self.places.get(&session)?;
+        match self.sessions.peek(place) {
+            Some((_, Session::Sending(sender))) => Some(sender.stats()),
             _ => None,
         }
     }

@@ -167,6 +167,10 @@ impl Sender {
         self.object
     }
 
+    pub(super) fn stats(&self) -> SendStats {
+        self.stats
+    }
+
     /// The streams by whose members the session ends: one for each receiver, its first path.
     fn first_paths(&self) -> impl Iterator<Item = &Stream> {
         self.streams.iter().filter(|stream| stream.path == 0)
