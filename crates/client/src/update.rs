@@ -185,7 +185,8 @@ impl Updates {
     pub(crate) fn quiet(&self) -> Self {
         let Some(hear) = self.hear.clone() else { return Updates::default() };
         Updates::to(move |update| {
-            if matches!(update, Update::Hashing { .. } | Update::Lost { .. }) {
+            let is_of_hosts = matches!(update, Update::Hashing { .. } | Update::Lost { .. });
+            if is_of_hosts || matches!(update, Update::Shortened { .. }) {
                 hear(update);
             }
         })

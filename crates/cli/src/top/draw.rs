@@ -200,7 +200,7 @@ mod tests {
         for name in ["client", "object", "done", "rate", "share", "lost", "decoded", "state"] {
             assert!(rows[3].contains(name), "no {name} in {:?}", rows[3]);
         }
-        assert_eq!([bar(&rows[4]), bar(&rows[5]), bar(&rows[6])], [12, 3, 15], "{rows:#?}");
+        assert_eq!([bar(&rows[4]), bar(&rows[5]), bar(&rows[6])], [10, 3, 13], "{rows:#?}");
         for figure in ["← models/1.bin", "40.0 %", "2.4 Mbit/s", "75.0 %", "1.0 %", "sends"] {
             assert!(rows[4].contains(figure), "no {figure} in {:?}", rows[4]);
         }
