@@ -113,7 +113,7 @@ impl Inner {
                 self.remark(&format!("{host}: wrong bytes at byte {at}, fetched again"));
             }
             Update::Back { host } => self.remark(&format!("{host}: takes part now")),
-            Update::Shortened { symbol_size } => self.remark(&shortened(*symbol_size)),
+            Update::Shortened { symbol_size } => self.remark(&crate::ui::shortened(*symbol_size)),
             Update::Straggler { host, symbols_behind, cause, detached } => {
                 let what = if *detached { "continues by unicast" } else { "is waited for" };
                 let behind = format!("{symbols_behind} symbols behind");
@@ -237,12 +237,4 @@ fn receiver_json(receiver: &ReceiverProgress) -> Value {
         "done": receiver.done, "total": receiver.total,
         "idle_seconds": receiver.idle.as_secs_f64(),
     })
-}
-
-/// What became of symbols that were too long for a path, for people.
-pub fn shortened(symbol_size: u16) -> String {
-    format!(
-        "the path carries no longer datagrams and does not say so: symbols of {symbol_size} bytes from now on \
-         (--symbol-size {symbol_size} begins with them; see wellspring doctor)"
-    )
 }

@@ -1,18 +1,20 @@
-//! Operation of a running server: settings that change, and its end in good order.
+//! Operation of a running server: settings that change, transfers that run, and its end in good order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use wellspring_core::Rate;
+use wellspring_core::{Rate, SessionId};
 use wellspring_trust::Keyring;
 use wellspring_wire::control::RefusalCode;
 
 use super::Server;
 use super::answer::Refusal;
 use super::handler::{Handler, lock};
+use super::running::RunningTransfer;
 use super::settings::{Permissions, ReloadError, Settings};
+use crate::driver::HandleError;
 
 /// How long a server stays after its last put: the client asks what became of it.
 const LINGER: Duration = Duration::from_secs(1);
@@ -73,6 +75,27 @@ impl Server {
 }
 
 impl Handler {
+    /// The transfers that run, the fetches first, `limit` at most.
+    pub(super) fn running_transfers(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<RunningTransfer>, HandleError> {
+        let mut all: Vec<_> = lock(&self.sends).running().take(limit).collect();
+        let left = limit - all.len();
+        all.extend(self.parts.running(left).into_iter().map(|part| (None, part)));
+        let left = limit - all.len();
+        all.extend(lock(&self.puts).running().take(left));
+        let sessions: Vec<SessionId> = all.iter().filter_map(|(session, _)| *session).collect();
+        let mut accounts = self.handle.accounts(sessions)?.into_iter();
+        let with_account = all.into_iter().map(|(session, mut transfer)| {
+            if session.is_some() {
+                transfer.account = accounts.next().flatten();
+            }
+            transfer
+        });
+        Ok(with_account.collect())
+    }
+
     /// What clients may do at the moment.
     pub(super) fn permissions(&self) -> Permissions {
         *lock(&self.permissions)

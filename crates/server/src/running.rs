@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use wellspring_core::SessionId;
-
-use super::handler::{Handler, lock};
-use crate::driver::{HandleError, SessionProgress};
+use crate::driver::SessionProgress;
 use crate::protocols::Account;
 
 /// A transfer that runs.
@@ -98,11 +95,15 @@ pub(super) struct RunningPart<'a> {
 
 impl Drop for RunningPart<'_> {
     fn drop(&mut self) {
-        lock(&self.parts.0).all.remove(&self.number);
+        self.parts.locked().all.remove(&self.number);
     }
 }
 
 impl RunningParts {
+    fn locked(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes a part, until what is returned is dropped.
     pub(super) fn add(
         &self,
@@ -111,15 +112,16 @@ impl RunningParts {
         progress: SessionProgress,
         symbol_size: u16,
     ) -> RunningPart<'_> {
-        let mut parts = lock(&self.0);
+        let mut parts = self.locked();
         parts.begun += 1;
         let number = parts.begun;
         parts.all.insert(number, Part { client, name: name.to_owned(), progress, symbol_size });
         RunningPart { parts: self, number }
     }
 
-    fn running(&self, limit: usize) -> Vec<RunningTransfer> {
-        let parts = lock(&self.0);
+    /// Those that are sent, `limit` at most.
+    pub(super) fn running(&self, limit: usize) -> Vec<RunningTransfer> {
+        let parts = self.locked();
         let all = parts.all.iter().take(limit);
         all.map(|(number, part)| {
             let size = part.progress.transfer_len();
@@ -140,28 +142,5 @@ impl RunningParts {
             }
         })
         .collect()
-    }
-}
-
-impl Handler {
-    /// The transfers that run, the fetches first, `limit` at most.
-    pub(super) fn running_transfers(
-        &self,
-        limit: usize,
-    ) -> Result<Vec<RunningTransfer>, HandleError> {
-        let mut all: Vec<_> = lock(&self.sends).running().take(limit).collect();
-        let left = limit - all.len();
-        all.extend(self.parts.running(left).into_iter().map(|part| (None, part)));
-        let left = limit - all.len();
-        all.extend(lock(&self.puts).running().take(left));
-        let sessions: Vec<SessionId> = all.iter().filter_map(|(session, _)| *session).collect();
-        let mut accounts = self.handle.accounts(sessions)?.into_iter();
-        let with_account = all.into_iter().map(|(session, mut transfer)| {
-            if session.is_some() {
-                transfer.account = accounts.next().flatten();
-            }
-            transfer
-        });
-        Ok(with_account.collect())
     }
 }

@@ -1,4 +1,4 @@
-//! What a server said of itself at one time: the page `/transfers`, read with suspicion.
+//! Reader of a server's page `/transfers`, which may be a hostile one's.
 
 use serde_json::Value;
 

@@ -15,6 +15,7 @@ use wellspring_console::exit::Failed;
 
 use full_screen::FullScreen;
 use view::View;
+pub use view::shortened;
 
 /// Progress is drawn so often, at most: a tree is fetched by several transfers at once.
 const PAUSE: Duration = Duration::from_millis(90);

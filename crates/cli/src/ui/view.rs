@@ -7,7 +7,6 @@ use wellspring_client::{BlockProgress, ReceiverProgress, SenderProgress, Update}
 use wellspring_console::units::{bytes, seconds};
 
 use super::average::Average;
-use crate::progress::shortened;
 
 /// Silence of a host that is worth mentioning.
 const SILENT: Duration = Duration::from_millis(500);
@@ -219,4 +218,12 @@ pub fn receiver_state(receiver: &ReceiverProgress) -> String {
         true => format!("nothing new for {}", seconds(receiver.idle)),
         false => receiver.state.clone(),
     }
+}
+
+/// What became of symbols that were too long for a path, for people.
+pub fn shortened(symbol_size: u16) -> String {
+    format!(
+        "the path carries no longer datagrams and does not say so: symbols of {symbol_size} bytes from now on \
+         (--symbol-size {symbol_size} begins with them; see wellspring doctor)"
+    )
 }

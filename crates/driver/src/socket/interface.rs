@@ -110,7 +110,7 @@ fn routed_towards(to: SocketAddr, interface: Option<&Interface>) -> io::Result<U
             #[cfg(target_os = "linux")]
             sys::set_multicast_interface_v4(socket.as_raw_fd(), interface.index()?)?;
             #[cfg(not(target_os = "linux"))]
-            super::plain::set_multicast_interface_v4(&SockRef::from(&socket), interface)?;
+            super::plain::set_multicast_interface_v4(&SockRef::from(&socket), interface.index()?)?;
         } else {
             SockRef::from(&socket).set_multicast_if_v6(interface.index()?)?;
         }

@@ -7,11 +7,11 @@ use std::os::fd::AsRawFd;
 
 use socket2::Socket;
 
-use super::meta::SendMeta;
+use super::meta::{Options, SendMeta};
+use super::plain;
 use super::receive::ReceiveBatch;
 #[cfg(target_os = "linux")]
 use super::sys;
-use super::{SocketConfig, plain};
 
 /// By what a socket sends and receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,43 +29,38 @@ use Means::Plain;
 use Means::Linux;
 
 impl Means {
-    /// What a socket of these settings can use.
-    pub(super) fn of(config: &SocketConfig) -> Self {
+    /// What a socket can use that is to be plain, or not.
+    pub(super) fn of(plain: bool) -> Self {
         #[cfg(target_os = "linux")]
-        if !config.plain {
+        if !plain {
             return Linux;
         }
-        let _ = config;
+        let _ = plain;
         Plain
     }
 
     /// Sets a socket's options and buffers; whether it has segmentation offload, and receive coalescing.
-    pub(super) fn prepare(
-        self,
-        socket: &Socket,
-        config: &SocketConfig,
-        v4: bool,
-    ) -> io::Result<(bool, bool)> {
+    pub(super) fn prepare(self, socket: &Socket, options: &Options) -> io::Result<(bool, bool)> {
         let (received, sent, offloads) = match self {
             #[cfg(target_os = "linux")]
             Linux => {
                 let fd = socket.as_raw_fd();
-                sys::prepare(fd, config, v4)?;
-                let (received, sent) = sys::force_buffers(fd, config);
-                let segmentation = config.offload && sys::has_segmentation(fd);
-                (received, sent, (segmentation, config.offload && sys::has_coalescing(fd)))
+                sys::prepare(fd, options)?;
+                let (received, sent) = sys::force_buffers(fd, options);
+                let segmentation = options.offload && sys::has_segmentation(fd);
+                (received, sent, (segmentation, options.offload && sys::has_coalescing(fd)))
             }
             Plain => {
-                plain::prepare(socket, config, v4)?;
+                plain::prepare(socket, options)?;
                 (false, false, (false, false))
             }
         };
         // Up to the system's limit.
         if !received {
-            socket.set_recv_buffer_size(config.receive_buffer)?;
+            socket.set_recv_buffer_size(options.receive_buffer)?;
         }
         if !sent {
-            socket.set_send_buffer_size(config.send_buffer)?;
+            socket.set_send_buffer_size(options.send_buffer)?;
         }
         Ok(offloads)
     }

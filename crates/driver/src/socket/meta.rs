@@ -1,4 +1,4 @@
-//! What goes and comes with datagrams, on whatever system.
+//! Metadata of datagrams, and options of the sockets that carry them, on whatever system.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -30,4 +30,23 @@ pub(super) struct ReceiveMeta {
     /// Bytes of each datagram; the last may be shorter.
     pub segment: usize,
     pub truncated: bool,
+}
+
+/// Options of a socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    /// Whether it is of IPv6, and whether it takes IPv4.
+    pub v6: bool,
+    pub v4: bool,
+    /// Of multicast \[hops\].
+    pub multicast_ttl: u8,
+    pub multicast_loopback: bool,
+    /// Index of the interface that multicast goes out by.
+    pub multicast_interface: Option<u32>,
+    /// Buffers asked for \[bytes\].
+    pub receive_buffer: usize,
+    pub send_buffer: usize,
+    /// Use GSO and GRO where they are.
+    pub offload: bool,
+    pub unfragmented: bool,
 }

@@ -1,7 +1,7 @@
 //! Datagrams as every system has them: one by one, with nothing but an address.
 //!
 //! What stands in for the interfaces of Linux elsewhere, and on Linux where a socket is to be
-//! [plain](super::SocketConfig::plain): DSCP and ECN are not set and not seen, nor are the addresses and interfaces
+//! plain: DSCP and ECN are not set and not seen, nor are the addresses and interfaces
 //! that datagrams came to.
 
 use std::io;
@@ -10,29 +10,27 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use rustix::net::{RecvFlags, recvfrom};
 use socket2::Socket;
 
-use super::meta::{ReceiveMeta, SendMeta};
-use super::{Interface, SocketConfig, sys};
+use super::meta::{Options, ReceiveMeta, SendMeta};
+use super::sys;
 use crate::address::canonical;
 
 /// Sets how a socket sends.
-pub(super) fn prepare(socket: &Socket, config: &SocketConfig, v4: bool) -> io::Result<()> {
-    if !v4 {
+pub(super) fn prepare(socket: &Socket, options: &Options) -> io::Result<()> {
+    if !options.v4 {
         return Ok(());
     }
     // A socket of both families may not let IPv4's options be set.
-    let dual = config.bind.is_ipv6();
-    let settle = |set: io::Result<()>| if dual { Ok(()) } else { set };
-    settle(socket.set_multicast_ttl_v4(u32::from(config.multicast_ttl)))?;
-    settle(socket.set_multicast_loop_v4(config.multicast_loopback))?;
-    match &config.multicast_interface {
-        Some(interface) => settle(set_multicast_interface_v4(socket, interface)),
+    let settle = |set: io::Result<()>| if options.v6 { Ok(()) } else { set };
+    settle(socket.set_multicast_ttl_v4(u32::from(options.multicast_ttl)))?;
+    settle(socket.set_multicast_loop_v4(options.multicast_loopback))?;
+    match options.multicast_interface {
+        Some(index) => settle(set_multicast_interface_v4(socket, index)),
         None => Ok(()),
     }
 }
 
 /// Chooses the interface of outgoing IPv4 multicast, by its address.
-pub(super) fn set_multicast_interface_v4(socket: &Socket, interface: &Interface) -> io::Result<()> {
-    let index = interface.index()?;
+pub(super) fn set_multicast_interface_v4(socket: &Socket, index: u32) -> io::Result<()> {
     let of_it = sys::interfaces()?.into_iter().filter(|i| i.index == index);
     let address = of_it.filter_map(|i| i.address).find_map(|address| match address {
         IpAddr::V4(address) => Some(address),

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::means::Means;
-use super::meta::{SEND_BATCH, SendMeta};
+use super::meta::{Options, SEND_BATCH, SendMeta};
 use super::receive::ReceiveBatch;
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
 use crate::setters;
@@ -153,15 +153,28 @@ impl UdpSocket {
             socket.set_only_v6(!dual)?;
         }
         prepare(&socket)?;
+        let multicast_interface =
+            config.multicast_interface.as_ref().map(Interface::index).transpose()?;
         if v6 {
             socket.set_multicast_hops_v6(u32::from(config.multicast_ttl))?;
             socket.set_multicast_loop_v6(config.multicast_loopback)?;
-            if let Some(interface) = &config.multicast_interface {
-                socket.set_multicast_if_v6(interface.index()?)?;
+            if let Some(index) = multicast_interface {
+                socket.set_multicast_if_v6(index)?;
             }
         }
-        let means = Means::of(config);
-        let (segmentation, coalescing) = means.prepare(&socket, config, !v6 || dual)?;
+        let means = Means::of(config.plain);
+        let options = Options {
+            v6,
+            v4: !v6 || dual,
+            multicast_ttl: config.multicast_ttl,
+            multicast_loopback: config.multicast_loopback,
+            multicast_interface,
+            receive_buffer: config.receive_buffer,
+            send_buffer: config.send_buffer,
+            offload: config.offload,
+            unfragmented: config.unfragmented,
+        };
+        let (segmentation, coalescing) = means.prepare(&socket, &options)?;
         socket.bind(&config.bind.into())?;
         let local_addr = socket
             .local_addr()?
