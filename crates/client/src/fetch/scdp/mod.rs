@@ -71,8 +71,13 @@ impl Client {
                 Followed::Narrow(as_before) => sink = as_before,
             }
             // The cut is another one, which replicas are told of when they are asked.
-            found =
-                find(&self.requester, hosts, options, (self.config.timeout, Late::Joins)).await?;
+            found = find(
+                &self.requester,
+                hosts,
+                options,
+                (self.config.timeout, Late::Joins, self.config.further_addresses),
+            )
+            .await?;
             if (found.size, found.digest) != (size, digest) {
                 return Err(FetchError::Changed);
             }
