@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use blake3::hazmat::{self, ChainingValue, HasherExt, Mode};
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Disk, SystemDisk};
 
@@ -105,7 +106,7 @@ pub fn hash_file(file: &File, len: u64, progress: &HashProgress) -> io::Result<D
         hash_range(&SystemDisk, file, 0..len, &mut hasher, progress)?;
         hasher.finalize()
     } else {
-        let (left, right) = halves(file, 0, len, progress)?;
+        let (left, right) = on_all_processors(|| halves(file, 0, len, progress))?;
         hazmat::merge_subtrees_root(&left, &right, Mode::Hash)
     };
     Ok(Digest(*hash.as_bytes()))
@@ -145,7 +146,33 @@ pub(super) fn hash_nodes_on(
     };
     // Short ones are not worth a thread's attention each.
     let together = (LEAF / len).clamp(1, 8) as usize;
-    starts.into_par_iter().with_min_len(together).map(hash).collect()
+    on_all_processors(|| starts.into_par_iter().with_min_len(together).map(hash).collect())
+}
+
+/// Does work on a pool of threads, a processor each, which belongs to this process: a child of `fork` has none of its
+/// parent's threads, and would wait for them for ever.
+fn on_all_processors<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
+    let process = std::process::id();
+    let pool = {
+        let mut kept = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((of, pool)) if *of == process => Some(Arc::clone(pool)),
+            _ => {
+                let made = ThreadPoolBuilder::new().build().ok().map(Arc::new);
+                let before =
+                    std::mem::replace(&mut *kept, made.clone().map(|pool| (process, pool)));
+                // Threads that are not there cannot be ended.
+                std::mem::forget(before);
+                made
+            }
+        }
+    };
+    // Where no thread can be started this one does it all.
+    match pool {
+        Some(pool) => pool.install(work),
+        None => work(),
+    }
 }
 
 /// The chaining values of both subtrees of BLAKE3's tree over a range, which is no leaf of ours.
