@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from conftest import HostProcess
+
+HOSTS = tuple[Path, list[HostProcess]]
 PAGE = Path(__file__).parents[2] / "docs" / "src" / "python.md"
 
 
@@ -20,3 +24,29 @@ def test_the_examples_of_the_book_run(tmp_path: Path, monkeypatch: pytest.Monkey
     namespace: dict[str, object] = {"__name__": "__main__", "__file__": str(program)}
     exec(compile(program.read_text(), str(program), "exec"), namespace)
     assert (tmp_path / "7b.bin").stat().st_size == 2_560_000
+
+
+def test_the_recipe_for_pytorch_runs(three_hosts: HOSTS, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="`TORCH=1 make python-full` installs PyTorch, of several gigabytes")
+    import numpy as np
+
+    served, hosts = three_hosts
+    [recipe] = re.findall(r"^```python,torch\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    # A module, which workers that are started anew import.
+    (tmp_path / "recipe.py").write_text(recipe)
+    sys.path.insert(0, str(tmp_path))
+    from recipe import Samples, checkpoint, restore
+
+    samples = np.random.default_rng(1).standard_normal((12, 40), dtype=np.float32)
+    for n, sample in enumerate(samples):
+        np.save(served / f"{n}.npy", sample)
+    addresses = ",".join(host.address for host in hosts)
+    dataset = Samples(addresses, [f"{n}.npy" for n in range(12)])
+    for start in ("fork", "spawn"):
+        loader = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=2, multiprocessing_context=start)
+        assert (torch.cat(list(loader)).numpy() == samples).all()
+    model, other = torch.nn.Linear(40, 3), torch.nn.Linear(40, 3)
+    checkpoint(model, addresses, "step-1.pt")
+    hosts[0].kill()
+    restore(other, addresses, "step-1.pt")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

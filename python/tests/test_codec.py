@@ -215,6 +215,12 @@ def test_objects_survive_loss_reordering_and_copies(length: int, threads: int, d
     assert wellspring.decode_object(received, threads=threads) == content
     out = bytearray(length)
     assert wellspring.decode_object(received, out=out, threads=threads) is out and out == content
+    information = wellspring.ObjectInformation.from_bytes(packets[:12])
+    used = bytearray(b"x" * wellspring.encoded_length(information, repair=60))
+    assert wellspring.encode_object(content, repair=60, information=information, out=used, threads=threads) is used
+    assert used == packets, "whatever stood there"
+    with pytest.raises(ValueError, match=f"give {len(packets)}"):
+        wellspring.encode_object(content, repair=60, information=information, out=used + b"x")
 
 
 def test_objects_may_have_sub_blocks(data: random.Random) -> None:

@@ -123,6 +123,35 @@ def test_plots_are_drawn_in_one_call(tmp_path: Path) -> None:
         plots.queues(bare)
 
 
+def test_a_figure_is_drawn_as_its_report_draws_it(tmp_path: Path) -> None:
+    from wellspring import plots
+
+    reproduced = sim.reproduce("scdp-12d", quick=True)
+    figure = plots.figure(reproduced)
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+    assert [axes.get_title() for axes in figure.axes] == [plot["title"] for plot in reproduced.plots]
+    for axes, plot in zip(figure.axes, reproduced.plots, strict=True):
+        assert axes.get_ylabel() == plot["y"]["label"]
+        named = {text.get_text() for text in axes.get_legend().get_texts()}
+        assert named == {curve["name"] for curve in plot["curves"] if curve["points"]}
+    with pytest.raises(ValueError, match="has no plots"):
+        plots.figure(sim.Figure("none", "none", (), sim.Table({}), ()))
+
+
+RECORDS = sorted((Path(__file__).parents[2] / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_every_record_can_be_drawn(record: Path) -> None:
+    from wellspring import plots
+
+    figure = sim.Figure.read(record)
+    assert figure.name == record.stem and figure.checks.height > 0
+    if figure.plots:
+        assert plots.figure(figure).axes
+
+
 def test_dask_runs_a_sweep_and_a_killed_worker_loses_its_run_alone(tmp_path: Path) -> None:
     from distributed import Client, LocalCluster
 
@@ -143,3 +172,45 @@ def test_dask_runs_a_sweep_and_a_killed_worker_loses_its_run_alone(tmp_path: Pat
     assert killed
     alone = sim.run("scdp-12a", seeds=4, set=SMALL)
     assert dict(result.runs) == dict(alone.runs)
+
+
+# Stands in for Slurm: runs the job script that it is given, here and at once, as a batch node would.
+SBATCH = """#!/bin/sh
+setsid sh "$1" >"$(dirname "$0")/job.log" 2>&1 &
+echo $! >>"$(dirname "$0")/jobs"
+echo "Submitted batch job $!"
+"""
+SCANCEL = """#!/bin/sh
+kill -- -"$1" 2>/dev/null || true
+"""
+
+
+def test_slurm_s_job_scripts_start_workers_that_run_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dask_jobqueue import SLURMCluster
+    from distributed import Client
+
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with SLURMCluster(
+        cores=1, memory="1GB", queue="normal", walltime="00:10:00", interface="lo", local_directory=str(tmp_path),
+        scheduler_options={"dashboard_address": None}, worker_extra_args=["--no-dashboard"],
+    ) as cluster, Client(cluster) as client:  # fmt: skip
+        script = cluster.job_script()
+        print(script)
+        assert "#SBATCH -p normal" in script and "distributed.cli.dask_worker" in script
+        cluster.scale(jobs=2)
+        client.wait_for_workers(2, timeout=120)
+        result = sweep("scdp-12a", seeds=2, set=SMALL, executor=client.get_executor())
+    assert len((tmp_path / "jobs").read_text().split()) >= 2
+    assert dict(result.runs) == dict(sim.run("scdp-12a", seeds=2, set=SMALL).runs)
+
+
+def test_kubernetes_is_told_of_a_cluster_with_this_package() -> None:
+    from dask_kubernetes.operator import make_cluster_spec
+
+    spec = make_cluster_spec(name="sweep", image="registry.example/wellspring-dask:1", n_workers=10)
+    assert spec["kind"] == "DaskCluster" and spec["spec"]["worker"]["replicas"] == 10
+    [container] = spec["spec"]["worker"]["spec"]["containers"]
+    assert container["image"] == "registry.example/wellspring-dask:1" and "dask-worker" in str(container["args"])

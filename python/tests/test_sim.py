@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -72,6 +73,20 @@ def test_wrong_scenarios_are_refused_in_words(
 ) -> None:
     with pytest.raises(error, match=says):
         sim.run(scenario, seeds=1, set=changes)
+
+
+def test_figures_are_reproduced_with_their_checks_and_plots(tmp_path: Path) -> None:
+    assert "scdp-12d" in sim.figures()["name"]
+    figure = sim.reproduce("scdp-12d", quick=True)
+    assert figure.name == "scdp-12d" and figure.seeds == (1,)
+    assert set(figure.checks["verdict"]) <= {"not-judged", "reported"}, "quick ones judge nothing"
+    assert figure.plots and all(plot["curves"] for plot in figure.plots)
+    record = {"figure": "scdp-12d", "title": figure.title, "seeds": [1]}
+    record |= {"checks": list(figure.checks.rows()), "plots": list(figure.plots)}
+    (tmp_path / "scdp-12d.json").write_text(json.dumps(record))
+    assert sim.Figure.read(tmp_path / "scdp-12d.json") == figure
+    with pytest.raises(ValueError, match="sim.figures"):
+        sim.reproduce("scdp-99")
 
 
 def test_control_c_ends_a_run() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import io
 import random
 import signal
 import subprocess
@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from tqdm import tqdm
 
 import wellspring
 from wellspring import errors
@@ -288,36 +289,81 @@ def test_many_threads_use_one_client(server: Served, data: random.Random) -> Non
     assert got == [content] * 6
 
 
-def test_a_forked_child_is_told_and_opens_its_own(server: Served, data: random.Random) -> None:
-    served, host = server
-    content = data.randbytes(10_000)
-    (served / "object").write_bytes(content)
-    with wellspring.Client() as client:
-        assert client.read(f"{host.address}/object") == content
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                client.read(f"{host.address}/object")
-            except RuntimeError as error:
-                own = wellspring.read(f"{host.address}/object") == content
-                status = 0 if "forked" in str(error) and own else 2
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert client.read(f"{host.address}/object") == content
-
-
 def test_a_progress_bar_is_filled(server: Served, data: random.Random) -> None:
-    class Bar:
-        total, n, shown = 0, 0, 0
-
-        def refresh(self) -> None:
-            self.shown += 1
-
     served, host = server
     (served / "object").write_bytes(data.randbytes(500_000))
-    bar = Bar()
+    shown = io.StringIO()
+    bar = tqdm(unit="B", file=shown)
     with wellspring.Client() as client:
         client.read(f"{host.address}/object", progress=bar)
-    assert (bar.total, bar.n) == (500_000, 500_000) and bar.shown > 0
+    assert (bar.total, bar.n) == (500_000, 500_000)
+    bar.close()
+    assert "100%" in shown.getvalue()
+
+
+def test_all_replicas_are_lost(three_hosts: Hosts, tmp_path: Path, data: random.Random) -> None:
+    served, hosts = three_hosts
+    (served / "object").write_bytes(data.randbytes(60_000_000))
+
+    def kill_all(update: wellspring.Update) -> None:
+        if update.event == "moving" and 0 < update.done < update.total:
+            for host in hosts:
+                host.kill()
+
+    source = ",".join(host.address for host in hosts) + "/object"
+    with wellspring.Client(timeout=1) as client, pytest.raises(errors.ReplicasLost, match="repeat the call") as lost:
+        client.get(source, tmp_path / "here", progress=kill_all)
+    assert lost.value.exit_status == 6 and len(lost.value.hosts) == 3
+    assert not (tmp_path / "here").exists()
+
+
+def test_too_few_receivers(tmp_path: Path, data: random.Random) -> None:
+    hosts = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        hosts.append(HostProcess(tmp_path / name))
+    content = data.randbytes(60_000_000)
+    (tmp_path / "object").write_bytes(content)
+
+    def kill_one(update: wellspring.Update) -> None:
+        if update.event == "moving" and 0 < update.done < update.total:
+            hosts[1].kill()
+
+    try:
+        with wellspring.Client(timeout=1) as client, pytest.raises(errors.TooFewReceivers, match="done at once") as few:
+            client.put(tmp_path / "object", [host.address for host in hosts], progress=kill_one)
+    finally:
+        for host in hosts:
+            host.kill()
+    assert few.value.exit_status == 9 and [host.host for host in few.value.hosts] == [hosts[1].address]
+    assert (tmp_path / "one" / "object").read_bytes() == content
+
+
+def test_a_client_that_is_closed_meanwhile_ends_its_calls(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(20_000_000)
+    (served / "object").write_bytes(content)
+    client = wellspring.Client()
+    ended: list[object] = []
+
+    def read() -> None:
+        try:
+            ended.append(client.read(f"{host.address}/object") == content)
+        except (errors.WellspringError, ValueError) as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    client.close()
+    thread.join()
+    assert ended == [True] or isinstance(ended[0], Exception)
+
+
+def test_transfers_say_that_they_need_linux(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As in the wheels for other systems, whose native module lacks these.
+    for name in ("Client", "Server", "new_cluster_key"):
+        monkeypatch.delattr(wellspring._native, name)
+    calls = (wellspring.Client, lambda: wellspring.serve(tmp_path), lambda: wellspring.read("a/x"))
+    for call in (*calls, lambda: wellspring.new_cluster_key(tmp_path)):
+        with pytest.raises(NotImplementedError, match="need Linux.*codec and the simulator"):
+            call()

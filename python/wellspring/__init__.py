@@ -8,7 +8,9 @@
 - :mod:`wellspring.errors`: exceptions.
 """
 
-from . import errors, sim
+import os as _os
+
+from . import _native, errors, sim
 from .codec import (
     Code,
     Decoder,
@@ -20,6 +22,7 @@ from .codec import (
     ObjectInformation,
     decode_object,
     encode_object,
+    encoded_length,
     object_information,
 )
 from .errors import WellspringError
@@ -56,6 +59,7 @@ __all__ = [
     "WellspringError",
     "decode_object",
     "encode_object",
+    "encoded_length",
     "errors",
     "get",
     "get_async",
@@ -72,3 +76,6 @@ __all__ = [
     "serve",
     "sim",
 ]
+
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(after_in_child=_native.after_fork_in_child)

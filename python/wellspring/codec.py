@@ -38,6 +38,7 @@ from ._native import (
 )
 from ._native import decode_object as _decode_object
 from ._native import encode_object as _encode_object
+from ._native import encoded_length
 
 if TYPE_CHECKING:
     from ._native import Memory
@@ -53,6 +54,7 @@ __all__ = [
     "ObjectInformation",
     "decode_object",
     "encode_object",
+    "encoded_length",
     "object_information",
 ]
 
@@ -87,13 +89,14 @@ def encode_object(
     symbol_size: int = 1_400,
     symbols_per_block: int = _WANTED_SYMBOLS,
     information: ObjectInformation | None = None,
+    out: Memory | None = None,
     threads: int = 0,
 ) -> bytes:
     """All source symbols of an object and ``repair`` repair symbols of each block, in RFC 6330's format.
 
     That is what ``wellspring fec encode`` writes: 12 bytes of Object Transmission Information, then packets of a
-    4-byte Payload ID and a symbol. ``information`` replaces the two sizes. ``threads`` 0 is as many as there are
-    cores.
+    4-byte Payload ID and a symbol. ``information`` replaces the two sizes. They are written to ``out`` (which is
+    returned then) of :func:`encoded_length` bytes, or are new bytes. ``threads`` 0 is as many as there are cores.
 
     >>> packets = encode_object(b"seven bytes" * 1_000, repair=3, symbol_size=100)
     >>> decode_object(packets[:12] + packets[12 + 3 * 104:]) == b"seven bytes" * 1_000
@@ -101,7 +104,7 @@ def encode_object(
     """
     if information is None:
         information = object_information(_length(data), symbol_size, symbols_per_block)
-    return _encode_object(data, information, repair, threads)
+    return cast(bytes, _encode_object(data, information, repair, out, threads))
 
 
 def decode_object(packets: Memory, *, out: Memory | None = None, threads: int = 0) -> bytes:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from fsspec import AbstractFileSystem
 
 from .errors import NoHost, NoSuchRange
+from .reports import FetchReport
 from .transfers import Client, Entry, get, ls, put
 
 if TYPE_CHECKING:
@@ -194,9 +195,16 @@ class _Remote(io.RawIOBase):
         return at
 
     def readall(self) -> bytes:
-        rest = bytearray(max(self._size - self._at, 0))
-        self.readinto(rest)
-        return bytes(rest)
+        first, end = self._at, self._size
+        is_here = self._start <= first < self._start + len(self._piece)
+        if end - first < _BLOCK or is_here:
+            rest = bytearray(max(end - first, 0))
+            self.readinto(rest)
+            return bytes(rest)
+        content, report = self._client.read_exactly(self._path, first, end, self._digest)
+        self._heed(report, end)
+        self._at = end
+        return content
 
     def readinto(self, buffer: Memory, /) -> int:
         into = memoryview(cast(Any, buffer)).cast("B")[: max(self._size - self._at, 0)]
@@ -232,6 +240,9 @@ class _Remote(io.RawIOBase):
 
     def _read_into(self, into: memoryview, first: int, end: int) -> None:
         report = self._client.read_into(self._path, into, range=(first, end), digest=self._digest)
+        self._heed(report, end)
+
+    def _heed(self, report: FetchReport, end: int) -> None:
         if report.end < end:
             raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
         self._digest = report.digest

@@ -1,6 +1,7 @@
 """Plots of simulated results in the papers' forms, by matplotlib.
 
-Each takes a :class:`wellspring.sim.Result` and returns a matplotlib figure.
+Each takes a :class:`wellspring.sim.Result` and returns a matplotlib figure; :func:`figure` draws a
+:class:`wellspring.sim.Figure` with the plots, colours and forms of the reports.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from .sim import Result, Table
+from .sim import Figure, Result, Table
 
-__all__ = ["completion_times", "goodput_by_rank", "metric", "queues"]
+__all__ = ["completion_times", "figure", "goodput_by_rank", "metric", "queues"]
 
 # Student's t at 97.5 %, for 1 to 10 degrees of freedom; beyond, the normal distribution's.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
@@ -126,3 +127,95 @@ def _longest(queues: Table) -> dict[tuple[str, int], dict[float, int]]:
         of_run = longest.setdefault((hash_, seed), {})
         of_run[at] = max(of_run.get(at, 0), packets)
     return longest
+
+
+# The reports' colours, and the protocols that have the same one in every plot.
+_COLOURS = (
+    "#1F6FD6", "#D26A0C", "#8A4FBF", "#BF2F3A", "#1E844E", "#0A828C", "#8C6A12", "#B83D7D", "#4A55B0",
+)  # fmt: skip
+_REFERENCE = "#6B7280"
+_PAPER = "#1F2933"
+_OF_PROTOCOLS = {
+    "SCDP": 0, "RaptorQ": 0, "LTTP": 0, "NDP+": 2, "NDP": 1, "DCTCP": 4, "TCP": 3, "PIAS": 4,
+}  # fmt: skip
+
+
+def figure(reproduced: Figure) -> Any:
+    """All plots of a figure that was reproduced, one below the other, as its report has them."""
+    plots = [plot for plot in reproduced.plots if any(curve["points"] for curve in plot["curves"])]
+    if not plots:
+        raise ValueError(f"{reproduced.name} has no plots: `checks` is all of it")
+    drawn = _figure_type()(figsize=(7, 4.6 * len(plots)), layout="constrained")
+    for plot, axes in zip(plots, drawn.subplots(len(plots), squeeze=False)[:, 0], strict=True):
+        _draw(plot, axes)
+    return drawn
+
+
+def _draw(plot: Mapping[str, Any], axes: Any) -> None:
+    colours = _colours(plot["curves"])
+    bars = [curve["name"] for curve in plot["curves"] if _is_bars(curve)]
+    named: set[str] = set()
+    for curve in plot["curves"]:
+        points = curve["points"]
+        if not points:
+            continue
+        # Curves of one name look alike, and are named once.
+        label = None if curve["name"] in named else curve["name"]
+        named.add(curve["name"])
+        x, y, half = (list(values) for values in zip(*points, strict=True))
+        style = {"color": colours[curve["name"]], "label": label}
+        if _is_bars(curve):
+            width = 0.8 / len(bars)
+            places = [at + (bars.index(curve["name"]) - (len(bars) - 1) / 2) * width for at in x]
+            alpha = 0.45 if curve["source"] == "shipped" else 1.0
+            axes.bar(places, y, width, yerr=half if any(half) else None, capsize=3, alpha=alpha, **style)
+        elif curve["source"] == "paper":
+            axes.plot(x, y, linestyle="", marker="D", **style)
+        else:
+            line = {"shipped": "--", "reference": ":"}.get(curve["source"], "-")
+            is_marked = curve["shape"] != "curve" and len(points) <= 45
+            form = {"linestyle": "" if curve["shape"] == "points" else line, "marker": "o" if is_marked else None}
+            axes.errorbar(x, y, yerr=half if any(half) else None, capsize=3, **form, **style)
+    axes.set(title=plot["title"], xlabel=plot["x"]["label"], ylabel=plot["y"]["label"])
+    if plot["x"].get("log"):
+        axes.set_xscale("log")
+    if plot["y"].get("log"):
+        axes.set_yscale("log", nonpositive="mask")
+    else:
+        axes.set_ylim(min(0, axes.get_ylim()[0]), None)
+    if plot.get("categories"):
+        axes.set_xticks(range(len(plot["categories"])), plot["categories"])
+    axes.legend(fontsize="small")
+
+
+def _is_bars(curve: Mapping[str, Any]) -> bool:
+    return bool(curve["shape"] == "bars" and curve["source"] != "paper")
+
+
+def _colours(curves: list[Mapping[str, Any]]) -> dict[str, str]:
+    """A colour for each name: its protocol's, unless another curve has it already; what is shipped has that of what it
+    is shipped instead of."""
+    own = {
+        curve["name"]: next((at for start, at in _OF_PROTOCOLS.items() if curve["name"].startswith(start)), None)
+        for curve in curves
+    }
+    reserved = {at for at in own.values() if at is not None}
+    chosen: dict[str, str] = {}
+    for curve in curves:
+        name, source = curve["name"], curve["source"]
+        if name in chosen:
+            continue
+        instead_of = max((other for other in chosen if name.startswith(other)), key=len, default=None)
+        preferred = own[name]
+        if source == "paper":
+            chosen[name] = _PAPER
+        elif source == "reference":
+            chosen[name] = _REFERENCE
+        elif source == "shipped" and instead_of is not None:
+            chosen[name] = chosen[instead_of]
+        elif preferred is not None and _COLOURS[preferred] not in chosen.values():
+            chosen[name] = _COLOURS[preferred]
+        else:
+            free = (c for at, c in enumerate(_COLOURS) if at not in reserved and c not in chosen.values())
+            chosen[name] = next(free, _COLOURS[len(chosen) % len(_COLOURS)])
+    return chosen

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypedDict
 
 __all__ = [
+    "Access",
     "Entry",
     "FetchReport",
     "GetOptions",
@@ -98,6 +100,33 @@ class PutOptions(TypedDict, total=False):
     """Go on with the other hosts after that."""
     progress: Progress
     """As for :func:`get`."""
+
+
+class Access(TypedDict, total=False):
+    """Options of the client that a function opens for itself, as :class:`wellspring.Client` has them."""
+
+    keys: str | os.PathLike[str] | None
+    """The directory of the keys."""
+    insecure: bool
+    """Go without keys."""
+    timeout: float
+    """Seconds for which a host may be silent before it counts as gone: 10 unless given."""
+
+
+class GetCall(GetOptions, Access, total=False):
+    """Options of :func:`get` by itself."""
+
+
+class ReadCall(ReadOptions, Access, total=False):
+    """Options of :func:`read` and :func:`read_into` by themselves."""
+
+
+class LsCall(LsOptions, Access, total=False):
+    """Options of :func:`ls` by itself."""
+
+
+class PutCall(PutOptions, Access, total=False):
+    """Options of :func:`put` by itself."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@
 
 A scenario is the name of one that comes with Wellspring (:func:`scenarios`), the path of a TOML file, or a mapping
 with the same keys. ``set`` changes keys by their dotted names; a list for a key that takes one value is swept.
-A table goes to pandas, polars or pyarrow by the Arrow interface, or is read by column.
+A table goes to pandas, polars or pyarrow by the Arrow interface, or is read by column. :func:`reproduce` runs a whole
+figure of a paper, with its verdicts and plots.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, TypeAlias
 
 from . import _native
 
-__all__ = ["Job", "Result", "Table", "jobs", "run", "scenarios", "show"]
+__all__ = ["Figure", "Job", "Result", "Table", "figures", "jobs", "reproduce", "run", "scenarios", "show"]
 
 _Scenario: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -102,6 +103,35 @@ class Result:
     """Queues by time, if the scenario has ``run.sample``."""
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a paper as it was reproduced: what reports are drawn from."""
+
+    name: str
+    title: str
+    seeds: tuple[int, ...]
+    checks: Table
+    """A row for each claim: what is measured, the paper's, ours, and the verdict."""
+    plots: tuple[Mapping[str, Any], ...]
+    """Its plots as data: axes, and curves of points (x, y, half of y's 95 % confidence interval)."""
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Figure:
+        """From a record that ``wellspring-lab reproduce --records`` keeps; this project's are in ``results``."""
+        with open(path, encoding="utf-8") as file:
+            return cls._of(json.load(file))
+
+    @classmethod
+    def _of(cls, record: Mapping[str, Any]) -> Figure:
+        return cls(
+            record["figure"],
+            record["title"],
+            tuple(record["seeds"]),
+            Table.of_rows(record["checks"]),
+            tuple(record["plots"]),
+        )
+
+
 def scenarios() -> Table:
     """The scenarios that come with Wellspring: names, and what each shows."""
     names, about = zip(*_native.scenarios(), strict=True)
@@ -111,6 +141,30 @@ def scenarios() -> Table:
 def show(name: str) -> str:
     """The text of a scenario that comes with Wellspring."""
     return _native.scenario_text(name)
+
+
+def figures() -> Table:
+    """The papers' figures that can be reproduced: names, and what each shows."""
+    names, titles = zip(*_native.figures(), strict=True)
+    return Table({"name": names, "title": titles})
+
+
+def reproduce(name: str, *, quick: bool = False, seeds: Iterable[int] | None = None) -> Figure:
+    """Runs a figure of a paper on all cores, as ``wellspring-lab reproduce`` does: its claims beside what came out.
+
+    At full size that takes seconds to hours; ``quick`` ones have fewer sessions and one seed, and judge nothing.
+    :func:`wellspring.plots.figure` draws it.
+    """
+    chosen = None if seeds is None else [int(seed) for seed in seeds]
+    stop = _native.Stop()
+    with ThreadPoolExecutor(1) as pool:
+        # This thread hears Ctrl-C, which ends the run in the other.
+        running = pool.submit(_native.reproduce, name, quick, chosen, stop)
+        try:
+            return Figure._of(json.loads(running.result()))
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _toml(value: Any) -> str:

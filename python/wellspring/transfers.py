@@ -18,6 +18,7 @@ import asyncio
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -26,13 +27,18 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, U
 from . import _native
 from .errors import UsageError
 from .reports import (
+    Access,
     Entry,
     FetchReport,
+    GetCall,
     GetOptions,
+    LsCall,
     LsOptions,
     Progress,
+    PutCall,
     PutOptions,
     PutReport,
+    ReadCall,
     ReadOptions,
     Receiver,
     Replica,
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from ._native import Memory
 
 __all__ = [
+    "Access",
     "Client",
     "Entry",
     "FetchReport",
@@ -81,6 +88,16 @@ _Path: TypeAlias = str | os.PathLike[str]
 
 _PATIENCE = 0.1
 """Seconds between two looks at signals and updates."""
+
+
+def _on_linux(name: str) -> Any:
+    """What the native module has on Linux alone."""
+    try:
+        return getattr(_native, name)
+    except AttributeError:
+        raise NotImplementedError(
+            f"transfers need Linux: on {sys.platform} this package has the codec and the simulator"
+        ) from None
 
 
 def _split(source: str) -> tuple[list[str], str]:
@@ -207,7 +224,7 @@ class Client:
     def __init__(
         self, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, paths: int = 1
     ) -> None:
-        self._native = _native.Client(keys, insecure, timeout, paths)
+        self._native: _native.Client = _on_linux("Client")(keys, insecure, timeout, paths)
 
     def __enter__(self) -> Self:
         return self
@@ -259,6 +276,17 @@ class Client:
         transfer = self._native.fetch(hosts, name, digest=options.get("digest"), range=options.get("range"))
         return _Pending(transfer, lambda _: transfer.take_bytes(), options.get("progress"))
 
+    def read_exactly(self, source: str, first: int, end: int, digest: str | None) -> tuple[bytes, FetchReport]:
+        """The bytes from ``first`` up to ``end``, without another copy, and the account of their fetch.
+
+        If the object is shorter now, only the report is of use.
+        """
+        hosts, name = _split(source)
+        length = end - first
+        transfer = self._native.fetch(hosts, name, digest=digest, range=(first, end), length=length)
+        report = _Pending(transfer, fetch_report).wait()
+        return transfer.take_bytes(), report
+
     read = _waiting(_read)
     read_async = _awaiting(_read)
 
@@ -306,140 +334,71 @@ class Client:
     put_async = _awaiting(_put)
 
 
-def get(
-    source: str,
-    output: _Path | None = None,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[GetOptions],
-) -> FetchReport | TreeReport:
-    """:meth:`Client.get` by a client of its own. Options: :class:`GetOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return client.get(source, output, **options)
+def _of_its_own(options: dict[str, Any]) -> Client:
+    """The client of one call, which takes its options out of those of the call."""
+    return Client(**{name: options.pop(name) for name in Access.__annotations__ if name in options})
+
+
+def _alone(start: Callable[..., _Pending[_T]], *args: Any, **options: Any) -> _T:
+    with _of_its_own(options) as client:
+        return start(client, *args, **options).wait()
+
+
+async def _alone_async(start: Callable[..., _Pending[_T]], *args: Any, **options: Any) -> _T:
+    with _of_its_own(options) as client:
+        return await start(client, *args, **options).wait_async()
+
+
+def get(source: str, output: _Path | None = None, **options: Unpack[GetCall]) -> FetchReport | TreeReport:
+    """:meth:`Client.get` by a client of its own. Options: :class:`GetOptions` and :class:`Access`."""
+    return _alone(Client._get, source, output, **options)
 
 
 async def get_async(
-    source: str,
-    output: _Path | None = None,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[GetOptions],
+    source: str, output: _Path | None = None, **options: Unpack[GetCall]
 ) -> FetchReport | TreeReport:
-    """:meth:`Client.get_async` by a client of its own. Options: :class:`GetOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return await client.get_async(source, output, **options)
+    """As :func:`get`; cancelling the task ends the transfer."""
+    return await _alone_async(Client._get, source, output, **options)
 
 
-def read(
-    source: str,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[ReadOptions],
-) -> bytes:
-    """:meth:`Client.read` by a client of its own. Options: :class:`ReadOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return client.read(source, **options)
+def read(source: str, **options: Unpack[ReadCall]) -> bytes:
+    """:meth:`Client.read` by a client of its own. Options: :class:`ReadOptions` and :class:`Access`."""
+    return _alone(Client._read, source, **options)
 
 
-async def read_async(
-    source: str,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[ReadOptions],
-) -> bytes:
-    """:meth:`Client.read_async` by a client of its own. Options: :class:`ReadOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return await client.read_async(source, **options)
+async def read_async(source: str, **options: Unpack[ReadCall]) -> bytes:
+    """As :func:`read`; cancelling the task ends the transfer."""
+    return await _alone_async(Client._read, source, **options)
 
 
-def read_into(
-    source: str,
-    buffer: Memory,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[ReadOptions],
-) -> FetchReport:
-    """:meth:`Client.read_into` by a client of its own. Options: :class:`ReadOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return client.read_into(source, buffer, **options)
+def read_into(source: str, buffer: Memory, **options: Unpack[ReadCall]) -> FetchReport:
+    """:meth:`Client.read_into` by a client of its own. Options: :class:`ReadOptions` and :class:`Access`."""
+    return _alone(Client._read_into, source, buffer, **options)
 
 
-async def read_into_async(
-    source: str,
-    buffer: Memory,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[ReadOptions],
-) -> FetchReport:
-    """:meth:`Client.read_into_async` by a client of its own. Options: :class:`ReadOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return await client.read_into_async(source, buffer, **options)
+async def read_into_async(source: str, buffer: Memory, **options: Unpack[ReadCall]) -> FetchReport:
+    """As :func:`read_into`; cancelling the task ends the transfer."""
+    return await _alone_async(Client._read_into, source, buffer, **options)
 
 
-def ls(
-    source: str,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[LsOptions],
-) -> list[Entry]:
-    """:meth:`Client.ls` by a client of its own. Options: :class:`LsOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return client.ls(source, **options)
+def ls(source: str, **options: Unpack[LsCall]) -> list[Entry]:
+    """:meth:`Client.ls` by a client of its own. Options: :class:`LsOptions` and :class:`Access`."""
+    return _alone(Client._ls, source, **options)
 
 
-async def ls_async(
-    source: str,
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[LsOptions],
-) -> list[Entry]:
-    """:meth:`Client.ls_async` by a client of its own. Options: :class:`LsOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return await client.ls_async(source, **options)
+async def ls_async(source: str, **options: Unpack[LsCall]) -> list[Entry]:
+    """As :func:`ls`; cancelling the task ends the transfer."""
+    return await _alone_async(Client._ls, source, **options)
 
 
-def put(
-    path: _Path,
-    hosts: str | Iterable[str],
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[PutOptions],
-) -> PutReport:
-    """:meth:`Client.put` by a client of its own. Options: :class:`PutOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return client.put(path, hosts, **options)
+def put(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport:
+    """:meth:`Client.put` by a client of its own. Options: :class:`PutOptions` and :class:`Access`."""
+    return _alone(Client._put, path, hosts, **options)
 
 
-async def put_async(
-    path: _Path,
-    hosts: str | Iterable[str],
-    *,
-    keys: _Path | None = None,
-    insecure: bool = False,
-    timeout: float = 10.0,
-    **options: Unpack[PutOptions],
-) -> PutReport:
-    """:meth:`Client.put_async` by a client of its own. Options: :class:`PutOptions`."""
-    with Client(keys=keys, insecure=insecure, timeout=timeout) as client:
-        return await client.put_async(path, hosts, **options)
+async def put_async(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport:
+    """As :func:`put`; cancelling the task ends the transfer."""
+    return await _alone_async(Client._put, path, hosts, **options)
 
 
 class Server:
@@ -486,7 +445,8 @@ def serve(
     alone. Without keys only loopback is allowed, or with ``insecure=True`` one private address. With ``allow_put``
     it takes objects, too.
     """
-    return Server(_native.Server(directory, bind, allow_put, allow_overwrite, allow_hidden, keys, insecure))
+    server = _on_linux("Server")
+    return Server(server(directory, bind, allow_put, allow_overwrite, allow_hidden, keys, insecure))
 
 
 def new_cluster_key(directory: _Path) -> None:
@@ -494,4 +454,4 @@ def new_cluster_key(directory: _Path) -> None:
 
     The same as ``wellspring key new --cluster --keys DIR``, which see for keys of single hosts and for rights.
     """
-    _native.new_cluster_key(directory)
+    _on_linux("new_cluster_key")(directory)

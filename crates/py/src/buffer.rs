@@ -10,32 +10,71 @@
 )]
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
-/// Bytes in use by a call: first, one past the last, and whether the call writes them.
-static IN_USE: Mutex<Vec<(usize, usize, bool)>> = Mutex::new(Vec::new());
+/// Bytes in use by calls, each with the first, one past the last, and whether the call writes them.
+type InUse = Mutex<Vec<(usize, usize, bool)>>;
+
+/// Those of this process. Tables are never freed: after `fork` the child has one of its own.
+static IN_USE: AtomicPtr<InUse> = AtomicPtr::new(std::ptr::null_mut());
+
+fn in_use() -> MutexGuard<'static, Vec<(usize, usize, bool)>> {
+    let mut table = IN_USE.load(Ordering::Acquire);
+    if table.is_null() {
+        let made = Box::into_raw(Box::default());
+        let null = std::ptr::null_mut();
+        // Who comes second leaves a few bytes behind, once.
+        table = match IN_USE.compare_exchange(null, made, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => made,
+            Err(others) => others,
+        };
+    }
+    // SAFETY: it is not null, and what it points to came from a `Box` that is never freed.
+    unsafe { &*table }.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Forgets the calls of other threads, in a child of `fork`, which does not have these threads. One of them may
+/// hold the lock of the table, so that it is not unlocked but replaced.
+#[pyfunction]
+pub fn after_fork_in_child() {
+    IN_USE.store(Box::into_raw(Box::default()), Ordering::Release);
+}
 
 /// Contiguous bytes of a Python object.
 pub struct Lent {
     buffer: PyUntypedBuffer,
     what: &'static str,
+    may_write: bool,
 }
 
 impl Lent {
     /// The bytes of `object`, named `what` in errors.
     ///
     /// # Errors
-    /// `TypeError` if it has no buffer or its elements are no bytes, `BufferError` if it has gaps.
+    /// `TypeError` if it has no buffer or its elements are no bytes, `BufferError` if it has gaps, `ValueError` if it
+    /// is closed.
     pub fn new(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Self> {
-        let Ok(buffer) = PyUntypedBuffer::get(object) else {
-            let kind = object.get_type().name()?;
-            return Err(PyTypeError::new_err(format!(
-                "{what} is of type {kind}: give bytes, a bytearray, a memoryview or a NumPy array of uint8"
-            )));
+        let buffer = match PyUntypedBuffer::get(object) {
+            Ok(buffer) => buffer,
+            // A view that was released, a mapping that was closed.
+            Err(error) if error.is_instance_of::<PyValueError>(object.py()) => {
+                return Err(PyValueError::new_err(format!(
+                    "{what} cannot be lent, {}: give bytes, a bytearray, an open memoryview or an array of uint8",
+                    error.value(object.py())
+                )));
+            }
+            Err(_) => {
+                let kind = object.get_type().name()?;
+                return Err(PyTypeError::new_err(format!(
+                    "{what} is of type {kind}: give bytes, a bytearray, a memoryview or a NumPy array of uint8"
+                )));
+            }
         };
         if buffer.item_size() != 1 {
             return Err(PyTypeError::new_err(format!(
@@ -50,7 +89,18 @@ impl Lent {
                 buffer.strides(),
             )));
         }
-        Ok(Lent { buffer, what })
+        let may_write = !buffer.readonly();
+        Ok(Lent { buffer, what, may_write })
+    }
+
+    /// New bytes of that length, to be written as long as nobody else has them.
+    ///
+    /// # Errors
+    /// `MemoryError` if there is not that much.
+    pub fn fresh(py: Python<'_>, len: usize) -> PyResult<(Py<PyBytes>, Self)> {
+        let bytes = PyBytes::new_with(py, len, |_| Ok(()))?;
+        let buffer = PyUntypedBuffer::get(&bytes)?;
+        Ok((bytes.unbind(), Lent { buffer, what: "new bytes", may_write: true }))
     }
 
     /// As [`new`](Self::new), for memory to be written.
@@ -59,7 +109,7 @@ impl Lent {
     /// As [`new`](Self::new), and `BufferError` if it is read-only.
     pub fn writable(object: &Bound<'_, PyAny>, what: &'static str) -> PyResult<Self> {
         let lent = Self::new(object, what)?;
-        if lent.buffer.readonly() {
+        if !lent.may_write {
             return Err(PyBufferError::new_err(format!(
                 "{what} is read-only: give a bytearray or a writable NumPy array"
             )));
@@ -92,7 +142,7 @@ impl Lent {
     /// # Errors
     /// `RuntimeError` if another call is using some of them.
     pub fn write(&self) -> PyResult<Writing<'_>> {
-        debug_assert!(!self.buffer.readonly(), "asked for as writable");
+        debug_assert!(self.may_write, "asked for as writable");
         let (first, end) = self.range();
         register(first, end, true, self.what)?;
         Ok(Writing(self))
@@ -100,7 +150,7 @@ impl Lent {
 }
 
 fn register(first: usize, end: usize, writes: bool, what: &str) -> PyResult<()> {
-    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut in_use = in_use();
     let overlaps = |&(other, others_end, other_writes): &(usize, usize, bool)| {
         first < others_end && other < end && (writes || other_writes)
     };
@@ -114,7 +164,7 @@ fn register(first: usize, end: usize, writes: bool, what: &str) -> PyResult<()> 
 }
 
 fn unregister(range: (usize, usize), writes: bool) {
-    let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut in_use = in_use();
     let entry = (range.0, range.1, writes);
     if let Some(at) = in_use.iter().position(|used| *used == entry) {
         in_use.swap_remove(at);
@@ -163,8 +213,8 @@ impl DerefMut for Writing<'_> {
         if self.0.len() == 0 {
             return &mut [];
         }
-        // SAFETY: as for `Reading`; the buffer is writable, which `Lent::writable` checked, and no other
-        // call reads or writes these bytes.
+        // SAFETY: as for `Reading`; the buffer is writable, which `Lent::writable` checked, or of bytes that nobody
+        // has seen yet (`Lent::fresh`); and no other call reads or writes these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.0.buffer.buf_ptr().cast(), self.0.len()) }
     }
 }

@@ -50,8 +50,9 @@ impl Client {
         Ok(Client(Owned::new(Arc::new(client), "client")))
     }
 
-    /// Fetches an object, or a range of it, into a file, into lent memory, or into memory of its own.
-    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true, range=None))]
+    /// Fetches an object, or a range of it, into a file, into lent memory, or into memory of its own: of `length` bytes
+    /// if that is known, which saves a copy.
+    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true, range=None, length=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn fetch(
         &self,
@@ -64,16 +65,23 @@ impl Client {
         digest: Option<&str>,
         resume: bool,
         range: Option<(i64, Option<i64>)>,
+        length: Option<usize>,
     ) -> PyResult<Transfer> {
         let client = self.0.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
         options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
         options.range = range.map(|range| parse_range(py, range)).transpose()?;
-        let memory = match (&path, into) {
-            (Some(_), _) => None,
-            (None, Some(into)) => Some(Memory::lent(Lent::writable(&into, "into")?)),
-            (None, None) => Some(Memory::own()),
+        let mut bytes = None;
+        let memory = match (&path, into, length) {
+            (Some(_), _, _) => None,
+            (None, Some(into), _) => Some(Memory::lent(Lent::writable(&into, "into")?)),
+            (None, None, Some(length)) => {
+                let (fresh, memory) = Lent::fresh(py, length)?;
+                bytes = Some(fresh);
+                Some(Memory::lent(memory))
+            }
+            (None, None, None) => Some(Memory::own()),
         };
         let target = match (path, &memory) {
             (Some(path), _) => {
@@ -84,7 +92,7 @@ impl Client {
             (None, None) => unreachable!("there is memory without a path"),
         };
         let expects = memory.clone();
-        Transfer::start(memory, move |ears| {
+        let transfer = Transfer::start(memory, move |ears| {
             let started = move |size| {
                 if let Some(memory) = &expects {
                     memory.expect(size);
@@ -95,7 +103,8 @@ impl Client {
                 let report = client.fetch(&hosts, &options, target).await;
                 report.map(|report| of_report(&report)).map_err(of_fetch)
             }
-        })
+        })?;
+        Ok(transfer.with_bytes(bytes))
     }
 
     /// Makes a directory hold the tree that the hosts serve.

@@ -46,6 +46,11 @@ impl Memory {
         *self.lock() = Place::Closed;
     }
 
+    /// Whether it takes no more.
+    pub fn is_closed(&self) -> bool {
+        matches!(*self.lock(), Place::Closed)
+    }
+
     /// Gives back what was lent.
     pub fn give_back(&self) {
         let mut place = self.lock();

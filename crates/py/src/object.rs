@@ -1,13 +1,13 @@
 //! Whole objects in RFC 6330's format: encoded and decoded by all cores, a block each.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wellspring_codec::Error;
 use wellspring_codec::raptorq::{
-    self as raptorq, Added, BlockDecoder, BlockEncoder, Code, Decoded,
+    self as raptorq, Added, BlockDecoder, BlockEncoder, Code, CodeCache, Decoded,
     ObjectTransmissionInformation, PayloadId, SourceBlock,
 };
 
@@ -120,21 +120,26 @@ fn blocks(information: &ObjectTransmissionInformation) -> Result<Vec<SourceBlock
     (0..information.source_blocks()).map(|sbn| information.block(sbn)).collect()
 }
 
-/// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores.
-fn on_threads<T: Send>(
+/// Memory for the codes of one object, whose blocks have two sizes at most \[bytes\].
+const MAX_CODES: usize = 256 << 20;
+
+/// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores. Each thread has
+/// a `W` for all its jobs.
+fn on_threads<T: Send, W: Default>(
     threads: usize,
     jobs: Vec<T>,
-    work: impl Fn(T) -> Result<(), Failed> + Sync,
+    work: impl Fn(&mut W, T) -> Result<(), Failed> + Sync,
 ) -> Result<(), Failed> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if threads == 0 { cores() } else { threads }.clamp(1, jobs.len().max(1));
     let jobs = Mutex::new(jobs.into_iter());
     let failed = Mutex::new(None);
     let run = || {
+        let mut worker = W::default();
         loop {
             let job = jobs.lock().expect("no job is done under this lock").next();
             let Some(job) = job else { return };
-            if let Err(error) = work(job) {
+            if let Err(error) = work(&mut worker, job) {
                 failed.lock().expect("as above").get_or_insert(error);
                 return;
             }
@@ -173,17 +178,39 @@ impl Failed {
     }
 }
 
-/// All symbols of an object in RFC 6330's format.
+/// Symbols of a block's packets.
+fn packets_of(block: &SourceBlock, repair: u32) -> u64 {
+    match block.symbols {
+        0 => 0,
+        k => u64::from(k) + u64::from(repair),
+    }
+}
+
+/// Bytes of all packets of an object, with those before them.
 #[pyfunction]
-#[pyo3(signature = (data, information, repair, threads=0))]
+pub fn encoded_length(information: &ObjectInformation, repair: u32) -> PyResult<usize> {
+    let information = information.0;
+    let packet = PayloadId::LEN + usize::from(information.symbol_size());
+    let blocks = blocks(&information).map_err(of_codec)?;
+    let packets: u64 = blocks.iter().map(|block| packets_of(block, repair)).sum();
+    let len = usize::try_from(packets).ok().and_then(|count| count.checked_mul(packet));
+    let len = len.and_then(|len| len.checked_add(HEAD)).filter(|len| *len <= isize::MAX as usize);
+    len.ok_or_else(|| PyValueError::new_err("so many symbols do not fit in memory"))
+}
+
+/// All symbols of an object in RFC 6330's format, in new bytes or in `out`.
+#[pyfunction]
+#[pyo3(signature = (data, information, repair, out=None, threads=0))]
 pub fn encode_object<'py>(
     py: Python<'py>,
     data: &Bound<'py, PyAny>,
     information: &ObjectInformation,
     repair: u32,
+    out: Option<Bound<'py, PyAny>>,
     threads: usize,
-) -> PyResult<Bound<'py, PyBytes>> {
+) -> PyResult<Bound<'py, PyAny>> {
     let data = Lent::new(data, "data")?;
+    let len = encoded_length(information, repair)?;
     let information = information.0;
     if data.len() as u64 != information.transfer_length() {
         let (got, of) = (data.len(), information.transfer_length());
@@ -191,46 +218,68 @@ pub fn encode_object<'py>(
             "data has {got} bytes, its information says {of}"
         )));
     }
-    let blocks = blocks(&information).map_err(of_codec)?;
-    let packet = PayloadId::LEN + usize::from(information.symbol_size());
-    let symbols = |block: &SourceBlock| match block.symbols {
-        0 => 0,
-        k => u64::from(k) + u64::from(repair),
-    };
-    let packets: u64 = blocks.iter().map(symbols).sum();
-    let len = usize::try_from(packets).ok().and_then(|count| count.checked_mul(packet));
-    let len = len.and_then(|len| len.checked_add(HEAD)).filter(|len| *len <= isize::MAX as usize);
-    let len = len.ok_or_else(|| PyValueError::new_err("so many symbols do not fit in memory"))?;
     let data = data.read()?;
-    PyBytes::new_with(py, len, |out| {
-        let (head, mut rest) = out.split_at_mut(HEAD);
-        head.copy_from_slice(&information.to_bytes());
-        let mut jobs = Vec::with_capacity(blocks.len());
-        for (sbn, block) in (0..).zip(&blocks) {
-            let (own, others) = rest.split_at_mut(symbols(block) as usize * packet);
-            rest = others;
-            jobs.push((sbn, block, own));
+    let encode = |packets: &mut [u8]| {
+        let encoded = py.detach(|| encode_blocks(&information, &data, repair, packets, threads));
+        encoded.map_err(|failed| failed.raise(py))
+    };
+    into_out(py, out, len, encode)
+}
+
+/// Has `write` fill `out`, which must have that length, or new bytes.
+fn into_out<'py>(
+    py: Python<'py>,
+    out: Option<Bound<'py, PyAny>>,
+    len: usize,
+    write: impl FnOnce(&mut [u8]) -> PyResult<()>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(out) = out else { return Ok(PyBytes::new_with(py, len, write)?.into_any()) };
+    let lent = Lent::writable(&out, "out")?;
+    if lent.len() != len {
+        return Err(PyValueError::new_err(format!("out has {} bytes: give {len}", lent.len())));
+    }
+    write(&mut lent.write()?)?;
+    Ok(out)
+}
+
+/// Writes all packets of an object, with what goes before them.
+fn encode_blocks(
+    information: &ObjectTransmissionInformation,
+    data: &[u8],
+    repair: u32,
+    packets: &mut [u8],
+    threads: usize,
+) -> Result<(), Failed> {
+    let packet = PayloadId::LEN + usize::from(information.symbol_size());
+    let (head, mut rest) = packets.split_at_mut(HEAD);
+    head.copy_from_slice(&information.to_bytes());
+    let mut jobs = Vec::new();
+    for (sbn, block) in (0..).zip(blocks(information)?) {
+        let (own, others) = rest.split_at_mut(packets_of(&block, repair) as usize * packet);
+        rest = others;
+        jobs.push((sbn, block, own));
+    }
+    let codes = CodeCache::new(MAX_CODES);
+    on_threads(threads, jobs, |encoder: &mut Option<BlockEncoder>, (sbn, block, out)| {
+        if block.symbols == 0 {
+            return Ok(());
         }
-        let encode = |(sbn, block, out): (u8, &SourceBlock, &mut [u8])| {
-            let start = block.offset as usize;
-            let source = &data[start..start + block.len as usize];
-            encode_block(&information, sbn, block, source, out)
-        };
-        py.detach(|| on_threads(threads, jobs, encode)).map_err(|failed| failed.raise(py))
+        let start = block.offset as usize;
+        let source = &data[start..start + block.len as usize];
+        let code = codes.code(block.symbols)?;
+        encode_block(information, (sbn, &block), code, encoder, source, out)
     })
 }
 
-/// Writes the packets of a block.
+/// Writes the packets of a block that is not empty.
 fn encode_block(
     information: &ObjectTransmissionInformation,
-    sbn: u8,
-    block: &SourceBlock,
+    (sbn, block): (u8, &SourceBlock),
+    code: Arc<Code>,
+    encoder: &mut Option<BlockEncoder>,
     source: &[u8],
     out: &mut [u8],
 ) -> Result<(), Failed> {
-    if block.symbols == 0 {
-        return Ok(());
-    }
     let t = usize::from(information.symbol_size());
     let mut interleaved = Vec::new();
     let source = match information.sub_blocks() {
@@ -241,19 +290,24 @@ fn encode_block(
             &interleaved
         }
     };
-    let mut encoder = BlockEncoder::new(Code::new(block.symbols)?, block.symbols, t)?;
+    let encoder = match encoder {
+        Some(encoder) => {
+            encoder.reset(code, block.symbols, t)?;
+            encoder
+        }
+        None => encoder.insert(BlockEncoder::new(code, block.symbols, t)?),
+    };
     let packets = out.len() / (PayloadId::LEN + t);
     let repair = packets - block.symbols as usize;
     let mut repairs = vec![0; repair * t];
     encoder.encode_run(source, block.symbols, &mut repairs)?;
-    let mut plain = source.chunks(t);
-    let mut repairs = repairs.chunks_exact(t);
-    for (esi, packet) in (0..).zip(out.chunks_exact_mut(PayloadId::LEN + t)) {
+    let symbols = source.chunks(t).chain(repairs.chunks_exact(t));
+    for ((esi, packet), bytes) in (0..).zip(out.chunks_exact_mut(PayloadId::LEN + t)).zip(symbols) {
         let (id, symbol) = packet.split_at_mut(PayloadId::LEN);
         id.copy_from_slice(&PayloadId::new(sbn, esi)?.to_bytes());
-        if let Some(bytes) = plain.next().or_else(|| repairs.next()) {
-            symbol[..bytes.len()].copy_from_slice(bytes);
-        }
+        let (own, padding) = symbol.split_at_mut(bytes.len());
+        own.copy_from_slice(bytes);
+        padding.fill(0);
     }
     Ok(())
 }
@@ -284,20 +338,7 @@ pub fn decode_object<'py>(
         let decoded = py.detach(|| decode_blocks(&information, &packets[HEAD..], object, threads));
         decoded.map_err(|failed| failed.raise(py))
     };
-    match out {
-        None => Ok(PyBytes::new_with(py, len, decode)?.into_any()),
-        Some(out) => {
-            let lent = Lent::writable(&out, "out")?;
-            if lent.len() != len {
-                let got = lent.len();
-                return Err(PyValueError::new_err(format!(
-                    "out has {got} bytes, the object {len}"
-                )));
-            }
-            decode(&mut lent.write()?)?;
-            Ok(out)
-        }
-    }
+    into_out(py, out, len, decode)
 }
 
 fn decode_blocks(
@@ -324,24 +365,34 @@ fn decode_blocks(
         rest = others;
         jobs.push((sbn, block, symbols, own));
     }
-    on_threads(threads, jobs, |(sbn, block, symbols, own)| {
-        decode_block(information, sbn, block, symbols, own)
+    let codes = CodeCache::new(MAX_CODES);
+    on_threads(threads, jobs, |decoder: &mut Option<BlockDecoder>, (sbn, block, symbols, own)| {
+        if block.symbols == 0 {
+            return Ok(());
+        }
+        let code = codes.code(block.symbols)?;
+        decode_block(information, (sbn, block), code, decoder, symbols, own)
     })
 }
 
+/// Decodes a block that is not empty.
 fn decode_block(
     information: &ObjectTransmissionInformation,
-    sbn: u8,
-    block: &SourceBlock,
+    (sbn, block): (u8, &SourceBlock),
+    code: Arc<Code>,
+    decoder: &mut Option<BlockDecoder>,
     mut symbols: Vec<(u32, &[u8])>,
     own: &mut [u8],
 ) -> Result<(), Failed> {
     let k = block.symbols;
-    if k == 0 {
-        return Ok(());
-    }
     let t = usize::from(information.symbol_size());
-    let mut decoder = BlockDecoder::new(Code::new(k)?, k, t)?;
+    let decoder = match decoder {
+        Some(decoder) => {
+            decoder.reset(code, k, t)?;
+            decoder
+        }
+        None => decoder.insert(BlockDecoder::new(code, k, t)?),
+    };
     let mut apart = Vec::new();
     let target = match information.sub_blocks() {
         1 => &mut *own,

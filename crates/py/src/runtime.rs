@@ -46,7 +46,11 @@ impl<T> Owned<T> {
         Owned { process: std::process::id(), value: Mutex::new(Some(value)), what }
     }
 
-    fn check_process(&self) -> PyResult<()> {
+    /// Refuses a child of `fork`.
+    ///
+    /// # Errors
+    /// `RuntimeError` after fork.
+    pub fn check_process(&self) -> PyResult<()> {
         if self.process == std::process::id() {
             return Ok(());
         }

@@ -87,9 +87,10 @@ impl Server {
     }
 
     /// Events since the last call, the oldest first.
-    fn events(&self) -> Vec<String> {
+    fn events(&self) -> PyResult<Vec<String>> {
+        self.server.check_process()?;
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.drain(..).collect()
+        Ok(events.drain(..).collect())
     }
 
     /// Ends its transfers and tells their peers.

@@ -17,7 +17,8 @@ use wellspring_experiments::scenario::{Plan, Scenario};
 /// Columns of a run that are not of the result: its parameters have columns of their own.
 const NOT_COLUMNS: [&str; 1] = ["parameters"];
 
-fn wrong(error: impl std::fmt::Display) -> PyErr {
+/// The exception for a scenario that cannot be run.
+pub fn wrong(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{error:#}"))
 }
 
@@ -129,6 +130,39 @@ impl Stop {
 /// An interruption on its way out of a run.
 struct Interrupted(PyErr);
 
+/// Ends a run if Ctrl-C was pressed, or `stop` was set where its caller waits in another thread. A run has no other
+/// way out than to unwind.
+pub fn heed(stop: Option<&Py<Stop>>) {
+    let stopped = stop.is_some_and(|stop| stop.get().0.load(Ordering::Relaxed));
+    let interrupted = match stopped {
+        true => Some(PyRuntimeError::new_err("the run was stopped")),
+        false => Python::try_attach(|py| py.check_signals().err()).flatten(),
+    };
+    if let Some(error) = interrupted {
+        resume_unwind(Box::new(Interrupted(error)));
+    }
+}
+
+/// What comes of simulating without the interpreter's lock, unless [`heed`] ends it.
+///
+/// # Errors
+/// The run failed or was ended.
+pub fn interruptible<T: Send, E: std::fmt::Display + Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> PyResult<T> {
+    match py.detach(|| catch_unwind(AssertUnwindSafe(work))) {
+        Ok(outcome) => outcome.map_err(wrong),
+        Err(payload) => match payload.downcast::<Interrupted>() {
+            Ok(interrupted) => Err(interrupted.0),
+            Err(_) => {
+                let text = "the simulator failed: please report it with the scenario and its seed";
+                Err(PyRuntimeError::new_err(text))
+            }
+        },
+    }
+}
+
 /// Runs one scenario with one seed: its row as JSON, and on request its flows and samples by column.
 #[pyfunction]
 #[pyo3(signature = (text, seed, flows=false, stop=None))]
@@ -143,30 +177,7 @@ pub fn run_scenario<'py>(
     let mut scenarios = plan.scenarios().map_err(wrong)?;
     let mut scenario = scenarios.pop().ok_or_else(|| PyValueError::new_err("no scenario"))?;
     scenario.run.seeds = vec![seed];
-    let work = || {
-        run(&scenario, seed, &mut |_| {
-            // Ctrl-C: a run has no other way out than to unwind.
-            let stopped = stop.as_ref().is_some_and(|stop| stop.get().0.load(Ordering::Relaxed));
-            let interrupted = match stopped {
-                true => Some(PyRuntimeError::new_err("the run was stopped")),
-                false => Python::try_attach(|py| py.check_signals().err()).flatten(),
-            };
-            if let Some(error) = interrupted {
-                resume_unwind(Box::new(Interrupted(error)));
-            }
-        })
-    };
-    let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(work)));
-    let outcome = match outcome {
-        Ok(outcome) => outcome.map_err(wrong)?,
-        Err(payload) => match payload.downcast::<Interrupted>() {
-            Ok(interrupted) => return Err(interrupted.0),
-            Err(_) => {
-                let text = "the simulator failed: please report it with the scenario and its seed";
-                return Err(PyRuntimeError::new_err(text));
-            }
-        },
-    };
+    let outcome = interruptible(py, || run(&scenario, seed, &mut |_| heed(stop.as_ref())))?;
     let row = row(&scenario, &outcome)?.to_string();
     let flows = flows.then(|| flow_columns(py, &outcome)).transpose()?;
     Ok((row, flows, queue_columns(py, &outcome)?))

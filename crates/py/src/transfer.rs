@@ -96,6 +96,8 @@ pub struct Transfer {
     shared: Arc<Shared>,
     /// Where its bytes go, if they go to memory.
     memory: Option<Memory>,
+    /// The bytes whose memory that is, if they are new.
+    bytes: Option<Py<PyBytes>>,
     process: u32,
 }
 
@@ -134,7 +136,13 @@ impl Transfer {
             };
             task.end(outcome);
         });
-        Ok(Transfer { shared, memory, process: std::process::id() })
+        Ok(Transfer { shared, memory, bytes: None, process: std::process::id() })
+    }
+
+    /// With bytes that its memory is of, to be handed out when it is over.
+    pub fn with_bytes(mut self, bytes: Option<Py<PyBytes>>) -> Self {
+        self.bytes = bytes;
+        self
     }
 
     fn check_process(&self) -> PyResult<()> {
@@ -162,13 +170,15 @@ impl Transfer {
     }
 
     /// The updates since the last call, each as JSON.
-    fn updates(&self) -> Vec<String> {
+    fn updates(&self) -> PyResult<Vec<String>> {
+        self.check_process()?;
         let updates = std::mem::take(&mut self.shared.lock().updates);
-        updates.into_iter().map(|update| update.to_string()).collect()
+        Ok(updates.into_iter().map(|update| update.to_string()).collect())
     }
 
     /// Calls a function from another thread once it is over: at once if it is.
-    fn on_done(&self, call: Py<PyAny>) {
+    fn on_done(&self, call: Py<PyAny>) -> PyResult<()> {
+        self.check_process()?;
         let mut state = self.shared.lock();
         if state.is_over {
             drop(state);
@@ -176,10 +186,15 @@ impl Transfer {
         } else {
             state.on_done = Some(call);
         }
+        Ok(())
     }
 
-    /// Ends it; nothing is written to lent memory any more.
+    /// Ends it; nothing is written to lent memory any more. In a forked child there is nothing to end, and a thread
+    /// that is not there may hold a lock.
     fn cancel(&self) {
+        if self.process != std::process::id() {
+            return;
+        }
         self.shared.cancelled.notify_one();
         if let Some(memory) = &self.memory {
             memory.close();
@@ -188,6 +203,7 @@ impl Transfer {
 
     /// Its report as JSON, once.
     fn result(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_process()?;
         let outcome = self.shared.lock().outcome.take();
         if let Some(memory) = self.memory.as_ref().filter(|_| outcome.is_some()) {
             memory.give_back();
@@ -203,18 +219,25 @@ impl Transfer {
 
     /// The bytes that arrived, if they were not to go elsewhere.
     fn take_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.check_process()?;
         let memory = self.memory.as_ref();
         let memory = memory.ok_or_else(|| PyRuntimeError::new_err("its bytes went to a file"))?;
+        if let Some(bytes) = &self.bytes {
+            // Bytes do not change once somebody has them.
+            return match memory.is_closed() {
+                true => Ok(bytes.bind(py).clone()),
+                false => Err(PyRuntimeError::new_err(
+                    "its bytes are not all there: ask for the result first",
+                )),
+            };
+        }
         Ok(PyBytes::new(py, &memory.take()))
     }
 }
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // After fork there is no task here, and a lock may be held by a thread that is not here.
-        if self.process == std::process::id() {
-            self.cancel();
-        }
+        self.cancel();
     }
 }
 
