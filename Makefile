@@ -45,7 +45,7 @@ PROFILE ?= fuzz
 PAGE := $(abspath $(or $(CARGO_TARGET_DIR),target))/web/wellspring.html
 
 .DEFAULT_GOAL := help
-.PHONY: help test $(subst +, ,$(PARTS)) web wheel python-full check demo fuzz report nightly $(NIGHTLY) bench dist dist-test
+.PHONY: help test $(subst +, ,$(PARTS)) web wheel wheels python-full python-reach check demo fuzz report nightly $(NIGHTLY) bench dist dist-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,14 +102,20 @@ cross: ## Check on other systems the crates that build anywhere, on macOS the co
 		CC_$(MACOS)=$(NO_CC) AR_$(MACOS)=$(NO_CC) SDKROOT=/ $(CARGO) check --quiet $(ON_MACOS) --target $(MACOS); \
 	else echo "NOT CHECKED: $(CROSS); their standard library could not be fetched" >&2; fi
 
-wheel: ## Build the Python wheel: target/wheels
-	@python/make wheel
+wheel: ## Build the Python wheel: target/wheels [TARGET=aarch64-unknown-linux-gnu]
+	@python/make wheel $(TARGET)
+
+wheels: ## Build the wheels of all platforms that can be built here
+	@python/make wheels
 
 python-test: ## Test the wheel in a clean virtual environment
 	@python/make test
 
-python-full: ## The same with data frames, plots, Dask and the notebooks
+python-full: ## The same with data frames, plots, Dask and the notebooks [TORCH=1]
 	@python/make full
+
+python-reach: ## Measure the Python package beside what people use today: a table
+	@python/make reach
 
 demo: ## Real transfers over UDP on this machine: from three replicas, to three receivers [FILE=...]
 	$(CARGO) run --release -p wellspring-cli -- demo $(if $(FILE),--file "$(FILE)")

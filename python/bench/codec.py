@@ -1,6 +1,6 @@
 """Times a block's decoding here and by PyPI's `raptorq`, in turns: K = 100, T = 1,500, ten symbols lost.
 
-    python bench/codec.py [ROUNDS]
+    python bench/codec.py [ROUNDS [SEED]]
 
 Prints the median and the least of the rounds in microseconds, of wall-clock and of processor time; the second holds
 on a busy machine, too. Needs numpy and raptorq. Both answers are checked first.
@@ -30,8 +30,8 @@ def timed(work: Callable[[], object], calls: int) -> tuple[float, float]:
     return (time.perf_counter() - wall) / calls * 1e6, (time.thread_time() - cpu) / calls * 1e6
 
 
-def cases() -> dict[str, tuple[Callable[[], object], int]]:
-    rng = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+def cases(seed: int = 1) -> dict[str, tuple[Callable[[], object], int]]:
+    rng = random.Random(seed)
     source = rng.randbytes(K * T)
     code = wellspring.Code(K)
     encoder = code.encoder(source, T)
@@ -93,7 +93,7 @@ def cases() -> dict[str, tuple[Callable[[], object], int]]:
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     measured: dict[str, list[tuple[float, float]]] = {}
-    all_cases = cases()
+    all_cases = cases(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     for _ in range(rounds):
         for name, (work, calls) in all_cases.items():
             measured.setdefault(name, []).append(timed(work, calls))

@@ -1,11 +1,12 @@
-"""Measures this package beside what people use today, a row for each comparison.
+"""Measures this package beside what people use today: a table of what is reached, a row for each comparison.
 
-    python bench/reach.py [--size BYTES] [--runs N] [--command PATH] [--wheel PATH] [--rows codec,get,...]
+    python bench/reach.py [--size BYTES] [--runs N] [--command PATH] [--wheel PATH] [--rows decode,get,...] [--json FILE]
 
-Rows: `decode`, `object`, `get`, `fsspec`, `sweep`, `install`. Each says what was measured, and leaves out what is
-not here: peers `raptorq`, `zfec`, `reedsolo`; the command by --command; nginx; `distributed`. Needs numpy and fsspec. Every
-answer is checked. A row takes at most about a minute and a half with 1 GB and two cores; peers run for a few seconds on
-pieces, and are scaled by bytes. Run it on a machine that does nothing else.
+`make python-reach` builds all that is needed, and runs it. Rows: `decode`, `object`, `get`, `fsspec`, `sweep`,
+`install`. What is not here is left out and said so: peers `raptorq`, `zfec`, `reedsolo`, `s3fs` with `moto`, fsspec's http
+(`aiohttp`) with nginx; the command by --command; `distributed`. Every answer is checked. With 1 GB and two cores a row
+takes some minutes at most; block codes of peers run for a few seconds on pieces, and are scaled by bytes. Run it on a
+machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import json
 import os
 import random
 import shutil
@@ -27,7 +29,8 @@ import urllib.request
 import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +43,20 @@ ROUNDS = 3
 PEER_SECONDS = 5.0
 
 
-def row(what: str, *figures: str) -> None:
-    print(f"{what:48} " + "   ".join(figures), flush=True)
+@dataclass
+class Row:
+    """What was measured, beside its peer, and whether the goal is reached."""
+
+    what: str
+    ours: str = ""
+    peers: str = ""
+    ratio: str = ""
+    goal: str = ""
+    reached: bool | None = None
+
+    def print(self) -> None:
+        verdict = {True: "reached", False: "MISSED", None: "NOT MEASURED"}[self.reached]
+        print(f"{self.what}\n    {self.ours:34} {verdict}: {self.ratio} (goal {self.goal})\n    {self.peers}", flush=True)
 
 
 def is_here(module: str) -> bool:
@@ -60,9 +75,11 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def decode(_: argparse.Namespace) -> None:
+def decode(_: argparse.Namespace) -> Row:
+    row = Row("decode K = 100, T = 1,500, 10 lost, code kept", goal="<= 14 us, 20 times raptorq")
     if not is_here("raptorq"):
-        return row("decode K = 100, T = 1,500, 10 lost", "NOT MEASURED: no raptorq")
+        row.peers = "no raptorq"
+        return row
     import codec
 
     cases = codec.cases()
@@ -72,7 +89,9 @@ def decode(_: argparse.Namespace) -> None:
             work, calls = cases[name]
             times.setdefault(name, []).append(codec.timed(work, calls)[0])
     ours, theirs = (statistics.median(found) for found in times.values())
-    row("decode K = 100, T = 1,500, 10 lost", f"{ours:.1f} us", f"raptorq {theirs:.1f} us", f"{theirs / ours:.1f} times")
+    row.ours, row.peers, row.ratio = f"{ours:.1f} us", f"raptorq {theirs:.1f} us", f"{theirs / ours:.1f} times"
+    row.reached = ours <= 14
+    return row
 
 
 def raptorq_block(data: bytes) -> bytes | None:
@@ -131,34 +150,39 @@ def peer_share(job: tuple[str, int]) -> float:
     return blocks * length / spent
 
 
-def whole_object(arguments: argparse.Namespace) -> None:
+def whole_object(arguments: argparse.Namespace) -> Row:
     """Ours: a tenth of the source symbols of each block is lost, and as many repair symbols and two more are there."""
     piece = min(arguments.size, 255 * BLOCK)
     data = np.random.default_rng(1).integers(0, 256, piece, dtype=np.uint8)
+    information = wellspring.object_information(piece, T, K)
+    packets = np.zeros(wellspring.encoded_length(information, LOST + 2), np.uint8)
     out, spent, done = bytearray(piece), 0.0, 0
+    # Each block loses others, so that no branch predictor learns which.
+    random_ranks = np.random.default_rng(2).random((information.source_blocks, K)).argsort(axis=1)
+    lost = np.pad(random_ranks < LOST, ((0, 0), (0, 1)))
+
+    def encode() -> None:
+        wellspring.encode_object(data, repair=LOST + 2, information=information, out=packets)
+
     while done < arguments.size:
-        began = time.perf_counter()
-        packets = np.frombuffer(
-            wellspring.encode_object(data, repair=LOST + 2, symbol_size=T, symbols_per_block=K), np.uint8
-        )
-        spent += time.perf_counter() - began
+        spent += timed(encode)
         head, body = packets[:12], packets[12:].reshape(-1, T + 4)
         number = body[:, 1].astype(np.uint32) << 16 | body[:, 2].astype(np.uint32) << 8 | body[:, 3]
-        kept = np.concatenate([head, body[number >= LOST].ravel()])
+        kept = np.concatenate([head, body[~lost[body[:, 0], np.minimum(number, K)]].ravel()])
         spent += timed(lambda kept=kept: wellspring.decode_object(kept, out=out))  # type: ignore[misc]
         assert out == data.tobytes()
         done += piece
-    ours = done / spent
-    figures = [f"{ours / 1e6:.0f} MB/s"]
+    ours, rates = done / spent, {}
     cores = len(os.sched_getaffinity(0))
     with ProcessPoolExecutor(cores) as pool:
-        for name in PEERS:
-            if is_here(name):
-                rate = sum(pool.map(peer_share, [(name, seed) for seed in range(cores)]))
-                figures.append(f"{name} {rate / 1e6:.2f} MB/s ({ours / rate:.1f} times)")
-            else:
-                figures.append(f"NOT MEASURED: no {name}")
-    row(f"encode and decode {done / 1e9:.2f} GB, {cores} cores, 10 % lost", *figures)
+        for name in filter(is_here, PEERS):
+            rates[name] = sum(pool.map(peer_share, [(name, seed) for seed in range(cores)]))
+    row = Row(f"encode and decode {done / 1e9:.2f} GB, {cores} cores, 10 % lost", goal=">= 20 times raptorq")
+    row.ours = f"{ours / 1e6:.0f} MB/s"
+    row.peers = ", ".join(f"{name} {rate / 1e6:.2f} MB/s ({ours / rate:.1f} times)" for name, rate in rates.items())
+    if "raptorq" in rates:
+        row.ratio, row.reached = f"{ours / rates['raptorq']:.1f} times", ours >= 20 * rates["raptorq"]
+    return row
 
 
 @contextmanager
@@ -195,21 +219,24 @@ def served(arguments: argparse.Namespace) -> Iterator[tuple[Path, str, str]]:
             yield folder, f"{address}/object", digest.hexdigest()
 
 
-def get(arguments: argparse.Namespace) -> None:
-    what = f"get {arguments.size / 1e9:.2f} GB: Python against the command"
+def get(arguments: argparse.Namespace) -> Row:
+    row = Row(f"get {arguments.size / 1e9:.2f} GB by Python and by the command", goal=">= 0.97 of its rate")
     if arguments.command is None:
-        return row(what, "NOT MEASURED: no --command")
+        row.peers = "no --command"
+        return row
     with served(arguments) as (folder, source, digest):
         out = folder / "out"
         times: dict[str, list[float]] = {"python": [], "command": []}
         command = [arguments.command, "-q", "get", "--force", source, "-o", str(out)]
-        for _ in range(ROUNDS):
+        for _ in range(2 * ROUNDS + 1):
             times["python"].append(timed(lambda: wellspring.get(source, out, force=True)))
             times["command"].append(timed(lambda: subprocess.run(command, check=True, stderr=subprocess.DEVNULL)))
         with open(out, "rb") as file:
             assert hashlib.file_digest(file, "sha256").hexdigest() == digest
     ours, theirs = (statistics.median(found) for found in times.values())
-    row(what, f"{ours:.2f} s", f"command {theirs:.2f} s", f"{theirs / ours:.2f} of its rate")
+    row.ours, row.peers, row.ratio = f"{ours:.2f} s", f"command {theirs:.2f} s", f"{theirs / ours:.3f}"
+    row.reached = theirs / ours >= 0.97
+    return row
 
 
 @contextmanager
@@ -226,70 +253,98 @@ def nginx(folder: Path) -> Iterator[str]:
     program = ["nginx", "-p", str(place), "-c", str(place / "conf"), "-e", str(place / "error")]
     with subprocess.Popen(program) as process:
         try:
-            for _ in range(100):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
+            wait_for(port)
             yield f"http://127.0.0.1:{port}/object"
         finally:
             process.terminate()
 
 
-def read_http(url: str) -> bytes:
-    with urllib.request.urlopen(url) as answer:
-        return bytes(answer.read())
+@contextmanager
+def s3(folder: Path) -> Iterator[dict[str, object]]:
+    """A local S3 server that has the object in a bucket, and how s3fs finds it."""
+    port = free_port()
+    program = [sys.executable, "-P", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(port)
+            endpoint = {"endpoint_url": f"http://127.0.0.1:{port}"}
+            options: dict[str, object] = {"key": "key", "secret": "secret", "client_kwargs": endpoint}
+            import s3fs
+
+            files = s3fs.S3FileSystem(**options)
+            files.mkdir("bucket")
+            files.put_file(str(folder / "served" / "object"), "bucket/object")
+            yield options
+        finally:
+            process.terminate()
 
 
-def fsspec_read(arguments: argparse.Namespace) -> None:
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
+def fsspec_read(arguments: argparse.Namespace) -> Row:
+    """Ours verifies; the others are timed as they come, and with a digest of what they brought."""
     import fsspec
 
-    what = f"read {arguments.size / 1e9:.2f} GB through fsspec, verified"
-    if shutil.which("nginx") is None:
-        return row(what, "NOT MEASURED: no nginx")
-    with served(arguments) as (folder, source, digest), nginx(folder) as url:
-
-        def ours() -> None:
-            with fsspec.open(f"wellspring://{source}") as file:
-                contents.append(file.read())
-
-        def http() -> None:
-            contents.append(read_http(url))
-
-        def http_and_hash() -> None:
-            contents.append(read_http(url))
-            hashlib.sha256(contents[-1]).digest()
-
-        contents: list[bytes] = []
+    row = Row(f"read {arguments.size / 1e9:.2f} GB through fsspec, verified", goal="faster than s3fs or http")
+    with ExitStack() as stack:
+        folder, source, digest = stack.enter_context(served(arguments))
+        urls: dict[str, tuple[str, dict[str, object]]] = {"ours": (f"wellspring://{source}", {})}
+        if shutil.which("nginx") and is_here("aiohttp"):
+            urls["http (nginx)"] = (stack.enter_context(nginx(folder)), {})
+        if is_here("s3fs") and is_here("moto"):
+            urls["s3fs (moto)"] = ("s3://bucket/object", stack.enter_context(s3(folder)))
         times: dict[str, list[float]] = {}
         for _ in range(ROUNDS):
-            for work in (ours, http, http_and_hash):
-                times.setdefault(work.__name__, []).append(timed(work))
-                assert hashlib.sha256(contents.pop()).hexdigest() == digest
-    seconds = {name: statistics.median(found) for name, found in times.items()}
-    row(what, f"{seconds['ours']:.2f} s", f"http {seconds['http']:.2f} s", f"and SHA-256 {seconds['http_and_hash']:.2f} s")
+            for name, (url, options) in urls.items():
+                began = time.perf_counter()
+                with fsspec.open(url, **options) as file:
+                    content = file.read()
+                times.setdefault(name, []).append(time.perf_counter() - began)
+                hashing = timed(lambda content=content: hashlib.sha256(content).digest())  # type: ignore[misc]
+                if name != "ours":
+                    times.setdefault(f"{name} and SHA-256", []).append(times[name][-1] + hashing)
+                assert hashlib.sha256(content).hexdigest() == digest
+                del content
+        seconds = {name: statistics.median(found) for name, found in times.items()}
+        if "http (nginx)" in urls:
+            # Without fsspec, and so without its copies: no peer of this row, but how fast the machine is.
+            with_urllib = lambda: urllib.request.urlopen(urls["http (nginx)"][0]).read()  # noqa: E731
+            seconds["urllib, no fsspec"] = statistics.median(timed(with_urllib) for _ in range(ROUNDS))
+    ours = seconds.pop("ours")
+    row.ours, row.peers = f"{ours:.2f} s", ", ".join(f"{name} {spent:.2f} s" for name, spent in seconds.items())
+    peers = [seconds[name] for name in urls if name != "ours"]
+    if peers:
+        row.ratio, row.reached = f"{min(peers) / ours:.2f} times the faster one", ours < min(peers)
+    return row
 
 
 PLAN = {"topology.k": 4, "workload.senders": 8, "workload.size": "4MB", "protocol.name": "scdp"}
 
 
-def sweep_on_dask(arguments: argparse.Namespace) -> None:
-    what = f"{arguments.runs} runs, 4 Dask workers, one killed"
+def sweep_on_dask(arguments: argparse.Namespace) -> Row:
+    """Efficiency is the time of as many processes as there are cores (four at most), over Dask's with a worker killed."""
+    row = Row(f"{arguments.runs} runs, 4 Dask workers, one killed", goal=">= 95 % efficiency, same digests")
     if not is_here("distributed"):
-        return row(what, "NOT MEASURED: no distributed")
+        row.peers = "no distributed"
+        return row
     from distributed import Client, LocalCluster
 
     from wellspring import sim
     from wellspring.sweep import sweep
 
     cores = min(4, len(os.sched_getaffinity(0)))
-    seeds = range(1, arguments.runs + 1)
-    [alone] = sim.jobs("scdp-12a", seeds=[1], set=PLAN)
-    sim.run_job(alone)
-    sample = sim.jobs("scdp-12a", seeds=range(1, max(arguments.runs // 20, 2) + 1), set=PLAN)
+    jobs = sim.jobs("scdp-12a", seeds=range(1, arguments.runs + 1), set=PLAN)
     with ProcessPoolExecutor(cores) as pool:
-        list(pool.map(sim.run_job, sample[:cores]))
-        each = timed(lambda: list(pool.map(sim.run_job, sample))) / len(sample)
+        list(pool.map(sim.run_job, jobs[:cores]))  # The processes are there, and have imported all.
+        began = time.perf_counter()
+        digests = [outcome["row"]["digest"] for outcome in pool.map(sim.run_job, jobs)]
+        alone = time.perf_counter() - began
     killed: list[int] = []
     with (
         LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
@@ -301,15 +356,18 @@ def sweep_on_dask(arguments: argparse.Namespace) -> None:
                 killed.append(next(iter(client.run(os.getpid).values())))
                 os.kill(killed[0], signal.SIGKILL)
 
+        client.submit(sim.run_job, jobs[0]).result()
         began = time.perf_counter()
-        result = sweep("scdp-12a", seeds=seeds, set=PLAN, executor=client.get_executor(), progress=kill_one)
+        result = sweep(
+            "scdp-12a", seeds=arguments.runs, set=PLAN, executor=client.get_executor(), progress=kill_one
+        )
         spent = time.perf_counter() - began
     assert killed
-    checked = sweep("scdp-12a", seeds=seeds[: len(sample)], set=PLAN)
-    same = checked.runs["digest"] == result.runs["digest"][: len(sample)]
-    efficiency = each * arguments.runs / spent
-    digests = f"{len(sample)} digests {'as' if same else 'UNLIKE'} those of one machine"
-    row(what, f"{spent:.1f} s", f"efficiency {efficiency:.1%} of {cores} processes", digests)
+    same = result.runs["digest"] == digests
+    row.ours, row.peers = f"{spent:.1f} s", f"{cores} processes {alone:.1f} s"
+    row.ratio = f"{alone / spent:.1%}, {len(digests)} digests {'the same' if same else 'UNLIKE'}"
+    row.reached = alone / spent >= 0.95 and same
+    return row
 
 
 FIRST_FIGURE = """
@@ -319,10 +377,11 @@ plots.metric(result, "workload.senders", "goodput_mean").savefig("first.png")
 """
 
 
-def install(arguments: argparse.Namespace) -> None:
-    what = "pip install of the wheel to the first figure"
+def install(arguments: argparse.Namespace) -> Row:
+    row = Row("pip install of the wheel, to the first figure", goal="< 30 s")
     if arguments.wheel is None:
-        return row(what, "NOT MEASURED: no --wheel")
+        row.peers = "no --wheel"
+        return row
     with tempfile.TemporaryDirectory(prefix="wellspring-") as name:
         venv.create(name, with_pip=True)
         python = f"{name}/bin/python"
@@ -332,10 +391,11 @@ def install(arguments: argparse.Namespace) -> None:
         subprocess.run([python, "-c", FIRST_FIGURE], check=True, cwd=name)
         spent = time.perf_counter() - began
         assert (Path(name) / "first.png").stat().st_size > 5_000
-    row(what, f"{spent:.1f} s", f"of which pip {installed:.1f} s")
+    row.ours, row.ratio, row.reached = f"{spent:.1f} s", f"of which pip {installed:.1f} s", spent < 30
+    return row
 
 
-ROWS: dict[str, Callable[[argparse.Namespace], None]] = {
+ROWS: dict[str, Callable[[argparse.Namespace], Row]] = {
     "decode": decode,
     "object": whole_object,
     "get": get,
@@ -352,9 +412,15 @@ def main() -> None:
     parser.add_argument("--command", help="the command `wellspring`, of the same build")
     parser.add_argument("--wheel", type=Path, help="the wheel")
     parser.add_argument("--rows", default=",".join(ROWS))
+    parser.add_argument("--json", type=Path, help="file for the rows")
     arguments = parser.parse_args()
+    print(f"wellspring {wellspring._native.__version__}, Python {sys.version.split()[0]}, {os.cpu_count()} cores")
+    rows = []
     for name in arguments.rows.split(","):
-        ROWS[name](arguments)
+        rows.append(ROWS[name](arguments))
+        rows[-1].print()
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
 
 
 if __name__ == "__main__":
