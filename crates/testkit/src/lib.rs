@@ -8,8 +8,10 @@
 
 mod checked;
 mod dumbbell;
+mod host_config;
 mod network;
 mod objects;
+mod payloads;
 pub mod reach;
 pub mod wait;
 
@@ -24,5 +26,7 @@ mod documents {
 
 pub use checked::Checked;
 pub use dumbbell::{Bottleneck, Dumbbell, Pair};
-pub use network::{Faults, HostConfig, Network, Payloads, Stop};
+pub use host_config::{Faults, HostConfig};
+pub use network::{Network, Stop};
 pub use objects::random_bytes;
+pub use payloads::Payloads;

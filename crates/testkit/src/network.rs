@@ -1,75 +1,15 @@
 //! A small network in virtual time: every host hangs on one switch by a link of its own.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fmt::Debug;
 
 use wellspring_core::{
-    Destination, Duration, Ecn, Endpoint, Frame, GroupId, HostId, Identity, RandomStream, Rate,
-    Seed, SessionId, Time, Verdict, Work, WorkDone,
+    Destination, Duration, Ecn, Endpoint, Frame, GroupId, HostId, RandomStream, Seed, SessionId,
+    Time, Verdict, Work,
 };
 
-use crate::Checked;
-
-/// What goes wrong on the way to a host.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
-    /// Probability that a frame is lost, pulls and headers too.
-    pub loss: f64,
-    /// Probability that a frame with payload is trimmed.
-    pub trim: f64,
-    /// Probability that a frame comes twice.
-    pub duplicate: f64,
-    /// Probability that a frame is delayed by up to `reorder_by`.
-    pub reorder: f64,
-    /// Greatest such delay.
-    pub reorder_by: Duration,
-    /// Probability that a frame arrives marked (ECN), if capable.
-    pub mark: f64,
-}
-
-/// A host's link and manners.
-#[derive(Clone, Copy, Debug)]
-pub struct HostConfig {
-    /// Link rate, both ways.
-    pub rate: Rate,
-    /// One-way delay to the switch.
-    pub delay: Duration,
-    /// Frames with payload the switch port to this host holds.
-    pub queue: usize,
-    /// Whether that port trims what does not fit (or drops it).
-    pub trims: bool,
-    /// Whether that port marks (ECN) what waits behind half a queue.
-    pub marks: bool,
-    /// Faults on the way to this host.
-    pub faults: Faults,
-    /// How long finishing a block takes.
-    pub work: Duration,
-    /// The host is late by up to so much, mostly by far less: then it takes all that has arrived at once.
-    pub late: Duration,
-}
-
-impl HostConfig {
-    /// 1 Gbit/s, 10 us a link, 20 packets, trimming, no faults, instant work.
-    pub fn new() -> Self {
-        HostConfig {
-            rate: Rate::from_mbps(1_000),
-            delay: Duration::from_micros(10),
-            queue: 20,
-            trims: true,
-            marks: true,
-            faults: Faults::default(),
-            work: Duration::ZERO,
-            late: Duration::ZERO,
-        }
-    }
-}
-
-impl Default for HostConfig {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+use crate::{Checked, HostConfig, Payloads};
 
 /// Why a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,64 +18,6 @@ pub enum Stop {
     Quiet,
     /// The time given is up.
     TimeUp,
-}
-
-/// The payloads hosts keep, as identities; checks that none is kept twice.
-#[derive(Debug, Default)]
-pub struct Payloads {
-    kept: BTreeMap<(HostId, SessionId, u32), BTreeSet<u32>>,
-    finished: BTreeSet<(HostId, SessionId, u32)>,
-    /// How many more times blocks turn out to be wrong, as if a symbol had been altered.
-    pub wrong: BTreeMap<(HostId, SessionId, u32), u32>,
-    /// Distinct symbols kept, by host.
-    pub symbols: BTreeMap<HostId, u64>,
-}
-
-impl Payloads {
-    fn keep(&mut self, host: HostId, identity: Identity) {
-        if let Identity::Symbol { session, sbn, esi } = identity {
-            assert!(
-                !self.finished.contains(&(host, session, sbn)),
-                "a symbol was kept for a block already handed over: {identity:?}"
-            );
-            let block = self.kept.entry((host, session, sbn)).or_default();
-            assert!(block.insert(esi), "a symbol was kept twice: {identity:?}");
-            *self.symbols.entry(host).or_default() += 1;
-        }
-    }
-
-    /// Finishes a block: succeeds by RaptorQ's failure law (codec-independent: 1 in 160 at K
-    /// symbols, 1 in 34,000 at K+1, 1 in 6 million at K+2).
-    fn finish(
-        &mut self,
-        host: HostId,
-        work: Work,
-        source_symbols: u32,
-        rng: &mut RandomStream,
-    ) -> WorkDone {
-        let Work::Finish { session, sbn, decode } = work;
-        let block = self.kept.get(&(host, session, sbn)).expect("work on a block with symbols");
-        let source = block.range(..source_symbols).count() as u32;
-        if decode {
-            assert!(block.len() as u32 >= source_symbols, "decoding with fewer than K symbols");
-            let failure = match block.len() as u32 - source_symbols {
-                0 => 6.3e-3,
-                1 => 2.9e-5,
-                _ => 1.6e-7,
-            };
-            if source < source_symbols && rng.chance(failure) {
-                return WorkDone::NeedMore { session, sbn };
-            }
-        } else {
-            assert_eq!(source, source_symbols, "not all source symbols are there");
-        }
-        if let Some(times) = self.wrong.get_mut(&(host, session, sbn)).filter(|times| **times > 0) {
-            *times -= 1;
-            return WorkDone::Wrong { session, sbn, more: 1 };
-        }
-        assert!(self.finished.insert((host, session, sbn)), "a block was handed over twice");
-        WorkDone::Finished { session, sbn }
-    }
 }
 
 #[derive(Debug)]

@@ -52,26 +52,13 @@ pub fn to_prometheus(status: &SwitchStatus) -> String {
     page.text
 }
 
-/// A counter: its name, its help, and its value.
-type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
-
 fn of_ports(page: &mut Page<'_>) {
-    let counters: [Counter<PortCounters>; 5] = [
-        ("received_packets_total", "Frames that came in", |port| port.received),
-        ("received_bytes_total", "Bytes that came in", |port| port.received_bytes),
-        ("sent_packets_total", "Frames sent", |port| port.sent),
-        ("sent_bytes_total", "Bytes sent", |port| port.sent_bytes),
-        (
-            "filtered_packets_total",
-            "Frames not sent because their destination is where they came from",
-            |port| port.filtered,
-        ),
-    ];
-    for (name, help, value) in counters {
-        page.by_port(name, "counter", help, value);
-    }
-    let help = "The most data frames that ever waited";
-    page.by_port("queue_packets_max", "gauge", help, |port| port.longest.into());
+    page.by_port("received_packets_total", "counter", "Frames that came in", |port| port.received);
+    page.by_port("received_bytes_total", "counter", "Bytes that came in", |port| {
+        port.received_bytes
+    });
+    page.by_port("sent_packets_total", "counter", "Frames sent", |port| port.sent);
+    page.by_port("sent_bytes_total", "counter", "Bytes sent", |port| port.sent_bytes);
     let name = "dropped_packets_total";
     page.family(name, "counter", "Frames dropped, on the way in or on the way out");
     for (interface, port) in &page.status.ports {
@@ -88,27 +75,23 @@ fn of_ports(page: &mut Page<'_>) {
             page.row(name, &[("port", interface), ("reason", reason)], count);
         }
     }
+    let help = "Frames not sent because their destination is where they came from";
+    page.by_port("filtered_packets_total", "counter", help, |port| port.filtered);
+    let help = "The most data frames that ever waited";
+    page.by_port("queue_packets_max", "gauge", help, |port| port.longest.into());
 }
 
 fn of_queues(page: &mut Page<'_>) {
-    let counters: [Counter<QueueCounters>; 5] = [
-        ("queue_sent_packets_total", "Frames that left the queue", |queue| queue.sent),
-        ("queue_sent_bytes_total", "Bytes that left the queue", |queue| queue.sent_bytes),
-        (
-            "trimmed_packets_total",
-            "Frames of the queue's class that were trimmed to their headers",
-            |queue| queue.trimmed,
-        ),
-        ("marked_packets_total", "Frames marked (ECN congestion experienced)", |queue| {
-            queue.marked
-        }),
-        ("queue_dropped_packets_total", "Frames dropped because the queue was full", |queue| {
-            queue.dropped
-        }),
-    ];
-    for (name, help, value) in counters {
-        page.by_queue(name, "counter", help, value);
-    }
+    let help = "Frames that left the queue";
+    page.by_queue("queue_sent_packets_total", "counter", help, |queue| queue.sent);
+    let help = "Bytes that left the queue";
+    page.by_queue("queue_sent_bytes_total", "counter", help, |queue| queue.sent_bytes);
+    let help = "Frames of the queue's class that were trimmed to their headers";
+    page.by_queue("trimmed_packets_total", "counter", help, |queue| queue.trimmed);
+    let help = "Frames marked (ECN congestion experienced)";
+    page.by_queue("marked_packets_total", "counter", help, |queue| queue.marked);
+    let help = "Frames dropped because the queue was full";
+    page.by_queue("queue_dropped_packets_total", "counter", help, |queue| queue.dropped);
     let help = "Bytes that wait, as on the wire";
     page.by_queue("queue_bytes", "gauge", help, |queue| queue.bytes);
     let help = "The most bytes that ever waited, as on the wire";

@@ -1,13 +1,15 @@
 //! Scenario files.
 
+mod bounds;
 mod check;
+mod check_protocol;
 mod network;
 mod plan;
 mod protocol;
 mod workload;
 
-pub(crate) use check::MAX_SPAN;
-pub use check::ScenarioError;
+pub(crate) use bounds::MAX_SPAN;
+pub use bounds::ScenarioError;
 pub use network::{
     Event, EventKind, MulticastKind, OverflowKind, Shape, SlowLink, SprayingKind, Switch, Topology,
     TopologyKind, VictimKind,

@@ -1,0 +1,63 @@
+//! Payloads that the hosts of the virtual network keep, by their identities.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wellspring_core::{HostId, Identity, RandomStream, SessionId, Work, WorkDone};
+
+/// The payloads hosts keep, as identities; checks that none is kept twice.
+#[derive(Debug, Default)]
+pub struct Payloads {
+    kept: BTreeMap<(HostId, SessionId, u32), BTreeSet<u32>>,
+    finished: BTreeSet<(HostId, SessionId, u32)>,
+    /// How many more times blocks turn out to be wrong, as if a symbol had been altered.
+    pub wrong: BTreeMap<(HostId, SessionId, u32), u32>,
+    /// Distinct symbols kept, by host.
+    pub symbols: BTreeMap<HostId, u64>,
+}
+
+impl Payloads {
+    pub(crate) fn keep(&mut self, host: HostId, identity: Identity) {
+        if let Identity::Symbol { session, sbn, esi } = identity {
+            assert!(
+                !self.finished.contains(&(host, session, sbn)),
+                "a symbol was kept for a block already handed over: {identity:?}"
+            );
+            let block = self.kept.entry((host, session, sbn)).or_default();
+            assert!(block.insert(esi), "a symbol was kept twice: {identity:?}");
+            *self.symbols.entry(host).or_default() += 1;
+        }
+    }
+
+    /// Finishes a block: succeeds by RaptorQ's failure law (codec-independent: 1 in 160 at K
+    /// symbols, 1 in 34,000 at K+1, 1 in 6 million at K+2).
+    pub(crate) fn finish(
+        &mut self,
+        host: HostId,
+        work: Work,
+        source_symbols: u32,
+        rng: &mut RandomStream,
+    ) -> WorkDone {
+        let Work::Finish { session, sbn, decode } = work;
+        let block = self.kept.get(&(host, session, sbn)).expect("work on a block with symbols");
+        let source = block.range(..source_symbols).count() as u32;
+        if decode {
+            assert!(block.len() as u32 >= source_symbols, "decoding with fewer than K symbols");
+            let failure = match block.len() as u32 - source_symbols {
+                0 => 6.3e-3,
+                1 => 2.9e-5,
+                _ => 1.6e-7,
+            };
+            if source < source_symbols && rng.chance(failure) {
+                return WorkDone::NeedMore { session, sbn };
+            }
+        } else {
+            assert_eq!(source, source_symbols, "not all source symbols are there");
+        }
+        if let Some(times) = self.wrong.get_mut(&(host, session, sbn)).filter(|times| **times > 0) {
+            *times -= 1;
+            return WorkDone::Wrong { session, sbn, more: 1 };
+        }
+        assert!(self.finished.insert((host, session, sbn)), "a block was handed over twice");
+        WorkDone::Finished { session, sbn }
+    }
+}
