@@ -1,6 +1,7 @@
 //! One sender of a session, or one path to it, as its receiver sees it: credits in flight, losses, pace.
 
 mod credit;
+mod delivery;
 mod losses;
 mod pace;
 mod path;
@@ -13,7 +14,7 @@ use alloc::collections::VecDeque;
 use wellspring_core::{Duration, HostId, Time};
 
 use crate::RttEstimator;
-use crate::congestion::{CongestionController, Controller, Delivery, WindowedMax};
+use crate::congestion::{CongestionController, Controller, WindowedMax};
 use crate::scdp::{Config, Fabric, SenderStats};
 pub(super) use credit::{Answer, Settled};
 use credit::{Credit, CreditState};
@@ -33,10 +34,6 @@ const CALM_LOSSES: u32 = 16;
 
 /// Credits in flight to one sender, at most: what a sender keeps of those it has not answered.
 const MAX_IN_FLIGHT: u32 = 65_536;
-
-/// Beyond `max_window`, no more may be in flight than this many bandwidth-delay products: beside others a
-/// full share of a queue of a few takes as much.
-const MAX_PRODUCTS: f64 = 4.0;
 
 /// How long a delivery rate counts for that.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -372,34 +369,6 @@ impl Flow {
             controller.on_pushed(now);
         }
         Answer::Settles(settled)
-    }
-
-    /// The congestion controller hears of a credit answered: of its round trip, and of the delivery rate
-    /// since it was granted (draft-ietf-ccwg-bbr §4.1: over the longer of the spans in which they were
-    /// granted and answered).
-    fn report_delivery(&mut self, now: Time, credit: &Credit, rtt: Duration) {
-        let Window::Controlled(controller) = &mut self.window else { return };
-        let answered = now.since(credit.delivered_at);
-        // Answers that waited in the socket, for a processor, come all at once.
-        let granted = credit.granted_at.since(credit.delivered_granted_at);
-        let span = answered.max(granted).max(self.rtt.least().unwrap_or(rtt));
-        let delivered = self.delivered - credit.delivered_before;
-        let secs = span.as_secs_f64();
-        let rate = if secs > 0.0 { delivered as f64 / secs } else { 0.0 };
-        self.best_rate.update(now, rate as u64);
-        if let Some(least) = self.rtt.least() {
-            let product = self.best_rate.get() as f64 * least.as_secs_f64();
-            self.most = self.max_window.max((product * MAX_PRODUCTS) as u32).min(MAX_IN_FLIGHT);
-        }
-        controller.on_delivered(&Delivery {
-            now,
-            rtt,
-            delivered: self.delivered,
-            delivered_before: credit.delivered_before,
-            rate,
-            in_flight: self.in_flight,
-            window_limited: self.window_limited,
-        });
     }
 
     /// A number was answered before, or given up. In the second case reordering goes further than was
