@@ -223,6 +223,13 @@ def test_objects_survive_loss_reordering_and_copies(length: int, threads: int, d
         wellspring.encode_object(content, repair=60, information=information, out=used + b"x")
 
 
+def test_objects_may_have_as_many_blocks_as_have_numbers(data: random.Random) -> None:
+    content = data.randbytes(255 * 40)
+    packets = wellspring.encode_object(content, repair=2, symbol_size=10, symbols_per_block=4)
+    assert wellspring.ObjectInformation.from_bytes(packets[:12]).source_blocks == 255
+    assert wellspring.decode_object(packets) == content
+
+
 def test_objects_may_have_sub_blocks(data: random.Random) -> None:
     content = data.randbytes(50_001)
     information = wellspring.ObjectInformation(50_001, 120, source_blocks=3, sub_blocks=4, alignment=4)

@@ -254,7 +254,7 @@ fn encode_blocks(
     let (head, mut rest) = packets.split_at_mut(HEAD);
     head.copy_from_slice(&information.to_bytes());
     let mut jobs = Vec::new();
-    for (sbn, block) in (0..).zip(blocks(information)?) {
+    for (sbn, block) in (0..=u8::MAX).zip(blocks(information)?) {
         let (own, others) = rest.split_at_mut(packets_of(&block, repair) as usize * packet);
         rest = others;
         jobs.push((sbn, block, own));
@@ -360,7 +360,7 @@ fn decode_blocks(
     }
     let mut rest = object;
     let mut jobs = Vec::with_capacity(blocks.len());
-    for (sbn, (block, symbols)) in (0..).zip(blocks.iter().zip(of_block)) {
+    for (sbn, (block, symbols)) in (0..=u8::MAX).zip(blocks.iter().zip(of_block)) {
         let (own, others) = rest.split_at_mut(block.len as usize);
         rest = others;
         jobs.push((sbn, block, symbols, own));
