@@ -243,18 +243,15 @@ impl Search<'_> {
                 let step = (k / 2).max((k + 2).saturating_sub(most));
                 Verdict::More(step.clamp(1, left.max(1)))
             }
-            // An honest sender may be so slow that the others' symbols are the most: without these its own come.
-            _ if total < HOPELESS_FACTOR * k
-                && senders.iter().any(|sender| of(*sender) < k + 2) =>
-            {
-                let alone = senders.iter().filter(|sender| !suspects.contains(sender));
-                let alone = alone.copied().filter(|sender| of(*sender) >= k + 2);
+            // An honest sender may be so slow that all of these are others': without them its own come.
+            _ => {
+                let alone = senders.iter().copied().filter(|sender| !suspects.contains(sender));
                 match alone.max_by_key(|sender| of(*sender)) {
-                    Some(sender) => Verdict::Blame(sender),
-                    None => Verdict::More(k / 2 + 1),
+                    Some(sender) if of(sender) >= k + 2 => Verdict::Blame(sender),
+                    _ if total < HOPELESS_FACTOR * k => Verdict::More(k / 2 + 1),
+                    _ => Verdict::Hopeless,
                 }
             }
-            _ => Verdict::Hopeless,
         }
     }
 }
@@ -399,6 +396,27 @@ mod tests {
         }
         assert!(case.block.data == case.right);
         assert_eq!(suspects.len(), 2, "{suspects:?}");
+    }
+
+    #[test]
+    fn liars_are_blamed_though_nothing_has_come_of_the_honest_sender() {
+        let (mut case, mut symbols) = Case::new();
+        let alter = |sender, esi| sender != 1 && esi % 3 != 1;
+        let (mut turns, mut suspects) = (vec![0, 2], Vec::new());
+        case.arrive(K, &turns, &mut symbols, alter);
+        while suspects.len() < 2 {
+            match case.search(&suspects) {
+                Verdict::More(more) => case.arrive(more, &turns, &mut symbols, alter),
+                Verdict::Blame(sender) => {
+                    suspects.push(sender);
+                    turns.retain(|turn| *turn != sender);
+                }
+                verdict => panic!("{verdict:?} with the symbols of {turns:?}"),
+            }
+        }
+        case.arrive(K + 1, &[1], &mut symbols, alter);
+        assert!(matches!(case.search(&suspects), Verdict::Found(_)));
+        assert!(case.block.data == case.right);
     }
 
     #[test]
