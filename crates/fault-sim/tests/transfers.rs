@@ -80,7 +80,7 @@ fn no_transfer_loses_or_alters_an_object_whatever_fails() {
         let TransferCounters { got, not_got, put, not_put, kills, power_cuts, .. } = counters;
         let all = [got, not_got, put, not_put, kills, power_cuts, counters.cuts, counters.returns];
         let datagrams = counters.datagrams;
-        let datagrams = [datagrams.lost, datagrams.twice, datagrams.damaged];
+        let datagrams = [datagrams.lost, datagrams.twice, datagrams.damaged, datagrams.altered];
         assert!(all.iter().chain(&datagrams).all(|count| *count > 10), "{counters:?}");
     }
 }

@@ -200,14 +200,16 @@ impl World {
     ) -> bool {
         match outcome {
             Ok(report) => {
-                let Wanted::Get { object, .. } = wanted else { return false };
+                let Wanted::Get { object, servers, .. } = wanted else { return false };
                 if report.digest != self.client.disk.objects()[*object].digest {
                     self.breach(format!("another object was fetched than {object}"));
                 }
                 let is_accused = |state: &ReplicaState| matches!(state, ReplicaState::Excluded(_));
-                for replica in report.replicas.iter().filter(|_| !self.plan.damages()) {
+                let replicas = servers.iter().zip(&report.replicas);
+                let honest = replicas.filter(|(server, _)| !self.plan.is_liar(**server));
+                for (_, replica) in honest.filter(|_| !self.plan.damages()) {
                     if is_accused(&replica.state) || replica.altered > 0 {
-                        self.breach(format!("nothing was damaged, and yet {replica:?}"));
+                        self.breach(format!("it altered nothing, and yet {replica:?}"));
                     }
                 }
                 self.count(|counters| {
@@ -228,6 +230,8 @@ impl World {
                     | FetchError::Geometry
                     | FetchError::Store(StoreError::BadDigest { .. })
                     | FetchError::Session(Failure::Stopped) => true,
+                    // Liars are left for the one that is honest.
+                    FetchError::Session(Failure::Altered) => !self.plan.damages(),
                     _ => false,
                 };
                 if is_wrong {

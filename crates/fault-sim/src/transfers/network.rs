@@ -53,6 +53,8 @@ pub struct Datagrams {
     pub twice: u64,
     /// Changed on the way.
     pub damaged: u64,
+    /// Symbols changed by machines that lie.
+    pub altered: u64,
 }
 
 impl std::ops::AddAssign for Datagrams {
@@ -62,6 +64,7 @@ impl std::ops::AddAssign for Datagrams {
         self.cut_off += other.cut_off;
         self.twice += other.twice;
         self.damaged += other.damaged;
+        self.altered += other.altered;
     }
 }
 
@@ -81,9 +84,22 @@ struct Cut {
     until: Instant,
 }
 
+/// Lasting behaviour of a machine.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Character {
+    /// Part of its symbols that it alters.
+    pub lies: f64,
+    /// Time that its datagrams take beside that of others' \[ms\].
+    pub slow: u64,
+}
+
+/// Shortest symbol that is altered: other datagrams of that kind are none \[bytes\].
+const SHORTEST_SYMBOL: usize = 200;
+
 struct State {
     rng: RandomStream,
     weather: Weather,
+    characters: BTreeMap<IpAddr, Character>,
     cuts: Vec<Cut>,
     sockets: BTreeMap<SocketAddr, Weak<Socket>>,
     /// By the time of arrival, and in the order in which they were sent.
@@ -113,6 +129,7 @@ impl Network {
         let state = State {
             rng,
             weather: Weather::default(),
+            characters: BTreeMap::new(),
             cuts: Vec::new(),
             sockets: BTreeMap::new(),
             on_the_way: BTreeMap::new(),
@@ -127,6 +144,10 @@ impl Network {
 
     pub(crate) fn set_weather(&self, weather: Weather) {
         lock(&self.state).weather = weather;
+    }
+
+    pub(crate) fn set_character(&self, machine: IpAddr, character: Character) {
+        lock(&self.state).characters.insert(machine, character);
     }
 
     /// Loses what one machine sends another, for so long.
@@ -252,6 +273,7 @@ impl Network {
                 datagram.bytes[bit / 8] ^= 1 << (bit % 8);
             }
         }
+        state.alter(&mut datagram);
         let first = state.on_the_way.first_key_value().map(|((at, _), _)| *at);
         if comes_twice {
             state.counters.twice += 1;
@@ -269,6 +291,18 @@ impl Network {
 }
 
 impl State {
+    /// A machine that lies changes a symbol.
+    fn alter(&mut self, datagram: &mut Datagram) {
+        let Some(character) = self.characters.get(&datagram.from.ip()) else { return };
+        let bytes = &mut datagram.bytes;
+        let is_symbol = bytes.len() > SHORTEST_SYMBOL && bytes[0] & 0x0f == 0;
+        if is_symbol && self.rng.chance(character.lies) {
+            let at = bytes.len() - 8;
+            bytes[at] ^= 0x20;
+            self.counters.altered += 1;
+        }
+    }
+
     fn put_on_the_way(&mut self, now: Instant, datagram: Datagram) {
         let heading = self.heading.entry(datagram.to.ip()).or_default();
         if *heading >= self.weather.queue {
@@ -277,7 +311,8 @@ impl State {
         }
         *heading += 1;
         let Weather { delay, jitter, overtaken, .. } = self.weather;
-        let mut after = delay + self.rng.below(jitter + 1);
+        let slow = self.characters.get(&datagram.from.ip()).map_or(0, |character| character.slow);
+        let mut after = delay + slow + self.rng.below(jitter + 1);
         if self.rng.chance(overtaken) {
             after += self.rng.below(50);
         }

@@ -53,15 +53,23 @@ pub(crate) struct Plan {
     pub work: u64,
     pub servers: usize,
     pub faults_last: Duration,
+    /// The only server that does not alter symbols, if there is such a one.
+    pub honest: Option<usize>,
+    /// What the liars alter of their symbols.
+    pub lies: f64,
+    /// Time that the honest one's datagrams take beside that of the liars' \[ms\].
+    pub slow: u64,
 }
 
 impl Plan {
-    pub(crate) fn draw(rng: &mut RandomStream) -> Self {
+    /// `liars` decides apart from the rest, which stays as it is.
+    pub(crate) fn draw(rng: &mut RandomStream, liars: &mut RandomStream) -> Self {
         fn one<T: Copy>(rng: &mut RandomStream, of: &[T]) -> T {
             of[rng.below(of.len() as u64) as usize]
         }
-        Plan {
-            kinds: Kinds::draw(rng),
+        let kinds = Kinds::draw(rng);
+        let mut plan = Plan {
+            kinds,
             timeout: Duration::from_secs(one(rng, &[1, 10, 10, 90])),
             cut: Cut::default()
                 .symbol_size(one(rng, &[None, Some(400), Some(1_000)]))
@@ -71,7 +79,20 @@ impl Plan {
             work: one(rng, &[0, 0, 2, 30]),
             servers: 1 + rng.below(3) as usize,
             faults_last: Duration::from_millis(one(rng, &[300, 3_000, 20_000, 60_000])),
+            honest: None,
+            lies: one(liars, &[0.01, 0.3, 0.3, 1.0]),
+            slow: one(liars, &[0, 0, 5, 100]),
+        };
+        // Where bits change on the way nobody could be told from a liar.
+        if plan.servers > 1 && !kinds.damage && liars.chance(0.3) {
+            plan.honest = Some(liars.below(plan.servers as u64) as usize);
         }
+        plan
+    }
+
+    /// Whether that server alters symbols.
+    pub(crate) fn is_liar(&self, server: usize) -> bool {
+        self.honest.is_some_and(|honest| honest != server)
     }
 
     /// Whether bits are changed on the way.

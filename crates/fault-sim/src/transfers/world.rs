@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wellspring_core::Seed;
 
-use super::network::{Datagrams, Network};
+use super::network::{Character, Datagrams, Network};
 use super::plan::{Plan, TransferOptions};
 use super::server::Host;
 use super::site::Site;
@@ -99,7 +99,7 @@ fn objects() -> Vec<Object> {
 impl World {
     pub(crate) fn new(seed: u64, home: &Path, options: TransferOptions) -> Self {
         let mut rng = Seed(seed).stream("plan");
-        let plan = Plan::draw(&mut rng);
+        let plan = Plan::draw(&mut rng, &mut Seed(seed).stream("liars"));
         let network = Network::new(Seed(seed).stream("network"));
         let site = |number: usize| {
             let root = home.join(number.to_string());
@@ -128,6 +128,7 @@ impl World {
             counters: Mutex::default(),
             says: options.says,
         };
+        world.give_characters();
         if options.skips_syncs {
             world.sites().for_each(|site| site.disk.skip_syncs());
         }
@@ -135,6 +136,18 @@ impl World {
             println!("{plan:?}");
         }
         world
+    }
+
+    /// All servers but one lie, if the plan says so.
+    fn give_characters(&self) {
+        let Plan { honest, lies, slow, .. } = self.plan;
+        for (number, host) in self.hosts.iter().enumerate().filter(|_| honest.is_some()) {
+            let character = match self.plan.is_liar(number) {
+                true => Character { lies, slow: 0 },
+                false => Character { lies: 0.0, slow },
+            };
+            self.network.set_character(host.site.ip, character);
+        }
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut TransferCounters)) {
