@@ -124,10 +124,12 @@ async fn print_once(
     tokio::time::sleep(interval).await;
     let look = look_at(server).await.map_err(|why| unanswered(server, &why))?;
     view.take(Ok(look), Instant::now());
-    Ok(match json {
-        true => writeln!(Stdout, "{}", view.to_json())?,
-        false => write!(Stdout, "{}", draw::to_text(&view))?,
-    })
+    if json {
+        writeln!(Stdout, "{}", view.to_json())?;
+    } else {
+        write!(Stdout, "{}", draw::to_text(&view))?;
+    }
+    Ok(())
 }
 
 async fn print_json(server: SocketAddr, mut view: View, interval: Duration) -> Result<(), Failed> {
