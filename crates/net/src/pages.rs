@@ -123,11 +123,11 @@ impl Pages {
     }
 }
 
-/// The first answer to one of these questions, and whose share it came from. Each is asked when those before it have
-/// failed or were not answered for a while: a replica that died holds nothing up for as long as it is waited for.
+/// The first answer to one of these questions, each of a share's replica, and whose share it came from. Each is asked when
+/// those before it have failed or were not answered for a while: a replica that died holds nothing up for as long as it is
+/// waited for.
 pub async fn first_answer<Asked>(
-    questions: Vec<Question>,
-    ask: impl Fn(Question) -> Asked,
+    questions: Vec<(usize, Asked)>,
 ) -> Option<(usize, Result<Vec<u8>, AskError>)>
 where
     Asked: Future<Output = Result<Vec<u8>, AskError>> + Send + 'static,
@@ -136,8 +136,7 @@ where
     let mut asked = JoinSet::new();
     let mut failed = None;
     loop {
-        if let Some(question) = questions.next() {
-            let (share, answer) = (question.share, ask(question));
+        if let Some((share, answer)) = questions.next() {
             asked.spawn(async move { (share, answer.await) });
         }
         let answered = match questions.len() {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use crate::task::JoinSet;
 use wellspring_transport::scdp::ObjectInfo;
 
-use super::pages::{Pages, Question, SharedManifest, lock};
+use super::pages::{Pages, Question, SharedManifest, first_answer, lock};
 use super::requester::AskError;
 use crate::manifest::{PAGE_NODES, PageId};
 use crate::store::{Check, PartFile};
 
 /// Nodes up to this length are hashed as a whole \[bytes\].
 const LONGEST_NODE: u64 = 32 << 20;
+/// Bytes hashed in one go \[bytes\].
+const AT_ONCE: u64 = 64 << 20;
 /// Pages that may fail to come before what is not verified yet is fetched again.
 const MAX_FAILURES: usize = 8;
 
@@ -46,9 +48,11 @@ pub struct Left<'a> {
 impl Left<'_> {
     /// The blocks that are there and right, ascending. They are noted in the part file.
     pub async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
-        let part = Arc::clone(self.part);
-        let ranges = crate::task::spawn_blocking(move || part.data_ranges()).await;
-        let ranges = ranges.ok().and_then(Result::ok).unwrap_or_default();
+        self.right_blocks(pages, &data_ranges(self.part).await).await
+    }
+
+    /// The blocks within these ranges that are right, ascending. They are noted in the part file.
+    async fn right_blocks(&self, pages: &mut Pages, ranges: &[Range<u64>]) -> Vec<Range<u32>> {
         if ranges.is_empty() {
             return Vec::new();
         }
@@ -57,23 +61,21 @@ impl Left<'_> {
         // Nodes of 32 blocks first: that takes a page for 1,024 blocks.
         let together = block_len * PAGE_NODES;
         if together <= LONGEST_NODE && together < self.object.transfer_len {
-            let whole = nodes_within(&ranges, together, self.object.transfer_len);
+            let whole = nodes_within(ranges, together, self.object.transfer_len);
             for start in self.right(pages, whole, together).await {
                 let first = start / block_len;
                 let last = (start + together).min(self.object.transfer_len).div_ceil(block_len);
                 there.extend(first as u32..last as u32);
             }
         }
-        let mut blocks = nodes_within(&ranges, block_len, self.object.transfer_len);
+        let mut blocks = nodes_within(ranges, block_len, self.object.transfer_len);
         blocks.retain(|start| !there.contains(&((start / block_len) as u32)));
         for start in self.right(pages, blocks, block_len).await {
             there.insert((start / block_len) as u32);
         }
-        let runs = runs(&there);
+        let runs = runs(there);
         for run in &runs {
-            let start = self.object.byte_range_of_block(run.start).0;
-            let (last, len) = self.object.byte_range_of_block(run.end - 1);
-            self.part.note(start..last + len);
+            self.part.note(self.object.byte_range_of_run(run));
         }
         runs
     }
@@ -83,8 +85,8 @@ impl Left<'_> {
         self.fetch_pages(pages, &nodes, len).await;
         let mut right = Vec::new();
         for run in nodes.chunk_by(|a, b| a + len == *b) {
-            // Not so many at once that nobody hears how far it is.
-            for run in run.chunks(256) {
+            // Not so many at once that nobody hears how far it is, or that it goes on for long when it is given up.
+            for run in run.chunks((AT_ONCE / len).max(1) as usize) {
                 let (part, manifest) = (Arc::clone(self.part), Arc::clone(&pages.manifest));
                 let (run, size) = (run.to_vec(), self.object.transfer_len);
                 let done = run.first().copied().unwrap_or(0);
@@ -108,8 +110,19 @@ impl Left<'_> {
                 nodes.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
             };
             let wanted = wanted.into_iter().collect();
-            for question in pages.ask(wanted, |share| self.holders.is_live(share)) {
-                asked.spawn(self.holders.ask(question));
+            let is_live = |share| self.holders.is_live(share);
+            for question in pages.ask(wanted, is_live) {
+                let page = question.page;
+                let questions = pages.with_others(question, is_live);
+                let ask = |question: Question| {
+                    let (share, answer) = (question.share, self.holders.ask(question));
+                    (share, async move { answer.await.1 })
+                };
+                let questions = questions.into_iter().map(ask).collect();
+                asked.spawn(async move {
+                    let answer = first_answer(questions).await;
+                    (page, answer.map_or(Err(AskError::Stopped), |(_, answer)| answer))
+                });
             }
             let Some(answered) = asked.join_next().await else { return };
             match answered {
@@ -125,6 +138,19 @@ impl Left<'_> {
         }
         pages.forget_questions();
     }
+}
+
+/// The blocks of an object that lie wholly within these ascending ranges.
+pub fn blocks_within(ranges: &[Range<u64>], object: &ObjectInfo) -> Vec<Range<u32>> {
+    let nodes = nodes_within(ranges, object.block_len, object.transfer_len);
+    runs(nodes.into_iter().map(|start| (start / object.block_len) as u32))
+}
+
+/// Where a part file may have bytes of its object; nowhere if that cannot be known.
+async fn data_ranges(part: &Arc<PartFile>) -> Vec<Range<u64>> {
+    let part = Arc::clone(part);
+    let ranges = crate::task::spawn_blocking(move || part.data_ranges()).await;
+    ranges.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Which of a run of nodes have the object's bytes.
@@ -161,10 +187,10 @@ fn nodes_within(ranges: &[Range<u64>], len: u64, size: u64) -> Vec<u64> {
     nodes
 }
 
-/// The runs of numbers in a set.
-fn runs(blocks: &BTreeSet<u32>) -> Vec<Range<u32>> {
+/// The runs of ascending numbers.
+fn runs(blocks: impl IntoIterator<Item = u32>) -> Vec<Range<u32>> {
     let mut runs: Vec<Range<u32>> = Vec::new();
-    for &block in blocks {
+    for block in blocks {
         match runs.last_mut() {
             Some(run) if run.end == block => run.end += 1,
             _ => runs.push(block..block + 1),
@@ -185,7 +211,7 @@ mod tests {
             nodes_within(&ranges, 512, 5_500),
             [0, 1_536, 2_048, 2_560, 3_072, 3_584, 5_120]
         );
-        assert_eq!(runs(&[1, 2, 3, 7, 9, 10].into()), [1..4, 7..8, 9..11]);
-        assert!(runs(&BTreeSet::new()).is_empty());
+        assert_eq!(runs([1, 2, 3, 7, 9, 10]), [1..4, 7..8, 9..11]);
+        assert!(runs([]).is_empty());
     }
 }

@@ -58,14 +58,8 @@ impl Handler {
                 let holders = Offerer { putter: taking.putter(&handler.requester), done };
                 Left { part: &part, object: &object, holders: &holders }.blocks(&mut pages).await
             };
-            let session = taking.session;
             let begun = crate::task::spawn_blocking(move || {
-                if held.first().is_some_and(|run| run.len() == object.source_blocks as usize) {
-                    handler.tell_if(taking.event(taking.size));
-                    let committed = handler.commit_put(session, &part);
-                    drop(part);
-                    handler.finish_put(session, committed, Some(Default::default()));
-                } else if let Err(refusal) = handler.begin_put(&taking, object, part, pages, held) {
+                if let Err(refusal) = handler.take_up(&taking, object, part, pages, held) {
                     handler.refuse_checked(&taking, refusal);
                 }
             });

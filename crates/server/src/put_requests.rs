@@ -26,6 +26,7 @@ use crate::driver::{GroupKeyChange, SessionEvent};
 use crate::manifest::{RESUMED_EPOCH, Verified, first_missing};
 use crate::pages::Pages;
 use crate::protocols::ReceiveObject;
+use crate::resume::blocks_within;
 use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, Fingerprint, ObjectName, ObjectSink, PartFile, StoreError};
 use crate::store_messages;
@@ -139,10 +140,16 @@ impl Handler {
                 let committed = self.commit_put(offer.session, &part);
                 self.finish_put(offer.session, committed, None);
             }
-            Some(object) if part.has_old_bytes() => {
-                self.check_left(taking, object, part);
-                return Ok(Outcome::Pending { done: 0, total: offer.size });
-            }
+            Some(object) if part.has_old_bytes() => match part.remembered() {
+                Some(verified) => {
+                    let (held, pages) = (blocks_within(verified, &object), taking.pages(&object));
+                    self.take_up(&taking, object, part, pages, held)?;
+                }
+                None => {
+                    self.check_left(taking, object, part);
+                    return Ok(Outcome::Pending { done: 0, total: offer.size });
+                }
+            },
             Some(object) => {
                 let pages = taking.pages(&object);
                 self.begin_put(&taking, object, part, pages, Vec::new())?;
@@ -205,8 +212,27 @@ impl Handler {
         }
     }
 
+    /// Takes up an object of which some blocks are there, perhaps all.
+    pub(super) fn take_up(
+        self: &Arc<Self>,
+        taking: &Taking,
+        object: ObjectInfo,
+        part: Arc<PartFile>,
+        pages: Pages,
+        held: Vec<Range<u32>>,
+    ) -> Result<(), Refusal> {
+        if held.first().is_some_and(|run| run.len() == object.source_blocks as usize) {
+            self.tell_if(taking.event(taking.size));
+            let committed = self.commit_put(taking.session, &part);
+            drop(part);
+            self.finish_put(taking.session, committed, Some(ReceiveStats::default()));
+            return Ok(());
+        }
+        self.begin_put(taking, object, part, pages, held)
+    }
+
     /// Opens the session of an object of which some blocks are there.
-    pub(super) fn begin_put(
+    fn begin_put(
         self: &Arc<Self>,
         taking: &Taking,
         object: ObjectInfo,

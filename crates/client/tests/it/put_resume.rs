@@ -4,6 +4,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::process::Process;
@@ -166,6 +168,35 @@ fn a_put_that_was_stopped_half_way_sends_each_host_what_it_lacks() {
         }
         let all = 3 * (LEN as u64).div_ceil(BLOCK);
         assert_little_again(&report, all - blocks.iter().sum::<u64>());
+    });
+}
+
+#[test]
+fn a_server_that_runs_on_does_not_read_again_what_it_has_verified() {
+    let home = Home::new(LEN, 11);
+    runtime().block_on(async {
+        let server = serve(&home.folder(0)).await;
+        let hosts = [host(&server)];
+        for is_touched in [false, true] {
+            put_a_part(&home, &hosts, options(), LEN as u64 / 3).await;
+            let blocks = home.blocks_at(0);
+            if is_touched {
+                let part = fs::OpenOptions::new().write(true).open(&parts(&home.folder(0))[0]);
+                part.expect("ours").write_all_at(&[9; 1], 3 * BLOCK).expect("written");
+            }
+            let verified = Arc::new(AtomicBool::new(false));
+            let told = Arc::clone(&verified);
+            let updates = Updates::to(move |update| {
+                told.fetch_or(matches!(update, Update::Hashing { host: Some(_), .. }), Relaxed);
+            });
+            let report = put(&home, &hosts, &options().updates(updates)).await;
+            home.assert_is_at(0);
+            assert_eq!(verified.load(Relaxed), is_touched);
+            let there = blocks - u64::from(is_touched);
+            assert!(report.receivers[0].resumed >= (there - 1) * BLOCK, "{there}: {report:#?}");
+            assert!(report.receivers[0].resumed <= there * BLOCK, "{there}: {report:#?}");
+            fs::remove_file(home.folder(0).join(NAME)).expect("there");
+        }
     });
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::memory::Memory;
 use super::stale::{self, Cleaned, PartLimits};
 use super::{
     Digest, Disk, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError, SystemDisk,
@@ -25,6 +26,7 @@ pub struct Store {
     root: OwnedFd,
     path: PathBuf,
     reservations: Arc<Reservations>,
+    memory: Arc<Memory>,
 }
 
 impl Store {
@@ -42,7 +44,9 @@ impl Store {
     /// As [`open`](Self::open).
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, limits: Limits) -> Result<Self, StoreError> {
         let root = beneath::open_root(path)?;
-        Ok(Store { disk, root, path: path.to_owned(), reservations: Reservations::new(limits) })
+        let reservations = Reservations::new(limits);
+        let memory = Arc::default();
+        Ok(Store { disk, root, path: path.to_owned(), reservations, memory })
     }
 
     /// Where it is, as it was given.
@@ -130,7 +134,8 @@ impl Store {
     }
 
     /// As [`create`](Self::create), and takes up what an earlier part file of the same object has; the new one
-    /// can be taken up as well. See [`PartFile::resumed_beside`]: part files with other bytes stay.
+    /// can be taken up as well. See [`PartFile::resumed_beside`]: part files with other bytes stay. What was verified
+    /// of it while this store was open need not be verified again: see [`PartFile::remembered`].
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -147,7 +152,8 @@ impl Store {
         let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
         let disk = Arc::clone(&self.disk);
         let object = (size, digest, existing);
-        PartFile::create(disk, parent, name.file_name(), object, Some(reservation))?.take_up()
+        let part = PartFile::create(disk, parent, name.file_name(), object, Some(reservation))?;
+        part.take_up(Some(Arc::clone(&self.memory)))
     }
 
     /// Removes part files that could be taken up and that nobody works on: what the limits do not

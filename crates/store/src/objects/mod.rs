@@ -7,6 +7,7 @@ mod disk;
 mod error;
 mod file_source;
 mod hash;
+mod memory;
 mod name;
 mod node_files;
 mod part_file;

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::ObjectSink;
 use super::hash::hash_nodes_on;
+use super::memory::Memory;
 use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
 use super::stale::{self, Stale};
@@ -48,6 +49,10 @@ pub struct PartFile {
     has_rival: bool,
     /// Another process has written to it: where nothing was written by this one may be anything.
     has_old_bytes: bool,
+    /// What of them this process has verified itself.
+    remembered: Option<Vec<Range<u64>>>,
+    /// Where it is noted what is verified when it is dropped and stays.
+    memory: Option<Arc<Memory>>,
     _reservation: Option<Reservation>,
 }
 
@@ -133,12 +138,15 @@ impl PartFile {
         let useless = Stale::Useless { file_name: Some(&part.target), kept: &kept };
         // What cannot be looked at stays; whether it can be written to has shown.
         let _ = stale::sweep(&*disk, folder.unwrap_or(Path::new(".")), false, useless);
-        part.take_up()
+        part.take_up(None)
     }
 
     /// Takes up the part file of the same object in the same directory, or makes this one such that it can
     /// be taken up: see [`resumed_beside`](Self::resumed_beside). Nothing is removed.
-    pub(super) fn take_up(self) -> Result<Self, StoreError> {
+    ///
+    /// What is verified of it is noted in `memory`, if one is given, when the part file is dropped and stays.
+    pub(super) fn take_up(mut self, memory: Option<Arc<Memory>>) -> Result<Self, StoreError> {
+        self.memory = memory;
         let mut part = self.of_verified();
         let kept = kept_name(&part.target, part.digest);
         let Ok(file) = part.disk.create(&part.parent, &kept, false) else { return Ok(part) };
@@ -151,12 +159,17 @@ impl PartFile {
             part.has_rival = true;
             return Ok(part);
         }
+        let remembered = part.memory.as_ref().and_then(|memory| memory.recall(&file));
         part.disk.set_mode(&file, 0o600)?;
         part.disk.remove(&part.parent, &part.part_name)?;
         (part.file, part.part_name) = (file, kept);
         *part.is_kept.get_mut() = true;
         part.disk.set_len(&part.file, part.size)?;
         part.has_old_bytes = stat.st_blocks > 0;
+        part.remembered = remembered.filter(|_| part.has_old_bytes);
+        for range in part.remembered.iter().flatten() {
+            part.prefix.note(range.start, range.end);
+        }
         Ok(part)
     }
 
@@ -226,6 +239,12 @@ impl PartFile {
         self.prefix.note(range.start, range.end);
     }
 
+    /// The bytes that an earlier part file of the same [store](super::Store) has left here, verified when they came, if
+    /// nobody has written to the file since; ascending. They count as there.
+    pub fn remembered(&self) -> Option<&[Range<u64>]> {
+        self.remembered.as_deref()
+    }
+
     /// Writes bytes that count only once they are [noted](Self::note): they may be wrong, and be written over.
     ///
     /// # Errors
@@ -276,6 +295,8 @@ impl PartFile {
                         is_kept: AtomicBool::new(false),
                         has_rival: false,
                         has_old_bytes: false,
+                        remembered: None,
+                        memory: None,
                         _reservation: reservation,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
@@ -381,9 +402,16 @@ impl ObjectSink for PartFile {
 
 impl Drop for PartFile {
     fn drop(&mut self) {
+        if *self.is_gone.get_mut() {
+            return;
+        }
         // One without a byte is of no use to anybody.
-        let stays = *self.is_kept.get_mut() && self.prefix.furthest() > 0;
-        if !*self.is_gone.get_mut() && !stays {
+        let has_bytes = self.has_old_bytes || self.prefix.furthest() > 0;
+        if *self.is_kept.get_mut() && has_bytes {
+            if let (Some(memory), Some(stamp)) = (&self.memory, self.stamp()) {
+                memory.keep(&self.file, stamp, self.prefix.there(), self.write_back.failure());
+            }
+        } else {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
             let _ = self.disk.remove(&self.parent, &self.part_name);
         }

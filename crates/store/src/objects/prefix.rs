@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -21,7 +22,7 @@ pub(super) struct Prefix {
 #[derive(Debug)]
 struct State {
     /// Bytes that are there: disjoint ranges that do not touch, start to end.
-    ranges: BTreeMap<u64, u64>,
+    ranges: Ranges,
     /// Whether it is hashed at all.
     is_hashed: bool,
     hashed: u64,
@@ -29,21 +30,28 @@ struct State {
     hasher: Option<blake3::Hasher>,
 }
 
-impl State {
-    fn contiguous(&self) -> u64 {
-        self.ranges.first_key_value().map_or(0, |(start, end)| if *start == 0 { *end } else { 0 })
-    }
+/// Disjoint ranges that do not touch.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
 
+impl Ranges {
     fn insert(&mut self, mut start: u64, mut end: u64) {
-        while let Some((&s, &e)) = self.ranges.range(..=end).next_back() {
+        while let Some((&s, &e)) = self.0.range(..=end).next_back() {
             if e < start {
                 break;
             }
-            self.ranges.remove(&s);
+            self.0.remove(&s);
             start = start.min(s);
             end = end.max(e);
         }
-        self.ranges.insert(start, end);
+        self.0.insert(start, end);
+    }
+}
+
+impl State {
+    fn contiguous(&self) -> u64 {
+        let first = self.ranges.0.first_key_value();
+        first.map_or(0, |(start, end)| if *start == 0 { *end } else { 0 })
     }
 }
 
@@ -57,7 +65,7 @@ impl Prefix {
 
     pub(super) fn new() -> Self {
         let state = State {
-            ranges: BTreeMap::new(),
+            ranges: Ranges::default(),
             is_hashed: true,
             hashed: 0,
             hasher: Some(blake3::Hasher::new()),
@@ -73,14 +81,19 @@ impl Prefix {
     /// Takes note of bytes that are in the file already, and verified.
     pub(super) fn note(&self, start: u64, end: u64) {
         let mut state = self.lock();
-        state.insert(start, end);
+        state.ranges.insert(start, end);
         let contiguous = state.contiguous();
         self.contiguous.send_replace(contiguous);
     }
 
+    /// Bytes that are there, ascending.
+    pub(super) fn there(&self) -> Vec<Range<u64>> {
+        self.lock().ranges.0.iter().map(|(start, end)| *start..*end).collect()
+    }
+
     /// The end of the last byte there.
     pub(super) fn furthest(&self) -> u64 {
-        self.lock().ranges.last_key_value().map_or(0, |(_, end)| *end)
+        self.lock().ranges.0.last_key_value().map_or(0, |(_, end)| *end)
     }
 
     /// How far it is hashed.
@@ -100,7 +113,7 @@ impl Prefix {
     ) -> io::Result<()> {
         let end = offset + block.len() as u64;
         let mut state = self.lock();
-        state.insert(offset, end);
+        state.ranges.insert(offset, end);
         let contiguous = state.contiguous();
         self.contiguous.send_if_modified(|c| std::mem::replace(c, contiguous) != contiguous);
         while state.is_hashed && state.hashed < state.contiguous() {
@@ -129,7 +142,7 @@ impl Prefix {
         size: u64,
     ) -> io::Result<Option<Digest>> {
         let mut state = self.lock();
-        if state.contiguous() != size || state.ranges.len() > 1 {
+        if state.contiguous() != size || state.ranges.0.len() > 1 {
             return Err(io::Error::other("bytes of the object are missing"));
         }
         if !state.is_hashed {

@@ -320,3 +320,33 @@ fn two_receivers_of_an_object_leave_no_part_file_once_it_is_here() {
     drop((first, second));
     assert_eq!(parts(), 0);
 }
+
+#[test]
+fn a_store_remembers_what_it_has_verified_of_a_part_file() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let digest = digest(b"hello");
+    let open = || Store::open(dir.path(), no_reserve()).expect("opened");
+    let resume = |store: &Store| store.resume(&name("x"), 5, digest, Existing::Keep).expect("made");
+    let store = open();
+    let part = resume(&store);
+    assert!(!part.has_old_bytes() && part.remembered().is_none());
+    part.write_block(0, b"hel").expect("written");
+    drop(part);
+    let left = listing(dir.path());
+    assert_eq!(left.len(), 1, "{left:?}");
+    let part = resume(&store);
+    assert_eq!(part.remembered(), Some(&[0..3][..]));
+    assert_eq!(*part.contiguous().borrow(), 3);
+    // What was remembered counts as verified when the file is left again.
+    drop(part);
+    assert!(resume(&store).remembered().is_some());
+    // Another process knows nothing, ...
+    assert_eq!(resume(&open()).remembered(), None);
+    // ... and what another process has had is not remembered any more.
+    let part = resume(&store);
+    assert!(part.has_old_bytes() && part.remembered().is_none());
+    part.write_block(3, b"lo").expect("written");
+    drop(part);
+    fs::write(dir.path().join(&left[0]), b"hellx").expect("written by somebody else");
+    assert_eq!(resume(&store).remembered(), None);
+}

@@ -5,8 +5,9 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Bytes after which [`WriteBack`] syncs: a tenth of a second's writing at a common disk's pace.
@@ -17,6 +18,7 @@ const STEP: u64 = 32 << 20;
 pub struct WriteBack {
     step: u64,
     state: Mutex<State>,
+    failed: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Default for WriteBack {
 impl WriteBack {
     /// Nothing happens before `step` bytes have been written \[bytes\].
     fn every(step: u64) -> Self {
-        WriteBack { step, state: Mutex::default() }
+        WriteBack { step, state: Mutex::default(), failed: Arc::default() }
     }
 
     /// Takes note of `len` bytes written to `file`; never waits for the disk.
@@ -56,7 +58,7 @@ impl WriteBack {
         state.written = 0;
         if state.syncer.is_none() {
             // Without a thread or another handle the sync at the end does it all.
-            state.syncer = Syncer::start(file).ok();
+            state.syncer = Syncer::start(file, &self.failed).ok();
         }
         if let Some(syncer) = &state.syncer {
             // Refused if one is waiting, or after an error, which `finish` reports.
@@ -68,6 +70,11 @@ impl WriteBack {
     pub fn has_failed(&self) -> bool {
         // The thread lives as long as its syncs go well.
         self.lock().syncer.as_ref().is_some_and(|syncer| syncer.thread.is_finished())
+    }
+
+    /// Whether a sync has failed, to be looked at when this is no more: the last one may still be under way.
+    pub fn failure(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.failed)
     }
 
     /// Ends it, and waits for the sync under way. What was written since is for the caller to sync.
@@ -86,10 +93,13 @@ impl WriteBack {
 }
 
 impl Syncer {
-    fn start(file: &File) -> io::Result<Syncer> {
-        let file = file.try_clone()?;
+    fn start(file: &File, failed: &Arc<AtomicBool>) -> io::Result<Syncer> {
+        let (file, failed) = (file.try_clone()?, Arc::clone(failed));
         let (more, requests) = sync_channel(1);
-        let sync = move || requests.iter().try_for_each(|()| file.sync_data());
+        let sync = move || {
+            let synced = requests.iter().try_for_each(|()| file.sync_data());
+            synced.inspect_err(|_| failed.store(true, Ordering::Release))
+        };
         let thread = std::thread::Builder::new().name("wellspring-sync".to_owned()).spawn(sync)?;
         Ok(Syncer { more, thread })
     }
@@ -125,6 +135,7 @@ mod tests {
         while !back.has_failed() {
             std::thread::yield_now();
         }
+        assert!(back.failure().load(Ordering::Acquire));
         assert!(back.finish().is_err());
     }
 }

@@ -24,18 +24,17 @@ impl Run {
         for question in self.pages.next(missing, is_live) {
             let (share, page) = (question.share, question.page);
             let questions = self.pages.with_others(question, is_live);
-            let addresses: Vec<_> =
-                shares.iter().map(|replica| replicas[*replica].address).collect();
-            let order = self.order.clone();
-            self.tasks.spawn(async move {
-                let ask = |Question { share, page, cookie }| {
-                    let (order, address) = (order.clone(), addresses.get(share).copied().flatten());
-                    async move {
-                        let address = address.ok_or(AskError::PortClosed)?;
-                        order.page(address, page, &cookie).await
-                    }
+            let ask = |Question { share, page, cookie }| {
+                let (order, address) = (self.order.clone(), replicas[shares[share]].address);
+                let answer = async move {
+                    let address = address.ok_or(AskError::PortClosed)?;
+                    order.page(address, page, &cookie).await
                 };
-                let answer = first_answer(questions, ask).await;
+                (share, answer)
+            };
+            let questions = questions.into_iter().map(ask).collect();
+            self.tasks.spawn(async move {
+                let answer = first_answer(questions).await;
                 let (share, answer) = answer.unwrap_or((share, Err(AskError::Stopped)));
                 Joined::Page(share, page, answer)
             });
