@@ -21,7 +21,7 @@ pub struct LossReport {
     pub congested: u32,
     /// Those of them that did not arrive by themselves: congestion, and no fault of the link.
     pub congested_lost: u32,
-    /// Whether hosts fill the path, which has a queue that lasts, and nothing was lost so far.
+    /// Whether hosts fill the path: it has a queue that lasts where nothing was lost, or one that drops beyond chance.
     pub full: bool,
     /// What the newest datagram waited in queues.
     pub queue_delay: Duration,

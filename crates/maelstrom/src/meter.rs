@@ -133,6 +133,11 @@ impl Meter {
         self.short.lost > 0 || (self.long.lost > 0 && of_link)
     }
 
+    /// Whether drops of a long queue were counted since the last report, and are no chance.
+    pub(crate) fn has_queue_drops(&self) -> bool {
+        self.long.lost > 0 && self.lately_long.events >= CERTAIN && self.queue_drops()
+    }
+
     /// Whether nothing was lost of so many packets that the link loses few.
     pub(crate) fn is_clean(&self) -> bool {
         let of = |sum: fn(&Frequency) -> f64| sum(&self.lately_short) + sum(&self.lately_long);

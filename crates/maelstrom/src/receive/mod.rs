@@ -338,9 +338,9 @@ impl ReceiveSide {
         report
     }
 
-    /// Whether hosts fill a path that has lost nothing so far.
+    /// Whether hosts fill a path whose queue alone seems to lose anything.
     fn path_is_full(&self) -> bool {
-        self.queue.lasts() && self.meter.is_clean()
+        self.meter.has_queue_drops() || self.queue.lasts() && self.meter.is_clean()
     }
 
     /// Whether nothing was lost for a while.
