@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(memory.recall(&file), None, "somebody has written to it");
         keep(&file, true);
         assert_eq!(memory.recall(&file), None, "a sync has failed");
-        memory.keep(&file, SystemTime::UNIX_EPOCH, vec![3..7], Arc::default());
+        memory.keep(&file, SystemTime::UNIX_EPOCH, std::iter::once(3..7).collect(), Arc::default());
         assert_eq!(memory.recall(&file), None, "changed at another time");
     }
 
