@@ -40,7 +40,7 @@ Examples:
   wellspring top --json --interval 10   # a JSON object every ten seconds
   ssh -t host wellspring top            # where metrics answer at 127.0.0.1 alone")]
 pub struct TopArgs {
-    /// The metrics address of the server: HOST, HOST:PORT or [IPV6]:PORT.
+    /// The metrics address of the server: HOST or HOST:PORT, an IPv6 address in brackets.
     #[arg(default_value = "127.0.0.1")]
     host: MetricsHost,
     /// Time between two looks, in seconds.
