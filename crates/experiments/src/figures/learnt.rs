@@ -330,8 +330,8 @@ const LEARNT: &[(&str, &str)] = &[
         "open-thresholds",
         "Thresholds hardly matter: over a range of 256 to 1 the mean completion time of all flows and of short ones \
          moves by a few percent at most. A window below bandwidth times delay nearly doubles it, and one four times \
-         as large moves it by about a tenth. So a static choice gives up next to nothing here, and in a quick run \
-         thresholds by PIAS's solver were no better (its full rows are still to be run).",
+         as large moves it by about a tenth. So a static choice gives up next to nothing here: \
+         thresholds by PIAS's solver make all flows faster by 0.5 to 1.5 % and those up to 100 KB slower by 1.5 to 2.5 %.",
     ),
     (
         "open-lttp-tcp",
