@@ -70,7 +70,7 @@ def header(arguments, quick):
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
     commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True).stdout
     return {"date": datetime.date.today().isoformat(), "machine": f"{cpu}, {os.cpu_count()} cores", "kernel": platform.release(),
-            "load": busy_processors(), "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,
+            "busy": busy_processors(), "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,
             "command": " ".join(["lab/net", *(each for each in arguments if not each.endswith(".jsonl") and each != "--record")])}
 
 
@@ -112,7 +112,10 @@ def text(path, plots=None):
     used = sorted({number for _, number in numbered})
     for number in used:
         head = headers[number]
-        busy = f"; others kept {head['load']} processors busy, so that only orders of magnitude count" if head["load"] > 0.5 else ""
+        # Records made before others' processors were counted have a load average.
+        busy = f"; load average {head['load']} before, of what ran until then" if "load" in head else ""
+        if head.get("busy", 0) > 0.5:
+            busy = f"; others kept {head['busy']} processors busy, so that only orders of magnitude count"
         if head["quick"]:
             busy = "; small sizes and one round: what the scenarios show, without a verdict" + busy
         lines.append(f"- {head['date']}, commit {head['commit']}: {head['machine']}, Linux {head['kernel']}{busy}. `{head['command']}`\n")
