@@ -249,13 +249,13 @@ impl Handler {
     }
 }
 
-/// Whether the right to put into a directory is what a client needs to ask for an object of that name.
 /// Whether a name is that of bytes for a trial, which are nobody's.
 fn is_sample(name: &str) -> bool {
     let part = TreeName::parse(name).map(|name| name.part);
     matches!(part, Some(TreePart::Sample { .. }))
 }
 
+/// Whether the right to put into a directory is what a client needs to ask for an object of that name.
 fn is_of_put(name: &str) -> bool {
     TreeName::is_one(name) && TreeName::parse(name).is_some_and(|name| name.part.is_of_put())
 }
