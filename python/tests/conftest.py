@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,18 +36,30 @@ def data(seed: int, request: pytest.FixtureRequest) -> random.Random:
     return random.Random(f"{seed} {request.node.name}")
 
 
-class HostProcess:
-    """A server in a process of its own, which can be killed."""
+def own_address() -> str:
+    """A loopback address and port 0, for one server: where it was nobody else listens once it is gone.
 
-    def __init__(self, directory: Path, slow: bool = False) -> None:
+    Ports that the system chooses are taken again at once, also by other tests that run meanwhile: a client whose
+    server was killed would meet theirs. Not of the seed, which those may have, too.
+    """
+    number = random.SystemRandom().randrange(0x7F10_0000, 0x7FFF_FFFF)
+    return f"{ipaddress.IPv4Address(number)}:0"
+
+
+class HostProcess:
+    """A server in a process of its own, which can be killed. With a rate [bit/s] transfers last as long as that takes."""
+
+    def __init__(self, directory: Path, rate: float | None = None) -> None:
         code = (
             "import sys, wellspring\n"
-            "server = wellspring.serve(sys.argv[1], '127.0.0.1:0', allow_put=True, allow_overwrite=True)\n"
+            "rate = float(sys.argv[3]) if len(sys.argv) > 3 else None\n"
+            "server = wellspring.serve(*sys.argv[1:3], allow_put=True, allow_overwrite=True, rate=rate)\n"
             "print(server.address, flush=True)\n"
             "sys.stdin.read()\n"
         )
+        arguments = [str(directory), own_address(), *([str(rate)] if rate else [])]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, str(directory)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-P", "-c", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
@@ -59,15 +73,50 @@ class HostProcess:
                 pipe.close()
 
 
-@pytest.fixture
-def three_hosts(tmp_path: Path) -> Iterator[tuple[Path, list[HostProcess]]]:
-    """Three hosts that serve one directory's content, each from a copy of its own is not needed: they only read."""
+def hosts_of(tmp_path: Path, rate: float | None = None) -> Iterator[tuple[Path, list[HostProcess]]]:
     served = tmp_path / "served"
     served.mkdir()
-    hosts = [HostProcess(served) for _ in range(3)]
+    hosts = [HostProcess(served, rate) for _ in range(3)]
     yield served, hosts
     for host in hosts:
         host.kill()
+
+
+@pytest.fixture
+def three_hosts(tmp_path: Path) -> Iterator[tuple[Path, list[HostProcess]]]:
+    """Three hosts that serve one directory."""
+    yield from hosts_of(tmp_path)
+
+
+@pytest.fixture
+def slow_hosts(tmp_path: Path) -> Iterator[tuple[Path, list[HostProcess]]]:
+    """The same with 2 MB a second each: what happens during a transfer happens before its end on any machine."""
+    yield from hosts_of(tmp_path, rate=16e6)
+
+
+def interrupted(call: str) -> tuple[str, int]:
+    """What a process prints in which this is interrupted by Ctrl-C once it has begun, and its exit status."""
+    code = (
+        "import signal\n"
+        "import wellspring\n"
+        "from wellspring import sim\n"
+        # A shell starts what runs in the background with this signal ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "try:\n"
+        "    print('begun', flush=True)\n"
+        f"    {call}\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    return out, process.returncode
 
 
 class Fetched:
@@ -98,5 +147,5 @@ def digest(content: bytes) -> str:
 def server(tmp_path: Path) -> Iterator[tuple[Path, wellspring.Server]]:
     served = tmp_path / "served"
     served.mkdir()
-    with wellspring.serve(served, "127.0.0.1:0", allow_put=True) as server:
+    with wellspring.serve(served, own_address(), allow_put=True) as server:
         yield served, server

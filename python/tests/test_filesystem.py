@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 import wellspring
-from conftest import Fetched, HostProcess
+from conftest import Fetched, HostProcess, own_address
 
 Hosts = tuple[Path, list[HostProcess]]
 
@@ -141,7 +141,7 @@ def test_what_is_written_goes_to_every_host(tmp_path: Path, data: random.Random)
 
 
 def test_a_new_file_needs_no_right_to_replace(tmp_path: Path) -> None:
-    with wellspring.serve(tmp_path, "127.0.0.1:0", allow_put=True) as server:
+    with wellspring.serve(tmp_path, own_address(), allow_put=True) as server:
         name = f"wellspring://{server.address}/new"
         with fsspec.open(name, "wb") as file:
             file.write(b"first")

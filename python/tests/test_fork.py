@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import wellspring
+from conftest import own_address
 from wellspring import sim
 
 Served = tuple[Path, wellspring.Server]
@@ -90,11 +91,11 @@ def test_a_child_hashes_serves_and_fetches_large_files(tmp_path: Path, data: ran
     for name in ("parent", "child"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "object").write_bytes(content)
-    with wellspring.serve(tmp_path / "parent", "127.0.0.1:0") as host:
+    with wellspring.serve(tmp_path / "parent", own_address()) as host:
         assert wellspring.read(f"{host.address}/object") == content
 
         def serves() -> bool:
-            with wellspring.serve(tmp_path / "child", "127.0.0.1:0") as own:
+            with wellspring.serve(tmp_path / "child", own_address()) as own:
                 return wellspring.read(f"{own.address}/object") == content
 
         assert in_child(serves) == 0

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conftest import interrupted
 from wellspring import sim
 from wellspring.sweep import RunFailed, sweep
 
@@ -89,21 +87,9 @@ def test_figures_are_reproduced_with_their_checks_and_plots(tmp_path: Path) -> N
         sim.reproduce("scdp-99")
 
 
-def test_control_c_ends_a_run() -> None:
-    code = (
-        "from wellspring import sim\n"
-        "try:\n"
-        "    print('begun', flush=True)\n"
-        "    sim.run('scdp-5', seeds=2)\n"
-        "except KeyboardInterrupt:\n"
-        "    print('interrupted', flush=True)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "begun\n"
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
-    assert (out, process.returncode) == ("interrupted\n", 0)
+@pytest.mark.parametrize("call", ["run('scdp-5', seeds=2)", "run('scdp-5', threads=1)", "reproduce('scdp-5')"])
+def test_control_c_ends_a_run(call: str) -> None:
+    assert interrupted(f"sim.{call}") == ("interrupted\n", 0)
 
 
 def test_a_sweep_runs_what_is_missing(tmp_path: Path) -> None:

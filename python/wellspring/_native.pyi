@@ -142,7 +142,12 @@ class Transfer:
 @final
 class Client:
     def __new__(
-        cls, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, paths: int = 1
+        cls,
+        keys: _Path | None = None,
+        insecure: bool = False,
+        timeout: float = 10.0,
+        paths: int = 1,
+        rate: float | None = None,
     ) -> Client: ...
     def fetch(
         self,
@@ -186,6 +191,7 @@ class Server:
         allow_hidden: bool = False,
         keys: _Path | None = None,
         insecure: bool = False,
+        rate: float | None = None,
     ) -> Server: ...
     @property
     def address(self) -> str: ...

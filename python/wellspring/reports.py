@@ -111,6 +111,8 @@ class Access(TypedDict, total=False):
     """Go without keys."""
     timeout: float
     """Seconds for which a host may be silent before it counts as gone: 10 unless given."""
+    rate: float | None
+    """Bits a second that are sent at most by a :func:`put`."""
 
 
 class GetCall(GetOptions, Access, total=False):

@@ -217,14 +217,20 @@ class Client:
     """A socket for any number of transfers, also from several threads.
 
     The functions of this module open one for each call. ``timeout`` is how long a host may be silent, in seconds,
-    before it counts as gone; ``paths`` the number of UDP ports that a transfer uses. Each method has a twin for
-    ``asyncio``: ``get_async`` and so on.
+    before it counts as gone; ``paths`` the number of UDP ports that a transfer uses; ``rate`` what it sends at most,
+    all its puts together, in bits a second. Each method has a twin for ``asyncio``: ``get_async`` and so on.
     """
 
     def __init__(
-        self, *, keys: _Path | None = None, insecure: bool = False, timeout: float = 10.0, paths: int = 1
+        self,
+        *,
+        keys: _Path | None = None,
+        insecure: bool = False,
+        timeout: float = 10.0,
+        paths: int = 1,
+        rate: float | None = None,
     ) -> None:
-        self._native: _native.Client = _on_linux("Client")(keys, insecure, timeout, paths)
+        self._native: _native.Client = _on_linux("Client")(keys, insecure, timeout, paths, rate)
 
     def __enter__(self) -> Self:
         return self
@@ -438,15 +444,16 @@ def serve(
     allow_hidden: bool = False,
     keys: _Path | None = None,
     insecure: bool = False,
+    rate: float | None = None,
 ) -> Server:
     """Serves the files of a directory until it is closed, or its ``with`` block ends.
 
     It listens at ``bind`` (``IP:PORT``, port 0 lets the system choose), unless given at port 4711 of this machine
     alone. Without keys only loopback is allowed, or with ``insecure=True`` one private address. With ``allow_put``
-    it takes objects, too.
+    it takes objects, too. ``rate`` is what it sends at most, over all transfers, in bits a second.
     """
     server = _on_linux("Server")
-    return Server(server(directory, bind, allow_put, allow_overwrite, allow_hidden, keys, insecure))
+    return Server(server(directory, bind, allow_put, allow_overwrite, allow_hidden, keys, insecure, rate))
 
 
 def new_cluster_key(directory: _Path) -> None:

@@ -15,6 +15,7 @@ use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::PlanError;
 use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
+use wellspring_net::wellspring_core::Rate;
 
 use crate::buffer::Lent;
 use crate::errors::of_kind;
@@ -30,18 +31,20 @@ pub struct Client(Owned<Arc<wellspring_client::Client>>);
 #[pymethods]
 impl Client {
     #[new]
-    #[pyo3(signature = (keys=None, insecure=false, timeout=10.0, paths=1))]
+    #[pyo3(signature = (keys=None, insecure=false, timeout=10.0, paths=1, rate=None))]
     fn new(
         py: Python<'_>,
         keys: Option<PathBuf>,
         insecure: bool,
         timeout: f64,
         paths: u8,
+        rate: Option<f64>,
     ) -> PyResult<Self> {
         let mut config = ClientConfig::default().cache(Arc::new(DigestCache::of_user()));
         config.timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         config.driver.keys = keys::load(py, keys, insecure)?;
         config.driver.ports = paths;
+        config.driver.send_rate = rate.map(|rate| parse_rate(py, rate)).transpose()?;
         let client =
             py.detach(|| wellspring_client::Client::new(config)).map_err(|error| match error {
                 StartError::System(error) => PyErr::from(error),
@@ -205,6 +208,18 @@ fn parse_hosts(py: Python<'_>, hosts: &[String]) -> PyResult<Vec<Host>> {
         })
     };
     hosts.iter().map(parse).collect()
+}
+
+/// A rate \[bit/s\].
+///
+/// # Errors
+/// `UsageError` if it is no number of bits, or none.
+pub fn parse_rate(py: Python<'_>, rate: f64) -> PyResult<Rate> {
+    let bits = if rate.is_finite() { rate as u64 } else { 0 };
+    Rate::from_bits_per_second(bits).ok_or_else(|| {
+        let text = format!("rate={rate} is no rate: give bits a second, 1e9 for a gigabit");
+        of_kind(py, "UsageError", &text, Vec::new())
+    })
 }
 
 fn parse_name(py: Python<'_>, name: &str) -> PyResult<ObjectName> {

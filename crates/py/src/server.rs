@@ -11,6 +11,7 @@ use wellspring_net::DEFAULT_PORT;
 use wellspring_net::store::DigestCache;
 use wellspring_server::{BindError, ServerConfig};
 
+use crate::client::parse_rate;
 use crate::errors::of_kind;
 use crate::keys;
 use crate::runtime::{Owned, runtime};
@@ -29,7 +30,7 @@ pub struct Server {
 #[pymethods]
 impl Server {
     #[new]
-    #[pyo3(signature = (directory, bind=None, allow_put=false, allow_overwrite=false, allow_hidden=false, keys=None, insecure=false))]
+    #[pyo3(signature = (directory, bind=None, allow_put=false, allow_overwrite=false, allow_hidden=false, keys=None, insecure=false, rate=None))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -40,6 +41,7 @@ impl Server {
         allow_hidden: bool,
         keys: Option<PathBuf>,
         insecure: bool,
+        rate: Option<f64>,
     ) -> PyResult<Self> {
         let keys = keys::load(py, keys, insecure)?;
         let usage = |text: &str| of_kind(py, "UsageError", text, Vec::new());
@@ -70,6 +72,7 @@ impl Server {
                 events.push_back(format!("{event:?}"));
             }));
         config.driver.keys = keys;
+        config.driver.send_rate = rate.map(|rate| parse_rate(py, rate)).transpose()?;
         let runtime = runtime()?;
         let server = py.detach(|| runtime.block_on(wellspring_server::Server::bind(config)));
         let server = server.map_err(|error| match error {
