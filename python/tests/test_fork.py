@@ -126,6 +126,28 @@ def test_memory_that_a_thread_was_using_is_free_in_the_child() -> None:
         thread.join()
 
 
+def test_a_child_codes_objects_while_its_parent_does(data: random.Random) -> None:
+    content = data.randbytes(20_000)
+    packets = wellspring.encode_object(content, repair=5, symbol_size=100)
+    stop = threading.Event()
+
+    def use() -> None:
+        while not stop.is_set():
+            wellspring.encode_object(content, repair=5, symbol_size=100)
+
+    def code() -> bool:
+        again = wellspring.encode_object(content, repair=5, symbol_size=100)
+        return again == packets and wellspring.decode_object(packets[:12] + packets[12 + 5 * 104 :]) == content
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    try:
+        assert [in_child(code) for _ in range(30)] == [0] * 30
+    finally:
+        stop.set()
+        thread.join()
+
+
 def run_one(seed: int) -> str:
     return str(sim.run("scdp-12a", seeds=[seed], set={"topology.k": 4, "workload.senders": 2}).runs["digest"])
 

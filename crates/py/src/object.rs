@@ -1,6 +1,6 @@
 //! Whole objects in RFC 6330's format: encoded and decoded by all cores, a block each.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -120,8 +120,30 @@ fn blocks(information: &ObjectTransmissionInformation) -> Result<Vec<SourceBlock
     (0..information.source_blocks()).map(|sbn| information.block(sbn)).collect()
 }
 
-/// Memory for the codes of one object, whose blocks have two sizes at most \[bytes\].
-const MAX_CODES: usize = 256 << 20;
+/// Memory for codes that are kept for the objects to come \[bytes\]. One object has blocks of two sizes at most.
+const MAX_CODES: usize = 64 << 20;
+
+/// Codes of objects before, and the process that they are of.
+static CODES: Mutex<Option<(u32, Arc<CodeCache>)>> = Mutex::new(None);
+
+/// The codes of this process. Who does not get at them at once, as a child of `fork` may never do, has some of its own.
+fn codes() -> Arc<CodeCache> {
+    let fresh = || Arc::new(CodeCache::new(MAX_CODES));
+    let mut kept = match CODES.try_lock() {
+        Ok(kept) => kept,
+        Err(TryLockError::Poisoned(kept)) => kept.into_inner(),
+        Err(TryLockError::WouldBlock) => return fresh(),
+    };
+    let process = std::process::id();
+    if let Some((of, codes)) = &*kept
+        && *of == process
+    {
+        return Arc::clone(codes);
+    }
+    let made = fresh();
+    *kept = Some((process, Arc::clone(&made)));
+    made
+}
 
 /// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores. Each thread has
 /// a `W` for all its jobs.
@@ -259,7 +281,7 @@ fn encode_blocks(
         rest = others;
         jobs.push((sbn, block, own));
     }
-    let codes = CodeCache::new(MAX_CODES);
+    let codes = codes();
     on_threads(threads, jobs, |encoder: &mut Option<BlockEncoder>, (sbn, block, out)| {
         if block.symbols == 0 {
             return Ok(());
@@ -365,7 +387,7 @@ fn decode_blocks(
         rest = others;
         jobs.push((sbn, block, symbols, own));
     }
-    let codes = CodeCache::new(MAX_CODES);
+    let codes = codes();
     on_threads(threads, jobs, |decoder: &mut Option<BlockDecoder>, (sbn, block, symbols, own)| {
         if block.symbols == 0 {
             return Ok(());
