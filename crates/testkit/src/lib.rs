@@ -1,6 +1,6 @@
 //! Test tools for Wellspring's endpoints: a checker of their contract, and a network in virtual
-//! time with loss, trimming, reordering, duplication, delay, dead and slow hosts. [`wait`] serves tests of real
-//! processes, [`reach`] those of which `lab/trust` prints a table.
+//! time with loss, trimming, reordering, duplication, delay, dead and slow hosts. [`wait`] and [`loopback`] serve tests
+//! of real processes and sockets, [`reach`] those of which `lab/trust` prints a table.
 //!
 //! A development tool: it may panic, and does so on every breach it sees.
 #![forbid(unsafe_code)]
@@ -9,6 +9,7 @@
 mod checked;
 mod dumbbell;
 mod host_config;
+pub mod loopback;
 mod network;
 mod objects;
 mod payloads;

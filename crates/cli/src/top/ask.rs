@@ -76,6 +76,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+    use wellspring_testkit::loopback::own_address;
 
     /// What is said of a server that answers that.
     fn said(answer: Vec<u8>) -> String {
@@ -108,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_port_is_told() {
-        let closed = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+        let closed = TcpListener::bind(own_address()).and_then(|port| port.local_addr());
         let error = look_at(closed.expect("a port")).await.expect_err("closed");
         assert!(error.contains("refused"), "{error}");
     }

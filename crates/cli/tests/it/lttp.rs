@@ -8,15 +8,18 @@ use crate::support::{
     Place, Server, Transfer, hosts, listing, object_at, program, random_bytes, run, text,
     wait_until_empty,
 };
+use wellspring_testkit::loopback::own_address;
 
-const LOOPBACK: &str = "127.0.0.1:0";
+fn loopback() -> String {
+    own_address().to_string()
+}
 
 #[test]
 fn three_servers_give_a_third_each() {
     let place = Place::new();
     let bytes = random_bytes(3_000_001, 1);
     let servers = ["a", "b", "c"]
-        .map(|name| place.serve_by(program(), &place.replica(name, &bytes), LOOPBACK));
+        .map(|name| place.serve_by(program(), &place.replica(name, &bytes), &loopback()));
     let [a, b, c] = &servers;
     let out = place.dir("out");
     let from = object_at(&[a, b, c]);
@@ -35,7 +38,7 @@ fn three_servers_give_a_third_each() {
 fn standard_output_gets_the_bytes_in_order() {
     let place = Place::new();
     let bytes = random_bytes(500_000, 2);
-    let server = place.serve_by(program(), &place.replica("a", &bytes), LOOPBACK);
+    let server = place.serve_by(program(), &place.replica("a", &bytes), &loopback());
     let done = program()
         .args(["get", "--protocol", "lttp", &object_at(&[&server]), "--decoder", "elimination"])
         .output()
@@ -48,8 +51,8 @@ fn standard_output_gets_the_bytes_in_order() {
 fn each_failure_has_its_exit_status_and_leaves_nothing() {
     let place = Place::new();
     let bytes = random_bytes(10_000, 3);
-    let mut server = place.serve_by(program(), &place.replica("a", &bytes), LOOPBACK);
-    let other = place.serve_by(program(), &place.replica("b", b"other bytes"), LOOPBACK);
+    let mut server = place.serve_by(program(), &place.replica("a", &bytes), &loopback());
+    let other = place.serve_by(program(), &place.replica("b", b"other bytes"), &loopback());
     let (here, out) = (hosts(&[&server]), place.dir("out"));
     let get = |from: &str| run(&["get", "--protocol", "lttp", from, "-o", text(&out)]);
     assert_eq!(get(&format!("{here}/nothing")).code, Some(4));
@@ -70,7 +73,7 @@ fn each_failure_has_its_exit_status_and_leaves_nothing() {
 fn limited(place: &Place, name: &str, bytes: &[u8], rate: &str) -> Server {
     let dir = place.replica(name, bytes);
     let mut command = program();
-    command.args(["serve", "--json", "--bind", LOOPBACK, "--rate", rate, "--cache"]);
+    command.args(["serve", "--json", "--bind", &loopback(), "--rate", rate, "--cache"]);
     command.arg(place.path("cache")).arg(dir);
     Server::start(command)
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::wait::{PATIENCE, wait_until};
 
 pub fn program() -> Command {
@@ -51,7 +52,7 @@ impl Place {
     }
 
     pub fn serve(&self, dir: &Path, extra: &[&str]) -> Server {
-        self.serve_at(dir, "127.0.0.1:0", extra)
+        self.serve_at(dir, &own_address().to_string(), extra)
     }
 
     pub fn serve_at(&self, dir: &Path, bind: &str, extra: &[&str]) -> Server {

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::wait::wait_until;
 
 use crate::operation::http;
@@ -98,7 +99,7 @@ fn a_server_that_ends_is_told_by_looks_that_go_on() {
 
 #[test]
 fn what_cannot_be_looked_at_is_said_with_advice() {
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
+    let closed = TcpListener::bind(own_address()).and_then(|port| port.local_addr());
     let closed = closed.expect("a port").to_string();
     let (code, _, said) = output(&["top", &closed, "--once"]);
     assert_eq!(code, Some(1), "{said}");

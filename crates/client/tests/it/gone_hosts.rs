@@ -14,6 +14,7 @@ use wellspring_client::{
 };
 use wellspring_core::{Rate, Seed};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_wire::control::{Parsed, Request, parse};
 
 /// A client that would wait for an hour.
@@ -24,12 +25,12 @@ fn client() -> Client {
 
 /// An address where nobody listens.
 fn nobody() -> Host {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("socket");
+    let socket = std::net::UdpSocket::bind(own_address()).expect("socket");
     socket.local_addr().expect("bound").to_string().parse().expect("host")
 }
 
-async fn serve(directory: &Path, bind: &str) -> Server {
-    let mut config = ServerConfig::new(bind.parse().expect("address"), directory.to_owned());
+async fn serve(directory: &Path, bind: SocketAddr) -> Server {
+    let mut config = ServerConfig::new(bind, directory.to_owned());
     config.driver.faults.send_rate = Some(Rate::from_mbps(20));
     Server::bind(config).await.expect("server")
 }
@@ -58,7 +59,7 @@ fn a_closed_port_beside_a_host_that_serves_is_named_in_the_report() {
     let home = tempfile::tempdir().expect("temporary directory");
     std::fs::write(home.path().join("x"), vec![7; 1_000_000]).expect("write");
     runtime().block_on(async {
-        let server = serve(home.path(), "127.0.0.1:0").await;
+        let server = serve(home.path(), own_address()).await;
         let hosts = [server.local_addr().to_string().parse().expect("host"), nobody()];
         let options = FetchOptions::new("x".parse().expect("name"));
         let target = Target::File { path: home.path().join("got"), existing: Existing::Keep };
@@ -81,15 +82,15 @@ fn a_fetch_from_one_host_outlives_its_restart_which_is_named() {
     std::fs::create_dir(&served).expect("directory");
     std::fs::write(served.join("x"), &bytes).expect("write");
     runtime().block_on(async {
-        let first = serve(&served, "127.0.0.1:0").await;
-        let address = first.local_addr().to_string();
+        let first = serve(&served, own_address()).await;
+        let address = first.local_addr();
         let (half, seen) = (Arc::new(tokio::sync::Notify::new()), Arc::new(Mutex::new(Vec::new())));
         let restart = {
-            let (half, served, address) = (Arc::clone(&half), served.clone(), address.clone());
+            let (half, served, address) = (Arc::clone(&half), served.clone(), address);
             tokio::spawn(async move {
                 half.notified().await;
                 first.shut_down().await;
-                serve(&served, &address).await
+                serve(&served, address).await
             })
         };
         let updates = {
@@ -106,7 +107,7 @@ fn a_fetch_from_one_host_outlives_its_restart_which_is_named() {
         let options = FetchOptions::new("x".parse().expect("name")).updates(updates);
         let to = home.path().join("got");
         let target = Target::File { path: to.clone(), existing: Existing::Keep };
-        let hosts = [address.parse().expect("host")];
+        let hosts = [Host::from(address)];
         client().fetch(&hosts, &options, target).await.expect("it is back");
         restart.await.expect("restarted").shut_down().await;
         assert!(std::fs::read(to).expect("read") == bytes);
@@ -158,7 +159,7 @@ fn forged_reports_of_a_closed_port_end_no_request() {
     let address = front.local_addr().expect("bound");
     let stop = Arc::new(AtomicBool::new(false));
     let runtime = runtime();
-    let server = runtime.block_on(serve(&served, "127.0.0.1:0"));
+    let server = runtime.block_on(serve(&served, own_address()));
     let (server_at, stopped) = (server.local_addr(), Arc::clone(&stop));
     // Loses the first attempt, and meets every datagram of the client's with three forged reports.
     let forger = std::thread::spawn(move || {
@@ -206,7 +207,7 @@ fn a_host_that_falls_silent_holds_up_no_page_of_the_hash_tree() {
     std::fs::write(home.path().join("x"), &bytes).expect("write");
     runtime().block_on(async {
         let servers =
-            [serve(home.path(), "127.0.0.1:0").await, serve(home.path(), "127.0.0.1:0").await];
+            [serve(home.path(), own_address()).await, serve(home.path(), own_address()).await];
         // It sends symbols, and never learns that it is asked for a page.
         let deaf = |datagram: &mut Vec<u8>| {
             if let Ok(Parsed::Request { request: Request::Manifest { .. }, .. }) = parse(datagram) {

@@ -25,6 +25,7 @@ use wellspring_client::{
 };
 use wellspring_core::{RandomStream, Rate, Seed};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 
 /// The test that is a program to be killed.
 const PROGRAM: &str = concat!(module_path!(), "::program_that_is_killed");
@@ -41,7 +42,7 @@ const SMALL_DISK: &str = "24m";
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
     Nothing,
-    /// `kill -9` of a server, and a new one at the same port.
+    /// `kill -9` of a server, and a new one at the same address.
     Kill,
     /// A server's process stands still for a while.
     Stop,
@@ -111,7 +112,7 @@ impl PathState {
 /// A server in a process of its own, behind a path.
 struct Remote {
     folder: PathBuf,
-    port: u16,
+    address: SocketAddr,
     process: Option<Process>,
     path: Arc<PathState>,
     relay: Relay,
@@ -120,15 +121,15 @@ struct Remote {
 impl Remote {
     fn start(folder: PathBuf) -> Remote {
         fs::create_dir_all(&folder).expect("directory");
-        let port = free_port();
+        let address = free_address();
         let path = Arc::new(PathState::default());
         let (up, down) = (Arc::clone(&path), Arc::clone(&path));
         let relay = Relay::start_both(
-            SocketAddr::from(([127, 0, 0, 1], port)),
+            address,
             move |datagram| up.pass(datagram),
             move |datagram| down.pass(datagram),
         );
-        let mut remote = Remote { folder, port, process: None, path, relay };
+        let mut remote = Remote { folder, address, process: None, path, relay };
         remote.restart();
         remote
     }
@@ -137,8 +138,8 @@ impl Remote {
         if let Some(process) = self.process.take() {
             process.kill();
         }
-        let (folder, port) = (self.folder.to_str().expect("text"), self.port.to_string());
-        let mut process = Process::start(PROGRAM, "server", &[folder, &port]);
+        let (folder, address) = (self.folder.to_str().expect("text"), self.address.to_string());
+        let mut process = Process::start(PROGRAM, "server", &[folder, &address]);
         process.says("listening");
         self.process = Some(process);
     }
@@ -166,9 +167,9 @@ impl Drop for Remote {
     }
 }
 
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("bound");
-    socket.local_addr().expect("bound").port()
+fn free_address() -> SocketAddr {
+    let socket = UdpSocket::bind(own_address()).expect("bound");
+    socket.local_addr().expect("bound")
 }
 
 /// A disk of a few megabytes.
@@ -508,9 +509,9 @@ fn runtime() -> tokio::runtime::Runtime {
 fn program_that_is_killed() {
     let arguments = std::env::var("ARGUMENTS").expect("given");
     let arguments: Vec<&str> = arguments.lines().collect();
-    let (folder, port) = (Path::new(arguments[0]), arguments[1]);
+    let (folder, address) = (Path::new(arguments[0]), arguments[1]);
     runtime().block_on(async {
-        let bind = format!("127.0.0.1:{port}").parse().expect("address");
+        let bind = address.parse().expect("address");
         let cache = DigestCache::open(&folder.with_extension("cache")).expect("opens");
         let mut config = ServerConfig::new(bind, folder.to_owned())
             .allow_put(true)
