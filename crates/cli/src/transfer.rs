@@ -22,7 +22,8 @@ const MAX_SYMBOLS_PER_BLOCK: u32 = 1_024;
 #[derive(Args, Clone)]
 pub struct CutArgs {
     /// Symbol size, in bytes; with UDP and IP, headers of 100 (IPv4) or 120 bytes (IPv6) come on
-    /// top, by LTTP 64 or 84 [default: 1376, by LTTP 1408, or less where the path's MTU asks for it].
+    /// top, by LTTP 64 or 84 [default: 1376, by LTTP 1408, or less where the path's MTU asks for it;
+    /// 8192 where all paths carry it, by loopback and jumbo frames].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=65_435), help_heading = "Transfer")]
     pub symbol_size: Option<u16>,
     /// Source symbols a block, up to 1024, by LTTP up to 4096 [default: 100, by LTTP 1024].

@@ -26,6 +26,10 @@ use wellspring_net::timeouts::{SHORTEST_TIMEOUT, peer_timeout};
 /// SCDP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6
 /// as well as by IPv4, and is a multiple of a cache line's half.
 pub const DEFAULT_SYMBOL_SIZE: u16 = 1_376;
+/// SCDP's symbol size unless set, where every path to the hosts carries it: by loopback and by jumbo frames of 9,000
+/// bytes \[bytes\]. Most work is done once a symbol, and 64 of them are a [block](DEFAULT_SYMBOLS_PER_BLOCK) without
+/// padding. Not for groups, whose members' paths are not known, and not for ranges.
+pub const LONG_SYMBOL_SIZE: u16 = 8_192;
 /// Source symbols of SCDP's blocks unless set (SCDP §V).
 pub const DEFAULT_SYMBOLS_PER_BLOCK: u32 = 100;
 /// LTTP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6 as
@@ -90,7 +94,7 @@ impl Default for ClientConfig {
 pub struct Cut {
     /// Symbol size \[bytes\]; `None`: [`DEFAULT_SYMBOL_SIZE`] (by LTTP
     /// [`DEFAULT_LTTP_SYMBOL_SIZE`]), or less where a path to one of the hosts would fragment its
-    /// datagrams.
+    /// datagrams, or [`LONG_SYMBOL_SIZE`] where all paths carry that.
     pub symbol_size: Option<u16>,
     /// Source symbols a block; `None`: [`DEFAULT_SYMBOLS_PER_BLOCK`] (by LTTP
     /// [`DEFAULT_LTTP_BLOCK_SYMBOLS`]).
@@ -146,16 +150,36 @@ impl Cut {
         &self,
         hosts: impl IntoIterator<Item = SocketAddr>,
         requester: &Requester,
+        frames: Frames,
     ) -> Geometry {
         let sealing_overhead = requester.sealing_overhead();
         let headers = HEADER_WITH_OPTIONS_LEN + usize::from(sealing_overhead);
-        let most = DEFAULT_SYMBOL_SIZE - sealing_overhead;
+        let usual = DEFAULT_SYMBOL_SIZE - sealing_overhead;
+        let most = match frames {
+            Frames::Ethernet => usual,
+            Frames::Jumbo => LONG_SYMBOL_SIZE,
+        };
+        let fits = self.symbol_size_towards(hosts, requester.narrow_paths(), headers, most);
         Geometry {
-            symbol_size: self.symbol_size_towards(hosts, requester.narrow_paths(), headers, most),
+            // A length between the two would fill blocks badly.
+            symbol_size: if self.symbol_size.is_none() && fits < most {
+                fits.min(usual)
+            } else {
+                fits
+            },
             symbols_per_block: self.symbols_per_block.unwrap_or(DEFAULT_SYMBOLS_PER_BLOCK),
             initial_window: self.initial_window,
         }
     }
+}
+
+/// The frames that symbols are cut for, at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Frames {
+    /// Of 1,500 bytes.
+    Ethernet,
+    /// As long as all paths carry.
+    Jumbo,
 }
 
 /// Where a fetched object goes.

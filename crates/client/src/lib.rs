@@ -40,7 +40,7 @@ pub(crate) use client::timeout_ms;
 pub use client::{
     Client, ClientConfig, Cut, DEFAULT_INITIAL_WINDOW, DEFAULT_LTTP_BLOCK_SYMBOLS,
     DEFAULT_LTTP_SYMBOL_SIZE, DEFAULT_SYMBOL_SIZE, DEFAULT_SYMBOLS_PER_BLOCK, FetchOptions,
-    FetchProtocol, MAX_FURTHER_ADDRESSES, PutOptions, Target,
+    FetchProtocol, LONG_SYMBOL_SIZE, MAX_FURTHER_ADDRESSES, PutOptions, Target,
 };
 pub use error::{FetchError, PutError};
 pub use report::{

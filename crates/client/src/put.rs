@@ -17,6 +17,7 @@ use self::group_keys::GroupKeys;
 use self::offers::{Offering, offer_all, receivers};
 pub(crate) use self::opened::OpenedFile;
 use self::run::{Followed, Run};
+use super::client::Frames;
 use super::replicas::WORTH_FURTHER;
 use super::report::PutReport;
 use super::{Client, PutError, PutOptions, Update};
@@ -79,6 +80,8 @@ impl Client {
         let needed = check(hosts, options)?;
         let OpenedFile { file, fingerprint, digest, sections } = opened;
         let size = fingerprint.size();
+        // Which paths the members of a group have is not known.
+        let frames = if options.group.is_none() { Frames::Jumbo } else { Frames::Ethernet };
         let resolved = || receivers(hosts, options.group.is_some(), self.config.timeout);
         let mut receivers = resolved().await;
         let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
@@ -97,7 +100,7 @@ impl Client {
                 size,
                 digest,
                 group: options.group,
-                geometry: options.cut.geometry(paths, &self.requester),
+                geometry: options.cut.geometry(paths, &self.requester, frames),
                 overwrite: options.overwrite,
                 resume: options.resume,
                 timeout: self.config.timeout,
@@ -124,7 +127,7 @@ impl Client {
                 Followed::Narrow => receivers = resolved().await,
             }
             let paths = receivers.iter().filter_map(|r| r.address);
-            let symbol_size = options.cut.geometry(paths, &self.requester).symbol_size;
+            let symbol_size = options.cut.geometry(paths, &self.requester, frames).symbol_size;
             updates.tell(Update::Shortened { symbol_size });
         }
     }

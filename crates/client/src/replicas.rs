@@ -9,6 +9,7 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, SenderStats};
 use wellspring_wire::control::{Cookie, Geometry, RefusalCode, Request, ResumeAt, Start};
 
+use super::client::Frames;
 use super::requester::{Answer, AskError, Requester};
 use super::{
     Cut, FetchError, FetchOptions, FetchProtocol, HostError, ReplicaReport, ReplicaState,
@@ -181,11 +182,14 @@ pub(crate) async fn find(
     }
     let began_asking = Instant::now();
     let mut replicas = resolve(hosts, timeout).await;
-    let cut = match options.protocol {
-        FetchProtocol::Scdp => options.cut,
-        _ => Cut::default(),
+    let (cut, frames) = match options.protocol {
+        // The blocks of a range are those of its cut.
+        FetchProtocol::Scdp if options.range.is_none() => (options.cut, Frames::Jumbo),
+        FetchProtocol::Scdp => (options.cut, Frames::Ethernet),
+        _ => (Cut::default(), Frames::Ethernet),
     };
-    let mut geometry = cut.geometry(replicas.iter().filter_map(|r| r.address), requester);
+    let addresses = replicas.iter().filter_map(|r| r.address);
+    let mut geometry = cut.geometry(addresses, requester, frames);
     if replicas.iter().filter(|r| r.takes_part()).count() > 1 {
         geometry.initial_window = geometry.initial_window.div_ceil(2);
     }

@@ -6,12 +6,25 @@
 mod coexistence;
 
 use coexistence::{Path, alone, group_beside, jain, start, together};
-use wellspring_core::Duration;
+use wellspring_core::{Duration, Rate};
 use wellspring_transport::congestion::Algorithm;
 
 const RTTS_US: [u64; 5] = [2_000, 20_000, 80_000, 240_000, 600_000];
 const SHARED_RTTS_US: [u64; 5] = [200, 2_000, 10_000, 60_000, 100_000];
 const QUEUES: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
+
+/// The rate at the shortest round trip.
+const FAST: Rate = Rate::from_mbps(1_000);
+
+/// Paths of that round trip with several queues. At the shortest also a slow link's with a queue of 64 kB, as of a host or
+/// a home router: almost all of the round trip is queue.
+fn paths(rtt: Duration) -> Vec<Path> {
+    let mut paths: Vec<_> = QUEUES.map(|queue| Path::new(rtt, queue)).into();
+    if let Some(short) = paths.first().filter(|path| path.rate == FAST) {
+        paths.push(Path { rate: Rate::from_mbps(100), queue: 26.0, ..*short });
+    }
+    paths
+}
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -93,10 +106,10 @@ fn table_beside(
             "RTT ms", "queue", "beside 1", "beside 4", "two: Jain", "used"
         );
         for rtt in SHARED_RTTS_US.into_iter().filter(wanted) {
-            for queue in QUEUES {
-                let path = Path::new(Duration::from_micros(rtt), queue);
+            for path in paths(Duration::from_micros(rtt)) {
+                let queue = path.queue;
                 // Ten times the rate, and short cycles.
-                let (settle, secs) = if rtt < 1_000 { (2, 5) } else { (15, 30) };
+                let (settle, secs) = if path.rate == FAST { (2, 5) } else { (15, 30) };
                 let shares = |seed, others: &[Algorithm]| {
                     if in_group {
                         return group_beside(seed, &path, (algorithm, others), settle, secs);

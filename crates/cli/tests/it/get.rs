@@ -17,9 +17,19 @@ fn one_replica_gives_the_object() {
     assert_eq!(listing(&out), ["object"]);
     assert_eq!(got.summary["bytes"], 3_000_001);
     assert_eq!(got.summary["digest"], blake3::hash(&bytes).to_hex().as_str());
+    // Loopback carries symbols of 8,192 bytes, of which 64 fill a block.
+    assert_eq!(got.summary["symbols_needed"], 3_000_001_u64.div_ceil(8_192));
+    let short = run(&[
+        "get",
+        &object_at(&[&server]),
+        "-o",
+        text(&place.path("short")),
+        "--symbol-size",
+        "1376",
+    ]);
     // Blocks of 128 KiB have 96 symbols.
     let last = 3_000_001_u64 % (128 << 10);
-    assert_eq!(got.summary["symbols_needed"], 22 * 96 + last.div_ceil(1_376));
+    assert_eq!(short.success().summary["symbols_needed"], 22 * 96 + last.div_ceil(1_376));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn each_host_gets_the_object_by_unicast() {
     assert_eq!(done.summary["receivers_complete"], 2);
     // A copy for each host is needed, and no overhead.
     let needed = done.summary["symbols_needed"].as_u64().expect("a number");
-    assert!(needed >= 2 * (bytes.len() as u64).div_ceil(1_376), "{}", done.summary);
+    assert!(needed >= 2 * (bytes.len() as u64).div_ceil(8_192), "{}", done.summary);
     let over = done.summary["overhead_sent"].as_f64().expect("a number");
     assert!(over < 0.5, "{}", done.summary);
     for taker in ["taker0", "taker1"] {

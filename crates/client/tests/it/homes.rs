@@ -13,6 +13,7 @@ use wellspring_server::{Server, ServerConfig};
 use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 use crate::paths::{Dies, Keys, RATE, Router, SIZE, client, write_object};
+use crate::served::short_symbols;
 
 /// A server behind two routers with addresses of their own: the client has another address by each.
 struct Homes {
@@ -50,7 +51,7 @@ async fn fetch(homes: &Homes, hosts: &[Host], bytes: &[u8], keys: Keys) -> Fetch
     let got = tempfile::tempdir().expect("dir");
     let path = got.path().join("x");
     let target = Target::File { path: path.clone(), existing: Existing::Keep };
-    let options = FetchOptions::new("x".parse().expect("a name"));
+    let options = FetchOptions::new("x".parse().expect("a name")).cut(short_symbols());
     let report = client(1, keys).fetch(hosts, &options, target).await;
     let report = report.unwrap_or_else(|error| panic!("{error}; {:?}", homes.symbols()));
     assert!(std::fs::read(path).expect("there") == bytes);
@@ -111,7 +112,7 @@ async fn a_put_uses_the_addresses_that_its_host_tells_of() {
     let (source, taken) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let bytes = write_object(source.path());
     let homes = Homes::new(taken.path(), true, None, None).await;
-    let options = PutOptions::new("y".parse().expect("a name"));
+    let options = PutOptions::new("y".parse().expect("a name")).cut(short_symbols());
     // It takes two seconds: the second path is open when much is left.
     let mut config = ClientConfig::default();
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::served::short_symbols;
 use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchOptions, Host, PutOptions, Target};
 use wellspring_core::{Rate, Seed};
@@ -183,7 +184,7 @@ async fn fetch_with(ports: u8, paths: u16, dies: Option<Dies>, keys: Keys) -> Ve
     let router = Router::start(server.local_addr(), dies);
     let path = got.path().join("x");
     let target = Target::File { path: path.clone(), existing: Existing::Keep };
-    let options = FetchOptions::new("x".parse().expect("a name"));
+    let options = FetchOptions::new("x".parse().expect("a name")).cut(short_symbols());
     let report =
         client(ports, keys).fetch(&router.host(), &options, target).await.expect("fetched");
     assert!(std::fs::read(path).expect("there") == bytes);
@@ -238,7 +239,7 @@ async fn a_put_uses_a_path_for_each_port_and_goes_on_without_one_that_dies() {
         let bytes = write_object(source.path());
         let server = server(taken.path(), 16, None).await;
         let router = Router::start(server.local_addr(), dies);
-        let options = PutOptions::new("y".parse().expect("a name"));
+        let options = PutOptions::new("y".parse().expect("a name")).cut(short_symbols());
         let client = client(4, None);
         client.put(&source.path().join("x"), &router.host(), &options).await.expect("put");
         assert!(std::fs::read(taken.path().join("y")).expect("there") == bytes);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::Process;
 use crate::relay::{Relay, is_symbol};
-use crate::served::runtime;
+use crate::served::{runtime, short_symbols};
 use wellspring_client::store::Existing;
 use wellspring_client::{
     Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, ReplicaState, Target,
@@ -99,7 +99,8 @@ async fn fetch(
     updates: Updates,
 ) -> Result<FetchReport, FetchError> {
     let client = Client::new(ClientConfig::default().timeout(timeout)).expect("client");
-    let options = FetchOptions::new("x".parse().expect("a name")).updates(updates);
+    let options =
+        FetchOptions::new("x".parse().expect("a name")).updates(updates).cut(short_symbols());
     let target = Target::File { path: to, existing: Existing::Keep };
     client.fetch(hosts, &options, target).await
 }

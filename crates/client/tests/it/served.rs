@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use wellspring_client::store::Existing;
 use wellspring_client::{
-    Client, ClientConfig, Cut, FetchError, FetchOptions, FetchProtocol, FetchReport, Host, Method,
-    Target, Update, Updates,
+    Client, ClientConfig, Cut, DEFAULT_SYMBOL_SIZE, FetchError, FetchOptions, FetchProtocol,
+    FetchReport, Host, Method, Target, Update, Updates,
 };
 use wellspring_server::{Server, ServerConfig, ServerEvent};
 
@@ -23,6 +23,11 @@ pub fn runtime() -> tokio::runtime::Runtime {
         .enable_all()
         .build()
         .expect("runtime")
+}
+
+/// Symbols as Ethernet carries them: loopback would carry longer ones, and so fewer.
+pub fn short_symbols() -> Cut {
+    Cut::default().symbol_size(Some(DEFAULT_SYMBOL_SIZE))
 }
 
 pub fn loopback() -> SocketAddr {

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::relay::{Relay, is_symbol};
-use crate::served::runtime;
+use crate::served::{runtime, short_symbols};
 use wellspring_client::store::Existing;
 use wellspring_client::{
-    Client, ClientConfig, FetchError, FetchOptions, FetchReport, Host, PutError, PutOptions,
-    PutReport, ReplicaState, Target,
+    Client, ClientConfig, Cut, FetchError, FetchOptions, FetchReport, Host, LONG_SYMBOL_SIZE,
+    PutError, PutOptions, PutReport, ReplicaState, Target,
 };
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::random_bytes;
@@ -32,9 +32,13 @@ fn host(address: std::net::SocketAddr) -> Host {
 }
 
 async fn fetch(hosts: &[Host], path: &Path) -> Result<FetchReport, FetchError> {
+    fetch_as(hosts, path, short_symbols()).await
+}
+
+async fn fetch_as(hosts: &[Host], path: &Path, cut: Cut) -> Result<FetchReport, FetchError> {
     let config = ClientConfig::default().timeout(Duration::from_secs(5));
     let client = Client::new(config).expect("client");
-    let options = FetchOptions::new("x".parse().expect("name"));
+    let options = FetchOptions::new("x".parse().expect("name")).cut(cut);
     let target = Target::File { path: path.to_owned(), existing: Existing::Replace };
     let fetched = client.fetch(hosts, &options, target);
     tokio::time::timeout(GUARD, fetched).await.expect("ends")
@@ -197,13 +201,17 @@ fn manifests_that_do_not_fit_are_refused_and_whoever_sent_them_is_named() {
 #[test]
 fn objects_of_any_size_are_verified() {
     runtime().block_on(async {
-        for len in [1, 1_023, 1_025, 131_071, 131_072, 131_073, 5_000_000, 200_000_001] {
+        let short = [1, 1_023, 1_025, 131_071, 131_072, 131_073, 5_000_000, 200_000_001]
+            .map(|len| (len, short_symbols(), 131_072));
+        let long = [1, 8_193, 524_287, 524_288, 524_289, 5_000_000]
+            .map(|len| (len, Cut::default(), 64 * usize::from(LONG_SYMBOL_SIZE)));
+        for (len, cut, block) in short.into_iter().chain(long) {
             let bytes = random_bytes(len, 6);
             let (home, server) = serve(&bytes).await;
             let out = home.path().join("out");
-            let report = fetch(&[host(server.local_addr())], &out).await.expect("fetched");
+            let report = fetch_as(&[host(server.local_addr())], &out, cut).await.expect("fetched");
             assert!(std::fs::read(&out).expect("read") == bytes, "{len} bytes");
-            assert_eq!(report.scdp().expect("by SCDP").blocks, len.div_ceil(131_072) as u32);
+            assert_eq!(report.scdp().expect("by SCDP").blocks, len.div_ceil(block) as u32);
         }
     });
 }
@@ -231,7 +239,7 @@ fn a_writer_gets_only_verified_bytes() {
         let (_, alter) = altering(|symbol| symbol > 4_000);
         let relay = Relay::start(server.local_addr(), alter);
         let client = Client::new(ClientConfig::default()).expect("client");
-        let options = FetchOptions::new("x".parse().expect("name"));
+        let options = FetchOptions::new("x".parse().expect("name")).cut(short_symbols());
         let target = Target::Writer(Box::new(Compare { expected: Arc::clone(&bytes), at: 0 }));
         let hosts = [host(relay.address())];
         let fetched = client.fetch(&hosts, &options, target);
@@ -254,7 +262,7 @@ async fn put(bytes: &[u8], hosts: &[Host]) -> Result<PutReport, PutError> {
     std::fs::write(&path, bytes).expect("write");
     let config = ClientConfig::default().timeout(Duration::from_secs(5));
     let client = Client::new(config).expect("client");
-    let options = PutOptions::new("x".parse().expect("name"));
+    let options = PutOptions::new("x".parse().expect("name")).cut(short_symbols());
     let done = client.put(&path, hosts, &options);
     tokio::time::timeout(GUARD, done).await.expect("ends")
 }

@@ -7,6 +7,10 @@
 //! nothing else either, since any later symbol makes up for it. So beside TCP, where losses come from full
 //! queues, this is CUBIC; on a lossy path it fills the link.
 //!
+//! How long the queue can get is learnt from round trips that stay long for two rounds: where a host is not run for a
+//! while, the packets of one round wait for it, and no queue was that long. (Taken for one, it would make every loss
+//! of the next seconds look random.)
+//!
 //! Queues too short to be seen in round trips are detected by the share of packets lost. Marks are always
 //! congestion.
 //!
@@ -42,15 +46,39 @@ pub struct Veno {
     least: LeastRtt,
     recent: [Duration; RECENT],
     next_recent: usize,
-    /// Longest round trip, of the least of a few \[ps\]. The least round trip may be forgotten and rise, and
+    /// Longest round trip, of the least of two rounds \[ps\]. The least round trip may be forgotten and rise, and
     /// the longest queue must then be counted from there.
     longest: WindowedMax,
+    round: Round,
     /// Share of packets lost lately.
     loss_share: f64,
     /// What was asked for before so many packets had been delivered belongs to slow start, which was answered.
     settled_from: u64,
     /// Packets that had been delivered when the last one was asked for.
     asked_after: u64,
+}
+
+/// A round of packets: it ends with the first packet asked for after its start.
+#[derive(Clone, Copy, Default, Debug)]
+struct Round {
+    /// Packets delivered before.
+    start: u64,
+    /// Its shortest round trip, and that of the round before.
+    least: Option<Duration>,
+    before: Option<Duration>,
+}
+
+impl Round {
+    /// A packet came through. At the end of a round: how long round trips were in both, it and the one before.
+    fn on_delivered(&mut self, delivery: &Delivery) -> Option<Duration> {
+        let ends = delivery.delivered_before >= self.start;
+        let both = self.least.zip(self.before).filter(|_| ends).map(|(one, other)| one.min(other));
+        if ends {
+            *self = Round { start: delivery.delivered, least: None, before: self.least };
+        }
+        self.least = Some(self.least.map_or(delivery.rtt, |least| least.min(delivery.rtt)));
+        both
+    }
 }
 
 impl Veno {
@@ -63,6 +91,7 @@ impl Veno {
             recent: [Duration::ZERO; RECENT],
             next_recent: 0,
             longest: WindowedMax::new(QUEUE_WINDOW),
+            round: Round::default(),
             loss_share: 0.0,
             settled_from: 0,
             asked_after: 0,
@@ -114,7 +143,9 @@ impl CongestionController for Veno {
         self.least.update(now, rtt);
         self.recent[self.next_recent] = rtt;
         self.next_recent = (self.next_recent + 1) % RECENT;
-        self.longest.update(now, self.recent().as_picos());
+        if let Some(long) = self.round.on_delivered(delivery) {
+            self.longest.update(now, long.as_picos());
+        }
         self.loss_share -= self.loss_share / LOSS_HORIZON;
         self.asked_after = delivery.delivered_before;
         if self.growth.in_slow_start() {
@@ -209,14 +240,27 @@ mod tests {
         let mut veno = settled(100);
         deliver(&mut veno, 0, [100; 20]);
         assert!(!is_reduced(&mut veno), "nothing waits");
-        deliver(&mut veno, 20, 100..180);
+        deliver(&mut veno, 20, (100..180).chain([180; 400]));
         assert!(is_reduced(&mut veno), "the longest queue so far");
         assert_eq!(veno.window(), 70);
-        deliver(&mut veno, 100, [120; 20]);
+        deliver(&mut veno, 500, [120; 20]);
         assert!(!is_reduced(&mut veno), "a quarter of it");
-        deliver(&mut veno, 120, [150; 20]);
+        deliver(&mut veno, 520, [150; 20]);
         assert!(is_reduced(&mut veno), "more than half of it");
         assert!(!veno.on_lost(Time::ZERO, true), "answered");
+    }
+
+    #[test]
+    fn a_host_that_is_not_run_for_a_while_is_no_queue() {
+        let mut veno = settled(100);
+        deliver(&mut veno, 0, [10; 30]);
+        // The queue is full at 15 ms.
+        deliver(&mut veno, 30, [15; 60]);
+        assert!(is_reduced(&mut veno));
+        // What was on its way waits in the host.
+        deliver(&mut veno, 90, [80; 15]);
+        deliver(&mut veno, 105, [15; 60]);
+        assert!(is_reduced(&mut veno), "{veno:?}");
     }
 
     #[test]
