@@ -7,9 +7,9 @@
 //! nothing else either, since any later symbol makes up for it. So beside TCP, where losses come from full
 //! queues, this is CUBIC; on a lossy path it fills the link.
 //!
-//! How long the queue can get is learnt from round trips that stay long for two rounds: where a host is not run for a
-//! while, the packets of one round wait for it, and no queue was that long. (Taken for one, it would make every loss
-//! of the next seconds look random.)
+//! Round trips also get longer where a host is not run for a while. What waited for it arrives at once, after a
+//! gap much longer than usual, and does not count for the longest queue. (One pause of 30 ms taken for a queue made every
+//! loss of the next 20 s look random, while the neighbour's queue of 5 ms was full.)
 //!
 //! Queues too short to be seen in round trips are detected by the share of packets lost. Marks are always
 //! congestion.
@@ -36,6 +36,8 @@ const CONGESTED_PART: u64 = 2;
 const NOISE_PART: u64 = 16;
 /// Packets over which the share of losses is averaged.
 const LOSS_HORIZON: f64 = 256.0;
+/// A gap between arrivals so many times as long as usual is a pause of a host.
+const PAUSE_GAPS: u64 = 8;
 /// A greater share of losses is congestion, whatever the queue: a policer, or a queue of a few packets.
 const MAX_RANDOM_LOSS: f64 = 0.12;
 /// The controller.
@@ -46,10 +48,10 @@ pub struct Veno {
     least: LeastRtt,
     recent: [Duration; RECENT],
     next_recent: usize,
-    /// Longest round trip, of the least of two rounds \[ps\]. The least round trip may be forgotten and rise, and
+    /// Longest round trip, of the least of a few \[ps\]. The least round trip may be forgotten and rise, and
     /// the longest queue must then be counted from there.
     longest: WindowedMax,
-    round: Round,
+    pauses: Pauses,
     /// Share of packets lost lately.
     loss_share: f64,
     /// What was asked for before so many packets had been delivered belongs to slow start, which was answered.
@@ -58,26 +60,32 @@ pub struct Veno {
     asked_after: u64,
 }
 
-/// A round of packets: it ends with the first packet asked for after its start.
+/// Arrivals, and the gaps between them.
 #[derive(Clone, Copy, Default, Debug)]
-struct Round {
-    /// Packets delivered before.
-    start: u64,
-    /// Its shortest round trip, and that of the round before.
-    least: Option<Duration>,
-    before: Option<Duration>,
+struct Pauses {
+    last: Option<Time>,
+    /// The usual gap, smoothed.
+    usual: Duration,
+    /// Packets that had been delivered at the end of the last pause: those asked for before have waited for it.
+    ended_after: u64,
 }
 
-impl Round {
-    /// A packet came through. At the end of a round: how long round trips were in both, it and the one before.
-    fn on_delivered(&mut self, delivery: &Delivery) -> Option<Duration> {
-        let ends = delivery.delivered_before >= self.start;
-        let both = self.least.zip(self.before).filter(|_| ends).map(|(one, other)| one.min(other));
-        if ends {
-            *self = Round { start: delivery.delivered, least: None, before: self.least };
+impl Pauses {
+    /// A packet arrived. Returns whether it has waited for a host that was not run.
+    fn on_delivered(&mut self, delivery: &Delivery) -> bool {
+        let before = self.last.replace(delivery.now);
+        let gap = before.map_or(Duration::ZERO, |before| delivery.now.since(before));
+        // What is read at one time has no gaps.
+        if gap > Duration::ZERO {
+            let longest = self.usual * PAUSE_GAPS;
+            if self.usual == Duration::ZERO {
+                self.usual = gap;
+            } else if gap > longest {
+                self.ended_after = delivery.delivered;
+            }
+            self.usual = (self.usual * 7 + gap.min(self.usual * PAUSE_GAPS)) / 8;
         }
-        self.least = Some(self.least.map_or(delivery.rtt, |least| least.min(delivery.rtt)));
-        both
+        delivery.delivered_before < self.ended_after
     }
 }
 
@@ -91,7 +99,7 @@ impl Veno {
             recent: [Duration::ZERO; RECENT],
             next_recent: 0,
             longest: WindowedMax::new(QUEUE_WINDOW),
-            round: Round::default(),
+            pauses: Pauses::default(),
             loss_share: 0.0,
             settled_from: 0,
             asked_after: 0,
@@ -143,8 +151,8 @@ impl CongestionController for Veno {
         self.least.update(now, rtt);
         self.recent[self.next_recent] = rtt;
         self.next_recent = (self.next_recent + 1) % RECENT;
-        if let Some(long) = self.round.on_delivered(delivery) {
-            self.longest.update(now, long.as_picos());
+        if !self.pauses.on_delivered(delivery) {
+            self.longest.update(now, self.recent().as_picos());
         }
         self.loss_share -= self.loss_share / LOSS_HORIZON;
         self.asked_after = delivery.delivered_before;
@@ -212,16 +220,22 @@ mod tests {
     /// Packets with these round trips, a millisecond apart.
     fn deliver(veno: &mut Veno, start: u64, millis: impl IntoIterator<Item = u64>) {
         for (packet, rtt) in (start..).zip(millis) {
-            veno.on_delivered(&Delivery {
-                now: Time::ZERO + Duration::from_millis(packet),
-                rtt: Duration::from_millis(rtt),
-                delivered: packet + 1,
-                delivered_before: packet.saturating_sub(rtt),
-                rate: 1_000.0,
-                in_flight: 100,
-                window_limited: false,
-            });
+            let at = Duration::from_millis(packet);
+            deliver_at(veno, packet, at, Duration::from_millis(rtt), packet.saturating_sub(rtt));
         }
+    }
+
+    /// One packet.
+    fn deliver_at(veno: &mut Veno, packet: u64, at: Duration, rtt: Duration, asked_after: u64) {
+        veno.on_delivered(&Delivery {
+            now: Time::ZERO + at,
+            rtt,
+            delivered: packet + 1,
+            delivered_before: asked_after,
+            rate: 1_000.0,
+            in_flight: 100,
+            window_limited: false,
+        });
     }
 
     /// Past slow start, which only a large share of losses ends.
@@ -240,12 +254,12 @@ mod tests {
         let mut veno = settled(100);
         deliver(&mut veno, 0, [100; 20]);
         assert!(!is_reduced(&mut veno), "nothing waits");
-        deliver(&mut veno, 20, (100..180).chain([180; 400]));
+        deliver(&mut veno, 20, 100..180);
         assert!(is_reduced(&mut veno), "the longest queue so far");
         assert_eq!(veno.window(), 70);
-        deliver(&mut veno, 500, [120; 20]);
+        deliver(&mut veno, 100, [120; 20]);
         assert!(!is_reduced(&mut veno), "a quarter of it");
-        deliver(&mut veno, 520, [150; 20]);
+        deliver(&mut veno, 120, [150; 20]);
         assert!(is_reduced(&mut veno), "more than half of it");
         assert!(!veno.on_lost(Time::ZERO, true), "answered");
     }
@@ -257,9 +271,15 @@ mod tests {
         // The queue is full at 15 ms.
         deliver(&mut veno, 30, [15; 60]);
         assert!(is_reduced(&mut veno));
-        // What was on its way waits in the host.
-        deliver(&mut veno, 90, [80; 15]);
-        deliver(&mut veno, 105, [15; 60]);
+        // What was on its way waits in the host for 60 ms.
+        for packet in 90..105 {
+            let (now, rtt) = (Duration::from_millis(150), Duration::from_millis(165 - packet));
+            deliver_at(&mut veno, packet, now, rtt, packet - 15);
+        }
+        for packet in 105..165 {
+            let rtt = Duration::from_millis(15);
+            deliver_at(&mut veno, packet, Duration::from_millis(packet + 46), rtt, packet - 15);
+        }
         assert!(is_reduced(&mut veno), "{veno:?}");
     }
 
