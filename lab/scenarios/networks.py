@@ -61,6 +61,9 @@ class Hosts(Spaces):
             self.stop(self.switch)
         self.ip("m", "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
         self.ip("m", "link", "set", "bridge", "up")
+        # A switch does not run each frame through the IP firewall, as a bridge does by default where that is compiled in.
+        for family in ("iptables", "ip6tables", "arptables"):
+            sh(*self.inside("m"), "sysctl", "-qw", f"net.bridge.bridge-nf-call-{family}=0", check=False)
         for host in self.hosts:
             self.ip("m", "link", "set", f"to-{host}", "master", "bridge")
         self.rates(rate, **others)

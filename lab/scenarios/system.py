@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -138,13 +139,24 @@ class Spaces:
         self.running.append(program)
         return program
 
-    def run(self, part, *command, patience, meanwhile=None):
-        """What a program prints; a failure if it fails or takes longer than `patience` [s]."""
+    def run(self, part, *command, patience, meanwhile=None, said=None):
+        """What a program prints; a failure if it fails or takes longer than `patience` [s]. `said` gets each line of its standard
+        error as it comes."""
         program = self.start(part, *command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             if meanwhile:
                 meanwhile()
-            out, errors = program.communicate(timeout=patience)
+            if said:
+                timer = threading.Timer(patience, program.kill)
+                timer.start()
+                lines = [said(line) or line for line in program.stderr]
+                out, errors = program.stdout.read(), "".join(lines)
+                if timer.finished.is_set():
+                    raise Failure(f"not in {patience:g} s")
+                timer.cancel()
+                program.wait(timeout=patience)
+            else:
+                out, errors = program.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             raise Failure(f"not in {patience:g} s") from None
         finally:

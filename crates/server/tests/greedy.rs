@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wellspring_core::SessionId;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::reach;
 use wellspring_wire::control::{
     Cookie, Geometry, Name, Parsed, Reply, Request, ResumeAt, Start, emit_request, parse,
@@ -64,8 +65,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
         .enable_all()
         .build()
         .expect("runtime");
-    let mut config =
-        ServerConfig::new("127.0.0.1:0".parse().expect("address"), home.path().to_owned());
+    let mut config = ServerConfig::new(own_address(), home.path().to_owned());
     config.driver.workers = 2;
     assert_eq!(config.driver.send_memory as u64, BOUND);
     let server = runtime.block_on(Server::bind(config)).expect("server");

@@ -17,6 +17,7 @@ use wellspring_client::{
 };
 use wellspring_core::{SessionId, Time};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_trust::{
     Channels, ClusterKey, GroupKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights,
 };
@@ -78,7 +79,7 @@ impl Place {
     fn serve(&self, index: usize) -> Server {
         let dir = self.dir(index);
         std::fs::create_dir(&dir).expect("directory");
-        let mut config = ServerConfig::new(LOOPBACK.parse().expect("address"), dir);
+        let mut config = ServerConfig::new(own_address(), dir);
         config.allow_put = true;
         config.interface = Some("127.0.0.1".parse().expect("an interface"));
         config.driver.keys = Some(Arc::new(ring(&self.key)));

@@ -10,6 +10,7 @@ use wellspring_client::{
 };
 use wellspring_core::Rate;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 use crate::paths::{Dies, Keys, RATE, Router, SIZE, client, write_object};
@@ -29,7 +30,7 @@ impl Homes {
             let dies = dies.map(|(_, after)| Dies { path: 0, after });
             Router::at(Ipv4Addr::new(127, 0, 0, 1 + number as u8), dies)
         });
-        let bind = "127.0.0.1:0".parse().expect("an address");
+        let bind = own_address();
         let mut config = ServerConfig::new(bind, directory.to_owned()).allow_put(true);
         config.driver.faults.send_rate = Some(RATE);
         config.driver.keys = keys;

@@ -16,6 +16,7 @@ use wellspring_client::{
 };
 use wellspring_core::SessionId;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_transport::scdp::ReceiveStats;
 use wellspring_trust::{ClusterKey, Folders, Keyring, Peer, Rights, TrustCounters};
 use wellspring_wire::scdp::{Close, CloseReason, Pull, ScdpHeader, Symbol, emit};
@@ -54,7 +55,7 @@ impl Place {
             std::fs::create_dir_all(dir.join(folder)).expect("directory");
             std::fs::write(dir.join(folder).join("x"), object()).expect("write");
         }
-        let server = runtime.block_on(serve(&dir, LOOPBACK.parse().expect("address"), server));
+        let server = runtime.block_on(serve(&dir, own_address(), server));
         let client = runtime.block_on(async { client_with(client) });
         Place { home, runtime, server, client }
     }
@@ -449,7 +450,7 @@ fn a_server_that_starts_again_is_greeted_again() {
     let (bind, dir) = (place.server.local_addr(), place.home.path().join("served"));
     let own = wellspring_trust::private_from_text(&text).expect("a key");
     let ring = peers.into_iter().fold(Keyring::new().with_own(own), Keyring::with_peer);
-    let spare = place.runtime.block_on(serve(&dir, LOOPBACK.parse().expect("address"), None));
+    let spare = place.runtime.block_on(serve(&dir, own_address(), None));
     let first = std::mem::replace(&mut place.server, spare);
     place.runtime.block_on(first.shut_down());
     place.server = place.runtime.block_on(serve(&dir, bind, Some(ring)));

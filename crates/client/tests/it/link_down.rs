@@ -13,6 +13,7 @@ use wellspring_client::{
 };
 use wellspring_core::{Rate, Seed};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 
 /// How long the path is down: longer than five seconds, which were once the most that was waited.
 const DOWN: Duration = Duration::from_secs(7);
@@ -110,7 +111,7 @@ fn slow() -> Option<Rate> {
 }
 
 async fn serve(directory: &Path) -> Server {
-    let bind = "127.0.0.1:0".parse().expect("address");
+    let bind = own_address();
     let mut config = ServerConfig::new(bind, directory.to_owned());
     config.allow_put = true;
     config.driver.faults.send_rate = slow();

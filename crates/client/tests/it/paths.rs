@@ -14,6 +14,7 @@ use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchOptions, Host, PutOptions, Target};
 use wellspring_core::{Rate, Seed};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_trust::{ClusterKey, Keyring, Rights};
 
 /// Bytes of the object: each path has some hundred runs to carry.
@@ -157,7 +158,7 @@ pub(crate) fn client(ports: u8, keys: Keys) -> Client {
 }
 
 async fn server(directory: &Path, paths: u16, keys: Keys) -> Server {
-    let bind = "127.0.0.1:0".parse().expect("an address");
+    let bind = own_address();
     let mut config = ServerConfig::new(bind, directory.to_owned()).allow_put(true);
     config.driver.scdp.paths = paths;
     config.driver.faults.send_rate = Some(RATE);

@@ -9,13 +9,14 @@ use wellspring_client::store::{Digest, Existing};
 use wellspring_client::{Client, ClientConfig, FetchOptions, Host, PutError, PutOptions, Target};
 use wellspring_core::Seed;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::reach;
 
 const WRITERS: usize = 6;
 const NAME: &str = "x";
 
 async fn serve(directory: &Path) -> (Server, Host) {
-    let bind = "127.0.0.1:0".parse().expect("address");
+    let bind = own_address();
     let config =
         ServerConfig::new(bind, directory.to_owned()).allow_put(true).allow_overwrite(true);
     let server = Server::bind(config).await.expect("server");
@@ -151,7 +152,7 @@ fn a_wrong_digest_in_the_cache_makes_no_put_complete() {
         let fingerprint = wellspring_client::store::Fingerprint::of(&there).expect("stat");
         cache.insert_own(fingerprint, Digest(*blake3::hash(&files[1].1).as_bytes()));
         runtime().block_on(async {
-            let bind = "127.0.0.1:0".parse().expect("address");
+            let bind = own_address();
             let config = ServerConfig::new(bind, served.clone())
                 .allow_put(true)
                 .allow_overwrite(true)

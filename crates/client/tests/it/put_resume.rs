@@ -15,6 +15,7 @@ use wellspring_client::{
 };
 use wellspring_core::Rate;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
 use wellspring_testkit::wait::wait_until;
 
@@ -82,7 +83,7 @@ impl Home {
 }
 
 fn server_config(folder: &Path) -> ServerConfig {
-    let bind = "127.0.0.1:0".parse().expect("address");
+    let bind = own_address();
     let mut config =
         ServerConfig::new(bind, folder.to_owned()).allow_put(true).allow_overwrite(true);
     config.interface = "127.0.0.1".parse().ok();

@@ -10,6 +10,7 @@ use wellspring_client::{
     TreeOptions,
 };
 use wellspring_server::{Server, ServerConfig, ServerEvent};
+use wellspring_testkit::loopback::own_address;
 use wellspring_trust::{Folders, Keyring, PrivateKey, Rights, private_from_text, private_to_text};
 use wellspring_wire::control::RefusalCode;
 
@@ -62,7 +63,7 @@ impl Place {
         if let Some(server) = self.server.take() {
             self.runtime.block_on(server.shut_down());
         }
-        let mut config = ServerConfig::new(loopback(), self.served("").to_owned());
+        let mut config = ServerConfig::new(own_address(), self.served("").to_owned());
         (config.allow_put, config.allow_overwrite, config.allow_hidden) = (true, true, true);
         let told = Arc::clone(&self.told);
         config.events = Arc::new(move |event| told.lock().expect("no panic").push(event));
@@ -259,7 +260,7 @@ fn other_quotas_count_as_soon_as_the_keys_are_read_again() {
     place.put(&place.alice, "a", 1).expect("room");
     place.put(&place.alice, "b", 1).expect_err("beyond");
     place.quota = "max-files=2";
-    let mut config = ServerConfig::new(loopback(), place.served("").to_owned());
+    let mut config = ServerConfig::new(own_address(), place.served("").to_owned());
     config.driver.keys = Some(Arc::new(place.keys()));
     (config.allow_put, config.allow_overwrite) = (true, true);
     place.server().reload(config.settings()).expect("reloaded");

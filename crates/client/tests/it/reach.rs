@@ -19,6 +19,7 @@ use wellspring_client::{
     Update, Updates,
 };
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::{random_bytes, reach};
 
 /// The test that is a program to be killed.
@@ -60,7 +61,7 @@ impl Place {
     }
 
     async fn serve(&self) -> Server {
-        let bind = "127.0.0.1:0".parse().expect("address");
+        let bind = own_address();
         Server::bind(ServerConfig::new(bind, self.home.path().join("served")))
             .await
             .expect("server")

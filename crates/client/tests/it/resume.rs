@@ -10,6 +10,7 @@ use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchOptions, FetchReport, Host, Target};
 use wellspring_core::Rate;
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
 
 /// What no transfer here should take: a guard, not a measure.
@@ -26,7 +27,7 @@ impl Replica {
     async fn new(bytes: &[u8]) -> Replica {
         let home = tempfile::tempdir().expect("temporary directory");
         fs::write(home.path().join("x"), bytes).expect("write");
-        let bind = "127.0.0.1:0".parse().expect("address");
+        let bind = own_address();
         let mut config = ServerConfig::new(bind, home.path().to_owned());
         config.driver.faults.send_rate = Some(Rate::from_mbps(300));
         let server = Server::bind(config).await.expect("server");

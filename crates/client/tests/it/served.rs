@@ -12,6 +12,7 @@ use wellspring_client::{
     FetchReport, Host, Method, Target, Update, Updates,
 };
 use wellspring_server::{Server, ServerConfig, ServerEvent};
+use wellspring_testkit::loopback::own_address;
 
 /// What no transfer here should take: a guard, not a measure.
 pub const GUARD: Duration = Duration::from_secs(120);
@@ -49,7 +50,7 @@ impl Served {
     pub async fn with(bytes: &[u8], change: impl FnOnce(&mut ServerConfig)) -> Served {
         let folder = tempfile::tempdir().expect("temporary directory");
         std::fs::write(folder.path().join("object"), bytes).expect("write");
-        let mut config = ServerConfig::new(loopback(), folder.path().to_owned());
+        let mut config = ServerConfig::new(own_address(), folder.path().to_owned());
         let (told, events) = mpsc::unbounded_channel();
         config.events = Arc::new(move |event| {
             // A test that has seen enough does not listen any more.

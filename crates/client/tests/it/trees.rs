@@ -12,13 +12,14 @@ use wellspring_client::{
     TreeReport,
 };
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
 
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
 
 async fn serve(directory: &Path) -> (Server, Host) {
-    let config = ServerConfig::new("127.0.0.1:0".parse().expect("address"), directory.to_owned());
+    let config = ServerConfig::new(own_address(), directory.to_owned());
     let server = Server::bind(config).await.expect("server");
     let host = server.local_addr().to_string().parse().expect("a host");
     (server, host)

@@ -13,6 +13,7 @@ use wellspring_client::{
     PutError, PutOptions, PutReport, ReplicaState, Target,
 };
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
 use wellspring_wire::control::{MAX_NODES, Parsed, Reply, emit_reply, parse};
 
@@ -22,7 +23,7 @@ const GUARD: Duration = Duration::from_secs(60);
 async fn serve(bytes: &[u8]) -> (tempfile::TempDir, Server) {
     let home = tempfile::tempdir().expect("temporary directory");
     std::fs::write(home.path().join("x"), bytes).expect("write");
-    let config = ServerConfig::new("127.0.0.1:0".parse().expect("address"), home.path().to_owned());
+    let config = ServerConfig::new(own_address(), home.path().to_owned());
     let server = Server::bind(config).await.expect("server");
     (home, server)
 }
@@ -250,7 +251,7 @@ fn a_writer_gets_only_verified_bytes() {
 
 async fn taker() -> (tempfile::TempDir, Server) {
     let home = tempfile::tempdir().expect("temporary directory");
-    let bind = "127.0.0.1:0".parse().expect("address");
+    let bind = own_address();
     let config = ServerConfig::new(bind, home.path().to_owned()).allow_put(true);
     let server = Server::bind(config).await.expect("server");
     (home, server)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use wellspring_core::SessionId;
 use wellspring_server::{Server, ServerConfig, ServerEvent};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::reach;
 use wellspring_wire::ParseError;
 use wellspring_wire::control::{
@@ -31,7 +32,7 @@ fn serve(directory: &Path, allow_put: bool) -> Served {
 
 fn serve_with(directory: &Path, adapt: impl FnOnce(&mut ServerConfig)) -> Served {
     let runtime = crate::runtime();
-    let bind = "127.0.0.1:0".parse().expect("address");
+    let bind = own_address();
     let mut config = ServerConfig::new(bind, directory.to_owned());
     adapt(&mut config);
     let server = runtime.block_on(Server::bind(config)).expect("server");
