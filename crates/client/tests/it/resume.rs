@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::served::{parts, runtime, until_moved};
+use crate::served::{parts, runtime, short_symbols, until_moved};
 use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchOptions, FetchReport, Host, Target};
 use wellspring_core::Rate;
@@ -44,7 +44,7 @@ fn client() -> Client {
 }
 
 fn options(resume: bool) -> FetchOptions {
-    FetchOptions::new("x".parse().expect("name")).resume(resume)
+    FetchOptions::new("x".parse().expect("name")).resume(resume).cut(short_symbols())
 }
 
 fn into(path: &Path) -> Target {

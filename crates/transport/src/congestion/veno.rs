@@ -7,9 +7,10 @@
 //! nothing else either, since any later symbol makes up for it. So beside TCP, where losses come from full
 //! queues, this is CUBIC; on a lossy path it fills the link.
 //!
-//! Round trips also get longer where a host is not run for a while. What waited for it arrives at once, after a
-//! gap much longer than usual, and does not count for the longest queue. (One pause of 30 ms taken for a queue made every
-//! loss of the next 20 s look random, while the neighbour's queue of 5 ms was full.)
+//! Round trips also get longer where a host is not run for a while. So a queue is long only if all packets of two
+//! rounds have waited. What arrives at once, after a gap much longer than usual, has waited for the host, and does not count
+//! for the longest queue. (One pause of 30 ms taken for a queue made every loss of the next 20 s look random, while the
+//! neighbour's queue of 5 ms was full.)
 //!
 //! Queues too short to be seen in round trips are detected by the share of packets lost. Marks are always
 //! congestion.
@@ -52,6 +53,7 @@ pub struct Veno {
     /// the longest queue must then be counted from there.
     longest: WindowedMax,
     pauses: Pauses,
+    round: Round,
     /// Share of packets lost lately.
     loss_share: f64,
     /// What was asked for before so many packets had been delivered belongs to slow start, which was answered.
@@ -89,6 +91,26 @@ impl Pauses {
     }
 }
 
+/// A round of packets: it ends with the first packet asked for after its start.
+#[derive(Clone, Copy, Default, Debug)]
+struct Round {
+    /// Packets delivered before.
+    start: u64,
+    /// Its shortest round trip, and that of the round before.
+    least: Option<Duration>,
+    before: Option<Duration>,
+}
+
+impl Round {
+    /// A packet came through.
+    fn on_delivered(&mut self, delivery: &Delivery) {
+        if delivery.delivered_before >= self.start {
+            *self = Round { start: delivery.delivered, least: None, before: self.least };
+        }
+        self.least = Some(self.least.map_or(delivery.rtt, |least| least.min(delivery.rtt)));
+    }
+}
+
 impl Veno {
     /// A window that starts at `initial` packets in slow start and never passes `max`.
     pub fn new(initial: u32, max: u32) -> Self {
@@ -100,6 +122,7 @@ impl Veno {
             next_recent: 0,
             longest: WindowedMax::new(QUEUE_WINDOW),
             pauses: Pauses::default(),
+            round: Round::default(),
             loss_share: 0.0,
             settled_from: 0,
             asked_after: 0,
@@ -111,6 +134,14 @@ impl Veno {
         self.recent.iter().copied().min().unwrap_or(Duration::ZERO)
     }
 
+    /// How long round trips have been at least, in the round before too.
+    fn sustained(&self) -> Duration {
+        [self.round.least, self.round.before]
+            .into_iter()
+            .flatten()
+            .fold(self.recent(), Duration::min)
+    }
+
     fn is_congested(&self) -> bool {
         if self.loss_share > MAX_RANDOM_LOSS {
             return true;
@@ -119,7 +150,7 @@ impl Veno {
             return false;
         }
         let Some(least) = self.least.get() else { return true };
-        let queue = self.recent().saturating_sub(least);
+        let queue = self.sustained().saturating_sub(least);
         let longest = Duration::from_picos(self.longest.get()).saturating_sub(least);
         queue * CONGESTED_PART >= longest && queue * NOISE_PART >= least
     }
@@ -151,6 +182,7 @@ impl CongestionController for Veno {
         self.least.update(now, rtt);
         self.recent[self.next_recent] = rtt;
         self.next_recent = (self.next_recent + 1) % RECENT;
+        self.round.on_delivered(delivery);
         if !self.pauses.on_delivered(delivery) {
             self.longest.update(now, self.recent().as_picos());
         }
@@ -254,12 +286,14 @@ mod tests {
         let mut veno = settled(100);
         deliver(&mut veno, 0, [100; 20]);
         assert!(!is_reduced(&mut veno), "nothing waits");
-        deliver(&mut veno, 20, 100..180);
+        deliver(&mut veno, 20, (100..180).chain([180; 500]));
         assert!(is_reduced(&mut veno), "the longest queue so far");
         assert_eq!(veno.window(), 70);
-        deliver(&mut veno, 100, [120; 20]);
+        deliver(&mut veno, 600, [120; 20]);
         assert!(!is_reduced(&mut veno), "a quarter of it");
-        deliver(&mut veno, 120, [150; 20]);
+        deliver(&mut veno, 620, [150; 100]);
+        assert!(!is_reduced(&mut veno), "not for two rounds");
+        deliver(&mut veno, 720, [150; 400]);
         assert!(is_reduced(&mut veno), "more than half of it");
         assert!(!veno.on_lost(Time::ZERO, true), "answered");
     }
