@@ -4,15 +4,14 @@
 //! what others have changed in the directory meanwhile, and swaps both in one step.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
 use super::handler::Handler;
 use super::taken_tree::TakenTree;
 use crate::store::StoreError;
-use crate::store::tree::NextTree;
 use crate::store::tree::listing::Lacks;
+use crate::store::tree::{NextTree, path_of};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
 struct Beside {
@@ -44,7 +43,7 @@ impl Handler {
         }
         let (above, name) = tree.directory().rsplit_once('/').unwrap_or(("", tree.directory()));
         let parent = self.store.make_tree(above)?;
-        let path = PathBuf::from(format!("/proc/self/fd/{}", parent.as_raw_fd())).join(name);
+        let path = path_of(&parent)?.join(name);
         Ok(Beside { next: NextTree::beside(&path)?, _parent: parent })
     }
 

@@ -9,6 +9,7 @@ pub(super) const RECEIVE_BATCH: usize = 16;
 
 /// What goes with a datagram (or a GSO batch) on its way out.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "plain sockets use less of it"))]
 pub(super) struct SendMeta {
     pub to: SocketAddr,
     /// Source address, if it is to be chosen.
@@ -34,6 +35,7 @@ pub(super) struct ReceiveMeta {
 
 /// Options of a socket.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "plain sockets use less of it"))]
 pub(super) struct Options {
     /// Whether it is of IPv6, and whether it takes IPv4.
     pub v6: bool,

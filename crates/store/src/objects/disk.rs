@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RenameFlags, fchmod, flock, fstatvfs, fsync, linkat,
-    openat, renameat, renameat_with, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, RawMode, RenameFlags, fchmod, flock, fstatvfs, fsync,
+    linkat, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -53,7 +53,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
-        Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+        Ok(fchmod(file, Mode::from_raw_mode(mode as RawMode))?)
     }
 
     /// Sets the time of a file's last modification.

@@ -14,6 +14,12 @@ use wellspring_tree::{
     Xattrs,
 };
 
+/// How the system says that a file has no attribute of a name.
+#[cfg(not(target_vendor = "apple"))]
+const NO_ATTRIBUTE: Errno = Errno::NODATA;
+#[cfg(target_vendor = "apple")]
+const NO_ATTRIBUTE: Errno = Errno::NOATTR;
+
 /// What a file of a tree is to have besides its bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Meta {
@@ -56,7 +62,7 @@ pub(super) fn read_xattrs(file: BorrowedFd<'_>, keeps: Keeps) -> io::Result<Opti
                 attributes.push((name, value));
             }
             // Removed in this moment.
-            Err(Errno::NODATA) => {}
+            Err(NO_ATTRIBUTE) => {}
             Err(Errno::RANGE | Errno::TOOBIG) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
@@ -77,7 +83,7 @@ pub(super) fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -
     for name in names(file, keeps)? {
         if !xattrs.iter().any(|(kept, _)| kept == name) {
             match fremovexattr(file, &name[..]) {
-                Ok(()) | Err(Errno::NODATA) => {}
+                Ok(()) | Err(NO_ATTRIBUTE) => {}
                 Err(errno) => return Err(errno.into()),
             }
         }

@@ -1,7 +1,10 @@
 //! Opened files of a tree, and what a listing says of them.
 
 use std::io;
-use std::os::fd::AsFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::fs::{FileType, OFlags, Stat, Timespec, Timestamps, fstat};
 use wellspring_tree::Modified;
@@ -31,4 +34,30 @@ pub(super) fn state(file: &impl AsFd) -> io::Result<(u64, Modified)> {
 pub(super) fn times_of(modified: Modified) -> Timestamps {
     let time = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanos.into() };
     Timestamps { last_access: time, last_modification: time }
+}
+
+/// Where the open files of this process are.
+#[cfg(target_os = "linux")]
+pub(super) const OWN_FILES: &str = "/proc/self/fd";
+
+/// A path to a directory that is open, good as long as that is: for code that takes files by their paths. Where the
+/// system has the open files of processes as files it leads to this directory whatever becomes of its name; on macOS it is
+/// the directory's present one.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::Unsupported`] on other systems.
+pub fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
+    #[cfg(target_os = "linux")]
+    return Ok(PathBuf::from(format!("{OWN_FILES}/{}", directory.as_raw_fd())));
+    #[cfg(target_vendor = "apple")]
+    {
+        use std::os::unix::ffi::OsStringExt;
+        let path = rustix::fs::getpath(directory)?.into_bytes();
+        Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+    }
+    #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
+    {
+        let _ = directory;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }

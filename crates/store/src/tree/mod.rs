@@ -3,6 +3,7 @@
 mod attributes;
 mod file;
 mod filter;
+mod nameless;
 mod new_file;
 mod pack;
 mod packs;
@@ -14,6 +15,7 @@ mod target;
 mod unpack;
 
 pub use attributes::{Meta, can_give_owners};
+pub use file::path_of;
 pub use filter::{FilterWalk, TreeFilter};
 pub use new_file::NewFile;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};

@@ -2,23 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-#[cfg(target_os = "linux")]
-use std::path::Path;
 use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::sync::OnceLock;
-#[cfg(target_os = "linux")]
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, fchmod, fstat, futimens, linkat, openat, renameat, unlinkat,
+    AtFlags, Mode, OFlags, RawMode, fchmod, fstat, futimens, openat, renameat, unlinkat,
 };
 use rustix::io::Errno;
 
 use super::attributes::{Meta, set_attributes};
 use super::file::times_of;
+use super::nameless;
 use crate::existing::Existing;
 use crate::objects::{Disk, SystemDisk, claim, part_file_name};
 
@@ -46,7 +41,7 @@ pub struct NewFile {
 impl NewFile {
     /// Begins a file that is to have that name in a directory, and that mode.
     pub(super) fn begin(parent: Arc<OwnedFd>, name: &str, mode: u16) -> io::Result<Self> {
-        let (file, part_name) = match open_nameless(&parent, mode) {
+        let (file, part_name) = match nameless::open(&parent, mode) {
             Some(file) => (file, None),
             None => {
                 let (file, part_name) = open_part(&parent, name)?;
@@ -70,7 +65,7 @@ impl NewFile {
             set_attributes(self.file.as_fd(), attributes)?;
         }
         // Mostly it was made with it: the umask and lists of the directory decide.
-        if fstat(&self.file)?.st_mode & 0o7777 != u32::from(meta.mode) {
+        if fstat(&self.file)?.st_mode & 0o7777 != RawMode::from(meta.mode) {
             fchmod(&self.file, Mode::from_raw_mode(meta.mode.into()))?;
         }
         futimens(&self.file, &times_of(meta.modified))?;
@@ -91,7 +86,7 @@ impl NewFile {
 
     /// Gives a file without a name its own.
     fn link(&mut self, existing: Existing) -> io::Result<()> {
-        match link_nameless(&self.file, &self.parent, &self.name) {
+        match nameless::link(&self.file, &self.parent, &self.name) {
             Err(Errno::EXIST) if existing == Existing::Replace => {}
             linked => return Ok(linked?),
         }
@@ -99,7 +94,7 @@ impl NewFile {
         claim(&SystemDisk, &self.file);
         for _ in 0..ATTEMPTS {
             let part_name = part_file_name(&self.name, SystemDisk.random()?);
-            match link_nameless(&self.file, &self.parent, &part_name) {
+            match nameless::link(&self.file, &self.parent, &part_name) {
                 Err(Errno::EXIST) => continue,
                 linked => linked?,
             }
@@ -110,50 +105,6 @@ impl NewFile {
         }
         Err(Errno::EXIST.into())
     }
-}
-
-/// A file without a name, if the file system has such files and a name can be given to them.
-#[cfg(target_os = "linux")]
-fn open_nameless(parent: &OwnedFd, mode: u16) -> Option<File> {
-    static IS_GIVEN_NAMES: OnceLock<bool> = OnceLock::new();
-    if !IS_GIVEN_NAMES.get_or_init(|| Path::new(OWN_FILES).is_dir()) {
-        return None;
-    }
-    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    // Whatever the error, the other way will tell.
-    openat(parent, ".", flags, Mode::from_raw_mode(mode.into())).ok().map(File::from)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_nameless(_: &OwnedFd, _: u16) -> Option<File> {
-    None
-}
-
-/// Where the open files of this process are.
-const OWN_FILES: &str = "/proc/self/fd";
-
-/// Links a file by its descriptor, which old kernels let root do alone, or else by its place among the open files.
-#[cfg(target_os = "linux")]
-fn link_nameless(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
-    static IS_REFUSED: AtomicBool = AtomicBool::new(false);
-    if !IS_REFUSED.load(Ordering::Relaxed) {
-        match linkat(file, "", parent, name, AtFlags::EMPTY_PATH) {
-            // Also if the directory is gone, which the other way finds, too.
-            Err(Errno::NOENT) => IS_REFUSED.store(true, Ordering::Relaxed),
-            linked => return linked,
-        }
-    }
-    link_open_file(file, parent, name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn link_nameless(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
-    link_open_file(file, parent, name)
-}
-
-fn link_open_file(file: &File, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
-    let path = format!("{OWN_FILES}/{}", file.as_raw_fd());
-    linkat(CWD, path, parent, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 /// A file beside its place, and its name there.

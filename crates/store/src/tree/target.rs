@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, chmodat, mkdirat, openat, statat, symlinkat, unlinkat,
-    utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, RawMode, chmodat, mkdirat, openat, statat, symlinkat,
+    unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
@@ -72,7 +72,7 @@ impl TreeTarget {
         let ends = path.match_indices('/').map(|(end, _)| end);
         for directory in ends.map(|end| &path[..end]) {
             let (parent, name) = self.parent(directory)?;
-            let mode = Mode::from_raw_mode(u32::from(mode(directory) & 0o777 | 0o700));
+            let mode = Mode::from_raw_mode(RawMode::from(mode(directory) & 0o777 | 0o700));
             match mkdirat(&parent, name, mode) {
                 Err(Errno::EXIST) if is_directory(&parent, name)? => continue,
                 Err(Errno::EXIST) if existing == Existing::Replace => {
@@ -262,7 +262,7 @@ impl TreeTarget {
             let file = openat(&parent, name, READ, Mode::empty())?;
             set_attributes(file.as_fd(), attributes)?;
         }
-        if found.st_mode & 0o7777 != u32::from(meta.mode) {
+        if found.st_mode & 0o7777 != RawMode::from(meta.mode) {
             chmodat(&parent, name, Mode::from_raw_mode(meta.mode.into()), AtFlags::empty())?;
         }
         Ok(utimensat(&parent, name, &times_of(meta.modified), AtFlags::SYMLINK_NOFOLLOW)?)
