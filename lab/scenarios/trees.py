@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from . import peers
 from .hosts import GROUP, OTHERS
@@ -44,12 +45,20 @@ class Place:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def serve(self, program, *options):
-        """A server; its address, and itself."""
-        server = subprocess.Popen([program, "serve", "--insecure", "--json", "--bind", "127.0.0.1:0", "--cache",
+        """A server; its address, and itself. Its metrics are at `self.metrics`."""
+        server = subprocess.Popen([program, "serve", "--insecure", "--json", "--bind", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--cache",
                                    str(self.dir / f"cache-{BUILDS.index(program)}"), str(self.source), *options],
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment())
         self.running.append(server)
-        return json.loads(server.stdout.readline())["address"], server
+        told = json.loads(server.stdout.readline())
+        self.metrics = told["metrics"]
+        return told["address"], server
+
+    def symbols_sent(self):
+        """Symbols that the server has sent, by its own account."""
+        with urllib.request.urlopen(f"http://{self.metrics}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        return sum(int(line.split()[-1]) for line in lines if line.startswith("wellspring_symbols_sent_total{"))
 
     def stop(self, server):
         self.running.remove(server)
@@ -223,19 +232,23 @@ def killed(args):
             address, server = place.serve(program)
             child = subprocess.Popen([program, "get", f"{address}/", "-o", str(place.copy), "--json-progress"], stdout=subprocess.DEVNULL,
                                      stderr=subprocess.PIPE, text=True, env=clean_environment())
-            there = 0
-            for line in child.stderr:
-                with contextlib.suppress(ValueError, KeyError):
-                    there = max(there, json.loads(line)["done"])
-                if there >= size // 2:
+            symbol = 0
+            for line in filter(lambda line: line.startswith("{"), child.stderr):
+                step = json.loads(line)
+                symbol = step.get("symbol_size", symbol)
+                if step.get("done", 0) >= size // 2:
                     break
             child.kill()
             child.wait()
+            # What was sent until then, and so at least what was there: what was on the way and what was sent for losses counts as
+            # moved again.
+            sent = place.symbols_sent() * symbol
             seconds, report = peers.timed(lambda: get(program, address, place.copy))
             place.stop(server)
             place.compare()
-            twice = 100 * max(0, there + report["bytes_fetched"] - size) / size
-            return {"value": twice, "seconds": seconds, "there_mb": there / MB}
+            moved = report["bytes_fetched"] - report["bytes_resumed"]
+            return {"value": max(0, 100 * (sent + moved - size) / size), "seconds": seconds, "sent_mb": sent / MB, "then_mb": moved / MB,
+                    "note": f"{sent / MB:.0f} MB sent, then {moved / MB:.0f} MB"}
 
         def rsync():
             place.forget_copy()

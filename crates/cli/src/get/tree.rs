@@ -120,16 +120,21 @@ fn target(output: Option<&Path>, from: &TreeLocation) -> Result<PathBuf, Failed>
 }
 
 fn summary(output: &str, report: &TreeReport, dry: bool) -> String {
-    let rate = report.fetched_bytes as f64 * 8.0 / report.elapsed.as_secs_f64().max(1e-9);
+    let fetched = report.fetched_bytes.saturating_sub(report.resumed_bytes);
+    let rate = fetched as f64 * 8.0 / report.elapsed.as_secs_f64().max(1e-9);
     let moved = match (report.fetched_files, dry) {
         (0, _) => "nothing to fetch".to_owned(),
         (files, true) => format!("{files} to fetch, {}", bytes(report.fetched_bytes)),
         (files, false) => {
-            let (size, time) = (bytes(report.fetched_bytes), seconds(report.elapsed));
+            let (size, time) = (bytes(fetched), seconds(report.elapsed));
             format!("{files} fetched, {size} in {time}, {}", bit_rate(rate))
         }
     };
     let mut text = format!("{output}: {} files, {}; {moved}\n", report.files, bytes(report.bytes));
+    if report.resumed_bytes > 0 {
+        let (had, size) = (bytes(report.resumed_bytes), bytes(report.fetched_bytes));
+        text.push_str(&format!("{had} of {size} were there from an earlier fetch\n"));
+    }
     let would = if dry { "to be " } else { "" };
     if report.removed > 0 {
         text.push_str(&format!("{} {would}removed\n", report.removed));
@@ -150,6 +155,7 @@ fn account(output: &str, report: &TreeReport, dry: bool) -> Value {
         "dry_run": dry,
         "files_fetched": report.fetched_files,
         "bytes_fetched": report.fetched_bytes,
+        "bytes_resumed": report.resumed_bytes,
         "made": report.made,
         "removed": report.removed,
         "skipped": report.skipped_count,

@@ -249,13 +249,14 @@ impl Transfer {
         Transfer { child, steps, text: RefCell::new(Some(text)), summaries }
     }
 
-    /// Waits until that part of the bytes is there; a transfer that ends before fails the test.
-    pub fn wait_for_part(&self, part: f64) {
-        self.wait_for(|step| {
+    /// Waits until that part of the bytes is there, and returns how many are; a transfer that ends before fails the test.
+    pub fn wait_for_part(&self, part: f64) -> u64 {
+        let step = self.wait_for(|step| {
             let (done, total) = (step["done"].as_f64(), step["total"].as_f64());
             let moving = step["event"] == "moving";
             moving && done.zip(total).is_some_and(|(done, total)| done >= total * part)
         });
+        step["done"].as_u64().expect("a number")
     }
 
     pub fn wait_for_event(&self, kind: &str) -> Value {

@@ -9,6 +9,7 @@ mod transfer;
 mod upload;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -66,7 +67,7 @@ impl Client {
     ) -> Result<TreeReport, TreeError> {
         let began = Instant::now();
         let mut report = TreeReport::default();
-        let fetched = Arc::new(Mutex::new((0, 0)));
+        let (fetched, resumed) = (Arc::new(Mutex::new((0, 0))), AtomicU64::new(0));
         let (count, told) = (Arc::clone(&fetched), hear);
         let hear: Arc<dyn Fn(TreeChange) + Send + Sync> = Arc::new(move |change| {
             if let TreeChange::Fetched(_, len) = &change {
@@ -81,8 +82,9 @@ impl Client {
             let plan = Plan::make(&options.plan(), listing, directory, Arc::clone(&hear));
             let plan = crate::task::spawn_blocking(plan).await;
             let plan = plan.map_err(|_| TreeError::Stopped)??;
-            let round = self.move_files(hosts, options, &plan, &hear).await;
+            let round = self.move_files(hosts, options, &plan, (&hear, &resumed)).await;
             report.add(&plan);
+            report.resumed_bytes = resumed.load(Ordering::Relaxed);
             (report.fetched_files, report.fetched_bytes) =
                 *fetched.lock().unwrap_or_else(PoisonError::into_inner);
             match round {

@@ -112,6 +112,9 @@ pub struct TreeReport {
     pub fetched_files: u64,
     /// Their length \[bytes\].
     pub fetched_bytes: u64,
+    /// What of it was here already, and was not moved: of large files that an earlier fetch had begun, or that had
+    /// another time alone \[bytes\].
+    pub resumed_bytes: u64,
     /// Directories and links that were made or mended.
     pub made: u64,
     /// What was removed; a directory counts once.

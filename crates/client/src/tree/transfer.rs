@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::replicas::{Late, find};
@@ -14,7 +13,7 @@ use super::progress::{LANES, Progress};
 use crate::Host;
 use crate::store::tree::listing::TreePart;
 use crate::store::tree::{
-    MAX_PACK_LEN, Pack, Plan, PlanError, TreeChange, TreeTarget, Unpack, Wanted,
+    MAX_PACK_LEN, Pack, Plan, PlanError, TreeChange, TreeTarget, Unpack, Wanted, path_of,
 };
 use crate::store::{Digest, Existing, Fingerprint, HashProgress, hash_file};
 
@@ -28,22 +27,25 @@ struct Transfer<'a> {
     packs: Mutex<VecDeque<Pack>>,
     progress: Arc<Progress>,
     hear: &'a Arc<dyn Fn(TreeChange) + Send + Sync>,
+    /// What of the files was here already \[bytes\].
+    resumed: &'a AtomicU64,
 }
 
 impl Client {
-    /// Fetches what a plan says is missing.
+    /// Fetches what a plan says is missing, and counts what of it was here already.
     pub(super) async fn move_files(
         &self,
         hosts: &[Host],
         options: &TreeOptions,
         plan: &Plan,
-        hear: &Arc<dyn Fn(TreeChange) + Send + Sync>,
+        (hear, resumed): (&Arc<dyn Fn(TreeChange) + Send + Sync>, &AtomicU64),
     ) -> Result<(), TreeError> {
         let Some(target) = plan.target() else { return Ok(()) };
         let packs = Mutex::new(plan.packs.iter().cloned().collect());
         let progress = Progress::new(plan.len, &options.updates);
+        let client = self;
         let transfer =
-            Transfer { client: self, hosts, options, plan, target, packs, progress, hear };
+            Transfer { client, hosts, options, plan, target, packs, progress, hear, resumed };
         let lane = |lane| transfer.lane(lane);
         const { assert!(LANES == 4) }
         tokio::try_join!(lane(0), lane(1), lane(2), lane(3)).map(|_| ())
@@ -96,21 +98,25 @@ impl Transfer<'_> {
             |path: String| move |error| -> TreeError { PlanError::Place(path, error).into() };
         let mut target = self.target.clone();
         let name = self.name(pack);
+        let mut resumed = file.size;
         if !self.is_here(&name, &file, &mut target).await? {
             // A path that leads to the directory that was opened, whatever its name leads to by now.
             let directory = target.directory_of(&file.path).map_err(placed(file.path.clone()))?;
             let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
-            let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-            let to = Target::File { path: path.join(file_name), existing: Existing::Replace };
+            let path = path_of(&directory).map_err(placed(file.path.clone()))?.join(file_name);
+            let to = Target::File { path, existing: Existing::Replace };
             let options = self.options.fetch(name, file.size, updates);
-            self.client.fetch(self.hosts, &options, to).await.map_err(|error| match error {
+            let fetched = self.client.fetch(self.hosts, &options, to).await;
+            let fetched = fetched.map_err(|error| match error {
                 FetchError::Store(crate::store::StoreError::Io(error)) => {
                     TreeError::Plan(PlanError::Place(file.path.clone(), error))
                 }
                 error => error.into(),
             })?;
+            resumed = fetched.resumed;
         }
         target.set(&file.path, &file.meta).map_err(placed(file.path.clone()))?;
+        self.resumed.fetch_add(resumed, Ordering::Relaxed);
         (self.hear)(TreeChange::Fetched(file.path, file.size));
         Ok(())
     }
