@@ -243,9 +243,11 @@ impl<'a> Patient<'a> {
     async fn trial(&self) -> Result<Check, Failed> {
         // The path is to be used as a get uses it, which lets the system cut datagrams up.
         let client = Client::new(self.config.clone()).map_err(|error| exit::of_start(&error))?;
-        let began = Instant::now();
+        let mut began = Instant::now();
         let mut last: Option<wellspring_client::FetchReport> = None;
-        for size in SampleSize::ALL {
+        let mut sizes = SampleSize::ALL.into_iter();
+        let mut next = sizes.next();
+        while let Some(size) = next {
             let left = TRIAL.saturating_sub(began.elapsed());
             let patience = match &last {
                 None => self.config.timeout,
@@ -258,14 +260,17 @@ impl<'a> Patient<'a> {
                 }
                 Some(_) => 2 * left,
             };
-            let done = Arc::new(Mutex::new(0));
-            let updates = progress(&done);
-            match timeout(patience, client.fetch_sample(self.server, size, updates)).await {
-                Ok(Ok(report)) => last = Some(report),
+            let moved = Arc::new(Mutex::new(Moved::default()));
+            let updates = progress(&moved);
+            let fetched = timeout(patience, client.fetch_sample(self.server, size, updates)).await;
+            let Moved { done, shortened } = *moved.lock().unwrap_or_else(PoisonError::into_inner);
+            match fetched {
+                // What was lost of it was too long for the path, which the client knows by now: once more.
+                Ok(Ok(_)) if shortened => began = Instant::now(),
+                Ok(Ok(report)) => (last, next) = (Some(report), sizes.next()),
                 Ok(Err(error)) => return Ok(of_failed_trial(&error)),
                 Err(_) if last.is_some() => break,
                 Err(_) => {
-                    let done = *done.lock().unwrap_or_else(PoisonError::into_inner);
                     let (done, size) = (bytes(done), bytes(size.len() as u64));
                     let text = format!("{done} of {size} arrived in {} s", patience.as_secs_f64());
                     return Ok(Check::failure("transfer", text).advice(SYMBOLS_DO_NOT_PASS));
@@ -289,12 +294,24 @@ fn of_failed_trial(error: &FetchError) -> Check {
     Check::failure("transfer", text).advice(SYMBOLS_DO_NOT_PASS)
 }
 
-/// Keeps how far a transfer is \[bytes\].
-fn progress(kept: &Arc<Mutex<u64>>) -> Updates {
+/// How far a transfer is.
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    /// \[bytes\]
+    done: u64,
+    /// Its first symbols were too long for the path.
+    shortened: bool,
+}
+
+/// Keeps how far a transfer is.
+fn progress(kept: &Arc<Mutex<Moved>>) -> Updates {
     let kept = Arc::clone(kept);
     Updates::to(move |update| {
-        if let Update::Moving { done, .. } = update {
-            *kept.lock().unwrap_or_else(PoisonError::into_inner) = done;
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match update {
+            Update::Moving { done, .. } => kept.done = done,
+            Update::Shortened { .. } => kept.shortened = true,
+            _ => {}
         }
     })
 }

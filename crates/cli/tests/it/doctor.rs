@@ -155,6 +155,9 @@ fn where_datagrams_vanish_transfers_go_on_with_shorter_symbols() {
     let silent = examine(program(), &host, &[]);
     assert_eq!(silent.status, 0, "{}", silent.report);
     silent.assert("datagrams", "warning", &["1252 bytes", "vanish", "--symbol-size 1180"]);
+    let trial = &silent.check("transfer")["figures"];
+    let symbols = |name: &str| trial[name].as_u64().expect("a number");
+    assert!(symbols("symbols_lost") * 4 < symbols("symbols"), "long ones do not count: {trial}");
     let get = |name: &str, more: &[&str]| {
         let (object, output) = (format!("{host}/object"), place.path(name));
         let got = run(&[&["get", &object, "-o", text(&output)], more].concat());
