@@ -1,10 +1,12 @@
 //! A server's transfers with their rates, from one look at it to the next.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wellspring_console::units::{bit_rate, counted, part, percent};
+use wellspring_console::units::{bit_rate, bytes, counted, part, percent};
+use wellspring_net::store::tree::listing::{TreeName, TreePart};
 
 use super::look::{Look, State, Transfer};
 use crate::ui::average::Average;
@@ -48,11 +50,25 @@ pub struct Row<'a> {
     pub state: String,
 }
 
+/// The name of an object; what a server makes of a directory, in words.
+fn in_words(name: &str) -> Cow<'_, str> {
+    let Some(TreeName { directory, part }) = TreeName::parse(name) else { return name.into() };
+    let part = match part {
+        TreePart::Files { files, .. } => counted(u64::from(files.count()), "file"),
+        TreePart::Sample { size } => format!("trial, {}", bytes(size.len() as u64)),
+        TreePart::Lacks { .. } => "what is lacking".to_owned(),
+        TreePart::Clear { .. } => "to make room".to_owned(),
+        TreePart::Finish { .. } => "to finish".to_owned(),
+        _ => "listing".to_owned(),
+    };
+    format!("{directory}/ ({part})").into()
+}
+
 impl Row<'_> {
     /// The object, and which way it goes.
     pub fn object(&self) -> String {
         let arrow = if self.transfer.is_put { "→" } else { "←" };
-        format!("{arrow} {}", self.transfer.object)
+        format!("{arrow} {}", in_words(&self.transfer.object))
     }
 
     /// How much of it went or came, from 0 to 1.
@@ -307,6 +323,21 @@ pub mod tests {
         let json = view.to_json();
         assert_eq!(json["transfers"][1]["share"], 0.25);
         assert_eq!(json["transfers"][2]["direction"], "receive");
+    }
+
+    #[test]
+    fn what_is_made_of_a_directory_is_shown_in_words() {
+        let listing = "534c8b98923cf3045054444ac2d7310e";
+        for (name, words) in [
+            (format!("tree//files:{listing}:0x104"), "tree/ (104 files)"),
+            (format!("a/b//files:{listing}:7"), "a/b/ (1 file)"),
+            (format!("tree//finish:{listing}"), "tree/ (to finish)"),
+            ("tree//put".to_owned(), "tree/ (listing)"),
+            ("//sample:64000".to_owned(), "/ (trial, 64.0 kB)"),
+            ("tree//other".to_owned(), "tree//other"),
+        ] {
+            assert_eq!(in_words(&name), words);
+        }
     }
 
     #[test]
