@@ -104,6 +104,9 @@ fn globs(patterns: &[String]) -> Result<GlobSet, Failed> {
 
 /// Prints what would be done.
 pub fn show(change: &TreeChange, moves: &str, shows: bool) {
+    if !shows {
+        return;
+    }
     let line = match change {
         TreeChange::Made(path) => format!("make    {path}"),
         TreeChange::Fetched(path, size) => format!("{moves:<7} {path} ({})", bytes(*size)),
@@ -111,10 +114,8 @@ pub fn show(change: &TreeChange, moves: &str, shows: bool) {
         TreeChange::Skipped(path, reason) => format!("skip    {path}: {reason}"),
         _ => return,
     };
-    if shows {
-        // A reader who has seen enough.
-        let _ = writeln!(Stdout, "{line}");
-    }
+    // A reader who has seen enough.
+    let _ = writeln!(Stdout, "{line}");
 }
 
 /// What was left out, for people.

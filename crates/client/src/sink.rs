@@ -99,7 +99,7 @@ impl Sink {
                 Ok(Sink::File(Arc::new(part)))
             }
             Target::Writer(out) => {
-                let scratch = ScratchFile::new(size, digest)?.of_verified();
+                let scratch = ScratchFile::of_verified(size, digest)?;
                 Ok(Sink::streaming(&runtime, scratch, 0..size, out, None))
             }
         });
@@ -115,7 +115,7 @@ impl Sink {
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
         let opened = crate::task::spawn_blocking(move || {
-            let scratch = ScratchFile::new(size, digest)?.of_verified();
+            let scratch = ScratchFile::of_verified(size, digest)?;
             // What is not wanted counts as there: the file has holes in its place, which nobody reads.
             let held = wanted.held();
             for other in [0..held.start, held.end..size] {

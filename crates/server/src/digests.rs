@@ -67,11 +67,15 @@ impl Digests {
         })
     }
 
-    /// The digest of a file that was made to be sent, computed now.
+    /// The digest of a file that was made to be sent, and that has these bytes, computed now.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn of_made(&self, file: &File, len: u64) -> io::Result<Digest> {
+    pub(crate) fn of_made(&self, file: &File, bytes: &[u8]) -> io::Result<Digest> {
+        let len = bytes.len() as u64;
+        if len <= AT_ONCE {
+            return Ok(Digest(*blake3::hash(bytes).as_bytes()));
+        }
         let (digest, sections) = hash_sections(file, len, &HashProgress::default())?;
         self.manifests.learn(digest, sections);
         Ok(digest)

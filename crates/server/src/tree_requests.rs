@@ -211,7 +211,7 @@ impl Handler {
 
     fn keep_made(&self, text: &str, bytes: &[u8]) -> Result<Made, Refusal> {
         let (file, fingerprint) = unnamed_file(bytes).map_err(StoreError::from)?;
-        let digest = self.digests.of_made(&file, bytes.len() as u64).map_err(StoreError::from)?;
+        let digest = self.digests.of_made(&file, bytes).map_err(StoreError::from)?;
         let (name, file) = (text.to_owned(), Arc::new(file));
         let made = Made { name, file, fingerprint, digest };
         self.trees.lock().keep_made(made.clone());

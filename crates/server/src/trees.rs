@@ -17,8 +17,9 @@ const MAX_LISTINGS: usize = 16;
 const MAX_LISTINGS_LEN: usize = 64 << 20;
 /// What was made and is kept on the disk, at most.
 const MAX_MADE: usize = 64;
-/// And its length together, at most, unless it is but one \[bytes\].
-const MAX_MADE_LEN: u64 = 256 << 20;
+/// And its length together, at most, unless it is but one: enough for clients that fetch the same at the same time, and
+/// little enough that what is made next is written where the memory is in use already \[bytes\].
+const MAX_MADE_LEN: u64 = 64 << 20;
 /// Requests to make something that are remembered.
 const MAX_JOBS: usize = 256;
 /// Of these under way at one time, at most: they hold threads.

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn nodes_become_whole_by_blocks_in_any_order_and_known_ones_are_not_written() {
         let digest = Digest([0; 32]);
-        let scratch = Arc::new(ScratchFile::new(2_500, digest).expect("a file").of_verified());
+        let scratch = Arc::new(ScratchFile::of_verified(2_500, digest).expect("memory"));
         let to = Arriving::Scratch(Arc::clone(&scratch));
         let (nodes, mut whole) = Nodes::new(to, 2_500, 1_000, vec![false, true, false]);
         let mut told = || std::iter::from_fn(|| whole.try_recv().ok()).collect::<Vec<_>>();

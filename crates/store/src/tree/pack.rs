@@ -9,6 +9,7 @@ use rustix::fs::{Mode, openat};
 use wellspring_tree::{Content, Cursor, ListingError, Selection};
 
 use super::file::{READ, state};
+use super::packs::PACK_LEN;
 use crate::objects::{Fingerprint, open_directory_beneath, split_path};
 
 /// Longest pack \[bytes\].
@@ -69,7 +70,8 @@ pub fn read_pack(
     mut cursor: Cursor<'_>,
     files: &Selection,
 ) -> Result<Vec<u8>, PackError> {
-    let mut pack = Vec::new();
+    // Most are as long as packs are made; memory that is not written to costs nothing.
+    let mut pack = Vec::with_capacity(PACK_LEN as usize);
     let mut at = Place { root, directory: String::new(), opened: None };
     for run in files.runs() {
         while cursor.files() < run.end {
@@ -89,7 +91,7 @@ pub fn read_pack(
                     return Ok(false);
                 }
                 // Whether there is more shows behind it, by the length.
-                Ok(read_exactly(&file, size as usize, &mut pack)? && state(&file)? == listed)
+                Ok(read_exactly(&file, size, &mut pack)? && state(&file)? == listed)
             });
             match read {
                 Ok(true) => {}
@@ -105,13 +107,8 @@ pub fn read_pack(
 }
 
 /// Reads so many bytes of a file behind what `pack` holds; false if it has fewer.
-fn read_exactly(mut file: &File, size: usize, pack: &mut Vec<u8>) -> io::Result<bool> {
-    let before = pack.len();
-    pack.resize(before + size, 0);
-    match file.read_exact(&mut pack[before..]) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        read => read.map(|()| true),
-    }
+fn read_exactly(file: &File, size: u64, pack: &mut Vec<u8>) -> io::Result<bool> {
+    Ok(file.take(size).read_to_end(pack)? as u64 == size)
 }
 
 /// Opens the file of that number, which must be what the listing says.

@@ -7,7 +7,7 @@ use super::{Meta, Wanted};
 /// Files shorter than this are packed \[bytes\].
 const PACKED: u64 = 1 << 20;
 /// A pack is closed when it has so many bytes.
-const PACK_LEN: u64 = 4 << 20;
+pub(super) const PACK_LEN: u64 = 4 << 20;
 /// Or so many files.
 const PACK_FILES: u32 = 4_096;
 /// Longest text of a selection that is asked for \[bytes\]: a message has room for that, and for the directory.
