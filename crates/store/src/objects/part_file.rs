@@ -239,6 +239,17 @@ impl PartFile {
         self.prefix.note(range.start, range.end);
     }
 
+    /// Counts bytes that are in the file already as there before they are verified. The file gets no name before all of
+    /// them are [noted](Self::note), or [refuted](Self::refute) and written again.
+    pub fn presume(&self, range: Range<u64>) {
+        self.prefix.presume(range.start, range.end);
+    }
+
+    /// Takes back that bytes are there: they are not those of the object.
+    pub fn refute(&self, range: Range<u64>) {
+        self.prefix.refute(range.start, range.end);
+    }
+
     /// The bytes that an earlier part file of the same [store](super::Store) has left here, verified when they came, if
     /// nobody has written to the file since; ascending. They count as there.
     pub fn remembered(&self) -> Option<&[Range<u64>]> {
@@ -409,7 +420,7 @@ impl Drop for PartFile {
         let has_bytes = self.has_old_bytes || self.prefix.furthest() > 0;
         if *self.is_kept.get_mut() && has_bytes {
             if let (Some(memory), Some(stamp)) = (&self.memory, self.stamp()) {
-                memory.keep(&self.file, stamp, self.prefix.there(), self.write_back.failure());
+                memory.keep(&self.file, stamp, self.prefix.verified(), self.write_back.failure());
             }
         } else {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.

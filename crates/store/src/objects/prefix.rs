@@ -23,6 +23,8 @@ pub(super) struct Prefix {
 struct State {
     /// Bytes that are there: disjoint ranges that do not touch, start to end.
     ranges: Ranges,
+    /// Those of them that an earlier life of the file has left, and that are still to be verified.
+    presumed: Ranges,
     /// Whether it is hashed at all.
     is_hashed: bool,
     hashed: u64,
@@ -46,6 +48,21 @@ impl Ranges {
         }
         self.0.insert(start, end);
     }
+
+    fn remove(&mut self, start: u64, end: u64) {
+        while let Some((&s, &e)) = self.0.range(..end).next_back() {
+            if e <= start {
+                break;
+            }
+            self.0.remove(&s);
+            if end < e {
+                self.0.insert(end, e);
+            }
+            if s < start {
+                self.0.insert(s, start);
+            }
+        }
+    }
 }
 
 impl State {
@@ -66,6 +83,7 @@ impl Prefix {
     pub(super) fn new() -> Self {
         let state = State {
             ranges: Ranges::default(),
+            presumed: Ranges::default(),
             is_hashed: true,
             hashed: 0,
             hasher: Some(blake3::Hasher::new()),
@@ -82,13 +100,38 @@ impl Prefix {
     pub(super) fn note(&self, start: u64, end: u64) {
         let mut state = self.lock();
         state.ranges.insert(start, end);
+        state.presumed.remove(start, end);
         let contiguous = state.contiguous();
         self.contiguous.send_replace(contiguous);
     }
 
-    /// Bytes that are there, ascending.
-    pub(super) fn there(&self) -> Vec<Range<u64>> {
-        self.lock().ranges.0.iter().map(|(start, end)| *start..*end).collect()
+    /// Counts bytes that an earlier life of the file has left as there, though the object is not whole before each of
+    /// them is [noted](Self::note) or [refuted](Self::refute).
+    pub(super) fn presume(&self, start: u64, end: u64) {
+        let mut state = self.lock();
+        state.presumed.insert(start, end);
+        state.ranges.insert(start, end);
+        let contiguous = state.contiguous();
+        self.contiguous.send_replace(contiguous);
+    }
+
+    /// Bytes that were presumed are not those of the object: they are missing.
+    pub(super) fn refute(&self, start: u64, end: u64) {
+        let mut state = self.lock();
+        state.presumed.remove(start, end);
+        state.ranges.remove(start, end);
+        let contiguous = state.contiguous();
+        self.contiguous.send_replace(contiguous);
+    }
+
+    /// Bytes that are there and not presumed, ascending.
+    pub(super) fn verified(&self) -> Vec<Range<u64>> {
+        let state = self.lock();
+        let mut verified = Ranges(state.ranges.0.clone());
+        for (start, end) in &state.presumed.0 {
+            verified.remove(*start, *end);
+        }
+        verified.0.into_iter().map(|(start, end)| start..end).collect()
     }
 
     /// The end of the last byte there.
@@ -114,6 +157,7 @@ impl Prefix {
         let end = offset + block.len() as u64;
         let mut state = self.lock();
         state.ranges.insert(offset, end);
+        state.presumed.remove(offset, end);
         let contiguous = state.contiguous();
         self.contiguous.send_if_modified(|c| std::mem::replace(c, contiguous) != contiguous);
         while state.is_hashed && state.hashed < state.contiguous() {
@@ -144,6 +188,9 @@ impl Prefix {
         let mut state = self.lock();
         if state.contiguous() != size || state.ranges.0.len() > 1 {
             return Err(io::Error::other("bytes of the object are missing"));
+        }
+        if !state.presumed.0.is_empty() {
+            return Err(io::Error::other("bytes of the object are not verified"));
         }
         if !state.is_hashed {
             return Ok(None);
@@ -197,6 +244,29 @@ mod tests {
             let digest = prefix.digest(&SystemDisk, &file, len as u64).expect("digest").expect("hashed");
             prop_assert_eq!(digest.0, *blake3::hash(&bytes).as_bytes());
         }
+    }
+
+    #[test]
+    fn an_object_is_not_whole_while_bytes_of_it_are_presumed() {
+        let file = tempfile::tempfile().expect("temporary file");
+        let prefix = Prefix::of_verified();
+        let digest = || prefix.digest(&SystemDisk, &file, 1_000);
+        prefix.presume(0, 400);
+        prefix.presume(500, 900);
+        prefix.wrote(&SystemDisk, &file, 400, &[1; 100]).expect("written");
+        prefix.wrote(&SystemDisk, &file, 900, &[1; 100]).expect("written");
+        assert_eq!((*prefix.watch().borrow(), prefix.furthest()), (1_000, 1_000));
+        assert_eq!(prefix.verified(), [400..500, 900..1_000]);
+        assert!(digest().is_err());
+        prefix.note(0, 400);
+        prefix.note(500, 600);
+        prefix.refute(600, 700);
+        assert_eq!(*prefix.watch().borrow(), 600);
+        assert_eq!(prefix.verified(), [0..600, 900..1_000]);
+        prefix.note(700, 900);
+        assert!(digest().is_err(), "100 bytes are missing");
+        prefix.wrote(&SystemDisk, &file, 600, &[1; 100]).expect("written");
+        assert_eq!(digest().expect("whole"), None);
     }
 
     #[test]

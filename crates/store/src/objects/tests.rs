@@ -351,3 +351,30 @@ fn a_store_remembers_what_it_has_verified_of_a_part_file() {
     fs::write(dir.path().join(&left[0]), b"hellx").expect("written by somebody else");
     assert_eq!(resume(&store).remembered(), None);
 }
+
+#[test]
+fn a_part_file_with_bytes_that_are_not_verified_gets_no_name() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let digest = digest(b"hello");
+    let path = dir.path().join("x");
+    let resume = || PartFile::resumed_beside(&path, 5, digest, Existing::Keep).expect("made");
+    let part = resume();
+    part.write_block(0, b"hxl").expect("written");
+    drop(part);
+    let part = resume();
+    part.presume(0..3);
+    part.write_block(3, b"lo").expect("written");
+    assert!(part.commit().is_err() && !path.exists());
+    part.refute(0..3);
+    assert!(part.commit().is_err() && !path.exists());
+    // Left as it is, it can be taken up again.
+    drop(part);
+    let part = resume();
+    assert!(part.has_old_bytes());
+    part.presume(0..5);
+    part.refute(0..3);
+    part.write_block(0, b"hel").expect("written");
+    part.note(3..5);
+    part.commit().expect("whole");
+    assert_eq!(fs::read(&path).expect("read"), b"hello");
+}
