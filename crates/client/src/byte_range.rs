@@ -96,6 +96,11 @@ impl Wanted {
         Wanted { bytes, blocks, object }
     }
 
+    /// The object that they are of.
+    pub(crate) fn object(&self) -> &ObjectInfo {
+        &self.object
+    }
+
     /// Bytes of these blocks.
     pub(crate) fn held(&self) -> Range<u64> {
         self.object.byte_range_of_run(&self.blocks)

@@ -1,4 +1,4 @@
-//! Blocks that an earlier transfer has left in the part file, verified again.
+//! Blocks that an earlier transfer has left in the part file, verified again: before the transfer, or beside it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -49,6 +49,19 @@ impl Left<'_> {
     /// The blocks that are there and right, ascending. They are noted in the part file.
     pub async fn blocks(&self, pages: &mut Pages) -> Vec<Range<u32>> {
         self.right_blocks(pages, &data_ranges(self.part).await).await
+    }
+
+    /// Those of the blocks that were presumed which are wrong or cannot be verified, ascending: they are missing. The others
+    /// are noted in the part file.
+    pub async fn refuted(&self, pages: &mut Pages, presumed: &[Range<u32>]) -> Vec<Range<u32>> {
+        let ranges: Vec<_> =
+            presumed.iter().map(|run| self.object.byte_range_of_run(run)).collect();
+        let right = self.right_blocks(pages, &ranges).await;
+        let refuted = without(presumed, &right);
+        for run in &refuted {
+            self.part.refute(self.object.byte_range_of_run(run));
+        }
+        refuted
     }
 
     /// The blocks within these ranges that are right, ascending. They are noted in the part file.
@@ -140,6 +153,16 @@ impl Left<'_> {
     }
 }
 
+/// Counts the blocks that lie wholly within what an earlier transfer has left as there, before any of them is verified; returns
+/// them, ascending.
+pub async fn presume(part: &Arc<PartFile>, object: &ObjectInfo) -> Vec<Range<u32>> {
+    let presumed = blocks_within(&data_ranges(part).await, object);
+    for run in &presumed {
+        part.presume(object.byte_range_of_run(run));
+    }
+    presumed
+}
+
 /// The blocks of an object that lie wholly within these ascending ranges.
 pub fn blocks_within(ranges: &[Range<u64>], object: &ObjectInfo) -> Vec<Range<u32>> {
     let nodes = nodes_within(ranges, object.block_len, object.transfer_len);
@@ -199,6 +222,32 @@ fn runs(blocks: impl IntoIterator<Item = u32>) -> Vec<Range<u32>> {
     runs
 }
 
+/// The blocks of ascending runs that are not among those of others.
+pub fn without(all: &[Range<u32>], others: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut others = others.iter().peekable();
+    let mut rest = Vec::new();
+    for run in all {
+        let mut at = run.start;
+        while at < run.end {
+            match others.peek() {
+                Some(other) if other.end <= at => {
+                    others.next();
+                }
+                Some(other) if other.start < run.end => {
+                    rest.push(at..at.max(other.start));
+                    at = other.end;
+                }
+                _ => {
+                    rest.push(at..run.end);
+                    at = run.end;
+                }
+            }
+        }
+    }
+    rest.retain(|run| !run.is_empty());
+    rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,5 +262,15 @@ mod tests {
         );
         assert_eq!(runs([1, 2, 3, 7, 9, 10]), [1..4, 7..8, 9..11]);
         assert!(runs([]).is_empty());
+    }
+
+    #[test]
+    fn blocks_without_others_are_what_is_left() {
+        let all = [0..4, 6..10, 12..13];
+        assert_eq!(without(&all, &[]), all);
+        assert_eq!(without(&all, &all), []);
+        assert_eq!(without(&all, &[1..2, 3..7, 9..13]), [0..1, 2..3, 7..9]);
+        assert_eq!(without(&all, &[0..1, 5..6, 8..9, 20..30]), [1..4, 6..8, 9..10, 12..13]);
+        assert_eq!(without(&[], &all), []);
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::relay::{Relay, is_symbol};
 use crate::served::{parts, runtime, short_symbols, until_moved};
 use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchOptions, FetchReport, Host, Target};
@@ -12,6 +13,7 @@ use wellspring_core::Rate;
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
+use wellspring_wire::control;
 
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
@@ -118,6 +120,37 @@ fn nothing_in_a_part_file_is_believed() {
         let report = fetch(&hosts, &out).await;
         assert!(fs::read(&out).expect("read") == bytes);
         assert!(report.resumed >= LEN as u64 / 2 - 2 * BLOCK, "{} bytes", report.resumed);
+        // What was missing and what was wrong, by a session each.
+        let (scdp, missing) = (report.scdp().expect("by SCDP"), LEN as u64 - report.resumed);
+        assert!(scdp.stats.needed >= missing / 1_376, "{missing} bytes: {report:#?}");
+        assert!(scdp.stats.needed <= missing.div_ceil(BLOCK) * 96, "{missing} bytes: {report:#?}");
+        assert!(scdp.useful() >= scdp.stats.needed, "{report:#?}");
+    });
+}
+
+#[test]
+fn what_is_missing_is_asked_for_before_what_is_there_is_verified() {
+    let bytes = random_bytes(LEN, 7);
+    runtime().block_on(async {
+        let replica = Replica::new(&bytes).await;
+        let out = replica.home.path().join("out");
+        fetch_a_part(&[replica.host()], &out, LEN as u64 / 2, true).await;
+        // Nothing can be verified before the first symbol has come.
+        let mut has_begun = false;
+        let relay = Relay::start(replica.server.local_addr(), move |datagram| {
+            has_begun |= is_symbol(datagram);
+            let parsed = control::parse(datagram);
+            let is_page = matches!(
+                parsed,
+                Ok(control::Parsed::Reply { reply: control::Reply::Manifest { .. }, .. })
+            );
+            if is_page && !has_begun {
+                datagram.clear();
+            }
+        });
+        let report = fetch(&[Host::from(relay.address())], &out).await;
+        assert!(fs::read(&out).expect("read") == bytes);
+        assert!(report.resumed >= LEN as u64 / 2, "{} bytes", report.resumed);
     });
 }
 

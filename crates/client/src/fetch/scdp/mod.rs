@@ -1,8 +1,10 @@
 //! A fetch by SCDP: from all holders of an object at once.
 
 mod joining;
+mod outcome;
 mod pages;
 mod prepared;
+mod taken_up;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,6 +31,7 @@ use crate::requester::AskError;
 use crate::sink::Sink;
 use crate::store::Digest;
 use crate::{BlockProgress, Client, FetchError, FetchOptions, HostError, Target, Update, Updates};
+use outcome::{Fetched, Unfetched};
 use prepared::Prepared;
 use wellspring_net::timeouts::peer_timeout;
 use wellspring_net::{Host, canonical};
@@ -54,21 +57,16 @@ impl Client {
             open_sink(options, &found, target, moves, options.resume).await?
         };
         let (size, digest) = (found.size, found.digest);
-        let mut blocks = 0;
         let mut found = found;
-        let (stats, mut replicas, sink, resumed) = loop {
+        let fetched = loop {
             if size == 0 {
-                break (ReceiveStats::default(), found.replicas, sink, 0);
+                let (stats, replicas) = (ReceiveStats::default(), found.replicas);
+                break Fetched { stats, replicas, sink, resumed: 0 };
             }
-            blocks = wanted.blocks.len() as u32;
-            let prepared = Prepared::new(self, options, found, wanted, sink).await;
-            let resumed = prepared.resumed();
-            if resumed == size {
-                break (ReceiveStats::default(), prepared.replicas, prepared.sink, resumed);
-            }
-            match Run::begin(self, prepared, options)?.follow().await? {
-                Followed::Done(stats, replicas, sink) => break (stats, replicas, sink, resumed),
-                Followed::Narrow(as_before) => sink = as_before,
+            match self.fetch_missing(options, found, wanted.clone(), sink).await {
+                Ok(fetched) => break fetched,
+                Err(Unfetched::Narrow(as_before)) => sink = as_before,
+                Err(Unfetched::Failed(error)) => return Err(error),
             }
             // The cut is another one, which replicas are told of when they are asked.
             found = find(
@@ -85,11 +83,8 @@ impl Client {
             options.updates.tell(Update::Shortened { symbol_size });
             wanted = Wanted::of(range.clone(), object_of(size, &found.geometry, digest.tag()));
         };
-        // The protocol lists those with a share, in the order of their shares.
-        let with_share = replicas.iter_mut().filter(|replica| replica.has_share);
-        for (replica, sender) in with_share.zip(&stats.senders) {
-            replica.stats = Some(*sender);
-        }
+        let blocks = if size == 0 { 0 } else { wanted.blocks.len() as u32 };
+        let Fetched { stats, replicas, sink, resumed } = fetched;
         let report = ProtocolReport::Scdp(ScdpReport { blocks, stats });
         Ok(Arrived { sink, symbol_size, resumed, replicas, report })
     }
@@ -104,13 +99,6 @@ enum Joined {
     Page(usize, PageId, Result<Vec<u8>, AskError>),
     /// The paths were examined; whether one is narrow.
     Examined(bool),
-}
-
-/// How a session ended.
-enum Followed {
-    Done(ReceiveStats, Vec<Replica>, Sink),
-    /// Symbols were too long for a path, and none came.
-    Narrow(Sink),
 }
 
 /// A transfer under way.
@@ -235,7 +223,7 @@ impl Run {
     }
 
     /// Follows the session to its end.
-    async fn follow(mut self) -> Result<Followed, FetchError> {
+    async fn follow(mut self) -> Result<(ReceiveStats, Vec<Replica>, Sink), Unfetched> {
         let mut ticks = ticks();
         loop {
             tokio::select! {
@@ -243,24 +231,24 @@ impl Run {
                 event = self.events.recv() => match event {
                     Some(SessionEvent::Received { stats, .. }) => {
                         self.tell_progress();
-                        return Ok(Followed::Done(stats, self.replicas, self.sink));
+                        return Ok((stats, self.replicas, self.sink));
                     }
                     Some(event) => self.on_event(event)?,
-                    None => return Err(FetchError::Session(Failure::Stopped)),
+                    None => return Err(FetchError::Session(Failure::Stopped).into()),
                 },
                 Some(done) = self.tasks.join_next() => match done {
                     Ok(Joined::Examined(true)) if self.progress.symbols() == 0 => {
-                        return Ok(Followed::Narrow(self.sink));
+                        return Err(Unfetched::Narrow(self.sink));
                     }
                     Ok(done) => self.on_joined(done)?,
                     Err(_) => {}
                 },
-                error = self.sink.broken() => return Err(FetchError::Write(error)),
+                error = self.sink.broken() => return Err(FetchError::Write(error).into()),
                 _ = ticks.tick() => {
                     self.tell_progress();
                     self.ask_for_pages();
                     // Should a page have come while a worker had its block.
-                    self.handle.check_again(self.order.session)?;
+                    self.handle.check_again(self.order.session).map_err(FetchError::from)?;
                     self.examine_if_nothing_comes();
                 }
             }

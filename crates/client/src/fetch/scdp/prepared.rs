@@ -1,4 +1,4 @@
-//! A fetch before its session: shares are dealt, and what an earlier fetch has left is verified.
+//! A fetch before its session: shares are dealt.
 
 use std::ops::Range;
 
@@ -6,11 +6,9 @@ use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
 
 use crate::byte_range::Wanted;
-use crate::holders::Replicas;
 use crate::manifest::{Manifest, object_of};
 use crate::pages::Pages;
 use crate::replicas::{Found, Order, Replica};
-use crate::resume::Left;
 use crate::sink::Sink;
 use crate::{Client, FetchOptions};
 
@@ -24,28 +22,30 @@ pub(super) struct Prepared {
     pub(super) shares: Vec<usize>,
     pub(super) sink: Sink,
     pub(super) pages: Pages,
-    /// Blocks that an earlier fetch has left, or that are not wanted.
+    /// Blocks that an earlier fetch has left or may have left, or that are not wanted.
     pub(super) complete: Vec<Range<u32>>,
 }
 
 impl Prepared {
-    /// Deals the shares, and verifies what an earlier fetch has left.
-    pub(super) async fn new(
+    /// Deals the shares. `complete` are the blocks that are not fetched, ascending.
+    pub(super) fn new(
         client: &Client,
         options: &FetchOptions,
         found: Found,
         wanted: Wanted,
-        sink: Sink,
+        (sink, complete): (Sink, Vec<Range<u32>>),
     ) -> Prepared {
         let Found { mut replicas, size, digest, geometry } = found;
         let session = SessionId(crate::random::number() as u32);
         // Who has not answered yet keeps a share: shares cannot be dealt again later.
         let shares: Vec<usize> =
             (0..replicas.len()).filter(|&i| replicas[i].takes_part()).collect();
-        shares.iter().for_each(|&i| replicas[i].has_share = true);
+        for (index, replica) in replicas.iter_mut().enumerate() {
+            replica.has_share = shares.contains(&index);
+        }
         let object = object_of(size, &geometry, digest.tag());
         let manifest = Manifest::new(digest, size, object.block_len);
-        let mut pages = Pages::new(manifest, size, shares.len());
+        let pages = Pages::new(manifest, size, shares.len());
         let order = Order {
             requester: client.requester.clone(),
             session,
@@ -56,24 +56,6 @@ impl Prepared {
             shares: shares.len() as u8,
             timeout: client.config.timeout,
         };
-        let live = (0..).zip(&shares).filter(|(_, index)| replicas[**index].is_live());
-        let live = live.filter_map(|(share, index)| Some((share, replicas[*index].address?)));
-        let live = live.collect();
-        let complete = match &sink {
-            Sink::File(part) => {
-                let updates = &options.updates;
-                let holders = Replicas { order: &order, addresses: &live, updates };
-                Left { part, object: &object, holders: &holders }.blocks(&mut pages).await
-            }
-            Sink::Stream { .. } => wanted.other_blocks(),
-        };
         Prepared { order, object, wanted, replicas, shares, sink, pages, complete }
-    }
-
-    /// Bytes that an earlier fetch has left \[bytes\].
-    pub(super) fn resumed(&self) -> u64 {
-        let Sink::File(_) = &self.sink else { return 0 };
-        let runs = self.complete.iter().map(|run| self.object.byte_range_of_run(run));
-        runs.map(|bytes| bytes.end - bytes.start).sum()
     }
 }
