@@ -1,6 +1,6 @@
 //! Blocks that an earlier transfer has left in the part file, verified again: before the transfer, or beside it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::store::{Check, PartFile};
 const LONGEST_NODE: u64 = 32 << 20;
 /// Bytes hashed in one go \[bytes\].
 const AT_ONCE: u64 = 64 << 20;
-/// Pages that may fail to come before what is not verified yet is fetched again.
+/// Pages that may fail to come before what is not verified yet is fetched again, and that may come wrong from a holder
+/// before it is asked for no more.
 const MAX_FAILURES: usize = 8;
 
 /// A page, and the answer to the question for it.
@@ -116,14 +117,18 @@ impl Left<'_> {
     /// Has the pages of the manifest fetched that verify these nodes.
     async fn fetch_pages(&self, pages: &mut Pages, nodes: &[u64], len: u64) {
         let mut asked = JoinSet::new();
-        let mut failures = 0;
-        while failures < MAX_FAILURES {
+        let mut unanswered = 0;
+        // Wrong pages by who has sent them: a liar costs those it is asked for, and not what others can verify.
+        let mut wrong = BTreeMap::<usize, usize>::new();
+        while unanswered < MAX_FAILURES {
             let wanted: BTreeSet<PageId> = {
                 let manifest = lock(&pages.manifest);
                 nodes.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
             };
             let wanted = wanted.into_iter().collect();
-            let is_live = |share| self.holders.is_live(share);
+            let is_live = |share| {
+                self.holders.is_live(share) && wrong.get(&share).is_none_or(|n| *n < MAX_FAILURES)
+            };
             for question in pages.ask(wanted, is_live) {
                 let page = question.page;
                 let questions = pages.with_others(question, is_live);
@@ -133,20 +138,22 @@ impl Left<'_> {
                 };
                 let questions = questions.into_iter().map(ask).collect();
                 asked.spawn(async move {
-                    let answer = first_answer(questions).await;
-                    (page, answer.map_or(Err(AskError::Stopped), |(_, answer)| answer))
+                    let (share, answer) = first_answer(questions).await?;
+                    Some((share, page, answer))
                 });
             }
             let Some(answered) = asked.join_next().await else { return };
             match answered {
-                Ok((page, Ok(bytes))) => {
-                    failures += usize::from(pages.answered(page, &bytes).is_err())
+                Ok(Some((share, page, Ok(bytes)))) => {
+                    if pages.answered(page, &bytes).is_err() {
+                        *wrong.entry(share).or_default() += 1;
+                    }
                 }
-                Ok((page, Err(_))) => {
+                Ok(Some((_, page, Err(_)))) => {
                     pages.unanswered(page);
-                    failures += 1;
+                    unanswered += 1;
                 }
-                Err(_) => failures += 1,
+                Ok(None) | Err(_) => unanswered += 1,
             }
         }
         pages.forget_questions();
@@ -156,6 +163,9 @@ impl Left<'_> {
 /// Counts the blocks that lie wholly within what an earlier transfer has left as there, before any of them is verified; returns
 /// them, ascending.
 pub async fn presume(part: &Arc<PartFile>, object: &ObjectInfo) -> Vec<Range<u32>> {
+    if !part.has_old_bytes() {
+        return Vec::new();
+    }
     let presumed = blocks_within(&data_ranges(part).await, object);
     for run in &presumed {
         part.presume(object.byte_range_of_run(run));
@@ -251,6 +261,8 @@ pub fn without(all: &[Range<u32>], others: &[Range<u32>]) -> Vec<Range<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::Manifest;
+    use crate::store::{Digest, Existing, ObjectSink, hash_node};
 
     #[test]
     fn only_what_lies_wholly_within_data_is_looked_at() {
@@ -272,5 +284,54 @@ mod tests {
         assert_eq!(without(&all, &[1..2, 3..7, 9..13]), [0..1, 2..3, 7..9]);
         assert_eq!(without(&all, &[0..1, 5..6, 8..9, 20..30]), [1..4, 6..8, 9..10, 12..13]);
         assert_eq!(without(&[], &all), []);
+    }
+
+    /// Two holders of an object, the first of which lies about every page.
+    struct OneLies(Arc<[u8]>);
+
+    impl Holders for OneLies {
+        fn is_live(&self, share: usize) -> bool {
+            share < 2
+        }
+
+        fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+            let Question { share, page, .. } = question;
+            let range = page.range(self.0.len() as u64);
+            let below = &self.0[range.start as usize..range.end as usize];
+            let starts = range.step_by(page.node_len as usize);
+            let parts = starts.zip(below.chunks(page.node_len as usize));
+            let mut nodes: Vec<u8> = parts.flat_map(|(at, part)| hash_node(part, at)).collect();
+            nodes[0] ^= u8::from(share == 0);
+            Box::pin(async move { (page, Ok(nodes)) })
+        }
+
+        fn looked_at(&self, _: u64) {}
+    }
+
+    #[test]
+    fn a_holder_that_lies_about_pages_does_not_keep_others_from_verifying_what_is_left() {
+        let bytes: Arc<[u8]> = (0..16_u32 << 20).map(|i| (i ^ (i >> 9)) as u8).collect();
+        let digest = Digest(*blake3::hash(&bytes).as_bytes());
+        let object = ObjectInfo::in_blocks_of(1_024, bytes.len() as u64, 512, digest.tag());
+        let home = tempfile::tempdir().expect("temporary directory");
+        let path = home.path().join("x");
+        let part = || {
+            PartFile::resumed_beside(&path, bytes.len() as u64, digest, Existing::Keep)
+                .expect("made")
+        };
+        part().write_block(0, &bytes).expect("written");
+        let part = Arc::new(part());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("runtime").block_on(async {
+            let presumed = presume(&part, &object).await;
+            assert_eq!(presumed, std::iter::once(0..16 << 10).collect::<Vec<_>>());
+            assert!(part.commit().is_err(), "nothing of it is verified");
+            let manifest = Manifest::new(digest, bytes.len() as u64, object.block_len);
+            let mut pages = Pages::new(manifest, bytes.len() as u64, 2);
+            let holders = OneLies(Arc::clone(&bytes));
+            let left = Left { part: &part, object: &object, holders: &holders };
+            assert_eq!(left.refuted(&mut pages, &presumed).await, []);
+        });
+        part.commit().expect("all of it is verified");
     }
 }
