@@ -40,6 +40,14 @@ pub trait Disk: fmt::Debug + Send + Sync {
         Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?)
     }
 
+    /// Gives the lock of a file back, however many handles of the opened file there are.
+    ///
+    /// # Errors
+    /// The system's.
+    fn unlock(&self, file: &File) -> io::Result<()> {
+        Ok(flock(file, FlockOperation::Unlock)?)
+    }
+
     /// Sets the length of a file \[bytes\].
     ///
     /// # Errors

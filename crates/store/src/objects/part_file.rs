@@ -422,6 +422,9 @@ impl Drop for PartFile {
             if let (Some(memory), Some(stamp)) = (&self.memory, self.stamp()) {
                 memory.keep(&self.file, stamp, self.prefix.verified(), self.write_back.failure());
             }
+            // A last sync may still have the file open, and whoever takes it up need not wait for that. Where this
+            // fails the lock goes with the sync.
+            let _ = self.disk.unlock(&self.file);
         } else {
             // Gone already, or a disk in trouble: there is no caller left to return an error to.
             let _ = self.disk.remove(&self.parent, &self.part_name);
@@ -483,4 +486,22 @@ pub(super) fn write_sparse(
         return Ok(());
     }
     disk.write_at(file, block, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_file_that_is_left_can_be_taken_up_while_its_last_sync_is_under_way() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, digest) = (dir.path().join("x"), Digest([7; 32]));
+        let resume = || PartFile::resumed_beside(&path, 5, digest, Existing::Keep).expect("made");
+        let part = resume();
+        part.write_block(0, b"hel").expect("written");
+        let syncing = part.file.try_clone().expect("another handle");
+        drop(part);
+        assert!(resume().has_old_bytes());
+        drop(syncing);
+    }
 }
