@@ -26,7 +26,8 @@ const MAX_REMEMBERED: usize = 1_024;
 /// What an object must get on by in its patience to keep its space \[bytes\].
 const LEAST_PROGRESS: u64 = 32 << 10;
 
-/// Silence after which a client that offers the same bytes again is given what its earlier session has.
+/// Silence after which a client that offers the same bytes again is given what its earlier session has, unless the
+/// network has reported before that nobody listens at its earlier address.
 const TAKE_OVER: Duration = Duration::from_secs(1);
 
 /// Runs of blocks that were there before, of which a client is told: a session takes up 64 KiB for them.
@@ -72,8 +73,8 @@ pub(super) struct Put {
     patience: Duration,
     /// Symbols received when they were last enough, and when that was.
     got_on: Option<(u64, Instant)>,
-    /// Symbols received when another offer of the same bytes was first compared with it, and when that was.
-    compared: Option<(u64, Instant)>,
+    /// What shows whether its client is gone, when it offers the same bytes again.
+    signs: SignsOfLife,
     /// Until it is over.
     places: Option<(Place, Option<Session>)>,
     /// Room in its client's quota, until it has its name or is over.
@@ -89,6 +90,40 @@ pub(super) enum Rival {
     InDoubt,
     /// Its client is gone, or has nothing to send.
     Silent(SessionId),
+}
+
+/// What shows whether the client of a session is gone.
+#[derive(Default)]
+struct SignsOfLife {
+    /// Symbols received when another offer of the same bytes was first compared with it, and when that was.
+    compared: Option<(u64, Instant)>,
+    /// Symbols received when the network last reported that nobody listens at the client's address.
+    closed: Option<u64>,
+}
+
+/// Whether the client of a session is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    Shown,
+    InDoubt,
+    Over,
+}
+
+impl SignsOfLife {
+    /// Judges by the symbols received so far. Anybody can forge a report of a closed port, but no symbol comes after a
+    /// true one.
+    fn judge(&mut self, symbols: u64, now: Instant) -> Life {
+        if self.closed == Some(symbols) {
+            return Life::Over;
+        }
+        let (before, since) = *self.compared.get_or_insert((symbols, now));
+        let is_early = now.duration_since(since) < TAKE_OVER;
+        if symbols != before {
+            self.compared = None;
+            return if is_early { Life::Shown } else { Life::InDoubt };
+        }
+        if is_early { Life::InDoubt } else { Life::Over }
+    }
 }
 
 impl Put {
@@ -244,14 +279,20 @@ impl Puts {
                 && put.client.ip() == taking.client.ip()
         })?;
         let Stage::Receiving(_, progress) = &put.stage else { return Some(Rival::InDoubt) };
-        let symbols = progress.symbols();
-        let (before, since) = *put.compared.get_or_insert((symbols, now));
-        let waited = now.duration_since(since);
-        if symbols != before {
-            put.compared = None;
-            return Some(if waited < TAKE_OVER { Rival::Lives } else { Rival::InDoubt });
+        Some(match put.signs.judge(progress.symbols(), now) {
+            Life::Shown => Rival::Lives,
+            Life::InDoubt => Rival::InDoubt,
+            Life::Over => Rival::Silent(*session),
+        })
+    }
+
+    /// The network reports that nobody listens at an address.
+    pub(super) fn on_closed_port(&mut self, client: SocketAddr) {
+        for put in self.all.values_mut().filter(|put| put.client == client) {
+            if let Stage::Receiving(_, progress) = &put.stage {
+                put.signs.closed = Some(progress.symbols());
+            }
         }
-        Some(if waited < TAKE_OVER { Rival::InDoubt } else { Rival::Silent(*session) })
     }
 
     /// Whether what an earlier offer has left is being verified for that one.
@@ -330,7 +371,7 @@ impl Puts {
             too_slow: false,
             given_up: None,
             got_on: None,
-            compared: None,
+            signs: SignsOfLife::default(),
             places: Some(places),
             promise: None,
         };
@@ -396,5 +437,25 @@ impl Puts {
                 self.all.remove(&oldest);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_over_when_its_client_is_silent_for_long_or_its_port_is_closed() {
+        let (mut signs, start) = (SignsOfLife::default(), Instant::now());
+        let just_before = start + TAKE_OVER - Duration::from_millis(1);
+        assert_eq!(signs.judge(7, start), Life::InDoubt);
+        assert_eq!(signs.judge(7, just_before), Life::InDoubt);
+        assert_eq!(signs.judge(7, start + TAKE_OVER), Life::Over);
+        assert_eq!(signs.judge(8, just_before), Life::Shown);
+        assert_eq!(signs.judge(8, just_before), Life::InDoubt, "compared anew");
+        signs.closed = Some(8);
+        assert_eq!(signs.judge(8, just_before), Life::Over, "nobody listens there");
+        assert_eq!(signs.judge(9, just_before), Life::Shown, "the report was forged");
+        assert_eq!(signs.judge(9, just_before), Life::InDoubt);
     }
 }

@@ -36,6 +36,9 @@ impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
     /// already, when it is dropped and will be repeated.
     pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
+        if message.bytes.is_empty() && message.trouble.is_none() {
+            return lock(&self.puts).on_closed_port(canonical(message.from));
+        }
         match parse(&message.bytes) {
             Ok(Parsed::Request { .. }) => {}
             Ok(Parsed::Reply { .. }) => return self.requester.take_in(&message),
