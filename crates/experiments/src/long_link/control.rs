@@ -80,6 +80,13 @@ impl Control {
         self.inner().on_lost(now, false);
     }
 
+    /// What it was before a reduction that is taken back. Losses reduce nothing of BBR's: its model stays as measured.
+    pub fn undo(&mut self, before: Control) {
+        if !matches!(self, Control::Bbr(_)) {
+            *self = before;
+        }
+    }
+
     pub fn on_timeout(&mut self, now: Time) {
         self.inner().on_persistent_congestion(now);
     }

@@ -468,7 +468,7 @@ impl Sender {
         let Some(undo) = self.undo else { return };
         let all_arrived = undo.repeated && undo.repeats <= 0;
         if all_arrived || original {
-            self.control = undo.control;
+            self.control.undo(undo.control);
             self.undo = None;
             (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
             for segment in &mut self.segments {
