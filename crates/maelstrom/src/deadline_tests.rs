@@ -187,3 +187,34 @@ fn bursts_in_a_short_transfer_come_back_after_a_silence() {
         assert!(worst <= Some(25_000), "code {code}, {lost:?}: {:?}", &late[lost.clone()]);
     }
 }
+
+#[test]
+fn a_peer_hears_at_once_whether_it_is_heard() {
+    let (_, mut receiver) = pair(None);
+    for (begin, start) in [(0, 1_000), (500_000, 3_000)] {
+        let session = SessionId { start, random: 1 };
+        let config = SendConfig {
+            code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
+            adaptive: None,
+            longest: LEN,
+            flush_after: Duration::from_millis(5),
+            repair_within: None,
+        };
+        let mut sender = SendSide::new(&key(), session, &config).expect("a length");
+        for n in 0..3 {
+            let now = at(begin + n * 1_000);
+            assert!(!receiver.report_is_urgent(now), "nobody is new: {n}");
+            let (mut out, mut none) = (Batch::new(), Batch::new());
+            sender.report(now, &LossReport::default(), &Hearing::default(), &mut out);
+            for datagram in out.iter() {
+                receiver.handle_datagram(now, datagram, &mut none);
+            }
+            assert_eq!(receiver.report_is_urgent(now), n == 0, "{n}");
+            receiver.loss_report(now);
+            assert_eq!(receiver.hearing(now).session, Some(session));
+        }
+    }
+    assert!(receiver.report_is_urgent(at(3_000_000)), "the peer is silent");
+    receiver.loss_report(at(3_000_000));
+    assert!(!receiver.report_is_urgent(at(3_001_000)));
+}

@@ -81,6 +81,8 @@ pub struct ReceiveSide {
     probes: u32,
     reported: u64,
     reported_at: Time,
+    /// Whom the last report said that this end hears.
+    reported_peer: Option<SessionId>,
     /// When losses were last reported.
     last_loss: Option<Time>,
     /// When they were first, after a time without.
@@ -128,6 +130,7 @@ impl ReceiveSide {
             probes: 0,
             reported: 0,
             reported_at: Time::ZERO,
+            reported_peer: None,
             last_loss: None,
             loses_since: None,
             last_full: None,
@@ -271,9 +274,13 @@ impl ReceiveSide {
         self.hold.release(now, out, &mut self.latest);
     }
 
-    /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; or the link has
-    /// only begun to lose, and its code may not be the one that is called for.
+    /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; the link has
+    /// only begun to lose, and its code may not be the one that is called for; or this end hears another session than it has
+    /// reported, or none any more.
     pub fn report_is_urgent(&self, now: Time) -> bool {
+        if self.heard_peer(now) != self.reported_peer {
+            return true;
+        }
         let after = |span| now.has_reached(self.reported_at + span);
         if self.digest_meter.has_losses() {
             return after(URGENT);
@@ -289,9 +296,13 @@ impl ReceiveSide {
 
     /// Whom this end hears, for [`SendSide::report`](crate::SendSide::report).
     pub fn hearing(&self, now: Time) -> Hearing {
-        let session = self.verifier.peer().filter(|_| self.diagnosis.hears(now));
+        let session = self.heard_peer(now);
         let newest = self.newest.map(|(stamp, at)| Echo::new(stamp, at, now));
         Hearing { session, probes: self.probes, echo: newest.unwrap_or_default() }
+    }
+
+    fn heard_peer(&self, now: Time) -> Option<SessionId> {
+        self.verifier.peer().filter(|_| self.diagnosis.hears(now))
     }
 
     /// Whether [`SendSide::probe`](crate::SendSide::probe) is to be called now.
@@ -317,6 +328,7 @@ impl ReceiveSide {
     /// What was measured since the last call, for [`SendSide::report`](crate::SendSide::report).
     pub fn loss_report(&mut self, now: Time) -> LossReport {
         self.reported_at = now;
+        self.reported_peer = self.heard_peer(now);
         let recovered = self.recoverer.account().recovered_total() - self.counters.withdrawn;
         // What was withdrawn meanwhile may have been reported as recovered before.
         let new = recovered.saturating_sub(self.reported);
