@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conftest import HostProcess
 
-HOSTS = tuple[Path, list[HostProcess]]
 PAGE = Path(__file__).parents[2] / "docs" / "src" / "python.md"
 
 
@@ -26,11 +26,23 @@ def test_the_examples_of_the_book_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "7b.bin").stat().st_size == 2_560_000
 
 
-def test_the_recipe_for_pytorch_runs(three_hosts: HOSTS, tmp_path: Path) -> None:
+@pytest.fixture
+def three_nodes(tmp_path: Path) -> Iterator[tuple[list[Path], list[HostProcess]]]:
+    """Three hosts, each with a folder of its own."""
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    hosts = [HostProcess(folder) for folder in folders]
+    yield folders, hosts
+    for host in hosts:
+        host.kill()
+
+
+def test_the_recipe_for_pytorch_runs(three_nodes: tuple[list[Path], list[HostProcess]], tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="`TORCH=1 make python-full` installs PyTorch, of several gigabytes")
     import numpy as np
 
-    served, hosts = three_hosts
+    folders, hosts = three_nodes
     [recipe] = re.findall(r"^```python,torch\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     # A module, which workers that are started anew import.
     (tmp_path / "recipe.py").write_text(recipe)
@@ -39,7 +51,8 @@ def test_the_recipe_for_pytorch_runs(three_hosts: HOSTS, tmp_path: Path) -> None
 
     samples = np.random.default_rng(1).standard_normal((12, 40), dtype=np.float32)
     for n, sample in enumerate(samples):
-        np.save(served / f"{n}.npy", sample)
+        for folder in folders:
+            np.save(folder / f"{n}.npy", sample)
     addresses = ",".join(host.address for host in hosts)
     dataset = Samples(addresses, [f"{n}.npy" for n in range(12)])
     for start in ("fork", "spawn"):
@@ -47,6 +60,7 @@ def test_the_recipe_for_pytorch_runs(three_hosts: HOSTS, tmp_path: Path) -> None
         assert (torch.cat(list(loader)).numpy() == samples).all()
     model, other = torch.nn.Linear(40, 3), torch.nn.Linear(40, 3)
     checkpoint(model, addresses, "step-1.pt")
+    assert len({(folder / "step-1.pt").read_bytes() for folder in folders}) == 1
     hosts[0].kill()
     restore(other, addresses, "step-1.pt")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -135,6 +136,30 @@ def test_what_is_written_goes_to_every_host(tmp_path: Path, data: random.Random)
         assert (folders[1] / "fallback").exists()
         with pytest.raises(ValueError, match="as a whole"):
             fsspec.open(url(hosts, "checkpoint"), "ab").open()
+    finally:
+        for host in hosts:
+            host.kill()
+
+
+def test_replicas_may_differ_in_times_and_in_other_files(tmp_path: Path, data: random.Random) -> None:
+    content = data.randbytes(300_000)
+    folders = [tmp_path / str(n) for n in range(2)]
+    for at, folder in enumerate(folders):
+        (folder / "deep").mkdir(parents=True)
+        for name in ("object", f"only at {at}"):
+            (folder / "deep" / name).write_bytes(content)
+        os.utime(folder / "deep" / "object", (at, at))
+    hosts = [HostProcess(folder) for folder in folders]
+    try:
+        fs, root = fsspec.url_to_fs(url(hosts, "deep"), timeout=2)
+        names = ["object", "only at 0", "only at 1"]
+        assert fs.ls(root, detail=False) == [f"{root}/{name}" for name in names]
+        for name in names:
+            with fs.open(f"{root}/{name}") as file:
+                assert file.read() == content
+        (folders[1] / "deep" / "object").write_bytes(content[::-1])
+        with pytest.raises(wellspring.errors.ReplicasDiffer), fs.open(f"{root}/object") as file:
+            file.read()
     finally:
         for host in hosts:
             host.kill()

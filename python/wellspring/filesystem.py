@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from fsspec import AbstractFileSystem
 
-from .errors import NoHost, NoSuchRange
+from .errors import NoHost, NoSuchRange, ReplicasDiffer
 from .reports import FetchReport
 from .transfers import Client, Entry, get, ls, put
 
@@ -69,11 +69,29 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             "mode": entry.mode,
         }
 
+    def _list(self, directory: str) -> list[Entry]:
+        """What a directory has. Hosts may differ there, and do in times unless these were copied, too: then it has what
+        any of them has, as the first of these says. The bytes of files are compared when they are read."""
+        try:
+            return ls(f"{directory}/", **self._access)
+        except ReplicasDiffer:
+            pass
+        hosts, slash, name = directory.partition("/")
+        found: dict[str, Entry] = {}
+        for host in hosts.split(","):
+            try:
+                entries = ls(f"{host}{slash}{name}/", **self._access)
+            except NoHost:
+                continue
+            for entry in entries:
+                found.setdefault(entry.path, entry)
+        return [found[path] for path in sorted(found)]
+
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         """What is in a directory, or the file itself."""
         path = cast(str, self._strip_protocol(path))
         try:
-            infos = [self._info(path, entry) for entry in ls(f"{path}/", **self._access)]
+            infos = [self._info(path, entry) for entry in self._list(path)]
         except NoHost as error:
             if "/" not in path:
                 raise FileNotFoundError(str(error)) from error
@@ -87,7 +105,7 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if not slash:
             return {"name": path, "size": None, "type": "directory"}
         try:
-            entries = ls(f"{parent}/", **self._access)
+            entries = self._list(parent)
         except NoHost as error:
             raise FileNotFoundError(str(error)) from error
         for entry in entries:

@@ -9,6 +9,7 @@
     reason = "memory of other objects, whose place and length CPython vouches for"
 )]
 
+use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,19 @@ fn in_use() -> MutexGuard<'static, Vec<(usize, usize, bool)>> {
 #[pyfunction]
 pub fn after_fork_in_child() {
     IN_USE.store(Box::into_raw(Box::default()), Ordering::Release);
+}
+
+/// Bytes that a core has near, beside what a code needs.
+const CACHE: usize = 512 << 10;
+/// Bytes that come together from memory.
+const LINE: usize = 64;
+
+/// Reads a block once in the order of memory, if it fits in a core's cache. Codes go through it by columns, across all
+/// symbols: in that order processors fetch nothing ahead, and a block that comes from memory takes three times as long.
+pub fn into_cache(block: &[u8]) {
+    if block.len() <= CACHE {
+        black_box(block.iter().step_by(LINE).fold(0, |all, byte| all ^ byte));
+    }
 }
 
 /// Contiguous bytes of a Python object.

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList};
 use wellspring_codec::raptorq::{Added, BlockDecoder, BlockEncoder, Code as RaptorQ, Decoded};
 
-use crate::buffer::Lent;
+use crate::buffer::{Lent, into_cache};
 use crate::errors::{in_use, of_codec};
 
 /// The largest block that is allocated here \[bytes\]: 56,403 symbols of 65,535 bytes are 3.4 GiB.
@@ -58,7 +58,8 @@ impl Code {
         let encoder =
             BlockEncoder::new(self.code.clone(), self.k, symbol_size).map_err(of_codec)?;
         let source = source_of(source, self.k, symbol_size)?;
-        Ok(Encoder { k: self.k, symbol_size, state: Mutex::new((encoder, source)) })
+        let state = Encoding { encoder, source, is_near: false };
+        Ok(Encoder { k: self.k, symbol_size, state: Mutex::new(state) })
     }
 
     /// A decoder for a block in memory that is lent to it, or in a new bytearray.
@@ -90,19 +91,33 @@ impl Code {
 pub struct Encoder {
     k: u32,
     symbol_size: usize,
-    state: Mutex<(BlockEncoder, Lent)>,
+    state: Mutex<Encoding>,
+}
+
+struct Encoding {
+    encoder: BlockEncoder,
+    source: Lent,
+    /// The source was read since it was lent.
+    is_near: bool,
 }
 
 impl Encoder {
-    fn lock(&self) -> PyResult<MutexGuard<'_, (BlockEncoder, Lent)>> {
+    fn lock(&self) -> PyResult<MutexGuard<'_, Encoding>> {
         self.state.try_lock().map_err(|_| in_use("encoder"))
     }
 
     fn write(&self, py: Python<'_>, esi: u32, out: &mut [u8]) -> PyResult<()> {
         let mut state = self.lock()?;
-        let (encoder, source) = &mut *state;
+        let Encoding { encoder, source, is_near } = &mut *state;
         let source = source.read()?;
-        py.detach(|| encoder.encode_run(&source, esi, out)).map_err(of_codec)
+        let fetch = !std::mem::replace(is_near, true);
+        py.detach(|| {
+            if fetch {
+                into_cache(&source);
+            }
+            encoder.encode_run(&source, esi, out)
+        })
+        .map_err(of_codec)
     }
 }
 
@@ -145,7 +160,7 @@ impl Encoder {
     /// Computes now what many repair symbols need, so that each of them is a few XORs.
     fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.lock()?;
-        let (encoder, source) = &mut *state;
+        let Encoding { encoder, source, .. } = &mut *state;
         let source = source.read()?;
         py.detach(|| encoder.prepare(&source)).map_err(of_codec)
     }
@@ -154,8 +169,8 @@ impl Encoder {
     fn reset(&self, source: &Bound<'_, PyAny>) -> PyResult<()> {
         let source = source_of(source, self.k, self.symbol_size)?;
         let mut state = self.lock()?;
-        state.0.clear();
-        state.1 = source;
+        state.encoder.clear();
+        (state.source, state.is_near) = (source, false);
         Ok(())
     }
 
@@ -308,6 +323,7 @@ impl Decoder {
         let (mut block, repairs) = (lent.write()?, repairs.read()?);
         let k = self.k;
         let recovered = py.detach(|| {
+            into_cache(&block);
             decoder.clear();
             *received = 0;
             let mut is_lost = vec![false; k as usize];

@@ -11,7 +11,7 @@ use wellspring_codec::raptorq::{
     ObjectTransmissionInformation, PayloadId, SourceBlock,
 };
 
-use crate::buffer::Lent;
+use crate::buffer::{Lent, into_cache};
 use crate::errors::{in_use, of_codec, of_kind};
 
 /// Bytes before the packets: the FEC Object Transmission Information (RFC 6330 §3.3).
@@ -319,6 +319,7 @@ fn encode_block(
         }
         None => encoder.insert(BlockEncoder::new(code, block.symbols, t)?),
     };
+    into_cache(source);
     let packets = out.len() / (PayloadId::LEN + t);
     let repair = packets - block.symbols as usize;
     let mut repairs = vec![0; repair * t];
