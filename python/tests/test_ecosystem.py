@@ -116,6 +116,7 @@ def test_plots_are_drawn_in_one_call(tmp_path: Path) -> None:
         assert path.stat().st_size > 5_000
         [axes] = figure.axes
         assert axes.get_xlabel() and axes.get_ylabel() and axes.lines
+    assert figures["metric"].axes[0].get_ylabel() == "goodput_mean [Gbit/s]"
     bare = sim.run("scdp-12a", seeds=1, set=SMALL)
     with pytest.raises(ValueError, match="flows=True"):
         plots.goodput_by_rank(bare)

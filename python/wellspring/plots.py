@@ -54,6 +54,15 @@ def _flows(result: Result) -> Table:
     return Table.of_rows(flow for flow in result.flows.rows() if flow["kind"] != "background")
 
 
+def _with_unit(column: str) -> str:
+    """A column's name with its unit."""
+    units = {"fct_": "ms", "goodput_": "Gbit/s"}
+    for prefix, unit in units.items():
+        if column.startswith(prefix):
+            return f"{column} [{unit}]"
+    return f"{column.removesuffix('_us')} [us]" if column.endswith("_us") else column
+
+
 def metric(result: Result, x: str, y: str, *, by: str = "protocol.name", axes: Any = None) -> Any:
     """A column over a parameter: means over seeds with 95 % confidence, a line for each value of ``by``."""
     figure, axes = _axes(axes)
@@ -71,7 +80,7 @@ def metric(result: Result, x: str, y: str, *, by: str = "protocol.name", axes: A
             capsize=3,
             label=str(name),
         )
-    axes.set(xlabel=x, ylabel=y, ylim=(0, None))
+    axes.set(xlabel=_with_unit(x), ylabel=_with_unit(y), ylim=(0, None))
     axes.legend(title=by)
     return figure
 

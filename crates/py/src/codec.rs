@@ -73,7 +73,7 @@ impl Code {
         let decoder =
             BlockDecoder::new(self.code.clone(), self.k, symbol_size).map_err(of_codec)?;
         let (block, lent) = block_of(py, block, self.k, symbol_size)?;
-        let state = State { decoder, received: 0, block, lent };
+        let state = State { decoder, received: 0, block, lent, is_near: false };
         Ok(Decoder { k: self.k, symbol_size, state: Mutex::new(state) })
     }
 
@@ -186,6 +186,8 @@ struct State {
     /// What the user gets.
     block: Py<PyAny>,
     lent: Lent,
+    /// The block was read since it was lent.
+    is_near: bool,
 }
 
 /// Recovers one block, in memory of the caller or its own.
@@ -319,11 +321,14 @@ impl Decoder {
         let size = self.symbol_size;
         check_count(esis.len(), repairs.len(), size, "repairs")?;
         let mut state = self.lock()?;
-        let State { decoder, received, lent, .. } = &mut *state;
+        let State { decoder, received, lent, is_near, .. } = &mut *state;
         let (mut block, repairs) = (lent.write()?, repairs.read()?);
+        let fetch = !std::mem::replace(is_near, true);
         let k = self.k;
         let recovered = py.detach(|| {
-            into_cache(&block);
+            if fetch {
+                into_cache(&block);
+            }
             decoder.clear();
             *received = 0;
             let mut is_lost = vec![false; k as usize];
@@ -353,7 +358,7 @@ impl Decoder {
         let mut state = self.lock()?;
         state.decoder.clear();
         state.received = 0;
-        (state.block, state.lent) = (block, lent);
+        (state.block, state.lent, state.is_near) = (block, lent, false);
         Ok(())
     }
 
