@@ -87,7 +87,7 @@ def test_figures_are_reproduced_with_their_checks_and_plots(tmp_path: Path) -> N
         sim.reproduce("scdp-99")
 
 
-@pytest.mark.parametrize("call", ["run('scdp-5', seeds=2)", "run('scdp-5', threads=1)", "reproduce('scdp-5')"])
+@pytest.mark.parametrize("call", ["run('scdp-5', seeds=2)", "run('scdp-5', threads=1)", "reproduce('scdp-5')", "reproduce('scdp-raptorq')"])
 def test_control_c_ends_a_run(call: str) -> None:
     assert interrupted(f"sim.{call}") == ("interrupted\n", 0)
 

@@ -2,6 +2,7 @@
 
 use super::lab::Lab;
 use super::plot::{LINE, Plot, plain};
+use crate::run::Progress;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,13 +13,24 @@ use wellspring_core::Seed;
 const K: u32 = 100;
 /// Symbols beyond K that are told apart.
 const BEYOND: usize = 3;
+/// Blocks between two reports of the progress.
+const CHUNK: u64 = 500;
 
 /// How many of so many blocks do not decode from K, K + 1 and K + 2 symbols, drawn at random from all.
-fn undecoded(code: &Arc<Code>, blocks: u64, seed: u64) -> Result<[u64; BEYOND]> {
+fn undecoded(
+    code: &Arc<Code>,
+    blocks: u64,
+    seed: u64,
+    report: &mut dyn FnMut(Progress),
+) -> Result<[u64; BEYOND]> {
     let mut random = Seed(seed).stream("symbols");
     let mut study = RankStudy::default();
     let mut failures = [0; BEYOND];
-    for _ in 0..blocks {
+    for block in 0..blocks {
+        if block % CHUNK == 0 {
+            let parts = block as f64 / blocks as f64;
+            report(Progress { simulated: 0.0, events: block, limit: 1.0, finished: (0, 1), parts });
+        }
         let mut drawn = BTreeSet::new();
         let mut symbols = Vec::new();
         while symbols.len() < K as usize + BEYOND - 1 {
@@ -39,7 +51,7 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
     let (seeds, blocks): (u64, u64) = if lab.quick() { (4, 2_500) } else { (100, 10_000) };
     let code = Code::new(K)?;
     let seeds: Vec<u64> = (1..=seeds).collect();
-    let counts = lab.each(&seeds, |seed, _| undecoded(&code, blocks, *seed))?;
+    let counts = lab.each(&seeds, |seed, report| undecoded(&code, blocks, *seed, report))?;
     let all = (seeds.len() as u64 * blocks) as f64;
     let share = |beyond: usize| counts.iter().map(|of| of[beyond]).sum::<u64>() as f64 / all;
     let shares = [share(0), share(1), share(2)];
@@ -70,7 +82,7 @@ mod tests {
     #[test]
     fn each_symbol_more_makes_failures_rarer() {
         let code = Code::new(K).unwrap();
-        let [at, one, two] = undecoded(&code, 3_000, 1).unwrap();
+        let [at, one, two] = undecoded(&code, 3_000, 1, &mut |_| {}).unwrap();
         // 1 in 200 or so, and a hundredth of that.
         assert!((3..60).contains(&at), "{at}");
         assert!(one <= at / 3 && two <= one, "{at} {one} {two}");
