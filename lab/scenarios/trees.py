@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -51,6 +52,8 @@ class Place:
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=clean_environment())
         self.running.append(server)
         told = json.loads(server.stdout.readline())
+        # A server whose events nobody reads waits for its reader.
+        threading.Thread(target=shutil.copyfileobj, args=(server.stdout, open(os.devnull, "w")), daemon=True).start()
         self.metrics = told["metrics"]
         return told["address"], server
 
