@@ -158,9 +158,9 @@ def reproduce(name: str, *, quick: bool = False, seeds: Iterable[int] | None = N
     chosen = None if seeds is None else [int(seed) for seed in seeds]
     stop = _native.Stop()
     with ThreadPoolExecutor(1) as pool:
-        # This thread hears Ctrl-C, which ends the run in the other.
-        running = pool.submit(_native.reproduce, name, quick, chosen, stop)
+        # This thread hears Ctrl-C, which ends the run in the other, also if it comes when that has just begun.
         try:
+            running = pool.submit(_native.reproduce, name, quick, chosen, stop)
             return Figure._of(json.loads(running.result()))
         except BaseException:
             stop.set()
