@@ -113,7 +113,7 @@ impl Shape for Single {
 
 /// Sixteen registers, or two for each prepared coefficient and vector.
 #[cfg_attr(
-    not(any(target_arch = "x86", target_arch = "x86_64", target_arch = "aarch64")),
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
     expect(dead_code, reason = "the kernels of other processors have other shapes")
 )]
 pub(crate) struct Narrow;
