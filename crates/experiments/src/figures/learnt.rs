@@ -261,22 +261,22 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "maelstrom-clean",
-        "Where nothing is lost the adaptive pair costs a few per cent, most of it in the first seconds, before the link \
-         is known to lose nothing. A neighbour that is not protected keeps nine tenths of its share, since drops of the \
-         queue are left to the hosts. Of CUBIC and Reno the queue drops about as much as without it, of BBR more than \
-         the goal allows.",
+        "Where nothing is lost the adaptive pair costs less than a per cent, most of it in the first seconds, before \
+         the link is known to lose nothing. A neighbour that is not protected keeps its share, since drops of the \
+         queue are left to the hosts. Of CUBIC and Reno the queue drops about as much as without it, of BBR a fifth \
+         more: what repairs give back lets its startup go on.",
     ),
     (
         "maelstrom-losing",
-        "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC \
-         and in the worst seed too. Fixed codes are limited by their own overhead, and under bursts by flows that were \
-         caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
+        "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC. \
+         Reno's worst seeds have half of it under bursts. Fixed codes are limited by their own overhead, and under \
+         bursts by flows that were caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
     ),
     (
         "maelstrom-changing",
         "Five seconds after each change the adaptive pair is at least as fast as the best fixed choice, as long as \
-         packets are lost. When losses end, the code stays on for a while, and the flow has nine tenths of what it has \
-         without appliances. A fixed code pays its overhead in every phase.",
+         packets are lost. When losses end, the code goes off, and the flow has what it has without appliances. A fixed \
+         code pays its overhead in every phase.",
     ),
     (
         "maelstrom-thin",
