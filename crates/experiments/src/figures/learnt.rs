@@ -268,8 +268,8 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "maelstrom-losing",
-        "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC. \
-         Reno's worst seeds have half of it under bursts. Fixed codes are limited by their own overhead, and under \
+        "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC, \
+         though Reno's worst seeds have half of it under bursts. Fixed codes are limited by their own overhead, and under \
          bursts by flows that were caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
     ),
     (
