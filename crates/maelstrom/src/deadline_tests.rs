@@ -128,6 +128,17 @@ fn thin_streams_cost_a_repair_a_packet_and_no_flow_more_than_is_allowed() {
     }
 }
 
+/// A fixed code of one layer.
+fn one_layer() -> SendConfig {
+    SendConfig {
+        code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
+        adaptive: None,
+        longest: LEN,
+        flush_after: Duration::from_millis(5),
+        repair_within: None,
+    }
+}
+
 #[test]
 fn reports_measure_the_round_trip() {
     // Two ends 40 ms apart; the clock of one is 1,000 s ahead.
@@ -135,14 +146,7 @@ fn reports_measure_the_round_trip() {
     let (mut send, _) = pair(None);
     let config = ReceiveConfig { longest: LEN, ..ReceiveConfig::default() };
     let mut receive = ReceiveSide::new(&key(), SESSION, &config).expect("memory");
-    let config = SendConfig {
-        code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
-        adaptive: None,
-        longest: LEN,
-        flush_after: Duration::from_millis(5),
-        repair_within: None,
-    };
-    let mut send_there = SendSide::new(&key(), OTHER, &config).expect("a length");
+    let mut send_there = SendSide::new(&key(), OTHER, &one_layer()).expect("a length");
     let (_, mut receive_there) = pair(None);
     let mut measured = Vec::new();
     for second in 0..3 {
@@ -193,14 +197,7 @@ fn a_peer_hears_at_once_whether_it_is_heard() {
     let (_, mut receiver) = pair(None);
     for (begin, start) in [(0, 1_000), (500_000, 3_000)] {
         let session = SessionId { start, random: 1 };
-        let config = SendConfig {
-            code: Code::Layers(Parameters::new(8, &[1]).expect("a code")),
-            adaptive: None,
-            longest: LEN,
-            flush_after: Duration::from_millis(5),
-            repair_within: None,
-        };
-        let mut sender = SendSide::new(&key(), session, &config).expect("a length");
+        let mut sender = SendSide::new(&key(), session, &one_layer()).expect("a length");
         for n in 0..3 {
             let now = at(begin + n * 1_000);
             assert!(!receiver.report_is_urgent(now), "nobody is new: {n}");

@@ -364,6 +364,12 @@ mod tests {
     #[test]
     fn conclusions_are_three_sentences_about_figures_that_there_are() {
         for (name, text) in LEARNT {
+            // These figures are simulated by the appliance, which is built by a feature.
+            let simulated =
+                ["maelstrom-clean", "maelstrom-losing", "maelstrom-changing", "maelstrom-thin"];
+            if cfg!(not(feature = "long-link")) && simulated.contains(name) {
+                continue;
+            }
             assert!(FIGURES.iter().any(|figure| figure.name == *name), "{name}");
             assert_eq!(learnt(name), *text, "twice");
             let ends = text.match_indices(". ").filter(|(at, _)| {

@@ -98,30 +98,34 @@ impl Prefix {
 
     /// Takes note of bytes that are in the file already, and verified.
     pub(super) fn note(&self, start: u64, end: u64) {
-        let mut state = self.lock();
-        state.ranges.insert(start, end);
-        state.presumed.remove(start, end);
-        let contiguous = state.contiguous();
-        self.contiguous.send_replace(contiguous);
+        self.change(|state| {
+            state.ranges.insert(start, end);
+            state.presumed.remove(start, end);
+        });
     }
 
     /// Counts bytes that an earlier life of the file has left as there, though the object is not whole before each of
     /// them is [noted](Self::note) or [refuted](Self::refute).
     pub(super) fn presume(&self, start: u64, end: u64) {
-        let mut state = self.lock();
-        state.presumed.insert(start, end);
-        state.ranges.insert(start, end);
-        let contiguous = state.contiguous();
-        self.contiguous.send_replace(contiguous);
+        self.change(|state| {
+            state.presumed.insert(start, end);
+            state.ranges.insert(start, end);
+        });
     }
 
     /// Bytes that were presumed are not those of the object: they are missing.
     pub(super) fn refute(&self, start: u64, end: u64) {
+        self.change(|state| {
+            state.presumed.remove(start, end);
+            state.ranges.remove(start, end);
+        });
+    }
+
+    /// Changes what is there, and publishes how far it is contiguous.
+    fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
-        state.presumed.remove(start, end);
-        state.ranges.remove(start, end);
-        let contiguous = state.contiguous();
-        self.contiguous.send_replace(contiguous);
+        change(&mut state);
+        self.contiguous.send_replace(state.contiguous());
     }
 
     /// Bytes that are there and not presumed, ascending.
