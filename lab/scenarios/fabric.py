@@ -102,8 +102,6 @@ def homes(args):
         goals = {"both up": 1.8, "the second dead": 0.9}
         for way, trouble in itertools.product((args.way or "get,put").split(","), ("one used", "both up", "the second dead",
                                                                                   "the second dies", "the first dies")):
-            if (way, trouble) == ("put", "the first dies"):
-                continue
             contestants = {label(program): lambda program=program: move(program, way, trouble) for program in BUILDS}
             if trouble == "one used":
                 contestants.update({congestion: lambda cc=congestion: tcp(cc, way) for congestion in args.peer.split(",")})

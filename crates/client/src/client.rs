@@ -377,7 +377,7 @@ impl Client {
             Driver::start(
                 config.clone(),
                 Box::new(move |message| {
-                    if !providers.take_in(&message) {
+                    if !providers.take_in(&message, table.first_address(message.from)) {
                         table.take_in(&message);
                     }
                     true

@@ -9,6 +9,7 @@ use wellspring_core::{Rate, SessionId};
 use wellspring_trust::{ChannelId, GroupKey, Keyring};
 use wellspring_wire::control::MAX_PROBE_LEN;
 
+use crate::event::ControlMessage;
 use crate::statistics::Statistics;
 
 /// A control message that goes out by the driver's socket.
@@ -20,6 +21,8 @@ pub struct OutgoingControl {
     /// there; or by the port of that number that was [opened](crate::protocols::DriverHandle::open_ports) for a
     /// further address.
     pub path: u8,
+    /// The port of this host to leave by, whatever the path: of an answer, which comes from where the question went.
+    pub port: Option<u8>,
     /// The local address to send from (an answer comes from where the question went), if it
     /// matters.
     pub local: Option<IpAddr>,
@@ -31,6 +34,21 @@ pub struct OutgoingControl {
     /// The channel to send it by, in answer to what came by it. Without one it is a request, for which a channel is
     /// made if need be. Of no effect in a driver without keys.
     pub via: Option<ChannelId>,
+}
+
+impl OutgoingControl {
+    /// An answer to what came: from where it went, by the channel by which it came.
+    pub fn answer(to: &ControlMessage, bytes: Vec<u8>) -> Self {
+        OutgoingControl {
+            to: to.from,
+            path: 0,
+            port: Some(to.port),
+            local: to.local.filter(|ip| !ip.is_multicast()),
+            class: None,
+            bytes,
+            via: to.peer.as_ref().map(|peer| peer.channel),
+        }
+    }
 }
 
 /// Bytes of a control message, at most. All but probes fit any path without fragments.

@@ -10,6 +10,8 @@ use crate::canonical;
 
 /// Servers of which further addresses are remembered.
 const MAX_REMEMBERED: usize = 256;
+/// Further addresses by which a server is reached, of which the oldest is forgotten: a host may show new ones in each session.
+const MAX_ROUTES: usize = 16;
 
 /// What a server tells, once it has answered.
 pub type Told = watch::Receiver<Option<Vec<SocketAddr>>>;
@@ -78,9 +80,19 @@ impl FurtherAddresses {
             self.routes.clear();
         }
         let routes = self.routes.entry(server).or_default();
-        if !routes.holds(address) {
+        if address != server && !routes.holds(address) {
+            if routes.others.len() >= MAX_ROUTES {
+                routes.others.remove(0);
+                routes.last = routes.last.saturating_sub(1);
+            }
             routes.others.push((address, path));
         }
+    }
+
+    /// The first address of the server that is reached by another of its, too.
+    pub(crate) fn first_address(&self, other: SocketAddr) -> Option<SocketAddr> {
+        let server = self.routes.iter().find(|(_, routes)| routes.holds(other))?;
+        Some(*server.0)
     }
 
     /// A server has answered from that address of its.
@@ -164,5 +176,24 @@ mod tests {
         assert_eq!(order(&further), [Some(2), None, Some(1), Some(2)]);
         further.answered(server, server);
         assert_eq!(order(&further)[0], None);
+        assert_eq!(further.first_address(third), Some(server));
+        assert_eq!(further.first_address(server), None);
+    }
+
+    #[test]
+    fn of_ever_new_addresses_of_a_server_the_oldest_is_forgotten() {
+        let (server, mut further) = (at("192.0.2.1:7"), FurtherAddresses::default());
+        let address = |port: u16| SocketAddr::new(server.ip(), 1_000 + port);
+        for port in 0..100 {
+            further.add_route(server, address(port), 0);
+        }
+        further.answered(server, address(99));
+        let first = further.routes(server).attempt(0);
+        assert_eq!(first, Some((address(99), 0)));
+        further.add_route(server, address(100), 0);
+        assert_eq!(further.routes(server).attempt(0), first);
+        let known: Vec<_> =
+            (0..=100).filter(|port| further.routes(server).holds(address(*port))).collect();
+        assert_eq!(known, Vec::from_iter(101 - MAX_ROUTES as u16..=100));
     }
 }

@@ -298,6 +298,12 @@ impl Table {
         }
     }
 
+    /// The first address of a host that is reached by this one, too; this one, if none is.
+    pub fn first_address(&self, of: SocketAddr) -> SocketAddr {
+        let of = canonical(of);
+        lock(&self.further).first_address(of).unwrap_or(of)
+    }
+
     /// Whether nobody listened at an address when something was sent there last.
     pub fn is_closed(&self, address: SocketAddr) -> bool {
         lock(&self.closed).contains(&canonical(address))
@@ -509,8 +515,13 @@ impl Requester {
         emit_request(nonce, cookie, request, &mut bytes);
         let (sender, mut receiver) = oneshot::channel();
         // What begins nothing may be asked by any path, until one leads there.
-        let by_any_path =
-            path.is_none() && matches!(request, Request::Info { .. } | Request::Manifest { .. });
+        let begins_nothing = matches!(
+            request,
+            Request::Info { .. } | Request::Manifest { .. } | Request::Status { .. }
+        );
+        let by_any_path = path.is_none() && begins_nothing;
+        // The paths of a session that is open keep their numbers.
+        let finds_first = by_any_path && matches!(request, Request::Info { .. });
         let routes = if by_any_path { self.further().routes(to) } else { Routes::default() };
         let (attempts, closed, reported) = (0, 0, 0);
         let waiter = Waiter {
@@ -529,8 +540,15 @@ impl Requester {
             let bytes = bytes.clone();
             let first = (to, path.unwrap_or(attempt % self.handle.ports()));
             let (address, path) = routes.attempt(attempt).unwrap_or(first);
-            let message =
-                OutgoingControl { to: address, path, local: None, class, bytes, via: None };
+            let message = OutgoingControl {
+                to: address,
+                path,
+                port: None,
+                local: None,
+                class,
+                bytes,
+                via: None,
+            };
             attempt = if by_any_path { attempt.wrapping_add(1) } else { 0 };
             if let Some(waiter) = lock(&self.table.waiting).get_mut(&nonce) {
                 waiter.attempts += 1;
@@ -543,7 +561,7 @@ impl Requester {
             let until = give_up.min(Instant::now() + pause);
             match timeout_at(until, &mut receiver).await {
                 Ok(Ok(heard)) => {
-                    let is_first = heard.from == Some(to);
+                    let is_first = finds_first && heard.from == Some(to);
                     if let Some(port) = heard.leads_there.filter(|_| attempt > 1 && is_first) {
                         self.handle.set_first_port(to, port);
                     }

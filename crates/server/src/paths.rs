@@ -48,6 +48,10 @@ impl Handler {
         self.handle
             .add_path(session, (known, At::Shown(client)), path.into())
             .map_err(Refusal::failed)?;
+        if lock(&self.puts).add_path(session, client) {
+            // The object's manifest is asked for there if its client is not heard at its first address any more.
+            self.requester.add_route(known, client, 0);
+        }
         Ok(Outcome::Accepted)
     }
 }

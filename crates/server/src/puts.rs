@@ -16,7 +16,7 @@ use super::quotas::{Account, Promise, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use super::taken_tree::TreeStep;
 use super::taking::Taking;
-use super::{LONGEST_WAIT, ServerConfig};
+use super::{LONGEST_WAIT, MAX_PATHS, ServerConfig};
 use crate::driver::SessionProgress;
 use crate::store::{Digest, ObjectName, PartFile};
 
@@ -49,6 +49,8 @@ pub(super) struct Put {
     /// Its number among all.
     number: u64,
     pub client: SocketAddr,
+    /// Where its client is by further paths.
+    others: Vec<SocketAddr>,
     pub name: String,
     /// What its part file becomes, and what the operator is told that it is, if that is told.
     pub target: String,
@@ -247,12 +249,24 @@ impl Puts {
         matches!(put.stage, Stage::Receiving(..)).then_some(put.client)
     }
 
-    /// Answers how far an object is.
-    pub(super) fn status(&self, session: SessionId, client: SocketAddr) -> Reply<'static> {
-        let unknown = Reply::Status { state: PutState::Unknown, blocks_done: 0, blocks_total: 0 };
-        let Some(put) = self.all.get(&session).filter(|put| put.client == client) else {
-            return unknown;
+    /// The client of a session is at another address, too, by a path that is open. False if it receives nothing here.
+    pub(super) fn add_path(&mut self, session: SessionId, client: SocketAddr) -> bool {
+        let Some(put) = self.all.get_mut(&session) else { return false };
+        if !put.others.contains(&client) && put.others.len() < usize::from(MAX_PATHS) {
+            put.others.push(client);
+        }
+        true
+    }
+
+    /// Answers how far an object is; nothing to who is not known to have offered it.
+    pub(super) fn status(&self, session: SessionId, client: SocketAddr) -> Option<Reply<'static>> {
+        let Some(put) = self.all.get(&session) else {
+            let state = PutState::Unknown;
+            return Some(Reply::Status { state, blocks_done: 0, blocks_total: 0 });
         };
+        if put.client != client && !put.others.contains(&client) {
+            return None;
+        }
         let (state, blocks_done) = match &put.stage {
             Stage::Opening | Stage::Checking(_) => (PutState::Receiving, 0),
             Stage::Receiving(_, progress) => {
@@ -264,7 +278,7 @@ impl Puts {
             Stage::Complete => (PutState::Complete, put.blocks),
             Stage::Failed(code) => (PutState::Failed(*code), 0),
         };
-        Reply::Status { state, blocks_done, blocks_total: put.blocks }
+        Some(Reply::Status { state, blocks_done, blocks_total: put.blocks })
     }
 
     /// Another session in which that client's host sends the same bytes to the same name.
@@ -355,6 +369,7 @@ impl Puts {
         let put = Put {
             number: self.begun,
             client,
+            others: Vec::new(),
             name: offer.name.to_string(),
             target: offer.name.to_string(),
             shown: Some(offer.name.to_string()),

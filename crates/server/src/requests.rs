@@ -1,6 +1,5 @@
 //! Requests, answered.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use wellspring_trust::Identity;
@@ -83,8 +82,9 @@ impl Handler {
             Request::Probe(probe) => return self.answer_probe(message, nonce, *probe),
             Request::Addresses => return self.answer_addresses(message, nonce),
             Request::Status { session } => {
+                // To whom it is not known to belong, nothing is said: the client may ask by a path that is known.
                 let reply = lock(&self.puts).status(*session, client);
-                return self.reply(message, nonce, &reply);
+                return reply.map_or((), |reply| self.reply(message, nonce, &reply));
             }
         };
         match outcome {
@@ -107,9 +107,11 @@ impl Handler {
                 let reply = match &request {
                     // With what is here of it, which the client would ask for next.
                     Request::Offer(offer) => lock(&self.puts).status(offer.session, client),
-                    _ => Reply::Accepted,
+                    _ => Some(Reply::Accepted),
                 };
-                self.reply(message, nonce, &reply);
+                if let Some(reply) = reply {
+                    self.reply(message, nonce, &reply);
+                }
             }
             Err(refusal) => {
                 let name = match &request {
@@ -202,11 +204,8 @@ impl Handler {
     }
 
     fn send_reply(&self, to: &ControlMessage, class: Option<u8>, bytes: Vec<u8>) {
-        // From the address that was asked, or the client would not know whose answer it is.
-        let local: Option<IpAddr> = to.local.filter(|ip| !ip.is_multicast());
-        let via = to.peer.as_ref().map(|peer| peer.channel);
-        // A lost reply is asked for again.
-        let answer = OutgoingControl { to: to.from, path: 0, local, class, bytes, via };
+        // From the address that was asked, or the client would not know whose answer it is. A lost one is asked for again.
+        let answer = OutgoingControl { class, ..OutgoingControl::answer(to, bytes) };
         let _ = self.handle.send_control(answer);
     }
 

@@ -77,22 +77,18 @@ impl Providers {
         Providing { providers: Arc::clone(self), provider }
     }
 
-    /// Takes in a datagram; false if it does not ask for a manifest.
-    pub(crate) fn take_in(&self, message: &ControlMessage) -> bool {
+    /// Takes in a datagram from a host whose first address this is; false if it does not ask for a manifest.
+    pub(crate) fn take_in(&self, message: &ControlMessage, from: SocketAddr) -> bool {
         let Ok(Parsed::Request { nonce, request, .. }) = parse(&message.bytes) else {
             return false;
         };
         let Request::Manifest { digest, log, index, .. } = request else { return true };
-        let from = canonical(message.from);
         let asked = self.lock().iter().find_map(|provider| {
             let is_it = provider.digest.0 == digest && provider.receivers.contains(&from);
             is_it.then(|| Arc::clone(provider))
         });
         if let (Some(provider), Some(page)) = (asked, PageId::of(log, index)) {
-            let via = message.peer.as_ref().map(|peer| peer.channel);
-            let (to, local, bytes) = (message.from, message.local, Vec::new());
-            let to = OutgoingControl { to, path: 0, local, class: None, bytes, via };
-            provider.answer(to, nonce, page);
+            provider.answer(OutgoingControl::answer(message, Vec::new()), nonce, page);
         }
         true
     }

@@ -108,19 +108,37 @@ async fn keys_go_by_every_address() {
     assert!(symbols.iter().all(|symbols| *symbols > 1_000), "{symbols:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_put_uses_the_addresses_that_its_host_tells_of() {
+/// Puts an object to a host that tells of its addresses; symbols by address.
+async fn put(dies: Option<(usize, u64)>, keys: Keys) -> [u64; 2] {
     let (source, taken) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let bytes = write_object(source.path());
-    let homes = Homes::new(taken.path(), true, None, None).await;
+    let homes = Homes::new(taken.path(), true, dies, keys.clone()).await;
     let options = PutOptions::new("y".parse().expect("a name")).cut(short_symbols());
     // It takes two seconds: the second path is open when much is left.
     let mut config = ClientConfig::default();
     config.driver.socket.bind = "127.0.0.1:0".parse().expect("an address");
     config.driver.faults.send_rate = Some(Rate::from_mbps(100));
+    config.driver.keys = keys;
     let put = Client::new(config).expect("a client");
-    put.put(&source.path().join("x"), &homes.routers[0].host(), &options).await.expect("put");
+    let report = put.put(&source.path().join("x"), &homes.routers[0].host(), &options).await;
+    report.unwrap_or_else(|error| panic!("{error}; {:?}", homes.symbols()));
     assert!(std::fs::read(taken.path().join("y")).expect("there") == bytes);
-    let symbols = homes.symbols();
+    homes.symbols()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_uses_the_addresses_that_its_host_tells_of() {
+    let symbols = put(None, None).await;
     assert!(symbols.iter().all(|symbols| *symbols > 1_000), "{symbols:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_put_goes_on_without_an_address_that_leads_nowhere_any_more() {
+    let ring = Keyring::new().with_cluster(ClusterKey::generate(), Rights::all());
+    for keys in [None, Some(Arc::new(ring))] {
+        for dies in [0, 1] {
+            let symbols = put(Some((dies, 5_000)), keys.clone()).await;
+            assert!(symbols[1 - dies] > 5_000, "{dies}: {symbols:?}");
+        }
+    }
 }

@@ -234,7 +234,8 @@ async fn a_server_limits_paths() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_put_uses_a_path_for_each_port_and_goes_on_without_one_that_dies() {
-    for dies in [None, Some(Dies { path: 2, after: 500 })] {
+    let dies = |path| Some(Dies { path, after: 500 });
+    for dies in [None, dies(2), dies(0)] {
         let (source, taken) =
             (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let bytes = write_object(source.path());

@@ -198,7 +198,9 @@ impl Network {
         now: Time,
         message: &OutgoingControl,
     ) -> Result<(), KeyTrouble> {
-        let Some(port) = self.ports.by_path(message.to, message.path) else {
+        let of_path = || self.ports.by_path(message.to, message.path);
+        let open = |port: &u8| *port < self.ports.count();
+        let Some(port) = message.port.filter(open).or_else(of_path) else {
             self.sent.errors += 1;
             return Ok(());
         };

@@ -227,6 +227,7 @@ fn control_messages_pass_beside() {
     let b = Driver::start(config(), Box::new(move |m| sender.send(m).is_ok())).expect("loopback");
     let message = |bytes: &[u8]| OutgoingControl {
         path: 0,
+        port: None,
         to: b.local_addr(),
         local: None,
         class: None,
