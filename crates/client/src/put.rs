@@ -1,5 +1,6 @@
 //! Putting an object to many hosts: by multicast, or to each on its own.
 
+mod account;
 mod group_keys;
 mod offers;
 mod opened;
