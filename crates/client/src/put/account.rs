@@ -1,4 +1,4 @@
-//! What is known of a put's sessions and receivers: how far it is, and the report at its end.
+//! A put's sessions and receivers: how far they are, and the report at its end.
 
 use std::net::SocketAddr;
 use std::ops::Range;

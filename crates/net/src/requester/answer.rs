@@ -1,4 +1,4 @@
-//! What servers answer, or why nothing came.
+//! Answers of servers, and the reasons why none came.
 
 use std::fmt;
 use std::net::SocketAddr;
