@@ -1,7 +1,7 @@
 //! TCP as experiments use it.
 
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, transfer};
-use crate::scenario::{Protocol, ProtocolName, Scenario};
+use crate::scenario::{Halves, Protocol, ProtocolName, Scenario};
 use wellspring_core::{HostId, Rate, Seed, SessionId};
 use wellspring_sim::pcapng::{TcpHeader, Transport, client_port, flags};
 use wellspring_transport::tcp;
@@ -42,6 +42,10 @@ impl Adapter for Tcp {
         config.min_timeout = settings.min_timeout.0;
         config.delayed_ack = settings.delayed_ack.map(|delay| delay.0);
         config.limited_transmit = settings.limited_transmit;
+        config.halves = match settings.halves {
+            Halves::Flight => tcp::Halves::Flight,
+            Halves::Window => tcp::Halves::Window,
+        };
         config.progress_every = PROGRESS;
         config.priority = transfer::priority(&self.protocol);
         tcp::Endpoint::new(config)

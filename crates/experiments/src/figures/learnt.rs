@@ -149,8 +149,8 @@ const LEARNT: &[(&str, &str)] = &[
     (
         "lttp-6",
         "LTTP's goodput is flat in the number of servers, where TCP collapses. Belief propagation needs a quarter to \
-         a third more symbols than a block has, which bounds goodput below the paper's 770 Mbit/s. TCP's collapsed \
-         branch is that of ns-2 within 15 %.",
+         a third more symbols than a block has, which bounds goodput below the paper's 770 Mbit/s. Our TCP, told to \
+         halve its window as ns-2's does and not what is in flight, drops segment for segment what ns-2 drops.",
     ),
     (
         "lttp-7",

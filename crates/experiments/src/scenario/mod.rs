@@ -16,8 +16,8 @@ pub use network::{
 };
 pub use plan::Plan;
 pub use protocol::{
-    Beside, Configuration, CongestionKind, DecodeKind, FabricKind, LtDecoder, Lttp, Protocol,
-    ProtocolName, Stragglers, Tcp,
+    Beside, Configuration, CongestionKind, DecodeKind, FabricKind, Halves, LtDecoder, Lttp,
+    Protocol, ProtocolName, Stragglers, Tcp,
 };
 pub use workload::{Background, Placement, ReadBy, Sizes, Workload, WriteBy};
 

@@ -176,12 +176,32 @@ pub struct Tcp {
     pub delayed_ack: Option<Span>,
     /// Whether the first two duplicate ACKs send new segments (RFC 3042).
     pub limited_transmit: bool,
+    /// What a loss halves.
+    #[serde(skip_serializing_if = "Halves::is_flight")]
+    pub halves: Halves,
     /// DCTCP's g (LTTP §V-F: 0.15 with buffers of 64 KB, 0.0625 with 128 KB).
     pub gain: f64,
     /// The least window that marks leave a DCTCP sender \[segments\].
     pub min_window: u16,
     /// Whether its packets take paths as `switch.spraying` says, and not one a flow.
     pub sprayed: bool,
+}
+
+/// What a loss halves: see `wellspring_transport::tcp::Halves`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Halves {
+    /// What is in flight (RFC 5681).
+    #[default]
+    Flight,
+    /// The window, as ns-2 does.
+    Window,
+}
+
+impl Halves {
+    fn is_flight(&self) -> bool {
+        *self == Halves::Flight
+    }
 }
 
 impl Default for Tcp {
@@ -193,6 +213,7 @@ impl Default for Tcp {
             initial_timeout: Span(Duration::from_millis(200)),
             delayed_ack: None,
             limited_transmit: true,
+            halves: Halves::Flight,
             gain: 0.0625,
             min_window: 2,
             sprayed: false,

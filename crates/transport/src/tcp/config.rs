@@ -27,6 +27,18 @@ impl Congestion {
     }
 }
 
+/// What a loss halves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Halves {
+    /// What is in flight, without what limited transmit has sent; and a recovery ends without a burst (RFC 5681 §3.1,
+    /// equation 4, RFC 6582 §3.2, step 3, option 1).
+    #[default]
+    Flight,
+    /// The congestion window, no more than the receiver grants, which recovery's last ACK then opens as any other:
+    /// `Agent/TCP/Newreno` of ns-2.35, and older stacks.
+    Window,
+}
+
 /// Configuration of an [`Endpoint`](super::Endpoint). [`Config::new`] gives the RFCs' values.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -52,6 +64,8 @@ pub struct Config {
     pub delayed_ack: Option<Duration>,
     /// Whether the first two duplicate ACKs send new segments (RFC 3042).
     pub limited_transmit: bool,
+    /// What a loss halves.
+    pub halves: Halves,
     /// The class of data segments; ACKs travel in class 1.
     pub priority: Priority,
     /// A peer silent for that long is lost (RFC 1122 §4.2.3.5: 100 s or more). A finished receiver
@@ -79,6 +93,7 @@ impl Config {
             max_timeout: Duration::from_secs(60),
             delayed_ack: None,
             limited_transmit: true,
+            halves: Halves::Flight,
             priority: Priority::One,
             peer_timeout: Duration::from_secs(300),
             max_receivers: 1 << 16,

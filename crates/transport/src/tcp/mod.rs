@@ -33,7 +33,7 @@ mod timer;
 mod window;
 
 pub use crate::transfer::{Command, CommandError, FailReason, SendTransfer};
-pub use config::{Config, Congestion};
+pub use config::{Config, Congestion, Halves};
 pub use endpoint::{Endpoint, Event};
 pub use header::TcpHeader;
 pub use receiver::ReceiveStats;

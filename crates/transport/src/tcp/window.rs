@@ -1,17 +1,31 @@
 //! The congestion window.
 
+use super::config::{Config, Halves};
+
 /// cwnd and ssthresh \[bytes\], and how events move them (RFC 5681 §3, RFC 6582 §3.2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CongestionWindow {
     segment: u64,
     window: u64,
     threshold: u64,
+    halves: Halves,
+    /// The most that the receiver grants.
+    granted: u64,
+    /// What the window was after the last halving, before what it was inflated by.
+    halved: u64,
 }
 
 impl CongestionWindow {
     /// In slow start, with no threshold (RFC 5681 §3.1: "arbitrarily high").
-    pub fn new(initial: u64, segment: u64) -> Self {
-        CongestionWindow { segment, window: initial, threshold: u64::MAX }
+    pub fn new(config: &Config) -> Self {
+        CongestionWindow {
+            segment: config.segment(),
+            window: config.initial_window_bytes(),
+            threshold: u64::MAX,
+            halves: config.halves,
+            granted: config.receive_window,
+            halved: 0,
+        }
     }
 
     /// cwnd \[bytes\].
@@ -34,7 +48,7 @@ impl CongestionWindow {
     /// left the network (RFC 5681 §3.2, steps 2 and 3).
     pub fn enter_recovery(&mut self, flight: u64) {
         self.halve(flight);
-        self.window = self.threshold + 3 * self.segment;
+        self.window = self.halved + 3 * self.segment;
     }
 
     /// A further duplicate ACK: another segment has left the network (RFC 5681 §3.2, step 4).
@@ -54,7 +68,15 @@ impl CongestionWindow {
     /// All that was out when recovery began is acknowledged: the threshold, or no more than what is
     /// in flight and a segment, which keeps it from a burst (RFC 6582 §3.2, step 3, option 1).
     pub fn leave_recovery(&mut self, flight: u64) {
-        self.window = self.threshold.min(flight.max(self.segment) + self.segment);
+        match self.halves {
+            Halves::Flight => {
+                self.window = self.threshold.min(flight.max(self.segment) + self.segment);
+            }
+            Halves::Window => {
+                self.window = self.halved;
+                self.on_acked(self.segment);
+            }
+        }
     }
 
     /// The retransmission timer went off with so much in flight (RFC 5681 §3.1, equation 4 and the
@@ -75,16 +97,48 @@ impl CongestionWindow {
     }
 
     fn halve(&mut self, flight: u64) {
-        self.threshold = (flight / 2).max(2 * self.segment);
+        let least = 2 * self.segment;
+        (self.threshold, self.halved) = match self.halves {
+            Halves::Flight => {
+                let half = (flight / 2).max(least);
+                (half, half)
+            }
+            Halves::Window => {
+                let half = self.window.min(self.granted) / 2;
+                ((half / self.segment * self.segment).max(least), half.max(self.segment))
+            }
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::config::Congestion;
     use super::*;
+    use wellspring_core::{HostId, Seed};
 
-    fn window(segments: u64) -> CongestionWindow {
-        CongestionWindow::new(segments * 1_000, 1_000)
+    fn window(segments: u32) -> CongestionWindow {
+        window_that(Halves::Flight, segments)
+    }
+
+    fn window_that(halves: Halves, segments: u32) -> CongestionWindow {
+        let mut config = Config::new(HostId(0), Congestion::NewReno, Seed(1));
+        (config.segment_size, config.initial_window) = (1_000, Some(segments));
+        (config.halves, config.receive_window) = (halves, 20_000);
+        CongestionWindow::new(&config)
+    }
+
+    #[test]
+    fn what_is_halved_may_be_the_window_that_is_granted() {
+        let mut window = window_that(Halves::Window, 9);
+        window.enter_recovery(5_000);
+        assert_eq!((window.bytes(), window.threshold), (7_500, 4_000), "of the window, and three");
+        window.inflate();
+        window.leave_recovery(1_000);
+        assert_eq!(window.bytes(), 4_500 + 1_000 * 1_000 / 4_500, "opened by the last ACK");
+        let mut wide = window_that(Halves::Window, 50);
+        wide.on_timeout(3_000, false);
+        assert_eq!((wide.bytes(), wide.threshold), (1_000, 10_000), "of what is granted");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! TCP and DCTCP in LTTP's figures, beside the paper, ns-2.35 and ns-3.37.
+//! TCP and DCTCP in LTTP's figures, beside the paper and ns-3.37.
 
 use super::curve::{SENDERS, SIZE, curve, goodput};
+use super::ns2;
 use crate::figures::lab::{Lab, over};
 use crate::figures::plot::{BARS, LINE, Plot, REFERENCE, plain};
 use crate::record::Timeout;
@@ -45,31 +46,6 @@ pub fn figure_4(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-/// ns-2's goodput for (senders, KiB a sender), of one run each \[Mbit/s\].
-const NS2_COLLAPSED: [(u32, &str, f64); 10] = [
-    (28, "64KiB", 69.8),
-    (32, "64KiB", 77.7),
-    (36, "64KiB", 89.2),
-    (40, "64KiB", 99.0),
-    (45, "64KiB", 108.0),
-    (28, "256KiB", 240.7),
-    (32, "256KiB", 264.1),
-    (36, "256KiB", 296.2),
-    (40, "256KiB", 332.3),
-    (45, "256KiB", 361.6),
-];
-/// The same with few senders, where nothing is lost.
-const NS2_WHOLE: [(u32, &str, f64); 5] = [
-    (1, "64KiB", 530.1),
-    (2, "64KiB", 731.5),
-    (3, "64KiB", 816.2),
-    (1, "256KiB", 799.4),
-    (3, "256KiB", 921.1),
-];
-/// ns-2 begins with a SYN and ends with the last ACK at its sender: 40-byte packets over links of
-/// 25 us, twice there and back but for the way of the last segment \[s\].
-const NS2_MORE: f64 = 151.92e-6;
-
 /// A curve of goodput by senders for a plot.
 fn named(plot: Plot, name: &str, curve: &[(u32, f64)]) -> Plot {
     plot.curve(name, LINE, plain(curve.iter().copied()))
@@ -86,47 +62,23 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         let curve = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &senders(lab, 6), goodput)?;
         plot = named(plot, &format!("TCP, {size}"), &curve);
         let what = format!("{size}: goodput, 6 to 11 senders [Mbit/s]");
-        let (paper, few) = ("~950; ns-2 868 to 957 or a timeout", between(&curve, 6..=11));
-        match size {
-            // A run in ten has a timeout, as have ns-2's of 8 and 10 senders.
-            "256KiB" => lab.note(&what, paper, format!("{few:.1}")),
-            _ => lab.number(&what, paper, few, 855.0..=1_000.0),
-        }
+        let (few, by_ns_2) = (between(&curve, 6..=11), ns2::few(size));
+        lab.number(&what, &format!("~950; ns-2 {by_ns_2}"), few, 855.0..=1_000.0);
+        let is_ns_2 = (0.85..=1.15).contains(&(few / by_ns_2));
+        lab.cause("timeouts of single runs, as in ns-2 with such starts", is_ns_2);
         let what = format!("{size}: fewest senders that collapse, mean below {COLLAPSED} Mbit/s");
         let first = onset(&curve);
         let fits = first.is_some_and(|first| (12..=26).contains(&first));
         let ours = shown(first);
         lab.holds(&format!("{what}: 12 to 26 (paper ~15; ns-2 12, 8 to 24 by size)"), ours, fits);
     }
-    let ns_2 = |size| {
-        let of = NS2_COLLAPSED.iter().filter(move |point| point.1 == size);
-        plain(of.map(|point| (point.0, point.2)))
-    };
-    let plot = plot.curve("ns-2, 64KiB", REFERENCE, ns_2("64KiB"));
-    let plot = plot.curve("ns-2, 256KiB", REFERENCE, ns_2("256KiB"));
+    let plot = plot.curve("ns-2, 64KiB", REFERENCE, ns2::collapsed("64KiB"));
+    let plot = plot.curve("ns-2, 256KiB", REFERENCE, ns2::collapsed("256KiB"));
     lab.plot(plot.paper([(10.0, 950.0), (36.0, 93.0)]));
     let many = curve(lab, "lttp-6-tcp", &[(SIZE, "64KiB")], &[36], goodput)?;
     let what = "36 senders of 64 KiB: goodput [Mbit/s]";
     lab.number(what, "93; ns-2 89.2, ns-3 86.8", between(&many, 36..=36), 83.7..=102.3);
-    for (count, size, expected) in NS2_COLLAPSED {
-        let ours = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &[count], goodput)?[0].1;
-        let what = format!("{count} senders of {size}: goodput over ns-2's, of {expected} Mbit/s");
-        lab.number(&what, "-", ours / expected, 0.85..=1.15);
-    }
-    for (count, size, expected) in NS2_WHOLE {
-        let settings = [(SIZE, size), ("workload.jitter", "1us")];
-        let ours = curve(lab, "lttp-6-tcp", &settings, &[count], goodput)?[0].1;
-        let bits = f64::from(count) * if size == "64KiB" { 65_536.0 } else { 262_144.0 } * 8.0;
-        let whole = bits / (bits / ours + NS2_MORE * 1e6);
-        let what = format!("{count} senders of {size}, with ns-2's SYN and last ACK [Mbit/s]");
-        lab.number(
-            &what,
-            &format!("-; ns-2 {expected}"),
-            whole,
-            expected * 0.995..=expected * 1.005,
-        );
-    }
-    Ok(())
+    ns2::beside(lab)
 }
 
 /// The paper's two switches: buffer, ECN threshold, g, the most senders without a collapse.

@@ -1,11 +1,12 @@
 //! LTTP's figures: LTTP itself ([`fountain`]), its code ([`code`]), fairness ([`fairness`]), TCP and DCTCP as baselines
-//! ([`baselines`]).
+//! ([`baselines`]), the latter beside ns-2's ([`ns2`]).
 
 mod baselines;
 mod code;
 mod curve;
 mod fairness;
 mod fountain;
+mod ns2;
 mod outage;
 
 pub use baselines::{figure_7, figure_8};

@@ -93,7 +93,7 @@ impl Sender {
             unacknowledged: 0,
             next: 0,
             highest: 0,
-            window: CongestionWindow::new(config.initial_window_bytes(), config.segment()),
+            window: CongestionWindow::new(config),
             timer: RetransmissionTimer::default(),
             fixed_class: transfer.class,
             alpha,
