@@ -101,5 +101,5 @@ fn the_digest_is_pinned() {
     let mut plan = catalogue::plan("lttp-10-beside-tcp").unwrap();
     plan.set("workload.duration", "100ms").unwrap();
     let outcome = run(&plan.scenarios().unwrap()[0], 1, &mut |_| {}).unwrap();
-    assert_eq!(format!("{:016x}", outcome.counters.digest), "7b31e1c711f82e1b");
+    assert_eq!(format!("{:016x}", outcome.counters.digest), "3ce8d4ae629b8a08");
 }
