@@ -82,8 +82,10 @@ impl Control {
 
     /// What it was before a reduction that is taken back. Losses reduce nothing of BBR's: its model stays as measured.
     pub fn undo(&mut self, before: Control) {
-        if !matches!(self, Control::Bbr(_)) {
-            *self = before;
+        match (&mut *self, before) {
+            (Control::Reno(now), Control::Reno(before)) => now.raise_to(before),
+            (Control::Bbr(_), _) => {}
+            _ => *self = before,
         }
     }
 
@@ -104,6 +106,12 @@ impl Reno {
 
     fn new(initial: f64) -> Self {
         Reno { window: initial, threshold: f64::INFINITY }
+    }
+
+    /// At least what it was.
+    fn raise_to(&mut self, before: Reno) {
+        self.window = self.window.max(before.window);
+        self.threshold = self.threshold.max(before.threshold);
     }
 
     fn halve(&mut self) {

@@ -5,8 +5,9 @@ use wellspring_core::{Duration, Time};
 use super::agenda::{Agenda, Event, Timer};
 use super::control::Algorithm;
 use super::packet::PROTECTED_AT;
+use super::receiver::{Ack, Receiver};
 use super::site::{LONGEST, Sites};
-use super::tcp::{Ack, Receiver, Sender};
+use super::tcp::Sender;
 
 /// Data in a full packet, after headers of IPv4 and TCP with time stamps \[bytes\].
 const PAYLOAD: u64 = 1_448;
@@ -161,7 +162,7 @@ impl Flows {
             }
             Timer::Acknowledgement => {
                 if flow.receiver.waits() {
-                    let ack = flow.receiver.ack(false, now);
+                    let ack = flow.receiver.ack(None);
                     self.acknowledge(now, number, ack, sites, agenda);
                 }
             }

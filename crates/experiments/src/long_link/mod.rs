@@ -8,8 +8,11 @@ mod control;
 mod flows;
 mod link;
 mod packet;
+mod receiver;
+mod reduction;
 mod site;
 mod tcp;
+mod undo;
 
 use std::cmp::Reverse;
 
@@ -19,8 +22,9 @@ use wellspring_maelstrom::{ReceiveCounters, SendCounters};
 pub use control::Algorithm;
 pub use flows::{Outcome, Work};
 pub use link::{Link, Loss};
+pub use receiver::{Ack, Receiver};
 pub use site::Protection;
-pub use tcp::{Ack, Receiver, Sender};
+pub use tcp::Sender;
 
 use agenda::{Agenda, Entry, Event};
 use flows::Flows;

@@ -1,10 +1,9 @@
 //! TCP as today's hosts have it: selective acknowledgements, RACK-TLP (RFC 8985), and undone reductions.
 //!
 //! Of RFC 8985: loss detection by time (§6.2) with a reordering window that follows duplicates (§6.2 step 4), and the
-//! tail loss probe (§7). A reduction is undone when all that was sent again was reported as duplicate
-//! (RFC 3708), or when the original turns out to have arrived (Eifel, RFC 3522). While losses are recovered from, Reno
-//! and CUBIC send by proportional rate reduction (RFC 6937), so that lost retransmissions are noticed. Retransmission timer:
-//! RFC 6298, with the least timeout of 200 ms that systems have. Everything counts packets.
+//! tail loss probe (§7). While losses are recovered from, Reno and CUBIC send by proportional rate reduction (RFC 6937),
+//! so that lost retransmissions are noticed. Retransmission timer: RFC 6298, with the least timeout of 200 ms that systems
+//! have. Everything counts packets.
 
 use std::collections::VecDeque;
 
@@ -12,9 +11,10 @@ use wellspring_core::{Duration, Time};
 use wellspring_transport::congestion::Delivery;
 
 use super::control::{Algorithm, Control};
+use super::receiver::Ack;
+use super::reduction::Reduction;
+use super::undo::Undo;
 
-/// Blocks of an acknowledgement, at most: three, beside time stamps.
-const BLOCKS: usize = 3;
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 const FIRST_TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -22,72 +22,6 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(60);
 const DUPLICATES: u64 = 3;
 /// Recoveries for which a wider reordering window holds (§6.2.1).
 const WIDE_FOR: u32 = 16;
-
-/// An acknowledgement.
-#[derive(Clone, Copy, Debug)]
-pub struct Ack {
-    /// All before that packet is here.
-    pub next: u64,
-    /// What is here beyond it, the newest first: first packet, and the one behind the last.
-    pub blocks: [(u64, u64); BLOCKS],
-    /// The packet that came was here already.
-    pub duplicate: bool,
-    /// When the packet left that made this acknowledgement advance.
-    pub echo: Time,
-}
-
-/// Where the data of a transfer arrives.
-#[derive(Debug, Default)]
-pub struct Receiver {
-    next: u64,
-    /// Ranges beyond, the one that grew last first.
-    ranges: Vec<(u64, u64)>,
-    /// In-order packets that are not acknowledged.
-    waiting: u32,
-}
-
-impl Receiver {
-    /// All packets before this one are here.
-    pub fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// Whether an acknowledgement waits for a second packet.
-    pub fn waits(&self) -> bool {
-        self.waiting > 0
-    }
-
-    /// Takes in a packet that left then. Whether it is to be acknowledged at once: in order, every second one is.
-    pub fn on_packet(&mut self, number: u64, sent: Time) -> Option<Ack> {
-        let known = |&(start, end): &(u64, u64)| (start..end).contains(&number);
-        if number < self.next || self.ranges.iter().any(known) {
-            return Some(self.ack(true, sent));
-        }
-        let (mut start, mut end) = (number, number + 1);
-        self.ranges.retain(|&(a, b)| {
-            let touches = b == start || a == end;
-            if touches {
-                (start, end) = (start.min(a), end.max(b));
-            }
-            !touches
-        });
-        if start == self.next {
-            self.next = end;
-            self.waiting += 1;
-            let hurry = end - start > 1 || !self.ranges.is_empty() || self.waiting >= 2;
-            return hurry.then(|| self.ack(false, sent));
-        }
-        self.ranges.insert(0, (start, end));
-        Some(self.ack(false, sent))
-    }
-
-    /// An acknowledgement now.
-    pub fn ack(&mut self, duplicate: bool, echo: Time) -> Ack {
-        self.waiting = 0;
-        let blocks = std::array::from_fn(|n| self.ranges.get(n).copied().unwrap_or((0, 0)));
-        Ack { next: self.next, blocks, duplicate, echo }
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -104,58 +38,6 @@ struct Segment {
     /// Packets delivered when it left, and when the last of them was.
     delivered: u64,
     delivered_at: Time,
-}
-
-impl Segment {
-    /// Whether it counted as lost and its original has come: what came had left by then.
-    fn was_lost_in_error(&self, left: Time) -> bool {
-        match self.state {
-            State::Lost => !self.again,
-            State::InFlight => self.again && left.is_before(self.sent),
-            State::Sacked => false,
-        }
-    }
-}
-
-/// What a recovery may have to take back.
-#[derive(Clone, Copy, Debug)]
-struct Undo {
-    control: Control,
-    /// Sent again and not reported as duplicates.
-    repeats: i64,
-    repeated: bool,
-}
-
-/// Proportional rate reduction (RFC 6937 §3) of a recovery.
-#[derive(Clone, Copy, Debug)]
-struct Reduction {
-    /// Packets in flight when it began.
-    in_flight: u64,
-    /// Packets delivered and sent since then.
-    delivered: u64,
-    sent: u64,
-    /// Packets that may be sent now.
-    credit: u64,
-}
-
-impl Reduction {
-    fn new(in_flight: u64) -> Self {
-        // The first packet is sent again at once.
-        Reduction { in_flight, delivered: 0, sent: 0, credit: 1 }
-    }
-
-    /// An acknowledgement says that so many more packets are there.
-    fn on_delivered(&mut self, delivered: u64, in_flight: u64, threshold: u64) {
-        self.delivered += delivered;
-        self.credit = if in_flight > threshold {
-            let share = (self.delivered * threshold).div_ceil(self.in_flight.max(1));
-            share.saturating_sub(self.sent)
-        } else {
-            // The slow start reduction bound.
-            let limit = self.delivered.saturating_sub(self.sent).max(delivered) + 1;
-            (threshold - in_flight).min(limit)
-        };
-    }
 }
 
 /// Where the data of a transfer leaves.
@@ -238,7 +120,7 @@ impl Sender {
     /// The next packet to send now, if one may be sent.
     pub fn poll(&mut self, now: Time) -> Option<u64> {
         let full = match &self.reduction {
-            Some(reduction) => reduction.credit == 0,
+            Some(reduction) => reduction.is_full(),
             None => self.in_flight >= u64::from(self.control.window()),
         };
         if full || now.is_before(self.pace_at) {
@@ -264,10 +146,13 @@ impl Sender {
             self.delivered_at = self.delivered_at.later_of(now);
         }
         if let Some(reduction) = &mut self.reduction {
-            reduction.credit = reduction.credit.saturating_sub(1);
-            reduction.sent += 1;
+            reduction.on_sent();
         }
         let again = place < self.segments.len();
+        if again && place == 0 {
+            // As Linux has it: what the oldest packet's acknowledgement is waited for has left just now.
+            self.timer_from = now;
+        }
         let segment = Segment {
             state: State::InFlight,
             sent: now,
@@ -290,8 +175,7 @@ impl Sender {
         }
         self.segments[place] = segment;
         if let Some(undo) = &mut self.undo {
-            undo.repeats += 1;
-            undo.repeated = true;
+            undo.on_repeat(now);
         }
     }
 
@@ -354,7 +238,13 @@ impl Sender {
     }
 
     fn begin_undo(&mut self) {
-        self.undo = Some(Undo { control: self.control, repeats: 0, repeated: false });
+        self.undo = Some(Undo::new(self.control, self.first, self.repeats_under_way()));
+    }
+
+    /// Packets sent again of which nobody knows whether they came.
+    fn repeats_under_way(&self) -> u64 {
+        let under_way = |s: &&Segment| s.again && s.state == State::InFlight;
+        self.segments.iter().filter(under_way).count() as u64
     }
 
     /// An acknowledgement comes.
@@ -362,8 +252,6 @@ impl Sender {
         let advances = ack.next > self.first;
         let delivered = self.delivered;
         let in_flight = self.in_flight;
-        let original =
-            advances && self.segments.front().is_some_and(|head| head.was_lost_in_error(ack.echo));
         while self.first < ack.next
             && let Some(segment) = self.segments.pop_front()
         {
@@ -384,13 +272,13 @@ impl Sender {
                 }
             }
         }
-        if ack.duplicate {
-            self.on_duplicate();
+        if let Some(number) = ack.duplicate {
+            self.on_duplicate(number);
         }
         if advances {
             (self.timer_from, self.back_off, self.probed) = (now, 0, false);
         }
-        self.undo_if_spurious(original);
+        let only_late = self.undo_if_spurious(advances, ack.echo);
         if self.recovers_until.is_some_and(|until| self.first >= until) {
             (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
             self.wide_left = self.wide_left.saturating_sub(1);
@@ -398,7 +286,9 @@ impl Sender {
                 self.steps = 1;
             }
         }
-        self.detect(now);
+        if !only_late {
+            self.detect(now);
+        }
         let threshold = u64::from(self.control.window());
         if let Some(reduction) = &mut self.reduction {
             let delivered = self.delivered - delivered;
@@ -452,10 +342,10 @@ impl Sender {
     }
 
     /// What was sent again had arrived: the reordering window is too narrow.
-    fn on_duplicate(&mut self) {
+    fn on_duplicate(&mut self, number: u64) {
         self.reordering = true;
         if let Some(undo) = &mut self.undo {
-            undo.repeats -= 1;
+            undo.on_duplicate(number);
         }
         if self.first >= self.widened_until {
             self.steps += 1;
@@ -464,21 +354,30 @@ impl Sender {
         }
     }
 
-    fn undo_if_spurious(&mut self, original: bool) {
-        let Some(undo) = self.undo else { return };
-        let all_arrived = undo.repeated && undo.repeats <= 0;
-        if all_arrived || original {
-            self.control.undo(undo.control);
-            self.undo = None;
-            (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
-            for segment in &mut self.segments {
-                if segment.state == State::Lost {
-                    segment.state = State::InFlight;
-                    self.lost -= 1;
-                    self.in_flight += 1;
-                }
+    /// Takes the reduction back if nothing was lost, as Linux judges. Whether packets turned out to be late rather than lost
+    /// while others that were sent again are under way: nothing more is taken for lost then.
+    fn undo_if_spurious(&mut self, advances: bool, echo: Time) -> bool {
+        let Some(undo) = self.undo else { return false };
+        let recovers = self.recovers_until.is_some();
+        let original = recovers && advances && undo.is_original(echo);
+        let over = self.timed_out || self.recovers_until.is_some_and(|until| self.first >= until);
+        if original && !over && self.repeats_under_way() > 0 && !undo.all_were_duplicates() {
+            return true;
+        }
+        if !original && !undo.all_were_duplicates() {
+            return false;
+        }
+        self.control.undo(undo.control);
+        self.undo = None;
+        (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
+        for segment in &mut self.segments {
+            if segment.state == State::Lost {
+                segment.state = State::InFlight;
+                self.lost -= 1;
+                self.in_flight += 1;
             }
         }
+        false
     }
 
     /// Marks what is lost by now, and says when more may be.
@@ -526,3 +425,6 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
