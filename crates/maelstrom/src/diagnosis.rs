@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_millis(3_000);
 const LASTING: Duration = Duration::from_millis(1_500);
 /// A peer is heard for so long after its last datagram: one report may be lost.
 const HEARD: Duration = Duration::from_millis(2_200);
+/// So long after the first probe of which nothing was heard, a report that still tells of none says that they do not arrive.
+const UNHEARD: Duration = Duration::from_millis(2_500);
 /// How often a probe leaves until one is heard of, and afterwards.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 const PROBE_AGAIN: Duration = Duration::from_secs(15);
@@ -129,6 +131,8 @@ pub(crate) struct Diagnosis {
     probes: u32,
     /// The first probe of which nothing was heard yet.
     unheard: Option<Time>,
+    /// The last report told of no probe though it should have.
+    cut: bool,
     probe_at: Time,
 }
 
@@ -145,8 +149,15 @@ impl Diagnosis {
             hears_this: false,
             probes: 0,
             unheard: None,
+            cut: false,
             probe_at: Time::ZERO,
         }
+    }
+
+    /// The peer began anew: it has heard no probe, and says nothing of those that left for the one of before.
+    pub(crate) fn on_restart(&mut self) {
+        (self.hears_this, self.probes, self.unheard, self.cut) = (false, 0, None, false);
+        self.probe_at = Time::ZERO;
     }
 
     /// Whether the peer was heard just now.
@@ -183,11 +194,14 @@ impl Diagnosis {
             self.unheard = None;
             self.probe_at = now + PROBE_AGAIN;
         }
+        // Judged by reports alone: a peer that is gone says nothing of the path.
+        self.cut =
+            self.hears_this && self.unheard.is_some_and(|since| now.has_reached(since + UNHEARD));
     }
 
     /// Whether a probe is to leave now; if so it counts as sent.
     pub(crate) fn probe(&mut self, now: Time) -> bool {
-        let due = self.hears_this && now.has_reached(self.probe_at);
+        let due = self.hears_this && self.hears(now) && now.has_reached(self.probe_at);
         if due {
             self.probe_at = now + PROBE_EVERY;
             self.unheard.get_or_insert(now);
@@ -224,8 +238,7 @@ impl Diagnosis {
         if mixed || lasts(self.other) {
             causes.push(Cause::SecondAppliance);
         }
-        let unheard = self.unheard.is_some_and(|since| now.has_reached(since + PATIENCE));
-        if self.hears_this && unheard {
+        if self.cut {
             causes.push(Cause::PathMtu);
         }
         causes
@@ -286,6 +299,31 @@ mod tests {
         assert_eq!(after(5, some), [Cause::SecondAppliance]);
         let cut = |diagnosis: &mut Diagnosis, now, _| hear(diagnosis, now, Some(OWN), 0);
         assert_eq!(after(5, cut), [Cause::PathMtu]);
+    }
+
+    #[test]
+    fn a_peer_that_dies_and_comes_back_says_nothing_of_the_path() {
+        // It dies after any tenth of a second, also just when a probe has left, and is back twelve seconds later.
+        for dies in 0..200 {
+            let (mut probes, mut seen) = (0, Vec::new());
+            let mut diagnosis = Diagnosis::new(OWN);
+            for tenth in 0..500 {
+                let now = Time::ZERO + Duration::from_millis(tenth * 100);
+                let lives = tenth < dies || tenth >= dies + 120;
+                if tenth == dies + 120 {
+                    diagnosis.on_restart();
+                    probes = 0;
+                }
+                if lives && tenth.is_multiple_of(10) {
+                    hear(&mut diagnosis, now, Some(OWN), probes);
+                }
+                let probed = diagnosis.probe(now);
+                assert!(!probed || tenth < dies + 22 || lives, "a peer that is gone is probed");
+                probes += u32::from(probed && lives);
+                seen.extend(diagnosis.causes(now));
+            }
+            assert!(seen.iter().all(|&cause| cause == Cause::Silent), "{dies}: {seen:?}");
+        }
     }
 
     #[test]

@@ -394,6 +394,7 @@ impl ReceiveSide {
             self.recoverer.restart_window();
             self.digests.restart();
             self.probes = 0;
+            self.diagnosis.on_restart();
             self.digest_meter.restart();
             self.queue = QueueDelay::default();
             self.round_trip = None;
