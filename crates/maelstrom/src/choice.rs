@@ -316,6 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn windows_are_what_the_bounds_give() {
+        // Reckoned apart from this code, from the bounds in `choose_sliding`'s documentation: rate and window.
+        let table = [
+            (0.0, 1.0, 1, (16, 195)),
+            (0.0, 1.0, 7, (16, 455)),
+            (0.01, 1.0, 15, (8, 495)),
+            (0.01, 1.0, 1, (12, 192)),
+            (0.02, 1.0, 1, (8, 192)),
+            (0.05, 1.0, 1, (6, 192)),
+            (0.1, 1.0, 1, (4, 192)),
+            (0.01, 1.9, 1, (12, 192)),
+            (0.01, 2.0, 2, (16, 195)),
+            (0.01, 10.0, 10, (8, 330)),
+            (0.01, 20.0, 20, (6, 500)),
+            (0.001, 10.0, 10, (12, 490)),
+        ];
+        for (part, run, burst, expected) in table {
+            let code = choose_sliding(Losses { part, run, burst }, &Limits::default()).parameters;
+            assert_eq!((code.rate(), code.window()), expected, "{part}, {run}, {burst}");
+        }
+    }
+
+    #[test]
     fn bursts_that_follow_each_other_are_made_up_for() {
         // One packet in a thousand begins a burst of ten: of 256 packets, two hundredths have more than three.
         let losses = Losses { part: 0.01, run: 10.0, burst: 10 };

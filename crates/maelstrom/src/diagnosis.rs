@@ -303,23 +303,25 @@ mod tests {
 
     #[test]
     fn a_peer_that_dies_and_comes_back_says_nothing_of_the_path() {
-        // It dies after any tenth of a second, also just when a probe has left, and is back twelve seconds later.
+        // It dies after any tenth of a second, also when a probe has just left, and is back twelve seconds later. Its reports
+        // come about a second apart, and tell of what left 1.2 seconds before.
         for dies in 0..200 {
-            let (mut probes, mut seen) = (0, Vec::new());
+            let (mut probes, mut seen) = (Vec::new(), Vec::new());
             let mut diagnosis = Diagnosis::new(OWN);
             for tenth in 0..500 {
                 let now = Time::ZERO + Duration::from_millis(tenth * 100);
                 let lives = tenth < dies || tenth >= dies + 120;
                 if tenth == dies + 120 {
                     diagnosis.on_restart();
-                    probes = 0;
+                    probes.clear();
                 }
-                if lives && tenth.is_multiple_of(10) {
-                    hear(&mut diagnosis, now, Some(OWN), probes);
+                if lives && tenth % 10 == tenth / 10 % 4 {
+                    let told = probes.iter().filter(|&left| left + 12 <= tenth).count() as u32;
+                    hear(&mut diagnosis, now, Some(OWN), told);
                 }
                 let probed = diagnosis.probe(now);
                 assert!(!probed || tenth < dies + 22 || lives, "a peer that is gone is probed");
-                probes += u32::from(probed && lives);
+                probes.extend((probed && lives).then_some(tenth));
                 seen.extend(diagnosis.causes(now));
             }
             assert!(seen.iter().all(|&cause| cause == Cause::Silent), "{dies}: {seen:?}");

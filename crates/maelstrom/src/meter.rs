@@ -447,6 +447,19 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_at_a_long_queue_is_suspect_after_some_hundreds_at_a_short_one() {
+        let has_losses = |short: u32| {
+            let mut meter = Meter::in_order();
+            for n in 0..short + 100 {
+                meter.record(n, (n != short + 50).then_some(Time::ZERO));
+                meter.record_queue(n, n >= short);
+            }
+            meter.has_losses()
+        };
+        assert_eq!([has_losses(290), has_losses(320)], [true, false]);
+    }
+
+    #[test]
     fn chance_is_no_congestion() {
         // A flow's first packets: none of 300 is lost at a short queue, of 400 at a long one the link loses one in a hundred.
         let record = |meter: &mut Meter, n: u32, long: bool, lost: bool| {
