@@ -14,8 +14,12 @@ use crate::loss_report::LossReport;
 const FIRST: (u8, [u16; 2]) = (16, [1, 23]);
 /// Losses that are reckoned with there where the limits forbid that code, and by a sliding window.
 const FIRST_LOSSES: Losses = Losses { part: 0.01, run: 1.0, burst: 15 };
+/// What the code is to serve where hosts fill the path before anything is lost: rare bursts, which one repair for sixteen
+/// packets brings back within forty milliseconds at the rates that fill links. More would crowd the queue out, and with no
+/// code at all a burst that follows the overshoot of a slow start halves Reno's window once more, for the rest of a minute.
+const FULL_LOSSES: Losses = Losses { part: 0.0, run: 1.0, burst: 7 };
 /// After so many packets, or at the latest so long, something is known of a link.
-const KNOWN_PACKETS: u64 = 6_000;
+const KNOWN_PACKETS: u64 = 20_000;
 const KNOWN_AFTER: Duration = Duration::from_secs(3);
 /// How long losses are remembered, in time in which packets were sent.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -68,6 +72,8 @@ pub(crate) struct Controller {
     /// Packets reported since nothing was known of the link, and how long that is by that clock.
     known_packets: u64,
     unknown_since: Duration,
+    /// Hosts have filled the path since then, and nothing was lost before.
+    filled: bool,
     /// Reports in a row that would do with less.
     calm: u32,
 }
@@ -87,6 +93,7 @@ impl Controller {
             since_loss: 0,
             known_packets: 0,
             unknown_since: Duration::ZERO,
+            filled: false,
             calm: 0,
         }
     }
@@ -112,7 +119,7 @@ impl Controller {
             // Links change: what comes after a long silence is protected as at the beginning.
             self.reports.clear();
             self.last_loss = None;
-            (self.known_packets, self.unknown_since) = (0, self.clock);
+            (self.known_packets, self.unknown_since, self.filled) = (0, self.clock, false);
         } else {
             return false;
         }
@@ -141,9 +148,12 @@ impl Controller {
         self.known_packets < KNOWN_PACKETS && self.clock <= self.unknown_since + KNOWN_AFTER
     }
 
-    /// The code while nothing is known: more than the first if the losses so far call for it.
+    /// The code while nothing is known: the first, or less where hosts fill the path; more if the losses so far call for it.
     fn first_wanted(&self) -> Code {
-        let first = first_code(&self.limits);
+        let first = match self.filled {
+            true => best(FULL_LOSSES, &self.limits),
+            false => first_code(&self.limits),
+        };
         match self.wanted() {
             Some(wanted) if !is_weaker(&wanted, &first) => wanted,
             _ => first,
@@ -153,10 +163,7 @@ impl Controller {
     fn remember(&mut self, report: &LossReport) {
         let at = self.clock;
         self.known_packets += u64::from(report.packets);
-        if report.full && self.last_loss.is_none() {
-            // Hosts have filled the path, and the link has lost nothing: that is known of it.
-            self.known_packets = KNOWN_PACKETS;
-        }
+        self.filled |= report.full && self.last_loss.is_none();
         self.since_loss += u64::from(report.packets);
         if report.lost > 0 {
             (self.last_loss, self.since_loss) = (Some(at), 0);
@@ -281,27 +288,32 @@ mod tests {
         let on = follow(&mut controller, 110, &[report(1_000, 10, 1); 5]);
         assert!(on[0] > 0.05, "{on:?}");
         let after = follow(&mut controller, 115, &[report(1_000, 0, 0); 10]);
-        assert!(after[4] > 0.0 && after[6..] == [0.0; 4], "{after:?}");
+        assert!(after[4] > 0.0 && after[5..] == [0.0; 5], "{after:?}");
         // What a full queue drops says nothing of the link.
         let congested = LossReport { congested: 900, congested_lost: 90, ..report(100, 0, 0) };
         assert_eq!(follow(&mut controller, 125, &[congested; 10]), [0.0; 10]);
     }
 
     #[test]
-    fn a_full_queue_beside_a_link_that_loses_nothing_turns_the_code_off() {
+    fn a_full_queue_beside_a_link_that_loses_nothing_leaves_a_thin_code_until_the_link_is_known() {
         let first = first_code(&Limits::default()).overhead();
         // A slow start that overshoots: few packets were not of congested times.
         let full =
             LossReport { congested: 2_000, congested_lost: 60, full: true, ..report(300, 0, 0) };
         let mut controller = Controller::new(Limits::default());
-        assert_eq!(follow(&mut controller, 0, &[report(500, 0, 0), full]), [first, 0.0]);
+        let begun = follow(&mut controller, 0, &[report(500, 0, 0), full, full, full, full]);
+        assert_eq!(begun, [first, 1.0 / 16.0, 1.0 / 16.0, 1.0 / 16.0, 0.0]);
         // The link's own losses turn it on again.
-        let on = follow(&mut controller, 2, &[report(1_000, 10, 1), full]);
-        assert!(on[0] > 0.0 && on[1] > 0.0, "{on:?}");
+        let on = follow(&mut controller, 5, &[report(1_000, 10, 1), full]);
+        assert!(on[0] > 1.0 / 16.0 && on[1] > 0.0, "{on:?}");
         // And keep it on from the beginning.
         let mut controller = Controller::new(Limits::default());
         let on = follow(&mut controller, 0, &[report(500, 5, 1), full]);
-        assert!(on[1] > 0.0, "{on:?}");
+        assert_eq!(on[1], first);
+        // After a minute of silence the link is new.
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(500, 0, 0), full, full, full, full]);
+        assert_eq!(follow(&mut controller, 5, &[report(0, 0, 0); 60])[59], first);
     }
 
     #[test]
@@ -332,7 +344,8 @@ mod tests {
         let calm = follow(&mut controller, 0, &[report(5_000, 0, 0); 5]);
         assert_eq!(calm[4], 0.0, "{calm:?}");
         let idle = follow(&mut controller, 5, &[report(0, 0, 0); 90]);
-        assert_eq!((idle[30], idle[80]), (0.0, first_code(&Limits::default()).overhead()));
+        // Packets last passed at the fourth second.
+        assert_eq!((idle[58], idle[59]), (0.0, first_code(&Limits::default()).overhead()));
         let calm = follow(&mut controller, 95, &[report(5_000, 0, 0); 5]);
         assert_eq!(calm[4], 0.0, "{calm:?}");
     }
@@ -341,16 +354,86 @@ mod tests {
     fn a_link_of_which_something_is_known_gets_its_code() {
         let mut controller = Controller::new(Limits::default());
         let first = first_code(&Limits::default()).overhead();
-        follow(&mut controller, 0, &[report(2_500, 25, 1); 2]);
+        let known = best(Losses { part: 0.01, run: 1.0, burst: 1 }, &Limits::default());
+        follow(&mut controller, 0, &[report(9_900, 99, 1); 2]);
         assert_eq!(controller.code(), Some(&first_code(&Limits::default())));
-        follow(&mut controller, 2, &[report(2_500, 25, 1); 2]);
-        assert_eq!(
-            controller.code(),
-            Some(&best(Losses { part: 0.01, run: 1.0, burst: 1 }, &Limits::default()))
-        );
+        follow(&mut controller, 2, &[report(200, 2, 1)]);
+        assert_eq!(controller.code(), Some(&known), "after twenty thousand packets");
+        // Or after three seconds.
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(1_000, 10, 1); 4]);
+        assert_eq!(controller.code(), Some(&first_code(&Limits::default())));
+        follow(&mut controller, 4, &[report(1_000, 10, 1)]);
+        assert_eq!(controller.code(), Some(&known));
         // Losses that the first code does not bring back are answered at once.
         let mut controller = Controller::new(Limits::default());
         let overheads = follow(&mut controller, 0, &[report(1_000, 120, 1); 2]);
         assert!(overheads[0] > first, "{overheads:?}");
+    }
+
+    #[test]
+    fn chance_makes_runs_of_so_many() {
+        // By hand: at 5 %, a lost packet is in a run of more than one with 0.05 (1 + 0.95), and of more than two with 0.0025 * 2.9.
+        let runs = [0.01, 0.025, 0.026, 0.05, 0.2, 0.5].map(natural_burst);
+        assert_eq!(runs, [1, 1, 2, 2, 3, 7]);
+    }
+
+    #[test]
+    fn a_burst_is_usual_if_one_of_twenty_lost_packets_is_beyond() {
+        let burst = |long| {
+            let mut controller = Controller::new(Limits::default());
+            follow(&mut controller, 0, &[report(1_000, 19, 1), report(1_000, long, 9)]);
+            controller.burst()
+        };
+        assert_eq!([burst(1), burst(2)], [1, 9]);
+    }
+
+    #[test]
+    fn losses_count_by_the_newest_seconds_and_by_ten() {
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(1_000, 0, 0); 11]);
+        follow(&mut controller, 11, &[report(1_000, 100, 1)]);
+        // Ten seconds back, and a second and a half.
+        assert_eq!((controller.loss(MEMORY), controller.loss(RECENT)), (100.0 / 11_000.0, 0.05));
+        assert_eq!(controller.code(), controller.wanted().as_ref());
+        let of = |part| best(Losses { part, run: 1.0, burst: 1 }, &Limits::default());
+        assert_eq!(controller.code(), Some(&of(0.05)));
+        assert_ne!(of(0.05), of(100.0 / 11_000.0));
+        // A few packets say little.
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(10, 1, 1)]);
+        assert_eq!(controller.loss(MEMORY), 0.01);
+    }
+
+    #[test]
+    fn a_report_speaks_of_no_longer_time_than_a_second_and_a_half() {
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(10_000, 100, 1); 3]);
+        let after = follow(&mut controller, 100, &[report(5_000, 0, 0); 6]);
+        // The first three are 1.5, 2.5 and 3.5 seconds after the last loss.
+        assert!(after[3] > 0.0 && after[4] == 0.0, "{after:?}");
+    }
+
+    #[test]
+    fn calm_takes_so_many_packets() {
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(10_000, 100, 1); 3]);
+        let after = follow(&mut controller, 3, &[report(500, 0, 0); 8]);
+        assert!(after[6] > 0.0 && after[7] == 0.0, "{after:?}");
+    }
+
+    #[test]
+    fn a_weaker_code_must_be_called_for_three_times() {
+        let of = |part| best(Losses { part, run: 1.0, burst: 1 }, &Limits::default());
+        let mut controller = Controller::new(Limits::default());
+        (controller.known_packets, controller.current) = (KNOWN_PACKETS, Some(of(0.2)));
+        let overheads = follow(&mut controller, 0, &[report(10_000, 100, 1); 3]);
+        let (strong, weak) = (of(0.2).overhead(), of(0.01).overhead());
+        assert_eq!(overheads, [strong, strong, weak]);
+        // A stronger one once; and of two of one overhead the one for shorter bursts is weaker.
+        assert!(follow(&mut controller, 3, &[report(10_000, 1_000, 1)])[0] > weak);
+        let sliding = |burst| best(Losses { part: 0.0, run: 1.0, burst }, &Limits::default());
+        assert_eq!(sliding(6).overhead(), sliding(7).overhead());
+        assert!(is_weaker(&sliding(6), &sliding(7)) && !is_weaker(&sliding(7), &sliding(6)));
     }
 }
