@@ -1,4 +1,4 @@
-//! Where the data of a transfer arrives: selective acknowledgements and time stamps.
+//! Receiver of a transfer's data: selective acknowledgements and time stamps.
 
 use wellspring_core::{Duration, Time};
 

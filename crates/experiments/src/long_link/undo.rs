@@ -1,4 +1,4 @@
-//! When a reduction of the window is taken back: as Linux has it, only when nothing of the episode was lost.
+//! Undo of a reduction of the window: as Linux has it, only when nothing of the episode was lost.
 //!
 //! Either each packet that was sent again is reported to have come twice (RFC 3708); or what advances the acknowledgements
 //! left before anything was sent again (Eifel, RFC 3522, by time stamps), and nothing that was sent again is under way. Such an
