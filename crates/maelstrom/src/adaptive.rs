@@ -335,7 +335,12 @@ mod tests {
         let mut controller = Controller::new(Limits::default());
         follow(&mut controller, 0, &[report(100, 5, 5); 10]);
         let calm = follow(&mut controller, 10, &[report(100, 0, 0); 70]);
-        assert!(calm[30] > 0.0 && calm[69] == 0.0, "{calm:?}");
+        assert!(calm[38] > 0.0 && calm[39] == 0.0, "{calm:?}");
+        // Where fewer pass still, a minute is enough.
+        let mut controller = Controller::new(Limits::default());
+        follow(&mut controller, 0, &[report(50, 5, 5); 10]);
+        let calm = follow(&mut controller, 10, &[report(50, 0, 0); 70]);
+        assert!(calm[59] > 0.0 && calm[60] == 0.0, "{calm:?}");
     }
 
     #[test]
