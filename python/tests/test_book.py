@@ -1,4 +1,4 @@
-"""The examples of the book's page run as they stand."""
+"""The examples of the book's page and of the README run as they stand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from conftest import HostProcess
 
-PAGE = Path(__file__).parents[2] / "docs" / "src" / "python.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "src" / "python.md"
 
 
 def test_the_examples_of_the_book_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +25,17 @@ def test_the_examples_of_the_book_run(tmp_path: Path, monkeypatch: pytest.Monkey
     namespace: dict[str, object] = {"__name__": "__main__", "__file__": str(program)}
     exec(compile(program.read_text(), str(program), "exec"), namespace)
     assert (tmp_path / "7b.bin").stat().st_size == 2_560_000
+
+
+@pytest.mark.full
+def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (ROOT / "README.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text(readme)
+    [example] = re.findall(r"^```python\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    exec(example, {})
+    assert Path("copy.md").read_text() == readme
+    assert Path("incast.png").stat().st_size > 5_000
 
 
 @pytest.fixture

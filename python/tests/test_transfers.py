@@ -7,6 +7,7 @@ import io
 import random
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tqdm import tqdm
@@ -97,6 +98,39 @@ def test_bytes_go_into_lent_memory(server: Served, data: random.Random) -> None:
             client.read_into(f"{host.address}/object", bytearray(10))
         with pytest.raises(BufferError, match="read-only"):
             client.read_into(f"{host.address}/object", bytes(120_000))
+
+
+def test_new_bytes_are_handed_out_once_all_of_them_have_come(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(5_000_000)
+    (served / "object").write_bytes(content)
+    with wellspring.Client() as client:
+        for first, end in ((0, len(content)), (1_000_000, 1_000_001), (9, 4_999_999)):
+            got, report = client.read_exactly(f"{host.address}/object", first, end, None)
+            assert got == content[first:end] and (report.start, report.end) == (first, end)
+        got, report = client.read_exactly(f"{host.address}/object", 4_000_000, 6_000_000, None)
+        assert got == b"" and report.end == 5_000_000
+        for length in (2**62, 2**63):
+            with pytest.raises(MemoryError):
+                client._native.fetch([host.address], "object", length=length)
+
+        def fetch() -> Any:
+            return client._native.fetch([host.address], "object", range=(4_000_000, 6_000_000), length=2_000_000)
+
+        early, short, ended = fetch(), fetch(), fetch()
+        with pytest.raises(RuntimeError, match="not all there"):
+            early.take_bytes()
+        while not short.wait(1):
+            pass
+        short.result()
+        with pytest.raises(RuntimeError, match="not all there"):
+            short.take_bytes()
+        ended.cancel()
+        with pytest.raises(RuntimeError, match="not all there"):
+            ended.take_bytes()
+        lent = client._native.fetch([host.address], "object", into=bytearray(5_000_000))
+        with pytest.raises(RuntimeError, match="memory that was lent"):
+            lent.take_bytes()
 
 
 def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) -> None:

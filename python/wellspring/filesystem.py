@@ -219,8 +219,7 @@ class _Remote(io.RawIOBase):
             rest = bytearray(max(end - first, 0))
             self.readinto(rest)
             return bytes(rest)
-        content, report = self._client.read_exactly(self._path, first, end, self._digest)
-        self._heed(report, end)
+        content = self._read(first, end)
         self._at = end
         return content
 
@@ -244,21 +243,21 @@ class _Remote(io.RawIOBase):
         self._ahead = min(max(2 * self._ahead, _BLOCK), _LONGEST_AHEAD) if reads_on else 0
         first, end = self._at, self._at + len(into)
         if len(into) >= self._ahead and len(into) >= _BLOCK:
-            self._read_into(into, first, end)
+            report = self._client.read_into(self._path, into, range=(first, end), digest=self._digest)
+            self._heed(report, end)
             self._at = end
             self._start, self._piece = end, memoryview(b"")
             return
         # The block that holds the first byte comes as a whole anyway, and so does the last.
         first = first // _BLOCK * _BLOCK
         end = min(max(-(-end // _BLOCK) * _BLOCK, end + self._ahead), self._size)
-        piece = memoryview(bytearray(end - first))
-        self._read_into(piece, first, end)
-        self._start, self._piece = first, piece
+        self._start, self._piece = first, memoryview(self._read(first, end))
         self._copy(into)
 
-    def _read_into(self, into: memoryview, first: int, end: int) -> None:
-        report = self._client.read_into(self._path, into, range=(first, end), digest=self._digest)
+    def _read(self, first: int, end: int) -> bytes:
+        content, report = self._client.read_exactly(self._path, first, end, self._digest)
         self._heed(report, end)
+        return content
 
     def _heed(self, report: FetchReport, end: int) -> None:
         if report.end < end:

@@ -285,13 +285,13 @@ class Client:
     def read_exactly(self, source: str, first: int, end: int, digest: str | None) -> tuple[bytes, FetchReport]:
         """The bytes from ``first`` up to ``end``, without another copy, and the account of their fetch.
 
-        If the object is shorter now, only the report is of use.
+        If the object is shorter now, there are no bytes, and the report says its length.
         """
         hosts, name = _split(source)
         length = end - first
         transfer = self._native.fetch(hosts, name, digest=digest, range=(first, end), length=length)
         report = _Pending(transfer, fetch_report).wait()
-        return transfer.take_bytes(), report
+        return transfer.take_bytes() if report.end == end else b"", report
 
     read = _waiting(_read)
     read_async = _awaiting(_read)

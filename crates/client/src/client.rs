@@ -12,7 +12,7 @@ use crate::ConfigError;
 use crate::driver::{DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::{Driver, MAX_SYMBOL_SIZE};
 use crate::socket::largest_payload_towards;
-use crate::store::{Digest, DigestCache, Existing, ObjectName};
+use crate::store::{Digest, DigestCache, Existing, ObjectName, Place};
 use wellspring_driver::setters;
 
 use super::byte_range::ByteRange;
@@ -194,6 +194,9 @@ pub enum Target {
     /// A writer, in order, while the object arrives. It gets only bytes that are verified. A fetch that fails may have
     /// written bytes.
     Writer(Box<dyn io::Write + Send>),
+    /// Memory that is lent for the object, or for the range of it that is wanted: each block goes to its place at once,
+    /// without a file between, and verified if the protocol is SCDP. A fetch that fails may have written bytes.
+    Memory(Box<dyn Place>),
 }
 
 /// The protocol of a fetch.

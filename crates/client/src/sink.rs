@@ -1,4 +1,4 @@
-//! The destination of a fetched object: a part file, or a scratch file that a writer follows.
+//! The destination of a fetched object: a part file, a scratch file that a writer follows, or memory of the caller.
 
 use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) enum Sink {
     File(Arc<PartFile>),
     Stream {
         scratch: Arc<ScratchFile>,
-        /// Absent once it has ended well.
+        /// Absent once it has ended well, and where nobody follows: memory of the caller has all there is.
         copy: Option<JoinHandle<io::Result<()>>>,
         /// The file that a range is written to, if it goes to one.
         named: Option<AtomicFile>,
@@ -102,6 +102,9 @@ impl Sink {
                 let scratch = ScratchFile::of_verified(size, digest)?;
                 Ok(Sink::streaming(&runtime, scratch, 0..size, out, None))
             }
+            Target::Memory(place) => {
+                Ok(Sink::followed_by_none(ScratchFile::lent(size, digest, place, 0..size)))
+            }
         });
         opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
     }
@@ -115,24 +118,36 @@ impl Sink {
     ) -> Result<Sink, FetchError> {
         let runtime = tokio::runtime::Handle::current();
         let opened = crate::task::spawn_blocking(move || {
-            let scratch = ScratchFile::of_verified(size, digest)?;
             // What is not wanted counts as there: the file has holes in its place, which nobody reads.
-            let held = wanted.held();
-            for other in [0..held.start, held.end..size] {
-                if !other.is_empty() {
-                    scratch.note(other);
+            let without_others = |scratch: ScratchFile| {
+                let held = wanted.held();
+                for other in [0..held.start, held.end..size] {
+                    if !other.is_empty() {
+                        scratch.note(other);
+                    }
                 }
-            }
+                scratch
+            };
             let (out, named): (Box<dyn Write + Send>, _) = match target {
+                Target::Memory(place) => {
+                    let scratch = ScratchFile::lent(size, digest, place, wanted.bytes.clone());
+                    return Ok(Sink::followed_by_none(without_others(scratch)));
+                }
                 Target::Writer(out) => (out, None),
                 Target::File { path, existing } => {
                     let file = begin_file(&path, existing)?;
                     (Box::new(file.as_file().try_clone().map_err(StoreError::Io)?), Some(file))
                 }
             };
+            let scratch = without_others(ScratchFile::of_verified(size, digest)?);
             Ok(Sink::streaming(&runtime, scratch, wanted.bytes, out, named))
         });
         opened.await.map_err(|_| FetchError::Session(Failure::Stopped))?
+    }
+
+    fn followed_by_none(scratch: ScratchFile) -> Sink {
+        let (stop, _) = oneshot::channel();
+        Sink::Stream { scratch: Arc::new(scratch), copy: None, named: None, _stop: stop }
     }
 
     fn streaming(

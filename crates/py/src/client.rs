@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 use wellspring_client::{
     ByteRange, ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble,
@@ -20,7 +21,7 @@ use wellspring_net::wellspring_core::Rate;
 use crate::buffer::Lent;
 use crate::errors::of_kind;
 use crate::keys;
-use crate::memory::Memory;
+use crate::memory::{LentMemory, Memory, OwnMemory};
 use crate::runtime::Owned;
 use crate::transfer::{Failed, Transfer};
 
@@ -75,29 +76,11 @@ impl Client {
         let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
         options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
         options.range = range.map(|range| parse_range(py, range)).transpose()?;
-        let mut bytes = None;
-        let memory = match (&path, into, length) {
-            (Some(_), _, _) => None,
-            (None, Some(into), _) => Some(Memory::lent(Lent::writable(&into, "into")?)),
-            (None, None, Some(length)) => {
-                let (fresh, memory) = Lent::fresh(py, length)?;
-                bytes = Some(fresh);
-                Some(Memory::lent(memory))
-            }
-            (None, None, None) => Some(Memory::own()),
-        };
-        let target = match (path, &memory) {
-            (Some(path), _) => {
-                let existing = if replace { Existing::Replace } else { Existing::Keep };
-                Target::File { path, existing }
-            }
-            (None, Some(memory)) => Target::Writer(Box::new(memory.clone())),
-            (None, None) => unreachable!("there is memory without a path"),
-        };
+        let (target, memory, bytes) = destination(py, path, replace, into, length)?;
         let expects = memory.clone();
         let transfer = Transfer::start(memory, move |ears| {
             let started = move |size| {
-                if let Some(memory) = &expects {
+                if let Some(Memory::Own(memory)) = &expects {
                     memory.expect(size);
                 }
             };
@@ -199,6 +182,33 @@ impl Client {
         py.detach(|| drop(client));
         Ok(())
     }
+}
+
+/// Where a fetch writes: to a file, to memory of the caller, to new bytes of that length, or to memory of its own.
+fn destination(
+    py: Python<'_>,
+    path: Option<PathBuf>,
+    replace: bool,
+    into: Option<Bound<'_, PyAny>>,
+    length: Option<usize>,
+) -> PyResult<(Target, Option<Memory>, Option<Py<PyBytes>>)> {
+    if let Some(path) = path {
+        let existing = if replace { Existing::Replace } else { Existing::Keep };
+        return Ok((Target::File { path, existing }, None, None));
+    }
+    let (lent, bytes) = match (into, length) {
+        (Some(into), _) => (Lent::writable(&into, "into")?, None),
+        (None, Some(length)) => {
+            let (bytes, lent) = Lent::fresh(py, length)?;
+            (lent, Some(bytes))
+        }
+        (None, None) => {
+            let own = OwnMemory::new();
+            return Ok((Target::Writer(Box::new(own.clone())), Some(Memory::Own(own)), None));
+        }
+    };
+    let lent = LentMemory::new(lent);
+    Ok((Target::Memory(Box::new(lent.clone())), Some(Memory::Lent(lent)), bytes))
 }
 
 fn parse_hosts(py: Python<'_>, hosts: &[String]) -> PyResult<Vec<Host>> {

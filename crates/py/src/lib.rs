@@ -12,6 +12,7 @@ mod client;
 mod codec;
 mod errors;
 mod figures;
+mod information;
 #[cfg(target_os = "linux")]
 mod keys;
 mod lt;
@@ -40,15 +41,15 @@ mod _native {
     use crate::codec::{Code, Decoder, Encoder};
     #[pymodule_export]
     use crate::figures::{figures, reproduce};
+    #[pymodule_export]
+    use crate::information::ObjectInformation;
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::keys::new_cluster_key;
     #[pymodule_export]
     use crate::lt::{LtCode, LtDecoder, LtEncoder};
     #[pymodule_export]
-    use crate::object::{
-        ObjectDecoder, ObjectInformation, decode_object, encode_object, encoded_length,
-    };
+    use crate::object::{ObjectDecoder, decode_object, encode_object, encoded_length};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use crate::server::Server;

@@ -1,98 +1,119 @@
 //! Memory as the target of a fetch: its own, or lent by Python.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use wellspring_net::store;
 
 use crate::buffer::Lent;
 
 /// Most that is reserved at once for an object whose length a host says \[bytes\].
 const MAX_RESERVED: u64 = 1 << 30;
 
-enum Place {
-    Own(Vec<u8>),
-    Lent { memory: Lent, filled: usize },
-    Closed,
+/// Where a fetch writes. Shared by the transfer, which may close it, and what writes.
+#[derive(Clone)]
+pub enum Memory {
+    /// For an object whose length only hosts know: grows as its bytes come in order.
+    Own(OwnMemory),
+    /// Of a length that the caller gave.
+    Lent(LentMemory),
 }
 
-/// Where a fetch writes. Shared by the transfer, which may close it, and its writer.
-#[derive(Clone)]
-pub struct Memory(Arc<Mutex<Place>>);
-
 impl Memory {
-    /// Memory of its own.
-    pub fn own() -> Self {
-        Memory(Arc::new(Mutex::new(Place::Own(Vec::new()))))
+    /// Takes no more, and gives back what was lent.
+    pub fn close(&self) {
+        match self {
+            Memory::Own(own) => *own.lock() = None,
+            Memory::Lent(lent) => drop(lent.take()),
+        }
     }
 
-    /// Memory of the caller.
-    pub fn lent(memory: Lent) -> Self {
-        Memory(Arc::new(Mutex::new(Place::Lent { memory, filled: 0 })))
+    /// Gives back what was lent.
+    pub fn give_back(&self) {
+        if let Memory::Lent(lent) = self {
+            drop(lent.take());
+        }
+    }
+}
+
+fn cancelled() -> io::Error {
+    io::Error::other("the transfer was cancelled")
+}
+
+/// Memory of its own; none once it takes no more.
+#[derive(Clone)]
+pub struct OwnMemory(Arc<Mutex<Option<Vec<u8>>>>);
+
+impl OwnMemory {
+    /// Empty.
+    pub fn new() -> Self {
+        OwnMemory(Arc::new(Mutex::new(Some(Vec::new()))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prepares for an object of so many bytes.
     pub fn expect(&self, size: u64) {
-        if let Place::Own(bytes) = &mut *self.lock() {
+        if let Some(bytes) = &mut *self.lock() {
             // Without it the memory grows as the bytes come.
             let _ = bytes.try_reserve_exact(size.min(MAX_RESERVED) as usize);
         }
     }
 
-    /// Takes no more.
-    pub fn close(&self) {
-        *self.lock() = Place::Closed;
-    }
-
-    /// Whether it takes no more.
-    pub fn is_closed(&self) -> bool {
-        matches!(*self.lock(), Place::Closed)
-    }
-
-    /// Gives back what was lent.
-    pub fn give_back(&self) {
-        let mut place = self.lock();
-        if matches!(*place, Place::Lent { .. }) {
-            *place = Place::Closed;
-        }
-    }
-
-    /// What was written to its own memory.
+    /// What was written to it, once.
     pub fn take(&self) -> Vec<u8> {
-        match &mut *self.lock() {
-            Place::Own(bytes) => std::mem::take(bytes),
-            _ => Vec::new(),
-        }
+        self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
-impl Write for Memory {
+impl Write for OwnMemory {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut *self.lock() {
-            Place::Own(own) => {
-                own.try_reserve(bytes.len()).map_err(io::Error::other)?;
-                own.extend_from_slice(bytes);
-            }
-            Place::Lent { memory, filled } => {
-                let len = memory.len();
-                // The exception's own words would need the interpreter, which may wait for this lock.
-                let in_use = |_| io::Error::other("another call is using the memory lent");
-                let mut place = memory.write().map_err(in_use)?;
-                let Some(part) = place.get_mut(*filled..*filled + bytes.len()) else {
-                    let text = format!("the object is longer than the {len} bytes lent for it");
-                    return Err(io::Error::other(text));
-                };
-                part.copy_from_slice(bytes);
-                *filled += bytes.len();
-            }
-            Place::Closed => return Err(io::Error::other("the transfer was cancelled")),
-        }
+        let mut own = self.lock();
+        let own = own.as_mut().ok_or_else(cancelled)?;
+        own.try_reserve(bytes.len()).map_err(io::Error::other)?;
+        own.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Memory of the caller, which several threads write to at once; none once it is given back.
+#[derive(Clone)]
+pub struct LentMemory(Arc<RwLock<Option<Lent>>>);
+
+impl LentMemory {
+    /// As lent.
+    pub fn new(lent: Lent) -> Self {
+        LentMemory(Arc::new(RwLock::new(Some(lent))))
+    }
+
+    /// Waits for what is being written, and ends it.
+    fn take(&self) -> Option<Lent> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn with(&self, copy: impl FnOnce(&Lent) -> io::Result<()>) -> io::Result<()> {
+        copy(self.0.read().unwrap_or_else(PoisonError::into_inner).as_ref().ok_or_else(cancelled)?)
+    }
+}
+
+impl std::fmt::Debug for LentMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LentMemory")
+    }
+}
+
+impl store::Place for LentMemory {
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.with(|lent| lent.put(at, bytes))
+    }
+
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.with(|lent| lent.copy_to(at, bytes))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -98,6 +99,8 @@ pub struct Transfer {
     memory: Option<Memory>,
     /// The bytes whose memory that is, if they are new.
     bytes: Option<Py<PyBytes>>,
+    /// How many bytes arrived and are verified, once its result was taken.
+    fetched: AtomicU64,
     process: u32,
 }
 
@@ -136,7 +139,13 @@ impl Transfer {
             };
             task.end(outcome);
         });
-        Ok(Transfer { shared, memory, bytes: None, process: std::process::id() })
+        Ok(Transfer {
+            shared,
+            memory,
+            bytes: None,
+            fetched: AtomicU64::new(0),
+            process: std::process::id(),
+        })
     }
 
     /// With bytes that its memory is of, to be handed out when it is over.
@@ -212,7 +221,11 @@ impl Transfer {
             None => {
                 Err(PyTimeoutError::new_err("the transfer is under way, or its result was taken"))
             }
-            Some(Ok(report)) => Ok(report.to_string()),
+            Some(Ok(report)) => {
+                let bytes = |key: &str| report[key].as_u64().unwrap_or_default();
+                self.fetched.store(bytes("end") - bytes("start"), Ordering::Release);
+                Ok(report.to_string())
+            }
             Some(Err(Failed { kind, message, hosts })) => Err(of_kind(py, kind, &message, hosts)),
         }
     }
@@ -220,18 +233,23 @@ impl Transfer {
     /// The bytes that arrived, if they were not to go elsewhere.
     fn take_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.check_process()?;
-        let memory = self.memory.as_ref();
-        let memory = memory.ok_or_else(|| PyRuntimeError::new_err("its bytes went to a file"))?;
-        if let Some(bytes) = &self.bytes {
-            // Bytes do not change once somebody has them.
-            return match memory.is_closed() {
-                true => Ok(bytes.bind(py).clone()),
-                false => Err(PyRuntimeError::new_err(
-                    "its bytes are not all there: ask for the result first",
-                )),
-            };
+        match (&self.memory, &self.bytes) {
+            (_, Some(bytes)) => {
+                // Before that they may hold what the memory held before them.
+                let len = bytes.bind(py).len()? as u64;
+                match self.fetched.load(Ordering::Acquire) == len {
+                    true => Ok(bytes.bind(py).clone()),
+                    false => Err(PyRuntimeError::new_err(
+                        "its bytes are not all there: ask for the result first",
+                    )),
+                }
+            }
+            (Some(Memory::Own(memory)), None) => Ok(PyBytes::new(py, &memory.take())),
+            (Some(Memory::Lent(_)), None) => {
+                Err(PyRuntimeError::new_err("its bytes went to memory that was lent"))
+            }
+            (None, None) => Err(PyRuntimeError::new_err("its bytes went to a file")),
         }
-        Ok(PyBytes::new(py, &memory.take()))
     }
 }
 

@@ -28,7 +28,7 @@ pub use name::{MAX_NAME_LEN, NameError, ObjectName, QUOTA_LEDGER};
 pub use part_file::PartFile;
 pub use payload::{Check, ObjectSink, ObjectSource};
 pub use reserve::{Limits, Reservation, Reservations};
-pub use scratch::ScratchFile;
+pub use scratch::{Place, ScratchFile};
 pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts, remove_stale_parts_on};
 pub use write_back::WriteBack;
 

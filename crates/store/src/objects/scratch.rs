@@ -16,8 +16,24 @@ use super::{Digest, Disk, Node, StoreError, SystemDisk, hash_node, hash_nodes};
 /// Objects up to this length need no file \[bytes\].
 const IN_MEMORY: u64 = 4 << 20;
 
+/// Memory that a caller lends for an object or a range of one, to be written in any order and by several threads at once.
+pub trait Place: std::fmt::Debug + Send + Sync {
+    /// Writes bytes at that distance from its beginning.
+    ///
+    /// # Errors
+    /// They do not fit, or the memory is no longer lent.
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// Reads bytes that were written.
+    ///
+    /// # Errors
+    /// As for [`write_at`](Self::write_at).
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()>;
+}
+
 /// A nameless temporary file that reorders blocks for a reader who wants them in order. What was
-/// read can be given back to the disk at once. A short object of verified blocks stays in memory instead.
+/// read can be given back to the disk at once. A short object of verified blocks stays in memory instead, and one that
+/// a caller has a [`Place`] for goes there.
 #[derive(Debug)]
 pub struct ScratchFile {
     bytes: Bytes,
@@ -31,6 +47,8 @@ enum Bytes {
     File(File),
     /// Blocks count here only once they are verified: nothing is hashed.
     Memory(Mutex<Box<[u8]>>),
+    /// A caller's, for those bytes of the object; the rest of a block that lies across an end is not kept.
+    Lent(Box<dyn Place>, Range<u64>),
 }
 
 impl ScratchFile {
@@ -55,6 +73,16 @@ impl ScratchFile {
         }
         let memory = vec![0; size as usize].into_boxed_slice();
         Ok(ScratchFile { bytes: Bytes::Memory(Mutex::new(memory)), size, digest, prefix })
+    }
+
+    /// As [`of_verified`](Self::of_verified), in memory that a caller lends for a range of the object.
+    pub fn lent(size: u64, digest: Digest, place: Box<dyn Place>, range: Range<u64>) -> Self {
+        ScratchFile {
+            bytes: Bytes::Lent(place, range),
+            size,
+            digest,
+            prefix: Prefix::of_verified(),
+        }
     }
 
     /// The object's length \[bytes\].
@@ -86,6 +114,10 @@ impl ScratchFile {
                 buffer.copy_from_slice(bytes);
                 Ok(())
             }
+            Bytes::Lent(place, range) => {
+                let at = offset.checked_sub(range.start).ok_or(io::ErrorKind::UnexpectedEof)?;
+                place.read_at(at, buffer)
+            }
         }
     }
 
@@ -97,6 +129,7 @@ impl ScratchFile {
         match &self.bytes {
             Bytes::File(file) => write_over(&SystemDisk, file, self.size, offset, block),
             Bytes::Memory(bytes) => write_into(&mut lock(bytes), offset, block),
+            Bytes::Lent(place, range) => write_to(&**place, range, offset, block),
         }
     }
 
@@ -121,6 +154,15 @@ impl ScratchFile {
                 };
                 (range.start..range.end).step_by(len as usize).map(node).collect()
             }
+            Bytes::Lent(..) => {
+                let mut piece = vec![0; (range.end - range.start).min(len) as usize];
+                let node = |start: u64| {
+                    let piece = &mut piece[..(range.end - start).min(len) as usize];
+                    self.read_at(start, piece)?;
+                    Ok(hash_node(piece, start))
+                };
+                (range.start..range.end).step_by(len as usize).map(node).collect()
+            }
         }
     }
 
@@ -132,8 +174,8 @@ impl ScratchFile {
     pub fn verify(&self) -> Result<(), StoreError> {
         let got = match &self.bytes {
             Bytes::File(file) => self.prefix.digest(&SystemDisk, file, self.size)?,
-            Bytes::Memory(_) if *self.contiguous().borrow() == self.size => None,
-            Bytes::Memory(_) => {
+            _ if *self.contiguous().borrow() == self.size => None,
+            Bytes::Memory(_) | Bytes::Lent(..) => {
                 return Err(io::Error::other("bytes of the object are missing").into());
             }
         };
@@ -171,6 +213,23 @@ impl ObjectSink for ScratchFile {
                 self.prefix.note(offset, offset + block.len() as u64);
                 Ok(())
             }
+            Bytes::Lent(place, range) => {
+                write_to(&**place, range, offset, block)?;
+                self.prefix.note(offset, offset + block.len() as u64);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Writes what a block has of a range to the place of that range.
+fn write_to(place: &dyn Place, range: &Range<u64>, offset: u64, block: &[u8]) -> io::Result<()> {
+    let before = range.start.saturating_sub(offset).min(block.len() as u64);
+    let wanted = range.end.saturating_sub(offset).clamp(before, block.len() as u64);
+    match before == wanted {
+        true => Ok(()),
+        false => {
+            place.write_at(offset + before - range.start, &block[before as usize..wanted as usize])
         }
     }
 }
@@ -233,6 +292,56 @@ mod tests {
                     && scratch.write_block(u64::MAX, b"x").is_err()
             );
             assert!(scratch.read_at(size, &mut [0]).is_err());
+        }
+    }
+
+    #[derive(Debug)]
+    struct Kept(std::sync::Arc<Mutex<Vec<u8>>>);
+
+    impl Place for Kept {
+        fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+            write_into(&mut self.0.lock().expect("no panic"), at, bytes)
+        }
+
+        fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+            bytes.copy_from_slice(&self.0.lock().expect("no panic")[range_of(at, bytes.len())]);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_lent_place_has_its_range_of_blocks_that_come_in_any_order() {
+        const SIZE: u64 = 9_000;
+        let bytes: Vec<u8> = (0..SIZE).map(|i| (i * 7 + i / 251) as u8).collect();
+        let digest = Digest(*blake3::hash(&bytes).as_bytes());
+        for range in [0..SIZE, 0..10, 1_024..2_048, 1_500..1_501, 1_500..7_300, SIZE - 1..SIZE] {
+            let wanted = &bytes[range.start as usize..range.end as usize];
+            let kept = std::sync::Arc::new(Mutex::new(vec![0; wanted.len()]));
+            let place = Box::new(Kept(std::sync::Arc::clone(&kept)));
+            let scratch = ScratchFile::lent(SIZE, digest, place, range.clone());
+            let mut blocks: Vec<_> = bytes.chunks(1_024).zip((0..).step_by(1_024)).collect();
+            blocks.reverse();
+            for (number, (block, offset)) in blocks.into_iter().enumerate() {
+                assert!(scratch.verify().is_err(), "{number} blocks are not all");
+                if number % 2 == 0 {
+                    scratch.write_block(offset, block).expect("written");
+                } else {
+                    scratch.write_unverified(offset, block).expect("written");
+                    scratch.note(offset..offset + block.len() as u64);
+                }
+            }
+            scratch.verify().expect("whole");
+            assert!(*kept.lock().expect("no panic") == wanted, "{range:?}");
+            let mut read = vec![0; wanted.len()];
+            scratch.read_at(range.start, &mut read).expect("read");
+            assert!(read == wanted, "{range:?}");
+            if range.start != 0 {
+                continue; // No node of the hash tree begins there.
+            }
+            let nodes = scratch.hash_nodes(range.clone(), 2_048).expect("hashed");
+            let pieces = wanted.chunks(2_048).zip((range.start..).step_by(2_048));
+            let expected: Vec<_> = pieces.map(|(piece, at)| hash_node(piece, at)).collect();
+            assert!(nodes == expected, "{range:?}");
         }
     }
 }

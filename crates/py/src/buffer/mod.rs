@@ -1,6 +1,6 @@
 //! Memory that Python lends: contiguous bytes by the buffer protocol, read or written without a copy.
 //!
-//! The only module with `unsafe`. A [`Lent`] keeps its object's memory in place, as long as it lives. A
+//! The only module with `unsafe`, beside what is below it. A [`Lent`] keeps its object's memory in place, as long as it lives. A
 //! [`Reading`] or [`Writing`] of it is registered while it exists, so that no two calls of this module use
 //! overlapping bytes of which one writes. Python code that changes lent memory during a call is not
 //! registered; as for `hashlib` or `socket.recv_into`, that is the caller's mistake and damages bytes.
@@ -8,6 +8,9 @@
     unsafe_code,
     reason = "memory of other objects, whose place and length CPython vouches for"
 )]
+
+#[cfg(target_os = "linux")]
+mod fetched;
 
 use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +20,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 /// Bytes in use by calls, each with the first, one past the last, and whether the call writes them.
 type InUse = Mutex<Vec<(usize, usize, bool)>>;
@@ -107,16 +109,6 @@ impl Lent {
         }
         let may_write = !buffer.readonly();
         Ok(Lent { buffer, what, may_write })
-    }
-
-    /// New bytes of that length, to be written as long as nobody else has them.
-    ///
-    /// # Errors
-    /// `MemoryError` if there is not that much.
-    pub fn fresh(py: Python<'_>, len: usize) -> PyResult<(Py<PyBytes>, Self)> {
-        let bytes = PyBytes::new_with(py, len, |_| Ok(()))?;
-        let buffer = PyUntypedBuffer::get(&bytes)?;
-        Ok((bytes.unbind(), Lent { buffer, what: "new bytes", may_write: true }))
     }
 
     /// As [`new`](Self::new), for memory to be written.
@@ -229,8 +221,8 @@ impl DerefMut for Writing<'_> {
         if self.0.len() == 0 {
             return &mut [];
         }
-        // SAFETY: as for `Reading`; the buffer is writable, which `Lent::writable` checked, or of bytes that nobody
-        // has seen yet (`Lent::fresh`); and no other call reads or writes these bytes.
+        // SAFETY: as for `Reading`; the buffer is writable, which `Lent::writable` checked; and no other call reads or
+        // writes these bytes.
         unsafe { std::slice::from_raw_parts_mut(self.0.buffer.buf_ptr().cast(), self.0.len()) }
     }
 }
