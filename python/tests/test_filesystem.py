@@ -78,6 +78,20 @@ def test_a_file_that_changes_while_it_is_read_is_not_mixed(three_hosts: Hosts, c
             file.read(10)
 
 
+def test_a_file_that_shrinks_before_its_first_piece_comes_is_to_be_opened_again(
+    three_hosts: Hosts, content: bytes
+) -> None:
+    served, hosts = three_hosts
+    for at, shorter in ((0, 200_000), (140_000, 150_000)):
+        with fsspec.open(url(hosts[:1], "deep/object")) as file:
+            (served / "deep" / "object").write_bytes(content[:shorter])
+            file.seek(at)
+            with pytest.raises(OSError, match=f"has {shorter} bytes now, .*open it again"):
+                file.read()
+        with fsspec.open(url(hosts[:1], "deep/object")) as file:
+            assert file.read() == content[:shorter]
+
+
 def test_a_cache_has_whole_files(three_hosts: Hosts, content: bytes, tmp_path: Path, fetched: Fetched) -> None:
     _, hosts = three_hosts
     for _ in range(2):
