@@ -1,5 +1,7 @@
 //! Runs of a figure's cases, and comparison with the paper's results.
 
+mod rows;
+
 pub use super::cases::Cases;
 use super::plot::Plot;
 use super::traffic::{Traffic, Unavailable};
@@ -15,7 +17,6 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
-use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -292,105 +293,6 @@ impl<'a> Lab<'a> {
         });
         results.collect()
     }
-
-    /// A number of the paper's own configuration, and the range that counts as reproduced.
-    pub fn number(&mut self, what: &str, paper: &str, ours: f64, range: RangeInclusive<f64>) {
-        self.judge(None, number(what, paper, ours, &range), range.contains(&ours));
-    }
-
-    /// As [`number`](Self::number), with ours written in another way.
-    pub fn number_as(
-        &mut self,
-        what: &str,
-        paper: &str,
-        ours: f64,
-        range: RangeInclusive<f64>,
-        write: &dyn Fn(f64) -> String,
-    ) {
-        let tolerance = format!("{} to {}", write(*range.start()), write(*range.end()));
-        let row = Check::new(what, paper, write(ours), tolerance);
-        self.judge(None, row, range.contains(&ours));
-    }
-
-    /// A number under a reading of what the paper leaves open.
-    pub fn reading(
-        &mut self,
-        reading: &str,
-        what: &str,
-        paper: &str,
-        ours: f64,
-        range: RangeInclusive<f64>,
-    ) {
-        self.judge(Some(reading), number(what, paper, ours, &range), range.contains(&ours));
-    }
-
-    /// Something that must hold in the paper's own configuration.
-    pub fn holds(&mut self, what: &str, ours: String, holds: bool) {
-        self.judge(None, Check::new(what, "yes", ours, "ordering or shape".into()), holds);
-    }
-
-    /// Something that must hold under a reading of what the paper leaves open.
-    pub fn reading_holds(&mut self, reading: &str, what: &str, ours: String, holds: bool) {
-        self.judge(Some(reading), Check::new(what, "yes", ours, "ordering or shape".into()), holds);
-    }
-
-    /// Why the last row is missed, if `shown` by an experiment of this run.
-    pub fn cause(&mut self, cause: &str, shown: bool) {
-        if let Some(check) = self.checks.last_mut()
-            && shown
-            && check.verdict == Verdict::Missed
-        {
-            check.verdict = Verdict::MissedWithCause;
-            check.cause = Some(cause.to_owned());
-        }
-    }
-
-    /// A value of the paper's configuration that it prints without a claim to hold it against.
-    pub fn note(&mut self, what: &str, paper: &str, ours: String) {
-        self.checks.push(Check::new(what, paper, ours, "reported".into()));
-    }
-
-    /// What a variant of ours gives, which the paper does not have.
-    pub fn variant(&mut self, what: &str, ours: String) {
-        self.checks.push(Check::new(what, "-", ours, "variant".into()));
-    }
-
-    /// What the last row's quantity is with what is shipped instead of what the paper describes.
-    pub fn shipped(&mut self, ours: String) {
-        if let Some(check) = self.checks.last_mut() {
-            check.shipped = Some(ours);
-        }
-    }
-
-    /// A goal of this project's, which the paper does not have.
-    pub fn goal(&mut self, what: &str, ours: f64, range: RangeInclusive<f64>) {
-        let met = if range.contains(&ours) { "met" } else { "not met" };
-        let row = number(what, "not in the paper", ours, &range);
-        let tolerance = format!("goal {}: {met}", row.tolerance);
-        self.checks.push(Check { tolerance, ..row });
-    }
-
-    fn judge(&mut self, reading: Option<&str>, row: Check, fits: bool) {
-        let verdict = match self.shrunk.load(Ordering::Relaxed) {
-            true => Verdict::NotJudged,
-            false => Verdict::of(fits, reading.is_some()),
-        };
-        let reading = reading.map(str::to_owned);
-        self.checks.push(Check { fits: Some(fits), verdict, reading, ..row });
-    }
-}
-
-/// A row for a number, with its range in words.
-fn number(what: &str, paper: &str, ours: f64, range: &RangeInclusive<f64>) -> Check {
-    let (low, high) = (*range.start(), *range.end());
-    let tolerance = if high >= 1e9 {
-        format!(">= {low:.3}")
-    } else if low <= -1e9 {
-        format!("<= {high:.3}")
-    } else {
-        format!("{low:.3} to {high:.3}")
-    };
-    Check::new(what, paper, format!("{ours:.3}"), tolerance)
 }
 
 fn first(plan: &Plan) -> Result<Scenario> {
@@ -486,7 +388,7 @@ mod tests {
     }
 
     /// A lab at that scale that has read a scenario of 5 seeds and 20,000 sessions.
-    fn after_a_plan(scale: Scale, quick: Settings<'_>) -> Lab<'static> {
+    pub(super) fn after_a_plan(scale: Scale, quick: Settings<'_>) -> Lab<'static> {
         let lab = Lab::new(scale, Output::default(), &|_, _, _| {});
         lab.plan("scdp-7", quick).unwrap();
         lab
@@ -521,34 +423,5 @@ mod tests {
         assert!(lab.quick());
         lab.number("fewer points", "12", 12.0, 10.8..=13.2);
         assert_eq!(lab.checks[1].verdict, Verdict::NotJudged);
-    }
-
-    #[test]
-    fn only_a_miss_that_an_experiment_explains_has_a_cause() {
-        let mut lab = after_a_plan(Scale::default(), &[]);
-        lab.number("a", "1", 2.0, 0.9..=1.1);
-        lab.cause("not shown", false);
-        assert_eq!((lab.checks[0].verdict, &lab.checks[0].cause), (Verdict::Missed, &None));
-        lab.cause("shown", true);
-        assert_eq!(lab.checks[0].verdict, Verdict::MissedWithCause);
-        lab.number("b", "1", 1.0, 0.9..=1.1);
-        lab.cause("nothing to explain", true);
-        assert_eq!((lab.checks[1].verdict, &lab.checks[1].cause), (Verdict::Reproduced, &None));
-    }
-
-    #[test]
-    fn readings_variants_and_goals_are_never_the_papers_verdict() {
-        let mut lab = after_a_plan(Scale::default(), &[]);
-        lab.reading("1 us a link", "a", "1", 1.0, 0.9..=1.1);
-        lab.reading_holds("1 us a link", "b", String::new(), false);
-        lab.variant("our codec", "1.0".to_owned());
-        lab.goal("latency", 1.0, 0.0..=0.5);
-        lab.note("printed", "1", "1".to_owned());
-        let verdicts: Vec<_> = lab.checks.iter().map(|check| check.verdict).collect();
-        let (reading, missed) = (Verdict::ReproducedUnderReading, Verdict::Missed);
-        let reported = Verdict::Reported;
-        assert_eq!(verdicts, [reading, missed, reported, reported, reported]);
-        assert_eq!(lab.checks[0].reading.as_deref(), Some("1 us a link"));
-        assert!(lab.checks[3].tolerance.ends_with("not met"), "{:?}", lab.checks[3]);
     }
 }
