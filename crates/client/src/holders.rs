@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
+use super::order::Order;
 use super::pages::Question;
-use super::replicas::Order;
 use super::resume::{Answered, Holders};
 use super::{Update, Updates};
 

@@ -12,6 +12,7 @@ mod error;
 mod fetch;
 mod holders;
 mod narrow;
+mod order;
 mod paths;
 mod put;
 mod replicas;

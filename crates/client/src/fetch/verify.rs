@@ -7,8 +7,9 @@ use crate::task::{JoinSet, spawn_blocking};
 use wellspring_core::SessionId;
 
 use crate::manifest::Manifest;
+use crate::order::Order;
 use crate::pages::{Pages, Question, SharedManifest, lock};
-use crate::replicas::{Found, Order, Replica, Standing};
+use crate::replicas::{Found, Replica, Standing};
 use crate::sink::Arriving;
 use crate::store::Check;
 use crate::{Client, FetchError, FetchOptions, HostError, Update};

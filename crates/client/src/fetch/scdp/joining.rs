@@ -6,8 +6,8 @@ use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::ResumeAt;
 
 use super::{Joined, Run};
+use crate::order::resume_point;
 use crate::paths::Paths;
-use crate::replicas::resume_point;
 use crate::sink::Sink;
 use crate::store::{PartFile, ScratchFile};
 

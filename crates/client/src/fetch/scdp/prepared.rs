@@ -7,8 +7,9 @@ use wellspring_transport::scdp::ObjectInfo;
 
 use crate::byte_range::Wanted;
 use crate::manifest::{Manifest, object_of};
+use crate::order::Order;
 use crate::pages::Pages;
-use crate::replicas::{Found, Order, Replica};
+use crate::replicas::{Found, Replica};
 use crate::sink::Sink;
 use crate::{Client, FetchOptions};
 

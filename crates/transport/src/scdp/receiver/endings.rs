@@ -186,9 +186,3 @@ impl Receiver {
         }
     }
 }
-
-/// A receiver that has nothing to ask for (its disk is slow) repeats its last pull that often, so
-/// that senders do not take it for gone.
-pub(super) fn keepalive_interval(peer_timeout: Duration) -> Duration {
-    peer_timeout / 4
-}

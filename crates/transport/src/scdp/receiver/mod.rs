@@ -18,7 +18,6 @@ use wellspring_wire::scdp::{Mode, Symbol};
 
 use self::block::Intake;
 use self::blocks::BlockWindow;
-use self::endings::keepalive_interval;
 use self::flow::{Answer, Flow};
 pub(super) use self::pulls::Grant;
 use super::context::Context;
@@ -398,4 +397,10 @@ impl Receiver {
     pub(super) fn horizon(&self) -> (u32, u32) {
         (self.blocks.floor(), self.blocks.horizon())
     }
+}
+
+/// A receiver that has nothing to ask for (its disk is slow) repeats its last pull that often, so
+/// that senders do not take it for gone.
+fn keepalive_interval(peer_timeout: Duration) -> Duration {
+    peer_timeout / 4
 }
