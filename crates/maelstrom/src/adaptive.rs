@@ -384,6 +384,20 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_chance_makes_call_for_no_layer_against_bursts() {
+        let limits = Limits { family: Family::Layers, ..Limits::default() };
+        let wanted = |burst| {
+            let mut controller = Controller::new(limits);
+            let report = LossReport { bursts: 45, ..report(1_000, 50, burst) };
+            follow(&mut controller, 0, &[report]);
+            controller.wanted()
+        };
+        let of = |burst| Some(best(Losses { part: 0.05, run: 50.0 / 45.0, burst }, &limits));
+        assert_eq!([wanted(2), wanted(3)], [of(1), of(3)]);
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
     fn a_burst_is_usual_if_one_of_twenty_lost_packets_is_beyond() {
         let burst = |long| {
             let mut controller = Controller::new(Limits::default());
