@@ -261,15 +261,15 @@ const LEARNT: &[(&str, &str)] = &[
     ),
     (
         "maelstrom-clean",
-        "Where nothing is lost the adaptive pair costs less than a per cent, most of it in the first seconds, before \
-         the link is known to lose nothing. A neighbour that is not protected keeps its share, since drops of the \
-         queue are left to the hosts. Of CUBIC and Reno the queue drops about as much as without it, of BBR a fifth \
-         more: what repairs give back lets its startup go on.",
+        "Where nothing is lost the adaptive pair adds two per cent of the bytes in twenty seconds, all in the first four, \
+         before the link is known to lose nothing. A neighbour that is not protected keeps its share, since drops of the \
+         queue are left to the hosts. Of Reno the queue drops as much as without it, of CUBIC a third more and of BBR two \
+         fifths: what repairs give back lets their startup go on.",
     ),
     (
         "maelstrom-losing",
         "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC, \
-         though Reno's worst seeds have half of it under bursts. Fixed codes are limited by their own overhead, and under \
+         though single seeds have half of it under bursts or at 5 %. Fixed codes are limited by their own overhead, and under \
          bursts by flows that were caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
     ),
     (
