@@ -105,6 +105,7 @@ enum Command {
 const OF_THE_LAB: [&str; 6] = ["sim", "reproduce", "bench", "lab", "failure-law", "lt"];
 
 fn main() -> ExitCode {
+    wellspring_server::socket::map_large_blocks();
     let cli = match parse().unwrap_or_else(|problem| misparsed(problem)) {
         Parsed::Run(cli) => *cli,
         Parsed::Print(settings) => {

@@ -56,6 +56,8 @@ fn ask<R>(
 
 #[test]
 fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
+    // As the command does.
+    wellspring_server::socket::map_large_blocks();
     let home = tempfile::tempdir().expect("temporary directory");
     let size = u64::from(BLOCKS) * BLOCK;
     let file = std::fs::File::create(home.path().join("x")).expect("created");
@@ -133,7 +135,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
         peak <= 320_000_000,
     );
     assert!(symbols > ENOUGH, "{symbols} symbols came");
-    // Beside the bound: blocks that workers have in hand or that were given up while they were being sent, the clients, which are in
-    // this process too, and the allocator. 225 to 437 MB were measured; without the bound it is 3 GB.
-    assert!(peak < 2 * BOUND, "{peak} bytes");
+    // Beside the bound: the clients, which are in this process too, and the allocator. 275 to 278 MB were
+    // measured; without the bound it is 3 GB.
+    assert!(peak < BOUND + (64 << 20), "{peak} bytes");
 }

@@ -107,9 +107,32 @@ impl Codecs {
             }
             None => Box::new(BlockEncoder::new(code, k, size).map_err(io::Error::other)?),
         };
-        // The first repair symbol brings all the work; the others are cheap.
-        let mut symbol = vec![0; size];
-        encoder.encode(data, k, &mut symbol).map_err(io::Error::other)?;
+        // All of it here: the event loop makes the symbols, and the encoder's memory is counted when
+        // it comes back.
+        encoder.prepare(data).map_err(io::Error::other)?;
         Ok(encoder)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encoder_made_ready_needs_no_more_memory_for_its_symbols() {
+        let (k, size) = (100, 1_000);
+        let data = vec![7; k as usize * usize::from(size)];
+        let codecs = Codecs::new(Codecs::cache());
+        let mut encoder = codecs.prepare(&data, k, size, None).expect("a shape");
+        let memory = encoder.memory();
+        let mut symbol = vec![0; size.into()];
+        for esi in k..k + 20 {
+            encoder.encode(&data, esi, &mut symbol).expect("a symbol");
+        }
+        // The neighbours of a symbol only: a few hundred bytes.
+        assert!(encoder.memory() < memory + 4_096, "{} after {memory}", encoder.memory());
+        let memory = encoder.memory();
+        let again = codecs.prepare(&data, k, size, Some(encoder)).expect("the same shape");
+        assert_eq!(again.memory(), memory);
     }
 }

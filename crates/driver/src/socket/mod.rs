@@ -31,6 +31,15 @@ pub use trims::{TrimTap, Trimmed};
 pub(crate) use udp::UdpSocket as HostSocket;
 pub use udp::{Outgoing, SocketConfig, UdpSocket};
 
+/// Has the C library give each block of objects a mapping of its own (1 MiB and more). glibc's own way is to
+/// keep ever larger ones in its heaps, where blocks and encoders of unlike length leave gaps: a server takes
+/// half as much again as its stores hold, and more time. For a program to call as it starts, since it is one
+/// setting for all of the process; elsewhere than with glibc it does nothing.
+pub fn map_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    sys::map_large_blocks();
+}
+
 /// Datagrams in one GSO batch, at most (Linux `UDP_MAX_SEGMENTS` before 6.9).
 pub const MAX_SEGMENTS: usize = 64;
 /// Bytes of one datagram, at most: the largest UDP payload over IPv4.

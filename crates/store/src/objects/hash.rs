@@ -139,14 +139,21 @@ pub(super) fn hash_nodes_on(
     len: u64,
 ) -> io::Result<Vec<Node>> {
     let starts: Vec<u64> = (range.start..range.end).step_by(len as usize).collect();
-    let hash = |start: u64| {
-        let mut bytes = vec![0; (range.end - start).min(len) as usize];
-        disk.read_at(file, &mut bytes, start)?;
-        Ok(hash_node(&bytes, start))
+    let progress = HashProgress::default();
+    let hash = |buffer: &mut Vec<u8>, start: u64| {
+        let mut hasher = blake3::Hasher::new();
+        hasher.set_input_offset(start);
+        let node = start..range.end.min(start + len);
+        hash_range_with(disk, file, node, &mut hasher, &progress, buffer)?;
+        Ok(hasher.finalize_non_root())
     };
     // Short ones are not worth a thread's attention each.
     let together = (LEAF / len).clamp(1, 8) as usize;
-    on_all_processors(|| starts.into_par_iter().with_min_len(together).map(hash).collect())
+    let each = |starts: Vec<u64>| {
+        let starts = starts.into_par_iter().with_min_len(together);
+        starts.map_init(|| buffer_for(len), hash).collect()
+    };
+    on_all_processors(|| each(starts))
 }
 
 /// Does work on a pool of threads, a processor each, which belongs to this process: a child of `fork` has none of its
@@ -204,6 +211,11 @@ fn subtree(file: &File, from: u64, len: u64, progress: &HashProgress) -> io::Res
     Ok(hasher.finalize_non_root())
 }
 
+/// What ranges of `len` bytes are read into.
+fn buffer_for(len: u64) -> Vec<u8> {
+    vec![0; len.min(CHUNK as u64) as usize]
+}
+
 /// Hashes a range of a file into `hasher`.
 pub(super) fn hash_range(
     disk: &dyn Disk,
@@ -212,13 +224,26 @@ pub(super) fn hash_range(
     hasher: &mut blake3::Hasher,
     progress: &HashProgress,
 ) -> io::Result<()> {
+    let mut buffer = buffer_for(range.end.saturating_sub(range.start));
+    hash_range_with(disk, file, range, hasher, progress, &mut buffer)
+}
+
+/// The same by way of `buffer`, as many bytes at a time as it has: it stays in the cache, and in memory
+/// that the kernel has given once.
+fn hash_range_with(
+    disk: &dyn Disk,
+    file: &File,
+    range: Range<u64>,
+    hasher: &mut blake3::Hasher,
+    progress: &HashProgress,
+    buffer: &mut [u8],
+) -> io::Result<()> {
     let Range { start: mut at, end: to } = range;
-    let mut buffer = vec![0; CHUNK.min(usize::try_from(to.saturating_sub(at)).unwrap_or(CHUNK))];
     while at < to {
         if progress.0.1.load(Relaxed) {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "hashing was stopped"));
         }
-        let len = (to - at).min(CHUNK as u64) as usize;
+        let len = (to - at).min(buffer.len() as u64) as usize;
         disk.read_at(file, &mut buffer[..len], at)?;
         hasher.update(&buffer[..len]);
         at += len as u64;

@@ -100,7 +100,7 @@ pub(super) fn made_ready(
         }
         None => Box::new(BlockEncoder::new(code, k, size).expect("a shape")),
     };
-    encoder.encode(data, k, &mut vec![0; size]).expect("a block");
+    encoder.prepare(data).expect("a block");
     encoder
 }
 
