@@ -14,8 +14,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Disk, SystemDisk};
 
-/// Bytes hashed at a time: enough for the widest vector code, little enough for the cache.
-const CHUNK: usize = 256 * 1024;
+/// Bytes hashed at a time: enough for the widest vector code, little enough for the cache, and for memory
+/// that allocators keep, where larger pieces come from the kernel each time, to be cleared and given back.
+const CHUNK: usize = 64 * 1024;
 /// Bytes that one thread reads and hashes in one go.
 const LEAF: u64 = 1 << 20;
 /// Bytes that threads share, before all go on: a disk with heads reads on nearly in order.
