@@ -28,6 +28,8 @@ OF_LINUX := -A clippy::useless_conversion -A clippy::unnecessary_cast
 # them [MB], papers whose figures are reproduced and how (SCALE=--quick).
 NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-reach nightly-python nightly-figures nightly-package
 FUZZ_SECONDS ?= 1800
+# Inputs after which a target has had enough: parsers take minutes for them.
+FUZZ_RUNS ?= 100000000
 CASES ?= 5000
 ROUNDS ?= 1000
 FAULT_SEEDS ?= 1000000
@@ -162,7 +164,7 @@ nightly: ## What takes hours: long fuzzing, more random cases, slow tests, every
 	@.ci/parts $(NIGHTLY)
 
 nightly-fuzz:
-	@SANITIZER=address fuzz/run $(FUZZ_SECONDS) $(TARGETS)
+	@SANITIZER=address RUNS=$(FUZZ_RUNS) fuzz/run $(FUZZ_SECONDS) $(TARGETS)
 
 nightly-tests: web
 	@$(SETUP) browser
