@@ -94,6 +94,15 @@ impl FileImage {
         self.pending.clear();
     }
 
+    /// What is read once the system's memory has only what is still to be written.
+    pub(crate) fn without_cache(&self) -> Vec<u8> {
+        let mut state = self.durable.clone();
+        for change in &self.pending {
+            state.apply(change);
+        }
+        state.bytes
+    }
+
     /// What is left of the file: each change reached the disk, or did not.
     pub(crate) fn after_power_cut(&self, rng: &mut RandomStream) -> State {
         let mut state = self.durable.clone();

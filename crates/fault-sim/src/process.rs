@@ -142,6 +142,12 @@ impl Disk for Process {
         outcome
     }
 
+    fn drop_cache(&self, file: &File) -> io::Result<()> {
+        self.begin(Kind::Call, "drop_cache")?;
+        self.disk.drop_cache(file);
+        Ok(())
+    }
+
     fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
         self.begin(Kind::Sync, "sync_directory")?;
         if !self.disk.skips_syncs() {
@@ -171,5 +177,64 @@ impl Disk for Process {
 
     fn random(&self) -> io::Result<u64> {
         Ok(self.disk.random())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::Object;
+    use crate::simulation::in_memory;
+    use crate::virtual_disk::Faults;
+    use wellspring_core::Seed;
+    use wellspring_store::{Existing, ObjectSink, PartFile};
+
+    struct Nobody;
+
+    impl Others for Nobody {
+        fn go_on(&self) {}
+    }
+
+    #[test]
+    fn what_a_killed_process_failed_to_bring_onto_the_disk_is_not_believed() {
+        for seed in 0..20 {
+            let home = in_memory();
+            let disk = VirtualDisk::new(home.path(), Object::all(), Seed(seed).stream("test"));
+            let (disk, others) = (Arc::new(disk), Arc::new(Nobody));
+            let Object { bytes, digest } = disk.objects()[0].clone();
+            let process = || {
+                let others = Arc::downgrade(&others) as Weak<dyn Others>;
+                Process::new(Arc::clone(&disk), others)
+            };
+            let resumed = |process: &Arc<Process>| {
+                let (on, path) = (Arc::clone(process) as Arc<dyn Disk>, home.path().join("a"));
+                let size = bytes.len() as u64;
+                PartFile::resumed_beside_on(on, &path, size, digest, Existing::Replace)
+                    .expect("made")
+            };
+            let killed = process();
+            let part = resumed(&killed);
+            part.write_block(0, &bytes).expect("written");
+            disk.set_faults(Faults { sync: 1.0, ..Faults::default() });
+            // It sets the mode, syncs, and dies before it removes the file.
+            killed.kill_after(3);
+            assert!(part.commit().is_err());
+            drop(part);
+            disk.set_faults(Faults::default());
+
+            let part = resumed(&process());
+            assert!(part.has_old_bytes(), "seed {seed}: the file was left");
+            let mut found = vec![0; bytes.len()];
+            part.read_at(0, &mut found).expect("read");
+            if found == bytes {
+                part.note(0..bytes.len() as u64);
+            } else {
+                part.write_block(0, &bytes).expect("written");
+            }
+            part.commit().expect("complete");
+            drop(part);
+            disk.restore_power();
+            assert_eq!(disk.check_name("a"), Some(0), "seed {seed}");
+        }
     }
 }

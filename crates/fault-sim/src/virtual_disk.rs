@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -338,6 +338,17 @@ impl VirtualDisk {
         if let Some(path) = named {
             self.check_name(&path);
         }
+    }
+
+    /// A file is read from the disk from now on; its length and time are as before.
+    pub(crate) fn drop_cache(&self, file: &File) {
+        let meta = file.metadata().expect("an open file");
+        self.change(file, |image, _| {
+            let mut bytes = image.without_cache();
+            bytes.resize(meta.len() as usize, 0);
+            file.write_all_at(&bytes, 0).expect("written");
+        });
+        file.set_modified(meta.modified().expect("a time")).expect("a time can be set");
     }
 
     /// A file has another name.

@@ -115,6 +115,20 @@ pub trait Disk: fmt::Debug + Send + Sync {
         file.sync_all()
     }
 
+    /// Has the bytes of a file read from the disk from now on, unless they are still to be written: a sync that
+    /// failed leaves bytes in the system's memory that the disk has not, and that no later sync brings there.
+    /// Nothing is done where the system has no such call, and what another process maps stays.
+    ///
+    /// # Errors
+    /// The system's.
+    fn drop_cache(&self, file: &File) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?;
+        #[cfg(not(target_os = "linux"))]
+        let _ = file;
+        Ok(())
+    }
+
     /// Brings the names in a directory onto the disk.
     ///
     /// # Errors

@@ -160,6 +160,10 @@ impl PartFile {
             return Ok(part);
         }
         let remembered = part.memory.as_ref().and_then(|memory| memory.recall(&file));
+        if remembered.is_none() {
+            // Its process may have been killed between a sync that failed and the end of the file.
+            part.disk.drop_cache(&file)?;
+        }
         part.disk.set_mode(&file, 0o600)?;
         part.disk.remove(&part.parent, &part.part_name)?;
         (part.file, part.part_name) = (file, kept);
