@@ -56,6 +56,16 @@ def need(**packages):
         signal.signal(each, leave)
 
 
+def need_congestion(controls):
+    """Ends unless TCP in namespaces may use these congestion controls of the kernel."""
+    setting = pathlib.Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    allowed = setting.read_text().split()
+    if missing := [each for each in controls if each not in allowed]:
+        words = " ".join(allowed + missing)
+        sys.exit(f"TCP in namespaces may not use {', '.join(missing)} here: allow it with "
+                 f"`sysctl -w net.ipv4.{setting.name}='{words}'`, or choose others by --peer and --beside")
+
+
 @functools.cache
 def before_others():
     """What starts a program that runs before others: nothing where that is not allowed, as in many containers."""

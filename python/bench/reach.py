@@ -420,7 +420,7 @@ def sweep_on_dask(arguments: argparse.Namespace) -> Row:
                 killed.append(next(iter(client.run(os.getpid).values())))
                 os.kill(killed[0], signal.SIGKILL)
 
-        client.submit(sim.run_job, jobs[0]).result()
+        client.run(sim.run_job, jobs[0])  # Workers have imported all, too.
         began = time.perf_counter()
         result = sweep(
             "scdp-12a", seeds=arguments.runs, set=PLAN, executor=client.get_executor(), progress=kill_one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,27 @@ def test_a_killed_process_loses_its_run_alone(tmp_path: Path, monkeypatch: pytes
     result = sweep("scdp-12a", seeds=2, set=SMALL, workers=2, folder=tmp_path / "results")
     assert (tmp_path / "died").exists(), "a worker died"
     assert dict(result.runs) == dict(sim.run("scdp-12a", seeds=2, set=SMALL).runs)
+
+
+class Patient(ThreadPoolExecutor):
+    """Begins when it has so many runs, as a large cluster would need to be busy."""
+
+    def __init__(self, runs: int) -> None:
+        self.missing, self.enough = runs, threading.Event()
+        super().__init__(1, initializer=self.enough.wait, initargs=(30,))
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.missing -= 1
+        if self.missing == 0:
+            self.enough.set()
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_a_large_cluster_is_kept_busy() -> None:
+    with Patient(300) as pool:
+        result = sweep("scdp-12a", seeds=150, set={**SMALL, "workload.size": "10KB"}, executor=pool)
+        assert pool.enough.is_set(), "no more were handed over until some were done"
+    assert result.runs.height == 300
 
 
 class Flaky(ThreadPoolExecutor):

@@ -19,9 +19,9 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO, Any
 
 from .sim import Job, Result, _Scenario, collect, jobs, run_job
@@ -29,7 +29,10 @@ from .sim import Job, Result, _Scenario, collect, jobs, run_job
 __all__ = ["RunFailed", "sweep"]
 
 _WAITING = 64
-"""Runs handed to an executor beyond those that it may be working on."""
+"""Runs handed to our own processes beyond those that they are working on; if one dies, all are handed over again."""
+
+_AT_EXECUTOR = 10_000
+"""Runs handed to another executor at one time: it does not say how many it works on, and a cluster may have many cores."""
 
 
 class RunFailed(RuntimeError):
@@ -86,6 +89,14 @@ def _processes(workers: int | None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
+def _some_of(done: SimpleQueue[Future[dict[str, Any]]]) -> list[Future[dict[str, Any]]]:
+    """Waits for one, and takes what is there by then."""
+    some = [done.get()]
+    while not done.empty():
+        some.append(done.get())
+    return some
+
+
 def sweep(
     scenario: _Scenario,
     *,
@@ -117,23 +128,28 @@ def sweep(
     total = len(todo)
     tries = dict.fromkeys(waiting, 0)
     running: dict[Future[dict[str, Any]], Job] = {}
+    done: SimpleQueue[Future[dict[str, Any]]] = SimpleQueue()
     waiting.reverse()
     own = executor is None
+    at_once = _WAITING + (os.cpu_count() or 1) if own else _AT_EXECUTOR
     pool = executor if executor is not None else _processes(workers)
     try:
         if progress is not None:
             progress(len(outcomes), total)
         while waiting or running:
-            while waiting and len(running) < (_WAITING + (os.cpu_count() or 1)):
+            while waiting and len(running) < at_once:
                 job = waiting.pop()
                 try:
-                    running[pool.submit(run_job, job, flows)] = job
+                    future = pool.submit(run_job, job, flows)
                 except BrokenExecutor:
                     waiting.append(job)
                     break
-            over = wait_for(running, return_when=FIRST_COMPLETED).done
+                running[future] = job
+                future.add_done_callback(done.put)
             broken = not running
-            for future in over:
+            for future in _some_of(done) if running else ():
+                if future not in running:
+                    continue  # Of a pool that was given up.
                 job = running.pop(future)
                 error = future.exception()
                 if error is None:
