@@ -51,13 +51,14 @@ impl Memory {
         }
     }
 
-    /// What was verified of a file, if it is in the state in which it was left.
-    pub(super) fn recall(&self, file: &File) -> Option<Vec<Range<u64>>> {
+    /// What was verified of a file, if it is in the state in which it was left; and whether it could not be brought
+    /// onto the disk, which may show later.
+    pub(super) fn recall(&self, file: &File) -> Option<(Vec<Range<u64>>, Arc<AtomicBool>)> {
         let state = Fingerprint::of(file).ok()?;
         let mut left = self.lock();
         let place = left.iter().position(|left| left.state == state)?;
         let left = left.remove(place)?;
-        (!left.failed.load(Ordering::Acquire)).then_some(left.verified)
+        (!left.failed.load(Ordering::Acquire)).then_some((left.verified, left.failed))
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Left>> {
@@ -79,17 +80,18 @@ mod tests {
             file.set_modified(now).expect("ours");
             memory.keep(file, now, vec![3..7, 9..12], Arc::new(AtomicBool::new(failed)));
         };
-        assert_eq!(memory.recall(&file), None);
+        let recall = |file: &File| memory.recall(file).map(|(verified, _)| verified);
+        assert_eq!(recall(&file), None);
         keep(&file, false);
-        assert_eq!(memory.recall(&file), Some(vec![3..7, 9..12]));
-        assert_eq!(memory.recall(&file), None, "once");
+        assert_eq!(recall(&file), Some(vec![3..7, 9..12]));
+        assert_eq!(recall(&file), None, "once");
         keep(&file, false);
         file.write_all(b"more").expect("written");
-        assert_eq!(memory.recall(&file), None, "somebody has written to it");
+        assert_eq!(recall(&file), None, "somebody has written to it");
         keep(&file, true);
-        assert_eq!(memory.recall(&file), None, "a sync has failed");
+        assert_eq!(recall(&file), None, "a sync has failed");
         memory.keep(&file, SystemTime::UNIX_EPOCH, std::iter::once(3..7).collect(), Arc::default());
-        assert_eq!(memory.recall(&file), None, "changed at another time");
+        assert_eq!(recall(&file), None, "changed at another time");
     }
 
     #[test]

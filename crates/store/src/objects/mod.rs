@@ -15,6 +15,7 @@ mod payload;
 mod prefix;
 mod reserve;
 mod scratch;
+mod sparse;
 mod stale;
 mod write_back;
 

@@ -18,6 +18,7 @@ use super::hash::hash_nodes_on;
 use super::memory::Memory;
 use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
+use super::sparse::{write_over, write_sparse};
 use super::stale::{self, Stale};
 use super::write_back::WriteBack;
 use super::{Digest, Disk, Fingerprint, Node, Reservation, StoreError, SystemDisk};
@@ -51,6 +52,8 @@ pub struct PartFile {
     has_old_bytes: bool,
     /// What of them this process has verified itself.
     remembered: Option<Vec<Range<u64>>>,
+    /// Whether what an earlier part file has left could not be brought onto the disk.
+    left_failed: Option<Arc<AtomicBool>>,
     /// Where it is noted what is verified when it is dropped and stays.
     memory: Option<Arc<Memory>>,
     _reservation: Option<Reservation>,
@@ -170,7 +173,9 @@ impl PartFile {
         *part.is_kept.get_mut() = true;
         part.disk.set_len(&part.file, part.size)?;
         part.has_old_bytes = stat.st_blocks > 0;
-        part.remembered = remembered.filter(|_| part.has_old_bytes);
+        if let Some((ranges, failed)) = remembered.filter(|_| part.has_old_bytes) {
+            (part.remembered, part.left_failed) = (Some(ranges), Some(failed));
+        }
         for range in part.remembered.iter().flatten() {
             part.prefix.note(range.start, range.end);
         }
@@ -274,7 +279,7 @@ impl PartFile {
         self.write_back.wrote(&self.file, bytes);
         if self.write_back.has_failed() {
             self.distrust();
-            return Err(io::Error::other("what was written could not be brought onto the disk"));
+            return Err(not_on_disk());
         }
         Ok(())
     }
@@ -311,6 +316,7 @@ impl PartFile {
                         has_rival: false,
                         has_old_bytes: false,
                         remembered: None,
+                        left_failed: None,
                         memory: None,
                         _reservation: reservation,
                     };
@@ -362,7 +368,7 @@ impl PartFile {
         let stamped = self.stamp();
         self.disk.set_mode(&self.file, usual_mode())?;
         let synced = self.write_back.finish().and_then(|()| self.disk.sync(&self.file));
-        synced.inspect_err(|_| self.distrust())?;
+        synced.and_then(|()| self.check_left()).inspect_err(|_| self.distrust())?;
         self.take_name()?;
         self.is_gone.store(true, Ordering::Release);
         if self.has_rival {
@@ -372,6 +378,15 @@ impl PartFile {
         let fingerprint = Fingerprint::of(&self.file).ok();
         self.disk.sync_directory(&self.parent)?;
         Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
+    }
+
+    /// Whether what an earlier part file has left is on the disk, now that it has been synced: the system may have told
+    /// of a failure that one alone.
+    fn check_left(&self) -> io::Result<()> {
+        match &self.left_failed {
+            Some(failed) if failed.load(Ordering::Acquire) => Err(not_on_disk()),
+            _ => Ok(()),
+        }
     }
 
     /// A sync has failed. The system may read bytes back that are not on the disk and say of a later sync that it
@@ -425,6 +440,7 @@ impl Drop for PartFile {
         if *self.is_kept.get_mut() && has_bytes {
             if let (Some(memory), Some(stamp)) = (&self.memory, self.stamp()) {
                 memory.keep(&self.file, stamp, self.prefix.verified(), self.write_back.failure());
+                self.write_back.sync_rest(&self.file);
             }
             // A last sync may still have the file open, and whoever takes it up need not wait for that. Where this
             // fails the lock goes with the sync.
@@ -453,43 +469,8 @@ fn usual_mode() -> u32 {
     0o666 & !umask.unwrap_or(0o077)
 }
 
-/// Writes a block of a file that may have anything there; zeros become a hole where that is possible.
-pub(super) fn write_over(
-    disk: &dyn Disk,
-    file: &File,
-    size: u64,
-    offset: u64,
-    block: &[u8],
-) -> io::Result<()> {
-    let end = offset.checked_add(block.len() as u64).filter(|end| *end <= size);
-    let end = end.ok_or_else(beyond_the_end)?;
-    if block.iter().all(|byte| *byte == 0) && disk.punch_hole(file, offset..end).is_ok() {
-        return Ok(());
-    }
-    disk.write_at(file, block, offset)
-}
-
-fn beyond_the_end() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "block beyond the object's end")
-}
-
-/// Writes a block of a file that is all holes where it was not written; zeros need no writing.
-pub(super) fn write_sparse(
-    disk: &dyn Disk,
-    file: &File,
-    size: u64,
-    offset: u64,
-    block: &[u8],
-) -> io::Result<()> {
-    let end = offset.checked_add(block.len() as u64);
-    if end.is_none_or(|end| end > size) {
-        return Err(beyond_the_end());
-    }
-    // Ends at the first byte that is not zero: costs nothing on ordinary data.
-    if block.iter().all(|byte| *byte == 0) {
-        return Ok(());
-    }
-    disk.write_at(file, block, offset)
+fn not_on_disk() -> io::Error {
+    io::Error::other("what was written could not be brought onto the disk")
 }
 
 #[cfg(test)]
@@ -507,5 +488,32 @@ mod tests {
         drop(part);
         assert!(resume().has_old_bytes());
         drop(syncing);
+    }
+
+    #[test]
+    fn what_is_remembered_is_no_object_if_it_did_not_get_onto_the_disk() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (path, memory) = (dir.path().join("x"), Arc::new(Memory::default()));
+        let digest = Digest(*blake3::hash(b"hello").as_bytes());
+        let part = || {
+            let part = PartFile::beside(&path, 5, digest, Existing::Keep).expect("made");
+            part.take_up(Some(Arc::clone(&memory))).expect("taken up")
+        };
+        let first = part();
+        first.write_block(0, b"hel").expect("written");
+        let failed = first.write_back.failure();
+        drop(first);
+        let second = part();
+        assert_eq!(second.remembered().map(|there| there[0].clone()), Some(0..3));
+        second.write_block(3, b"lo").expect("written");
+        // Its last sync ends only now.
+        failed.store(true, Ordering::Release);
+        assert!(second.commit().is_err());
+        drop(second);
+        assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 0);
+        let third = part();
+        assert!(!third.has_old_bytes());
+        third.write_block(0, b"hello").expect("written");
+        third.commit().expect("in place");
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 
 use super::ObjectSink;
-use super::part_file::{write_over, write_sparse};
 use super::prefix::Prefix;
+use super::sparse::{write_over, write_sparse};
 use super::{Digest, Disk, Node, StoreError, SystemDisk, hash_node, hash_nodes};
 
 /// Objects up to this length need no file \[bytes\].

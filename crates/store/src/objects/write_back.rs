@@ -66,6 +66,15 @@ impl WriteBack {
         }
     }
 
+    /// Has all that was written synced without waiting for it, by a caller that is done with the file. Until then the
+    /// file is open, so that the system cannot forget that it failed to write it.
+    pub fn sync_rest(&self, file: &File) {
+        self.wrote(file, self.step);
+        if self.lock().syncer.is_none() {
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+
     /// Whether a sync has failed: the system says so once, to [`finish`](Self::finish) here.
     pub fn has_failed(&self) -> bool {
         // The thread lives as long as its syncs go well.
@@ -137,5 +146,18 @@ mod tests {
         }
         assert!(back.failure().load(Ordering::Acquire));
         assert!(back.finish().is_err());
+    }
+
+    #[test]
+    fn what_was_written_is_synced_though_nobody_waits_for_it() {
+        let file = File::options().write(true).open("/dev/null").expect("the null device");
+        let back = WriteBack::default();
+        back.wrote(&file, 1);
+        let failed = back.failure();
+        back.sync_rest(&file);
+        drop(back);
+        while !failed.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
     }
 }
