@@ -3,6 +3,7 @@
 //! What is written is what the source has, memory keeps its bound, and when all is over nothing is held.
 
 use std::io;
+use std::sync::LazyLock;
 
 use wellspring_codec::raptorq::Code;
 
@@ -18,20 +19,22 @@ const MAX_STEPS: usize = 400;
 /// Jobs that workers have at one time, at most.
 const MAX_JOBS: usize = 8;
 
-/// An object whose bytes follow from where they are.
+/// An object: bytes that are computed once for all, from some place on.
 struct Pattern(u8);
 
+/// Where patterns begin: as many bytes as the longest object has behind the last of them.
+static BYTES: LazyLock<Vec<u8>> =
+    LazyLock::new(|| (0..40_000u64).map(|at| (at * 31 + at / 251) as u8).collect());
+
 impl Pattern {
-    fn byte(&self, at: u64) -> u8 {
-        (at * 31 + at / 251) as u8 ^ self.0
+    fn bytes(&self, offset: u64, len: usize) -> &'static [u8] {
+        &BYTES[usize::from(self.0) + offset as usize..][..len]
     }
 }
 
 impl ObjectSource for Pattern {
     fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
-        for (at, byte) in block.iter_mut().enumerate() {
-            *byte = self.byte(offset + at as u64);
-        }
+        block.copy_from_slice(self.bytes(offset, block.len()));
         Ok(())
     }
 }
@@ -64,8 +67,7 @@ impl Session {
     /// A block, filled up with zeros.
     fn block(&self, sbn: u32) -> Vec<u8> {
         let (offset, len) = self.geometry.block(sbn);
-        let mut block: Vec<u8> =
-            (0..len).map(|at| Pattern(self.pattern).byte(offset + at)).collect();
+        let mut block = Pattern(self.pattern).bytes(offset, len as usize).to_vec();
         let whole =
             self.geometry.symbols_in_block(sbn) as usize * usize::from(self.geometry.symbol_size());
         block.resize(whole, 0);
