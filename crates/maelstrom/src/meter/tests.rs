@@ -136,6 +136,7 @@ fn three_losses_at_a_long_queue_are_certain_where_few_packets_have_come() {
     }
     assert_eq!(meter.lately_long.events, CERTAIN);
     assert!(meter.lately_short.packets < CERTAIN_PACKETS && meter.is_congestion(640));
+    assert!(meter.has_queue_drops(), "three are enough to be told");
 }
 
 #[test]
