@@ -438,7 +438,9 @@ impl Drop for PartFile {
         // One without a byte is of no use to anybody.
         let has_bytes = self.has_old_bytes || self.prefix.furthest() > 0;
         if *self.is_kept.get_mut() && has_bytes {
-            if let (Some(memory), Some(stamp)) = (&self.memory, self.stamp()) {
+            if let (Some(memory), Some(stamp), Ok(())) =
+                (&self.memory, self.stamp(), self.check_left())
+            {
                 memory.keep(&self.file, stamp, self.prefix.verified(), self.write_back.failure());
                 self.write_back.sync_rest(&self.file);
             }
