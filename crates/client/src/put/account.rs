@@ -124,6 +124,7 @@ impl Account {
             (ReceiverState::Failed(reason), _) => reason.clone(),
             _ if total > 0 && blocks == total => "verifies".to_owned(),
             (_, Some(cause)) => format!("by unicast: {cause}"),
+            _ if !receiver.offered.accepted => "has not begun".to_owned(),
             _ => "receives".to_owned(),
         };
         let done = if is_complete { self.size } else { self.bytes_of_first(blocks) };

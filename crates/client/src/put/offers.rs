@@ -22,7 +22,8 @@ use crate::store::Digest;
 use crate::store_messages;
 use wellspring_net::{HostTrouble, NO_ANSWER};
 
-/// Once a host has accepted, others are waited for this long: it expects symbols soon.
+/// Once a host has accepted, others are waited for this long: it expects symbols soon, and those of a put to each on
+/// its own are asked on while it is sent to.
 const GRACE: Duration = Duration::from_secs(3);
 /// Runs of blocks of which a host may say that it has them; what it has beyond, it does not ask for.
 const MAX_HELD_RUNS: usize = 8_192;
@@ -110,8 +111,8 @@ pub(super) enum Taken {
 /// What hosts were offered that have not answered yet.
 pub(super) type Asked = JoinSet<(usize, Result<Taken, AskError>)>;
 
-/// Offers the object to all hosts, each under its own session. Returns when enough of them have answered; hosts
-/// that are still verifying what they have are asked on.
+/// Offers the object to all hosts, each under its own session. Returns when enough of them have answered; without a
+/// group those that are silent, or verify what they have, are asked on.
 pub(super) async fn offer_all(
     client: &Client,
     mut offered: Vec<Offered>,
@@ -136,7 +137,7 @@ pub(super) async fn offer_all(
             (index, told)
         });
     }
-    collect(&mut asked, &mut offered, offer, &pending).await;
+    collect(&mut asked, &mut offered, (offer, needed), &pending).await;
     for host in &offered {
         if let Some(reason) = &host.refused {
             updates.tell(Update::Lost { host: host.host.clone(), reason: reason.clone() });
@@ -168,18 +169,37 @@ impl Pending {
     }
 }
 
-async fn collect(asked: &mut Asked, offered: &mut [Offered], offer: &Offering, pending: &Pending) {
-    let mut until = None;
+/// How long the first host that accepts waits for the others. Members of a group all begin at once, so those without
+/// which it would be too few are waited for almost as long as it stays.
+fn patience(offered: &[Offered], (offer, needed): (&Offering, usize)) -> Duration {
+    let accepted = offered.iter().filter(|o| o.accepted).count();
+    if offer.group.is_some() && accepted < needed {
+        GRACE.max(offer.timeout * 9 / 10)
+    } else {
+        GRACE
+    }
+}
+
+async fn collect(
+    asked: &mut Asked,
+    offered: &mut [Offered],
+    (offer, needed): (&Offering, usize),
+    pending: &Pending,
+) {
+    let mut first = None;
     loop {
-        let next = match until {
-            Some(until) => tokio::time::timeout_at(until, asked.join_next()).await,
+        let next = match first {
+            Some(first) => {
+                let until: Instant = first + patience(offered, (offer, needed));
+                tokio::time::timeout_at(until, asked.join_next()).await
+            }
             None => Ok(asked.join_next().await),
         };
         match next {
             Ok(Some(Ok((index, told)))) => {
                 offered[index].hear(told);
                 if offered[index].accepted {
-                    until.get_or_insert_with(|| Instant::now() + GRACE);
+                    first.get_or_insert_with(Instant::now);
                 }
             }
             Ok(Some(Err(_))) => {}
@@ -187,25 +207,19 @@ async fn collect(asked: &mut Asked, offered: &mut [Offered], offer: &Offering, p
             Err(_) => break,
         }
     }
+    if offer.group.is_none() {
+        return; // Each has a session of its own, which begins when it is ready.
+    }
     let silent = |o: &&mut Offered| !o.accepted && o.refused.is_none();
-    let mut waits = false;
-    for (index, host) in offered.iter_mut().enumerate() {
-        if !silent(&host) {
-            continue;
-        }
-        // Without a group each has a session of its own, which begins when it is ready.
-        if pending.has(index) && offer.group.is_none() {
-            waits = true;
-        } else if pending.has(index) {
+    for (index, host) in offered.iter_mut().enumerate().filter(|(_, host)| silent(host)) {
+        if pending.has(index) {
             host.refused = Some("has not verified in time what it has of the object".to_owned());
         } else {
             host.refused = Some("no answer in time".to_owned());
             host.trouble = HostTrouble::Silent;
         }
     }
-    if !waits {
-        asked.abort_all();
-    }
+    asked.abort_all();
 }
 
 impl Offered {

@@ -44,7 +44,7 @@ pub(super) struct Run {
     told: mpsc::UnboundedSender<(SessionId, SessionEvent)>,
     events: mpsc::UnboundedReceiver<(SessionId, SessionEvent)>,
     watchers: Watchers,
-    /// Hosts that are still verifying what they have.
+    /// Hosts that are silent so far, or are still verifying what they have.
     asked: Asked,
     opener: PathOpener,
     /// Further paths of the sessions to one host each.
@@ -217,7 +217,7 @@ impl Run {
         Ok(())
     }
 
-    /// A host has verified what it has, while others were sent to.
+    /// A host has answered, and verified what it has, while others were sent to.
     fn on_late(&mut self, index: usize, told: Result<Taken, AskError>) -> Result<(), PutError> {
         let offered = &mut self.account.receivers[index].offered;
         offered.hear(told);

@@ -6,6 +6,7 @@ mod group_keys;
 mod homes;
 mod keyrings;
 mod keys;
+mod late_hosts;
 mod lent;
 mod link_down;
 mod lttp;
