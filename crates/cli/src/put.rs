@@ -278,8 +278,11 @@ fn summary(name: &str, report: &PutReport) -> String {
             ReceiverState::Complete(after) => (seconds(*after), format!("complete{way}")),
             ReceiverState::Failed(reason) => ("-".to_owned(), format!("failed: {reason}")),
             ReceiverState::Unfinished => {
-                let (done, total) = receiver.blocks;
-                ("-".to_owned(), format!("{done} of {total} blocks{way}"))
+                let far = match receiver.blocks {
+                    (_, 0) => "had not begun".to_owned(),
+                    (done, total) => format!("{done} of {total} blocks"),
+                };
+                ("-".to_owned(), format!("{far}{way}"))
             }
         };
         rows.push(vec![receiver.host.clone(), after, state]);
@@ -421,6 +424,13 @@ mod tests {
         let text = summary("x", &report(&[failed], 1_000, 359));
         assert!(text.contains("1000 symbols needed, 359 sent, not all to their end"), "{text}");
         assert!(!text.contains("bit/s") && !text.contains('%'), "{text}");
+    }
+
+    #[test]
+    fn a_host_that_had_not_begun_when_the_quorum_was_done_is_shown_so() {
+        let mut report = report(&[COMPLETE, ReceiverState::Unfinished], 10, 10);
+        report.receivers[1].blocks = (0, 0);
+        assert!(summary("x", &report).contains("had not begun"));
     }
 
     #[test]

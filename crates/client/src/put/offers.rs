@@ -22,9 +22,11 @@ use crate::store::Digest;
 use crate::store_messages;
 use wellspring_net::{HostTrouble, NO_ANSWER};
 
-/// Once a host has accepted, others are waited for this long: it expects symbols soon, and those of a put to each on
-/// its own are asked on while it is sent to.
+/// Once a member of a group has accepted, others are waited for this long: it expects symbols soon.
 const GRACE: Duration = Duration::from_secs(3);
+/// The same where each is sent to on its own: a host that refuses does so within a round trip, and one that is silent
+/// is asked on while the others are sent to.
+const GRACE_ALONE: Duration = Duration::from_millis(500);
 /// Runs of blocks of which a host may say that it has them; what it has beyond, it does not ask for.
 const MAX_HELD_RUNS: usize = 8_192;
 
@@ -172,11 +174,10 @@ impl Pending {
 /// How long the first host that accepts waits for the others. Members of a group all begin at once, so those without
 /// which it would be too few are waited for almost as long as it stays.
 fn patience(offered: &[Offered], (offer, needed): (&Offering, usize)) -> Duration {
-    let accepted = offered.iter().filter(|o| o.accepted).count();
-    if offer.group.is_some() && accepted < needed {
-        GRACE.max(offer.timeout * 9 / 10)
-    } else {
-        GRACE
+    match offered.iter().filter(|o| o.accepted).count() {
+        _ if offer.group.is_none() => GRACE_ALONE,
+        accepted if accepted < needed => GRACE.max(offer.timeout * 9 / 10),
+        _ => GRACE,
     }
 }
 
