@@ -107,6 +107,7 @@ impl Handler {
                 true => Here::Yes,
                 false => Here::No,
             },
+            Some(TreeStep::File { tree, file, .. }) if self.is_in_doubt(tree, file) => Here::No,
             _ => self.is_here_already(&name, offer.size, digest, step.is_some()),
         };
         match is_here {
@@ -126,6 +127,9 @@ impl Handler {
         let mut taking = Taking::new(client, name, offer);
         if let Some(step) = &step {
             taking.shown = step.shown();
+        }
+        if let Some(TreeStep::File { existing, .. }) = &step {
+            taking.existing = *existing;
         }
         if resume && self.waits_for_rival(&taking) {
             return Ok(Outcome::Pending { done: 0, total: offer.size });

@@ -93,12 +93,24 @@ impl Handler {
                 false => name,
             };
             let file = file.clone();
+            let existing = match self.is_in_doubt(&tree, &file) {
+                // An earlier try at this very file.
+                true => Existing::Replace,
+                false => existing,
+            };
             return Ok((name, TreeStep::File { tree, file, existing }));
         }
         if size > MAX_PACK_LEN {
             return Err(StoreError::TooLarge { got: size, limit: MAX_PACK_LEN }.into());
         }
         Ok((scratch_name()?, TreeStep::Pack { tree, files, existing }))
+    }
+
+    /// Whether a file of a tree is there, and may not be on the disk.
+    pub(super) fn is_in_doubt(&self, tree: &TakenTree, file: &Wanted) -> bool {
+        self.store.open_tree(&tree.place()).is_ok_and(|root| {
+            TreeTarget::of(root).is_in_doubt(&file.path, file.size, file.meta.modified)
+        })
     }
 
     /// A tree whose listing was put.
@@ -130,6 +142,10 @@ impl Handler {
         let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
         let mut target = TreeTarget::of(self.open_place(tree)?);
         tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
+        if target.is_in_doubt(&file.path, file.size, file.meta.modified) {
+            // What comes now is not.
+            target.begin()?;
+        }
         if *existing == Existing::Replace {
             target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
         }
@@ -339,7 +355,7 @@ impl Handler {
         let ours = std::mem::take(&mut plan.made_directories);
         let set = |path: &str| may_replace || made.contains(path) || ours.contains(path);
         plan.set_directories(set).map_err(of_tree)?;
-        target.sync()?;
+        target.settle(plan.leaves_doubts())?;
         if tree.atomic {
             self.swap(tree)?;
             target.sync()?;

@@ -99,7 +99,8 @@ impl Transfer<'_> {
         let mut target = self.target.clone();
         let name = self.name(pack);
         let mut resumed = file.size;
-        if !self.is_here(&name, &file, &mut target).await? {
+        let is_in_doubt = target.is_in_doubt(&file.path, file.size, file.meta.modified);
+        if is_in_doubt || !self.is_here(&name, &file, &mut target).await? {
             // A path that leads to the directory that was opened, whatever its name leads to by now.
             let directory = target.directory_of(&file.path).map_err(placed(file.path.clone()))?;
             let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);

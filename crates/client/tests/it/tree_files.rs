@@ -13,6 +13,32 @@ pub fn write(root: &Path, path: &str, bytes: &[u8]) {
     std::fs::write(&path, bytes).expect("write");
 }
 
+/// The power went off before what lies in a directory was on the disk: the small files have other bytes, and what else
+/// they are to have. How many they are.
+pub fn lose_small_files(root: &Path) -> u64 {
+    let is_small = |meta: &std::fs::Metadata| meta.is_file() && (1..1 << 20).contains(&meta.len());
+    let (mut todo, mut lost) = (vec![root.to_owned()], 0);
+    while let Some(directory) = todo.pop() {
+        for entry in std::fs::read_dir(&directory).expect("directory") {
+            let path = entry.expect("entry").path();
+            let meta = path.symlink_metadata().expect("stat");
+            if meta.is_dir() {
+                todo.push(path);
+            } else if is_small(&meta) {
+                std::fs::write(&path, vec![0; meta.len() as usize]).expect("write");
+                let file = std::fs::File::options().write(true).open(&path).expect("open");
+                file.set_modified(meta.modified().expect("a time")).expect("time");
+                lost += 1;
+            }
+        }
+    }
+    std::fs::write(root.join(NOTE), "0 0 an-earlier-life-of-the-machine\n").expect("write");
+    lost
+}
+
+/// The note in a directory of what may not be on the disk.
+pub const NOTE: &str = ".wellspring-unsynced";
+
 /// A tree with a large file, small ones, empty ones, links and directories.
 pub fn make_tree(root: &Path) {
     write(root, "large", &random_bytes(3_000_000, 1));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::served::runtime;
-use crate::tree_files::{contents, make_tree, write};
+use crate::tree_files::{NOTE, contents, lose_small_files, make_tree, write};
 use wellspring_client::{
     Client, ClientConfig, Host, PutError, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange,
     TreeError, TreeFilter, TreeOptions,
@@ -212,6 +212,33 @@ fn a_put_that_was_cut_short_goes_on_where_it_was_also_within_a_file() {
         let report = done(here.path(), &hosts, &options).await;
         assert!(report.sent_files <= 400 - sent, "{report:?}");
         assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+    });
+}
+
+#[test]
+fn what_a_power_cut_has_taken_of_an_unfinished_put_is_sent_again_without_leave_to_replace() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let to = there.path().join("t");
+    make_tree(here.path());
+    write(here.path(), "alone", b"in a pack of its own");
+    runtime().block_on(async {
+        let (_server, host) = serve_by(there.path(), |_| {}).await;
+        let (options, hosts) = (PutTreeOptions::new(to_t()), [host]);
+        done(here.path(), &hosts, &options).await;
+        assert!(!to.join(NOTE).exists(), "all is on the disk");
+        let lost = lose_small_files(&to);
+        let report = done(here.path(), &hosts, &options).await;
+        assert_eq!(report.sent_files, lost);
+        assert_eq!(contents(here.path()), contents(&to), "and no note is left");
+
+        // One file is an object of its own.
+        let one = tempfile::tempdir().expect("dir");
+        write(one.path(), "one", b"one");
+        let to_u = PutTreeOptions::new(TreeOptions::new(Some("u".parse().expect("a name"))));
+        done(one.path(), &hosts, &to_u).await;
+        assert_eq!(lose_small_files(&there.path().join("u")), 1);
+        assert_eq!(done(one.path(), &hosts, &to_u).await.sent_files, 1);
+        assert_eq!(contents(one.path()), contents(&there.path().join("u")));
     });
 }
 

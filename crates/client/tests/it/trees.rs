@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
-use crate::tree_files::{contents, make_tree, write};
+use crate::tree_files::{contents, lose_small_files, make_tree, write};
 use wellspring_client::store::tree::listing::Cursor;
 use wellspring_client::{
     Client, ClientConfig, FetchError, Host, TreeChange, TreeError, TreeFilter, TreeOptions,
@@ -225,6 +225,26 @@ fn a_fetch_that_was_cut_short_goes_on_where_it_was() {
         let report = fetch(&hosts, &everything(), home.path()).await.report();
         assert!(report.fetched_files <= 400 - fetched, "{report:?}");
         assert_eq!(contents(served.path()), contents(home.path()), "and no part file is left");
+    });
+}
+
+#[test]
+fn what_a_power_cut_has_taken_of_an_unfinished_fetch_is_fetched_again() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    make_tree(&served.path().join("t"));
+    write(served.path(), "one/alone", b"an object of its own");
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        let hosts = [host];
+        for name in ["t", "one"] {
+            let options = TreeOptions::new(Some(name.parse().expect("a name")));
+            let (from, to) = (served.path().join(name), home.path().join(name));
+            fetch(&hosts, &options, &to).await.report();
+            let lost = lose_small_files(&to);
+            let report = fetch(&hosts, &options, &to).await.report();
+            assert_eq!(report.fetched_files, lost);
+            assert_eq!(contents(&from), contents(&to), "and no note is left");
+        }
     });
 }
 

@@ -34,7 +34,7 @@ pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts, remove_stale_par
 pub use write_back::WriteBack;
 
 pub(crate) use beneath::{open_directory_beneath, split_path};
-pub(crate) use name::{is_reserved, part_file_name};
+pub(crate) use name::{UNSYNCED, is_reserved, part_file_name};
 pub(crate) use stale::claim;
 
 #[cfg(test)]

@@ -195,10 +195,14 @@ fn is_invisible(c: char) -> bool {
 /// The name of a served directory's ledger of who has put what: nobody can ask for it.
 pub const QUOTA_LEDGER: &str = ".wellspring-quotas";
 
+/// The name of a note in a directory that files of a tree below it may not be on the disk.
+pub(crate) const UNSYNCED: &str = ".wellspring-unsynced";
+
 /// Whether a name is never that of an object.
 pub(crate) fn is_reserved(component: &str) -> bool {
     // Some file systems take names that differ in case alone for the same.
-    is_part_file(component) || component.eq_ignore_ascii_case(QUOTA_LEDGER)
+    is_part_file(component)
+        || [QUOTA_LEDGER, UNSYNCED].iter().any(|name| component.eq_ignore_ascii_case(name))
 }
 
 const PART_MARK: &str = ".wellspring-";
@@ -266,6 +270,7 @@ mod tests {
             ("a\n", NameError::Control),
             (".x.wellspring-00ff.part", NameError::PartFile),
             (QUOTA_LEDGER, NameError::PartFile),
+            (UNSYNCED, NameError::PartFile),
             ("a/.Wellspring-Quotas", NameError::PartFile),
         ] {
             assert_eq!(ObjectName::new(name), Err(error), "{name:?}");

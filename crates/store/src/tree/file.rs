@@ -16,6 +16,10 @@ pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW);
 
+/// Files shorter than this are moved in packs; longer ones one by one, and each is synced before it has its name
+/// \[bytes\].
+pub(super) const PACKED: u64 = 1 << 20;
+
 /// The time of a file's last modification.
 pub(super) fn modified(stat: &Stat) -> Modified {
     Modified { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }

@@ -13,6 +13,7 @@ mod scan;
 mod swap;
 mod target;
 mod unpack;
+mod unsynced;
 
 pub use attributes::{Meta, can_give_owners};
 pub use file::path_of;

@@ -34,7 +34,7 @@ pub struct NewFile {
     name: String,
     /// What it was given \[bytes\].
     len: u64,
-    /// Its length on the disk, which ends before a hole \[bytes\].
+    /// Its length so far, which ends before a hole \[bytes\].
     written: u64,
 }
 
@@ -58,7 +58,8 @@ impl NewFile {
     /// The system's.
     pub fn finish(mut self, meta: &Meta, existing: Existing) -> io::Result<()> {
         if self.written < self.len {
-            self.file.set_len(self.len)?;
+            // Whose length is set has it on the disk before its bytes: a power cut would leave zeros that pass for it.
+            self.file.write_all_at(&[0], self.len - 1)?;
         }
         let attributes = meta.attributes.as_ref();
         if !attributes.keeps.is_nothing() {

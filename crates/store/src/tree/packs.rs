@@ -2,10 +2,9 @@
 
 use wellspring_tree::{Content, Cursor, ListingError, Place, Selection};
 
+use super::file::PACKED;
 use super::{Meta, Wanted};
 
-/// Files shorter than this are packed \[bytes\].
-const PACKED: u64 = 1 << 20;
 /// A pack is closed when it has so many bytes.
 pub(super) const PACK_LEN: u64 = 4 << 20;
 /// Or so many files.

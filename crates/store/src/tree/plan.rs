@@ -31,6 +31,8 @@ pub struct Plan {
     /// Directories that were made, or would be, where surplus is said in full.
     pub made_directories: BTreeSet<String>,
     is_dry: bool,
+    /// Something that is not of the tree, or left out of it, may not be on the disk.
+    leaves_doubts: bool,
     filter: FilterWalk,
     /// Each path of what is surplus is there, not only the uppermost.
     surplus_in_full: bool,
@@ -99,9 +101,15 @@ impl Plan {
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
         if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
-            target.sync().map_err(|error| PlanError::Place(String::new(), error))?;
+            let settled = target.settle(self.leaves_doubts);
+            settled.map_err(|error| PlanError::Place(String::new(), error))?;
         }
         Ok(removed)
+    }
+
+    /// Whether something that is not of the tree, or left out of it, may not be on the disk.
+    pub fn leaves_doubts(&self) -> bool {
+        self.leaves_doubts
     }
 
     fn remove_surplus(&mut self) -> Result<u64, PlanError> {
@@ -152,6 +160,8 @@ struct Maker {
     /// What is surplus with all that is below it.
     removed: Option<String>,
     packer: Packer,
+    /// Files that are here, and may not be on the disk.
+    in_doubt: u64,
 }
 
 impl Maker {
@@ -199,6 +209,7 @@ impl Maker {
             packs: Vec::new(),
             len: 0,
             is_dry,
+            leaves_doubts: false,
             filter: options.filter.walk(),
             surplus_in_full: options.surplus_in_full || !options.filter.is_everything(),
             lacks: Lacks::default(),
@@ -211,8 +222,14 @@ impl Maker {
             hear,
         };
         let packer = Packer::new(options.pack_name_len);
-        let mut maker = Maker { options, plan, seen, removed: None, packer };
+        let mut maker = Maker { options, plan, seen, removed: None, packer, in_doubt: 0 };
         maker.compare(&listing, local)?;
+        if maker.in_doubt > 0 {
+            tracing::warn!(
+                files = maker.in_doubt,
+                "an earlier transfer was cut off before its files were on the disk: moved again"
+            );
+        }
         maker.plan.packs = maker.packer.finish();
         Ok(maker.plan)
     }
@@ -229,7 +246,11 @@ impl Maker {
                 Pair::Both(there, here) => (Some(there), Some(here)),
             };
             let Some(entry) = there.or(here) else { return Ok(()) };
-            if !self.plan.filter.passes(&entry) {
+            let passes = self.plan.filter.passes(&entry);
+            if !passes || there.is_none() {
+                self.plan.leaves_doubts |= here.is_some_and(|here| self.is_in_doubt(&here));
+            }
+            if !passes {
                 return Ok(());
             }
             let Some(there) = there else { return self.surplus(&entry) };
@@ -242,6 +263,13 @@ impl Maker {
                 Ok((number, follow.place(&listing.bytes)))
             })
         })
+    }
+
+    /// Whether something that is here may not be on the disk.
+    fn is_in_doubt(&mut self, here: &Entry<'_>) -> bool {
+        let Content::File { size, .. } = here.content else { return false };
+        let target = self.plan.target.as_mut();
+        target.is_some_and(|target| target.is_in_doubt(here.path, size, here.modified))
     }
 
     /// Something that the tree does not have.
@@ -288,7 +316,11 @@ impl Maker {
             self.plan.files += 1;
             self.plan.bytes = self.plan.bytes.saturating_add(size);
         }
-        if here.is_some_and(|here| same(there, here)) {
+        let is_same = here.is_some_and(|here| same(there, here));
+        // Fetched again, in the place of an earlier try at this very file.
+        let is_in_doubt = is_same && here.is_some_and(|here| self.is_in_doubt(here));
+        self.in_doubt += u64::from(is_in_doubt);
+        if is_same && !is_in_doubt {
             let is_file = matches!(there.content, Content::File { .. });
             if is_file && here.is_some_and(|here| is_set_otherwise(there, here)) {
                 self.plan.lacks.push_replaced(path);
@@ -301,7 +333,7 @@ impl Maker {
         let in_the_way = here.is_some_and(|here| here.content == Content::Directory);
         if in_the_way {
             self.plan.lacks.in_the_way.push(path.to_owned());
-        } else if here.is_some() {
+        } else if here.is_some() && !is_in_doubt {
             self.plan.lacks.push_replaced(path);
         }
         let existing = self.options.existing;

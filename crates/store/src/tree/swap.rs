@@ -12,6 +12,7 @@ use wellspring_tree::{
     Content, Cursor, Entry, Keeps, ListingError, MAX_DEPTH, Pair, compare, order,
 };
 
+use super::TreeTarget;
 use super::scan::{Scan, scan};
 
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
@@ -91,6 +92,8 @@ impl NextTree {
         let listing = scan(&root, how).map_err(io::Error::other)?;
         let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
         let mut directories = Vec::new();
+        // What may not be on the disk is fetched again.
+        let mut there = TreeTarget::of(root);
         while let Some(entry) = cursor.next_entry().map_err(io::Error::other)? {
             let path = to.join(entry.path);
             match entry.content {
@@ -98,7 +101,11 @@ impl NextTree {
                     fs::create_dir(&path)?;
                     directories.push(entry.path.to_owned());
                 }
-                Content::File { .. } => fs::hard_link(self.target.join(entry.path), &path)?,
+                Content::File { size, .. } => {
+                    if !there.is_in_doubt(entry.path, size, entry.modified) {
+                        fs::hard_link(self.target.join(entry.path), &path)?;
+                    }
+                }
                 Content::Link { target } => std::os::unix::fs::symlink(target, &path)?,
                 // Nothing is lost that a copy cannot have.
                 Content::Skipped(reason) => {

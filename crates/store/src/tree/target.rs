@@ -7,16 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RawMode, chmodat, mkdirat, openat, statat, symlinkat,
-    unlinkat, utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, mkdirat, openat, statat,
+    symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::attributes::{Meta, set_attributes, set_link_owner};
-use super::file::{READ, state, times_of};
+use super::file::{PACKED, READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
+use super::unsynced::{Doubts, Note};
 use crate::existing::Existing;
 use crate::objects::{Disk, SystemDisk, open_directory_beneath, part_file_name, split_path};
 
@@ -32,6 +33,9 @@ pub struct TreeTarget {
     root: Arc<OwnedFd>,
     /// The directory that was opened last, and its path.
     parent: (String, Option<Arc<OwnedFd>>),
+    /// Which files may not be on the disk, when it was opened.
+    doubts: Arc<Doubts>,
+    note: Arc<Note>,
 }
 
 impl TreeTarget {
@@ -45,13 +49,13 @@ impl TreeTarget {
             std::fs::create_dir_all(path)?;
         }
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-        let root = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(TreeTarget { root: Arc::new(root), parent: (String::new(), None) })
+        Ok(TreeTarget::of(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
     /// A directory that is open already.
     pub fn of(root: OwnedFd) -> Self {
-        TreeTarget { root: Arc::new(root), parent: (String::new(), None) }
+        let (doubts, note) = (Arc::new(Doubts::of(&root)), Arc::default());
+        TreeTarget { root: Arc::new(root), parent: (String::new(), None), doubts, note }
     }
 
     /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
@@ -105,14 +109,31 @@ impl TreeTarget {
         }
     }
 
-    /// Whether a regular file of that length and time has that path.
+    /// Whether a regular file of that length and time has that path, and is not [in doubt](Self::is_in_doubt).
     pub fn has(&mut self, path: &str, size: u64, modified: Modified) -> bool {
-        let Ok((parent, name)) = self.parent(path) else { return false };
-        statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
-            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-                && found.st_size as u64 == size
-                && super::file::modified(&found) == modified
-        })
+        let found = self.found(path, size, modified);
+        found.is_some_and(|found| !self.doubts(size, &found))
+    }
+
+    /// Whether a regular file of that length and time has that path, and may yet have other bytes on the disk: it was
+    /// written by a transfer that did not come to its end before a power cut, or whose sync failed.
+    pub fn is_in_doubt(&mut self, path: &str, size: u64, modified: Modified) -> bool {
+        !self.doubts.is_none()
+            && self.found(path, size, modified).is_some_and(|found| self.doubts(size, &found))
+    }
+
+    /// Files that are not packed are synced before they get their names.
+    fn doubts(&self, size: u64, found: &Stat) -> bool {
+        (1..PACKED).contains(&size) && self.doubts.of_file(found)
+    }
+
+    fn found(&mut self, path: &str, size: u64, modified: Modified) -> Option<Stat> {
+        let (parent, name) = self.parent(path).ok()?;
+        let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_it = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+            && found.st_size as u64 == size
+            && super::file::modified(&found) == modified;
+        is_it.then_some(found)
     }
 
     /// Waits until all that was written is on the disk.
@@ -128,6 +149,15 @@ impl TreeTarget {
             Ok::<(), Errno>(())
         };
         Ok(synced?)
+    }
+
+    /// Waits until all that was written is on the disk, and notes how that went; `leaves_doubts` says that other files
+    /// stay in doubt.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
+        self.note.end(&self.root, || self.sync(), leaves_doubts)
     }
 
     /// Whether the file system takes names that differ in case alone for the same.
@@ -221,11 +251,21 @@ impl TreeTarget {
         Err(Errno::EXIST.into())
     }
 
-    /// Begins a regular file, which is to have that mode.
+    /// Notes in the directory that files are written from now on, and may not be on the disk until [all is](Self::settle).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(&self) -> io::Result<()> {
+        self.note.begin(&self.root)
+    }
+
+    /// Begins a regular file, which is to have that mode. It is noted that it may not be on the disk until
+    /// [all is](Self::settle).
     ///
     /// # Errors
     /// The system's.
     pub fn begin_file(&mut self, path: &str, mode: u16) -> io::Result<NewFile> {
+        self.begin()?;
         let (parent, name) = self.parent(path)?;
         NewFile::begin(parent, name, mode)
     }

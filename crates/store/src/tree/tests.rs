@@ -145,7 +145,20 @@ fn a_file_takes_its_name_with_its_last_byte_and_keeps_the_old_one_until_then() {
     let left = scan(&open(dir.path()), ALL).expect("a walk");
     assert_eq!(shown(left.as_bytes()), ["d/", "d/a 6"], "nothing is left of b");
     let names = std::fs::read_dir(dir.path()).expect("directory").count();
-    assert_eq!(names, 1, "no part file either");
+    assert_eq!(names, 2, "no part file either: the note of what may not be on the disk");
+}
+
+#[test]
+fn the_last_block_of_a_file_is_written_even_if_it_is_all_zeros() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().expect("directory");
+    let target = TreeTarget::open(dir.path(), true).expect("a target");
+    let mut unpack = Unpack::new(target, vec![wanted("zeros", 16_384)], |_| {});
+    unpack.write_all(&[0; 16_384]).expect("written");
+    let stat = dir.path().join("zeros").metadata().expect("stat");
+    assert_eq!(stat.len(), 16_384);
+    // A length that was set would be on the disk before any bytes.
+    assert!((1..32).contains(&stat.blocks()), "{} blocks", stat.blocks());
 }
 
 #[test]

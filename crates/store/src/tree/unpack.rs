@@ -73,7 +73,12 @@ impl Unpack {
             && let Some((file, _)) = self.open.take()
         {
             let Wanted { path, size, meta } = wanted;
-            match file.map_or(Ok(()), |file| file.finish(meta, self.existing)) {
+            let existing = match self.target.is_in_doubt(path, *size, meta.modified) {
+                // An earlier try at this very file.
+                true => Existing::Replace,
+                false => self.existing,
+            };
+            match file.map_or(Ok(()), |file| file.finish(meta, existing)) {
                 // Another session was faster with the same file.
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists

@@ -1,0 +1,189 @@
+//! Notes of several writers, lives of the machine and syncs that fail.
+
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::fstat;
+use wellspring_tree::{Attributes, Content, Entry, Keeps, Listing, Modified};
+
+use super::super::file::PACKED;
+use super::super::{NextTree, Plan, PlanOptions, Scan, TreeListing, Unpack, scan};
+use super::*;
+use crate::existing::Existing;
+use crate::objects::Digest;
+
+const TIME: Modified = Modified { seconds: 1_000_000_000, nanos: 7 };
+
+fn open(path: &Path) -> OwnedFd {
+    OwnedFd::from(File::open(path).expect("a directory"))
+}
+
+fn entry(path: &str, size: u64) -> Entry<'_> {
+    let content = Content::File { size, digest: None };
+    Entry { path, mode: 0o644, modified: TIME, content, attributes: Attributes::default() }
+}
+
+/// A tree of three files, the last of which is longer than those that are packed.
+fn listing() -> TreeListing {
+    let mut listing = Listing::new();
+    for entry in [entry("a", 5), entry("b", 8_192), entry("c", PACKED)] {
+        listing.push(&entry).expect("room");
+    }
+    TreeListing { bytes: Arc::new(listing.into_bytes()), digest: Digest([0; 32]) }
+}
+
+fn plan(directory: &Path, existing: Existing) -> Plan {
+    let options = PlanOptions { existing, ..PlanOptions::default() };
+    Plan::make(&options, listing(), directory, Arc::new(|_| {}))().expect("a plan")
+}
+
+/// Files that are to be moved.
+fn lacking(plan: &Plan) -> u32 {
+    plan.lacks.files.iter().map(|run| run.end - run.start).sum()
+}
+
+/// Writes what a plan lacks, and how many files that are.
+fn write(plan: &Plan, existing: Existing) -> usize {
+    let mut files = 0;
+    for pack in &plan.packs {
+        let wanted = plan.wanted(pack).expect("files");
+        files += wanted.len();
+        let bytes = vec![0; pack.len as usize];
+        let target = plan.target().expect("a target");
+        let mut unpack = Unpack::new(target, wanted, |_| {}).of_put(existing);
+        unpack.write_all(&bytes).and_then(|()| unpack.flush()).expect("written");
+    }
+    files
+}
+
+/// The power goes off: the machine begins another life.
+fn another_life(directory: &Path) {
+    let path = directory.join(UNSYNCED);
+    let text = std::fs::read_to_string(&path).expect("a note");
+    let life = this_life().expect("a life");
+    assert!(text.contains(life), "{text}");
+    std::fs::write(&path, text.replace(life, "an-earlier-one")).expect("written");
+}
+
+fn has_note(directory: &Path) -> bool {
+    directory.join(UNSYNCED).exists()
+}
+
+#[test]
+fn what_a_power_cut_leaves_of_a_tree_is_moved_again_and_replaced_where_nothing_else_may_be() {
+    for existing in [Existing::Keep, Existing::Replace] {
+        let home = tempfile::tempdir().expect("a directory");
+        let first = plan(home.path(), existing);
+        assert_eq!(write(&first, existing), 3);
+        drop(first);
+        assert!(has_note(home.path()));
+        // A process that was killed has left what is right in memory.
+        assert_eq!(lacking(&plan(home.path(), existing)), 0);
+        another_life(home.path());
+        std::fs::write(home.path().join("b"), [1; 8_192]).expect("written");
+        let times = std::fs::FileTimes::new()
+            .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 7));
+        let file = File::options().write(true).open(home.path().join("b")).expect("opened");
+        file.set_times(times).expect("set");
+        let again = plan(home.path(), existing);
+        // The long one was on the disk before it had its name.
+        assert_eq!((lacking(&again), again.lacks.replaced), (2, 0), "{existing:?}");
+        assert_eq!(write(&again, existing), 2);
+        assert_eq!(std::fs::read(home.path().join("b")).expect("read"), [0; 8_192]);
+        again.finish().expect("finished");
+        assert!(!has_note(home.path()));
+        assert_eq!(lacking(&plan(home.path(), existing)), 0);
+    }
+}
+
+#[test]
+fn what_could_not_be_synced_is_moved_again_in_the_same_life() {
+    let home = tempfile::tempdir().expect("a directory");
+    let root = open(home.path());
+    std::fs::write(home.path().join("before"), b"1").expect("written");
+    let plan_of = || plan(home.path(), Existing::Replace);
+    let first = plan_of();
+    write(&first, Existing::Replace);
+    let note = Note::default();
+    note.begin(&root).expect("begun");
+    let failed = note.end(&root, || Err(io::Error::other("a bad disk")), false);
+    assert_eq!(failed.expect_err("it failed").to_string(), "a bad disk");
+    // The other writer had a part in it.
+    let again = plan_of();
+    assert_eq!(lacking(&again), 2);
+    let before = fstat(File::open(home.path().join("before")).expect("opened")).expect("stat");
+    assert!(!Doubts::of(&root).of_file(&before));
+    write(&again, Existing::Replace);
+    drop((first, again));
+    let last = plan_of();
+    assert_eq!(lacking(&last), 0);
+    last.finish().expect("finished");
+    assert!(!has_note(home.path()));
+}
+
+#[test]
+fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
+    let home = tempfile::tempdir().expect("a directory");
+    let root = open(home.path());
+    let (one, other) = (Note::default(), Note::default());
+    one.begin(&root).expect("begun");
+    other.begin(&root).expect("begun");
+    one.end(&root, || Ok(()), false).expect("ended");
+    assert!(has_note(home.path()));
+    another_life(home.path());
+    std::fs::write(home.path().join("doubtful"), b"1").expect("written");
+    other.end(&root, || Ok(()), true).expect("ended");
+    let doubtful = fstat(File::open(home.path().join("doubtful")).expect("opened")).expect("stat");
+    assert!(Doubts::of(&root).of_file(&doubtful));
+    let third = Note::default();
+    third.begin(&root).expect("begun");
+    std::fs::write(home.path().join("doubtful"), b"2").expect("written");
+    let sure = fstat(File::open(home.path().join("doubtful")).expect("opened")).expect("stat");
+    assert!(!Doubts::of(&root).of_file(&sure));
+    third.end(&root, || Ok(()), false).expect("ended");
+    assert!(!has_note(home.path()));
+}
+
+#[test]
+fn a_tree_beside_another_does_not_begin_with_what_is_in_doubt() {
+    let home = tempfile::tempdir().expect("a directory");
+    let there = home.path().join("t");
+    write(&plan(&there, Existing::Replace), Existing::Replace);
+    another_life(&there);
+    let next = NextTree::beside(&there).expect("a tree beside");
+    let again = plan(next.path(), Existing::Replace);
+    assert_eq!(lacking(&again), 2);
+    write(&again, Existing::Replace);
+    again.finish().expect("finished");
+    next.swap().expect("swapped");
+    assert!(!has_note(&there));
+    assert_eq!(lacking(&plan(&there, Existing::Replace)), 0);
+}
+
+#[test]
+fn a_note_that_is_none_leaves_all_in_doubt() {
+    let home = tempfile::tempdir().expect("a directory");
+    let root = open(home.path());
+    let stat = fstat(&root).expect("stat");
+    assert!(!Doubts::of(&root).of_file(&stat));
+    for text in ["nonsense", "1 2", "1 x failed", &"1 2 synced\n".repeat(10_000)] {
+        std::fs::write(home.path().join(UNSYNCED), text).expect("written");
+        assert!(Doubts::of(&root).of_file(&stat), "{}", &text[..5]);
+    }
+    // Whoever goes on with the tree puts an end to that.
+    for _ in 0..2 {
+        let all = plan(home.path(), Existing::Keep);
+        write(&all, Existing::Keep);
+        all.finish().expect("finished");
+    }
+    assert!(!has_note(home.path()));
+    assert_eq!(lacking(&plan(home.path(), Existing::Keep)), 0);
+    std::fs::create_dir(home.path().join(UNSYNCED)).expect("made");
+    assert!(Doubts::of(&root).of_file(&stat));
+    // It is nobody's file.
+    let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
+    let listing = scan(&root, how).expect("walked").into_bytes();
+    assert!(!listing.windows(UNSYNCED.len()).any(|name| name == UNSYNCED.as_bytes()));
+}
