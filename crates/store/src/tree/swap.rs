@@ -209,12 +209,16 @@ impl NextTree {
     /// The system's. One of the trees is in the place, and the other beside it.
     pub fn swap(self) -> io::Result<Swapped> {
         let NextTree { target, next } = &self;
+        // What has the name outlives a power cut before the other tree goes.
+        let settle = || File::open(target.parent().unwrap_or(target))?.sync_all();
         if !target.exists() {
             fs::rename(next, target)?;
+            settle()?;
             return Ok(Swapped::New);
         }
         match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {
+                settle()?;
                 fs::remove_dir_all(next)?;
                 Ok(Swapped::AtOnce)
             }
@@ -223,6 +227,7 @@ impl NextTree {
                 old.push("-old");
                 fs::rename(target, &old)?;
                 fs::rename(next, target)?;
+                settle()?;
                 fs::remove_dir_all(&old)?;
                 Ok(Swapped::InTwoSteps)
             }
