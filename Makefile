@@ -180,6 +180,8 @@ nightly-soak:
 
 nightly-reach:
 	@PROFILE=$(PROFILE) lab/trust --mb $(REACH_MB) --rounds $(ROUNDS)
+	$(CARGO) build --release -p wellspring-cli
+	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/powercut
 
 nightly-python: python-full
 
