@@ -10,7 +10,7 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first; those joined by + at the same time.
-PARTS := setup fmt deny rules lint api-docs docs package cross fuzz-brief unit+python-test+neon test-32-bit web-test
+PARTS := setup fmt deny rules package unit-build unit+lint+fuzz-brief+python-test+neon+cross+api-docs+docs test-32-bit web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments)
 # Virtual sockets, for transfers under faults. The driver that is shipped has none, so they are not on by default; all tests run with
@@ -56,6 +56,9 @@ test: ## Everything CI runs, with the time of each part
 	@.ci/parts $(PARTS)
 
 check: fmt lint deny api-docs rules ## Layout, lints, licences, API documents, the rules of the workspace
+
+unit-build: setup
+	$(CARGO) test --workspace --features $(TRANSFERS) --no-run
 
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS)
