@@ -38,7 +38,8 @@ impl OnTerminal {
         let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).expect("a size");
         let mut command = program();
-        command.args(args);
+        // Whatever terminal the tests have, if any.
+        command.args(args).env("TERM", "xterm");
         wire(&mut command, &|| slave.try_clone().expect("a descriptor"));
         let child = command.spawn().expect("starts");
         // They have the other end of the terminal, too.
