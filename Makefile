@@ -94,7 +94,7 @@ web: ## Build the page "Break this network": one file, target/web/wellspring.htm
 
 web-test: web ## Test the page in headless Chromium; pictures go to target/web/pictures
 	@if [ -e $(PAGE) ] && $(SETUP) browser; then \
-		WELLSPRING_PAGE=$(PAGE) .ci/count-tests $(CARGO) test --workspace --test browser -- --ignored --test-threads 1; \
+		WELLSPRING_PAGE=$(PAGE) .ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --test browser -- --ignored --test-threads 1; \
 	else echo "NOT TESTED: the page; there is no browser, or no page" >&2; fi
 
 package: ## Package each crate by itself, as for publishing
