@@ -19,7 +19,9 @@ use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
 use super::unsynced::{Doubts, Note};
 use crate::existing::Existing;
-use crate::objects::{Disk, SystemDisk, open_directory_beneath, part_file_name, split_path};
+use crate::objects::{
+    Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
+};
 
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
@@ -256,7 +258,8 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn begin(&self) -> io::Result<()> {
-        self.note.begin(&self.root)
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{UNSYNCED}: {error}"));
+        self.note.begin(&self.root).map_err(named)
     }
 
     /// Begins a regular file, which is to have that mode. It is noted that it may not be on the disk until

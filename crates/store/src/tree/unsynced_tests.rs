@@ -9,7 +9,7 @@ use rustix::fs::fstat;
 use wellspring_tree::{Attributes, Content, Entry, Keeps, Listing, Modified};
 
 use super::super::file::PACKED;
-use super::super::{NextTree, Plan, PlanOptions, Scan, TreeListing, Unpack, scan};
+use super::super::{NextTree, Plan, PlanOptions, Scan, TreeListing, TreeTarget, Unpack, scan};
 use super::*;
 use crate::existing::Existing;
 use crate::objects::Digest;
@@ -182,6 +182,8 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
     assert_eq!(lacking(&plan(home.path(), Existing::Keep)), 0);
     std::fs::create_dir(home.path().join(UNSYNCED)).expect("made");
     assert!(Doubts::of(&root).of_file(&stat));
+    let error = TreeTarget::of(open(home.path())).begin().expect_err("no file").to_string();
+    assert!(error.starts_with(UNSYNCED), "{error}");
     // It is nobody's file.
     let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
     let listing = scan(&root, how).expect("walked").into_bytes();
