@@ -265,11 +265,11 @@ impl Maker {
         })
     }
 
-    /// Whether something that is here may not be on the disk.
-    fn is_in_doubt(&mut self, here: &Entry<'_>) -> bool {
-        let Content::File { size, .. } = here.content else { return false };
+    /// Whether a file like that is here, and may not be on the disk.
+    fn is_in_doubt(&mut self, file: &Entry<'_>) -> bool {
+        let Content::File { size, .. } = file.content else { return false };
         let target = self.plan.target.as_mut();
-        target.is_some_and(|target| target.is_in_doubt(here.path, size, here.modified))
+        target.is_some_and(|target| target.is_in_doubt(file.path, size, file.modified))
     }
 
     /// Something that the tree does not have.
@@ -318,7 +318,7 @@ impl Maker {
         }
         let is_same = here.is_some_and(|here| same(there, here));
         // Fetched again, in the place of an earlier try at this very file.
-        let is_in_doubt = is_same && here.is_some_and(|here| self.is_in_doubt(here));
+        let is_in_doubt = here.is_some() && self.is_in_doubt(there);
         self.in_doubt += u64::from(is_in_doubt);
         if is_same && !is_in_doubt {
             let is_file = matches!(there.content, Content::File { .. });

@@ -113,15 +113,19 @@ impl TreeTarget {
 
     /// Whether a regular file of that length and time has that path, and is not [in doubt](Self::is_in_doubt).
     pub fn has(&mut self, path: &str, size: u64, modified: Modified) -> bool {
-        let found = self.found(path, size, modified);
+        let found = self.found(path, modified).filter(|found| found.st_size as u64 == size);
         found.is_some_and(|found| !self.doubts(size, &found))
     }
 
-    /// Whether a regular file of that length and time has that path, and may yet have other bytes on the disk: it was
-    /// written by a transfer that did not come to its end before a power cut, or whose sync failed.
+    /// Whether a regular file of that time and at most that length has that path, and may have other bytes on the disk
+    /// than it was given: it was written by a transfer that did not come to its end before a power cut, or whose sync
+    /// failed. A power cut may leave a file without its last bytes, or without any.
     pub fn is_in_doubt(&mut self, path: &str, size: u64, modified: Modified) -> bool {
+        let is_no_longer = |found: &Stat| found.st_size as u64 <= size;
         !self.doubts.is_none()
-            && self.found(path, size, modified).is_some_and(|found| self.doubts(size, &found))
+            && self
+                .found(path, modified)
+                .is_some_and(|found| is_no_longer(&found) && self.doubts(size, &found))
     }
 
     /// Files that are not packed are synced before they get their names.
@@ -129,11 +133,10 @@ impl TreeTarget {
         (1..PACKED).contains(&size) && self.doubts.of_file(found)
     }
 
-    fn found(&mut self, path: &str, size: u64, modified: Modified) -> Option<Stat> {
+    fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
         let (parent, name) = self.parent(path).ok()?;
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_it = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-            && found.st_size as u64 == size
             && super::file::modified(&found) == modified;
         is_it.then_some(found)
     }

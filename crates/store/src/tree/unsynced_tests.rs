@@ -82,11 +82,14 @@ fn what_a_power_cut_leaves_of_a_tree_is_moved_again_and_replaced_where_nothing_e
         // A process that was killed has left what is right in memory.
         assert_eq!(lacking(&plan(home.path(), existing)), 0);
         another_life(home.path());
+        // One has other bytes, and one has none.
+        let cut = File::options().write(true).open(home.path().join("a")).expect("opened");
+        cut.set_len(0).expect("cut");
         std::fs::write(home.path().join("b"), [1; 8_192]).expect("written");
         let times = std::fs::FileTimes::new()
             .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 7));
         let file = File::options().write(true).open(home.path().join("b")).expect("opened");
-        file.set_times(times).expect("set");
+        file.set_times(times).and_then(|()| cut.set_times(times)).expect("set");
         let again = plan(home.path(), existing);
         // The long one was on the disk before it had its name.
         assert_eq!((lacking(&again), again.lacks.replaced), (2, 0), "{existing:?}");
