@@ -204,7 +204,11 @@ impl Note {
     ) -> io::Result<()> {
         drop(self.lock().take());
         // Nobody begins meanwhile; what killed writers have left is on the disk then, too.
-        let alone = open_locked(root, FlockOperation::NonBlockingLockExclusive, false)?;
+        let alone = match open_locked(root, FlockOperation::NonBlockingLockExclusive, false) {
+            // Somebody else's note, which stays.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            alone => alone?,
+        };
         let synced = sync();
         if synced.is_err() {
             // That is the error that matters.
