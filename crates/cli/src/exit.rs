@@ -86,6 +86,12 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
             .hint("Repeat the command when nobody writes to the directory, or leave the file out by --exclude."),
         TreeError::Plan(PlanError::Listing(_)) => Failed::new(BAD_DIGEST, error.to_string())
             .hint("The host is at fault, or its version is another. Nothing was written."),
+        TreeError::Beside(cause) if cause.kind() == io::ErrorKind::ResourceBusy => {
+            Failed::other(format!("{output}: {error}")).hint("Repeat the command when that has ended.")
+        }
+        TreeError::Beside(cause) => Failed::system(format!("a directory beside {output}"), cause)
+            .hint("Leave out --atomic to change the directory file by file."),
+        TreeError::Swap(cause) => Failed::system(format!("cannot put {output} in its place"), cause),
         _ => Failed::other(error.to_string()),
     }
 }

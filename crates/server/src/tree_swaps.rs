@@ -11,7 +11,7 @@ use super::handler::Handler;
 use super::taken_tree::TakenTree;
 use crate::store::StoreError;
 use crate::store::tree::listing::Lacks;
-use crate::store::tree::{NextTree, path_of};
+use crate::store::tree::{NextTree, TreeFilter, path_of};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
 struct Beside {
@@ -69,7 +69,7 @@ impl Handler {
 
     /// Gives the tree what the directory has and the listing does not.
     pub(super) fn adopt(&self, tree: &TakenTree) -> Result<(), StoreError> {
-        Ok(self.beside(tree)?.next.adopt(tree.listed.before(0))?)
+        Ok(self.beside(tree)?.next.adopt(tree.listed.before(0), &TreeFilter::default())?)
     }
 
     /// Has the tree take the place of the directory.

@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wellspring_client::{Client, ClientConfig, TreeChange, TreeOptions, TreeReport};
+use wellspring_client::{Client, ClientConfig, Swapped, TreeChange, TreeOptions, TreeReport};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
-use wellspring_net::store::tree::{NextTree, Swapped};
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -49,15 +48,11 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         .tree
         .options(TreeOptions::new(from.directory.clone()))?
         .cut(args.cut.for_scdp()?)
+        .atomic(args.atomic)
         .updates(display.updates());
     let shows = args.tree.dry_run && !quiet && !args.report.json;
     let hear = Arc::new(move |change: TreeChange| show(&change, "fetch", shows));
-    let next = match args.atomic && !args.tree.dry_run {
-        true => Some(beside(directory.clone()).await?),
-        false => None,
-    };
-    let into = next.as_ref().map_or(directory.as_path(), NextTree::path);
-    let fetch = client.fetch_tree(&from.hosts, &options, into, hear);
+    let fetch = client.fetch_tree(&from.hosts, &options, &directory, hear);
     let fetched = interrupt.guard(fetch).await;
     display.finish();
     drop(client);
@@ -65,13 +60,9 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         Failed::new(INTERRUPTED, "interrupted; run it again to fetch what is missing")
     })?;
     let report = fetched.map_err(|error| exit::of_tree(&error, &shown))?;
-    let swapped = match next {
-        Some(next) => Some(swap(next, &shown).await?),
-        None => None,
-    };
     if args.report.json {
         let mut object = account(&shown, &report, args.tree.dry_run);
-        object["swapped"] = json!(swapped.map(|how| match how {
+        object["swapped"] = json!(report.swapped.map(|how| match how {
             Swapped::AtOnce => "at once",
             Swapped::InTwoSteps => "in two steps",
             Swapped::New => "new",
@@ -79,29 +70,12 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         writeln!(Stdout, "{object}")?;
     } else if !quiet {
         write!(Stderr, "{}", summary(&shown, &report, args.tree.dry_run));
-        if swapped == Some(Swapped::InTwoSteps) {
+        if report.swapped == Some(Swapped::InTwoSteps) {
             let text = "the file system cannot exchange directories: for a moment there was none";
             writeln!(Stderr, "{shown}: {text}");
         }
     }
     Ok(())
-}
-
-/// A tree beside the one that is there.
-async fn beside(directory: PathBuf) -> Result<NextTree, Failed> {
-    let shown = directory.display().to_string();
-    let made = tokio::task::spawn_blocking(move || NextTree::beside(&directory)).await;
-    let made = made.map_err(|_| Failed::other("the program ends"))?;
-    made.map_err(|error| {
-        let failed = Failed::system(format!("a directory beside {shown}"), &error);
-        failed.hint("Leave out --atomic to change the directory file by file.")
-    })
-}
-
-async fn swap(next: NextTree, shown: &str) -> Result<Swapped, Failed> {
-    let swapped = tokio::task::spawn_blocking(move || next.swap()).await;
-    let swapped = swapped.map_err(|_| Failed::other("the program ends"))?;
-    swapped.map_err(|error| Failed::system(format!("cannot put {shown} in its place"), &error))
 }
 
 /// Where the tree goes: into the directory that was named, or one of its own name here.

@@ -273,6 +273,15 @@ fn a_directory_is_swapped_at_once() {
         file.metadata().expect("stat").ino()
     };
     assert_ne!(inode(&old), inode(&new), "another directory has the name");
+    // What a get that was killed has left knows nothing of what came into the directory since.
+    let left = place.dir(".here.wellspring-next");
+    write(&left, "gone", b"by now");
+    write(&here, "mine", b"mine");
+    write(&here, "d/a", b"also mine, and to be replaced");
+    let keeps = ["get", &root, "-o", text(&here), "--atomic", "--exclude", "b"];
+    run(&keeps).success();
+    assert_eq!(listing(&here), ["b", "d", "mine"]);
+    assert_eq!(std::fs::read(here.join("d/a")).expect("read"), b"second");
     let wrong = output(&["get", &format!("{root}b"), "-o", text(&place.path("x")), "--atomic"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", shown(&wrong.stderr));
 }

@@ -1,6 +1,7 @@
 //! Errors of trees.
 
 use std::fmt;
+use std::io;
 
 use super::super::{FetchError, PutError};
 use super::put_report::PutTreeReport;
@@ -37,6 +38,10 @@ pub enum TreeError {
     },
     /// Too few hosts ended up with the tree that was put.
     Incomplete(Box<PutTreeReport>),
+    /// No tree can grow beside the directory.
+    Beside(io::Error),
+    /// The tree cannot take the directory's place.
+    Swap(io::Error),
     /// The program is about to end.
     Stopped,
 }
@@ -73,6 +78,11 @@ impl fmt::Display for TreeError {
                 write!(f, "{complete} hosts have the tree, {} must:", report.needed)?;
                 report.unfinished().iter().try_for_each(|host| write!(f, "\n  {host}"))
             }
+            TreeError::Beside(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                f.write_str("another process is about to swap the directory")
+            }
+            TreeError::Beside(error) => write!(f, "no tree can grow beside the directory: {error}"),
+            TreeError::Swap(error) => write!(f, "the directory cannot be swapped: {error}"),
             TreeError::Stopped => f.write_str("the program ends"),
         }
     }
@@ -85,6 +95,7 @@ impl std::error::Error for TreeError {
             TreeError::Plan(error) => error.source(),
             TreeError::Put(error) => Some(error),
             TreeError::Source(error) => Some(error),
+            TreeError::Beside(error) | TreeError::Swap(error) => Some(error),
             _ => None,
         }
     }

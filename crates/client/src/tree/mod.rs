@@ -15,10 +15,10 @@ use std::time::Instant;
 
 use super::{Client, Target};
 use crate::Host;
-use crate::store::tree::Plan;
-use crate::store::tree::listing::{MAX_LISTING_LEN, TreePart};
+use crate::store::tree::listing::{Cursor, MAX_LISTING_LEN, TreePart};
+use crate::store::tree::{NextTree, Plan};
 
-pub use crate::store::tree::{TreeChange, TreeFilter, TreeListing};
+pub use crate::store::tree::{Swapped, TreeChange, TreeFilter, TreeListing};
 pub use error::TreeError;
 use gather::{Gather, collected};
 pub use options::{TreeOptions, TreeReport};
@@ -54,7 +54,8 @@ impl Client {
 
     /// Makes a directory hold the tree that the hosts serve, and moves only what differs: files whose
     /// length or time of modification is another. A file takes its name complete and verified. What is
-    /// in the directory besides stays, unless it is to be [removed](TreeOptions::delete).
+    /// in the directory besides stays, unless it is to be [removed](TreeOptions::delete). The directory can be
+    /// [swapped](TreeOptions::atomic) when all is there.
     ///
     /// # Errors
     /// [`TreeError`]. What is in place by then stays, and a later call goes on from there.
@@ -63,6 +64,28 @@ impl Client {
         hosts: &[Host],
         options: &TreeOptions,
         directory: &Path,
+        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    ) -> Result<TreeReport, TreeError> {
+        if !options.atomic || options.dry_run {
+            return self.fetch_into(hosts, options, (directory, None), hear).await;
+        }
+        let began = Instant::now();
+        let directory = directory.to_owned();
+        let next = blocking(move || NextTree::claim(&directory)).await?;
+        let next = Arc::new(next.map_err(TreeError::Beside)?);
+        let into = (next.path(), Some(&next));
+        let mut report = self.fetch_into(hosts, options, into, hear).await?;
+        report.swapped = Some(blocking(move || next.swap()).await?.map_err(TreeError::Swap)?);
+        report.elapsed = began.elapsed();
+        Ok(report)
+    }
+
+    /// Fetches into a directory, or into a tree that is to take the place of another and is to have what that has.
+    async fn fetch_into(
+        &self,
+        hosts: &[Host],
+        options: &TreeOptions,
+        (directory, next): (&Path, Option<&Arc<NextTree>>),
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
     ) -> Result<TreeReport, TreeError> {
         let began = Instant::now();
@@ -79,9 +102,13 @@ impl Client {
         loop {
             let listing = self.list(hosts, options).await?;
             report.digest = Some(listing.digest);
+            if let Some(next) = next.filter(|next| !next.is_whole() && report.listed_again == 0) {
+                // So that it is among what is to be removed, if that is asked for.
+                adopt(next, &listing, options).await?;
+            }
+            let of_listing = listing.clone();
             let plan = Plan::make(&options.plan(), listing, directory, Arc::clone(&hear));
-            let plan = crate::task::spawn_blocking(plan).await;
-            let plan = plan.map_err(|_| TreeError::Stopped)??;
+            let plan = blocking(plan).await??;
             let round = self.move_files(hosts, options, &plan, (&hear, &resumed)).await;
             report.add(&plan);
             report.resumed_bytes = resumed.load(Ordering::Relaxed);
@@ -89,8 +116,10 @@ impl Client {
                 *fetched.lock().unwrap_or_else(PoisonError::into_inner);
             match round {
                 Ok(()) => {
-                    let removed = crate::task::spawn_blocking(move || plan.finish());
-                    report.removed = removed.await.map_err(|_| TreeError::Stopped)??;
+                    if let Some(next) = next {
+                        adopt(next, &of_listing, options).await?;
+                    }
+                    report.removed = blocking(move || plan.finish()).await??;
                     report.elapsed = began.elapsed();
                     return Ok(report);
                 }
@@ -103,4 +132,22 @@ impl Client {
             }
         }
     }
+}
+
+/// Gives a tree what the other one has besides what is listed.
+async fn adopt(
+    next: &Arc<NextTree>,
+    listing: &TreeListing,
+    options: &TreeOptions,
+) -> Result<(), TreeError> {
+    let (next, listing, filter) = (Arc::clone(next), listing.clone(), options.filter.clone());
+    blocking(move || next.adopt(Cursor::new(&listing.bytes)?, &filter).map_err(TreeError::Beside))
+        .await?
+}
+
+/// Runs what blocks its thread.
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, TreeError> {
+    crate::task::spawn_blocking(run).await.map_err(|_| TreeError::Stopped)
 }

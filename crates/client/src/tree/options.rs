@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::{Cut, FetchOptions, Updates};
 use crate::store::tree::listing::{Keeps, Selection, SkipReason, TreeName, TreePart};
-use crate::store::tree::{Plan, PlanOptions, TreeFilter};
+use crate::store::tree::{Plan, PlanOptions, Swapped, TreeFilter};
 use crate::store::{Digest, ObjectName};
 use wellspring_driver::setters;
 
@@ -18,6 +18,8 @@ pub struct TreeOptions {
     pub level: bool,
     /// Remove what the tree does not have.
     pub delete: bool,
+    /// Let the tree grow beside the directory, and swap both when all of it is there.
+    pub atomic: bool,
     /// Say what would be done, and do nothing.
     pub dry_run: bool,
     /// Compare the files' digests, not only their lengths and times.
@@ -37,6 +39,7 @@ setters! {
         directory: Option<ObjectName>,
         level: bool,
         delete: bool,
+        atomic: bool,
         dry_run: bool,
         checksum: bool,
         keeps: Keeps,
@@ -53,6 +56,7 @@ impl TreeOptions {
             directory,
             level: false,
             delete: false,
+            atomic: false,
             dry_run: false,
             checksum: false,
             keeps: Keeps::default(),
@@ -129,6 +133,8 @@ pub struct TreeReport {
     pub elapsed: Duration,
     /// How often the tree was listed again, since it had changed.
     pub listed_again: u32,
+    /// How it took the place of the directory, if that was to happen at once.
+    pub swapped: Option<Swapped>,
 }
 
 impl TreeReport {

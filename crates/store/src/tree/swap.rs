@@ -4,15 +4,17 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use wellspring_tree::{
     Content, Cursor, Entry, Keeps, ListingError, MAX_DEPTH, Pair, compare, order,
 };
 
 use super::TreeTarget;
+use super::filter::{FilterWalk, TreeFilter};
 use super::scan::{Scan, scan};
 
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
@@ -21,6 +23,10 @@ use super::scan::{Scan, scan};
 pub struct NextTree {
     target: PathBuf,
     next: PathBuf,
+    /// The lock of whoever [claimed](Self::claim) it.
+    claim: Option<File>,
+    /// It has all that the other tree has: nobody began it before, and nothing was left out.
+    is_whole: bool,
 }
 
 /// End of the name of a tree that is to take the place of another.
@@ -57,11 +63,36 @@ impl NextTree {
         hidden.push(name);
         hidden.push(NEXT);
         let next = target.with_file_name(hidden);
-        let tree = NextTree { target, next };
+        let mut tree = NextTree { target, next, claim: None, is_whole: false };
         if !tree.next.exists() {
-            tree.fill()?;
+            tree.is_whole = tree.fill()?;
         }
         Ok(tree)
+    }
+
+    /// The same, for one process at a time: two that write one tree would mix theirs.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::ResourceBusy`] if another process has it; the system's.
+    pub fn claim(target: &Path) -> io::Result<Self> {
+        let mut tree = NextTree::beside(target)?;
+        let file = File::open(&tree.next)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
+            locked => locked?,
+        }
+        // Whoever had it before may have put it in its place.
+        let (claimed, named) = (file.metadata()?, fs::symlink_metadata(&tree.next)?);
+        if (claimed.dev(), claimed.ino()) != (named.dev(), named.ino()) {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        tree.claim = Some(file);
+        Ok(tree)
+    }
+
+    /// Whether it has all that the other tree has, since it was made a moment ago.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// Where it is.
@@ -69,8 +100,8 @@ impl NextTree {
         &self.next
     }
 
-    /// Gives it the files of the other tree. It gets its name when it has all.
-    fn fill(&self) -> io::Result<()> {
+    /// Gives it the files of the other tree, and says whether these are all. It gets its name when it has them.
+    fn fill(&self) -> io::Result<bool> {
         let mut unready = self.next.clone().into_os_string();
         unready.push("-unready");
         let unready = PathBuf::from(unready);
@@ -79,21 +110,24 @@ impl NextTree {
             _ => {}
         }
         fs::create_dir_all(&unready)?;
+        let mut is_whole = true;
         if self.target.exists() {
-            self.link_into(&unready)?;
+            // What the other tree was given in this life of the machine may not be on the disk either.
+            note_that_files_are_written(&unready)?;
+            is_whole = self.link_into(&unready)?;
             fs::set_permissions(&unready, self.target.metadata()?.permissions())?;
         }
-        fs::rename(&unready, &self.next)
+        fs::rename(&unready, &self.next)?;
+        Ok(is_whole)
     }
 
-    fn link_into(&self, to: &Path) -> io::Result<()> {
+    fn link_into(&self, to: &Path) -> io::Result<bool> {
         let root = OwnedFd::from(File::open(&self.target)?);
         let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
         let listing = scan(&root, how).map_err(io::Error::other)?;
         let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
         let mut directories = Vec::new();
-        // What may not be on the disk is fetched again.
-        let mut there = TreeTarget::of(root);
+        let (mut there, mut is_whole) = (TreeTarget::of(root), true);
         while let Some(entry) = cursor.next_entry().map_err(io::Error::other)? {
             let path = to.join(entry.path);
             match entry.content {
@@ -102,7 +136,10 @@ impl NextTree {
                     directories.push(entry.path.to_owned());
                 }
                 Content::File { size, .. } => {
-                    if !there.is_in_doubt(entry.path, size, entry.modified) {
+                    // It is fetched again, or adopted.
+                    if there.is_in_doubt(entry.path, size, entry.modified) {
+                        is_whole = false;
+                    } else {
                         fs::hard_link(self.target.join(entry.path), &path)?;
                     }
                 }
@@ -125,42 +162,42 @@ impl NextTree {
             directory.set_permissions(meta.permissions())?;
             directory.set_modified(meta.modified()?)?;
         }
-        Ok(())
+        Ok(is_whole)
     }
 
-    /// Gives it what the other tree has by now and a listing does not, and nothing else: this tree may have been begun
-    /// long ago, by a process that has ended.
+    /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
+    /// nothing else: this tree may have been begun long ago, by a process that has ended.
     ///
     /// # Errors
     /// The system's.
-    pub fn adopt(&self, mut listing: Cursor<'_>) -> io::Result<()> {
+    pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
         if !self.target.exists() {
             return Ok(());
         }
+        note_that_files_are_written(&self.next)?;
         let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
-        let walk =
-            |path: &Path| scan(&OwnedFd::from(File::open(path)?), how).map_err(io::Error::other);
-        let (there, here) = (walk(&self.target)?, walk(&self.next)?);
+        let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
+        let walk = |root: &OwnedFd| scan(root, how).map_err(io::Error::other);
+        let root = open(&self.target)?;
+        let (there, here) = (walk(&root)?, walk(&open(&self.next)?)?);
+        let mut doubts = TreeTarget::of(root);
         let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
-        let mut listed = next_path(&mut listing)?;
+        let mut listed = Listed::new(listing, filter.walk())?;
         let mut surplus = Vec::new();
         let adopted = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
-            while listed.as_deref().is_some_and(|listed| order(listed, entry.path).is_lt()) {
-                listed = next_path(&mut listing)?;
-            }
-            if listed.as_deref() == Some(entry.path) {
+            if listed.has(entry.path)? {
                 return Ok(());
             }
             match pair {
-                Pair::First(there) => self.take_over(&there)?,
+                Pair::First(there) => self.take_over(&there, &mut doubts)?,
                 Pair::Second(here) => {
                     surplus.push((here.path.to_owned(), here.content == Content::Directory));
                 }
-                Pair::Both(there, here) if is_same(&there, &here) => {}
+                Pair::Both(there, here) if self.is_same(&there, &here)? => {}
                 Pair::Both(there, here) => {
                     self.remove(here.path, here.content == Content::Directory)?;
-                    self.take_over(&there)?;
+                    self.take_over(&there, &mut doubts)?;
                 }
             }
             Ok::<(), Adoption>(())
@@ -174,12 +211,16 @@ impl NextTree {
     }
 
     /// Gives it something of the other tree.
-    fn take_over(&self, entry: &Entry<'_>) -> io::Result<()> {
+    fn take_over(&self, entry: &Entry<'_>, doubts: &mut TreeTarget) -> io::Result<()> {
         let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
         match entry.content {
             Content::Directory => {
                 fs::create_dir(&to)?;
                 fs::set_permissions(&to, from.metadata()?.permissions())
+            }
+            // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
+            Content::File { size, .. } if doubts.is_in_doubt(entry.path, size, entry.modified) => {
+                fs::copy(from, to).map(|_| ())
             }
             Content::File { .. } => fs::hard_link(from, to),
             Content::Link { target } => std::os::unix::fs::symlink(target, to),
@@ -188,6 +229,18 @@ impl NextTree {
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
         }
+    }
+
+    /// Whether what both trees have under a path is the same: of a file, that it is one file. Another with that length
+    /// and time may be one that a power cut has left.
+    fn is_same(&self, there: &Entry<'_>, here: &Entry<'_>) -> io::Result<bool> {
+        if let (Content::File { .. }, Content::File { .. }) = (there.content, here.content) {
+            let one = fs::symlink_metadata(self.target.join(there.path))?;
+            let other = fs::symlink_metadata(self.next.join(here.path))?;
+            return Ok((one.dev(), one.ino()) == (other.dev(), other.ino()));
+        }
+        let is_directory = there.content == Content::Directory;
+        Ok(there.content == here.content && (is_directory || there.modified == here.modified))
     }
 
     fn remove(&self, path: &str, is_directory: bool) -> io::Result<()> {
@@ -207,8 +260,8 @@ impl NextTree {
     ///
     /// # Errors
     /// The system's. One of the trees is in the place, and the other beside it.
-    pub fn swap(self) -> io::Result<Swapped> {
-        let NextTree { target, next } = &self;
+    pub fn swap(&self) -> io::Result<Swapped> {
+        let NextTree { target, next, .. } = self;
         // What has the name outlives a power cut before the other tree goes.
         let settle = || File::open(target.parent().unwrap_or(target))?.sync_all();
         if !target.exists() {
@@ -251,19 +304,45 @@ impl From<ListingError> for Adoption {
     }
 }
 
-/// The next path of a listing; what was skipped in it is not part of the tree.
-fn next_path(listing: &mut Cursor<'_>) -> io::Result<Option<String>> {
-    loop {
-        let entry = listing.next_entry().map_err(io::Error::other)?;
-        match entry {
-            Some(Entry { content: Content::Skipped(_), .. }) => {}
-            entry => return Ok(entry.map(|entry| entry.path.to_owned())),
+/// The paths of a listing that a filter lets pass, asked for in their order; what was skipped in it is not part of the
+/// tree.
+struct Listed<'a> {
+    listing: Cursor<'a>,
+    filter: FilterWalk,
+    next: Option<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(listing: Cursor<'a>, filter: FilterWalk) -> io::Result<Self> {
+        let mut listed = Listed { listing, filter, next: None };
+        listed.step()?;
+        Ok(listed)
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        loop {
+            let entry = self.listing.next_entry().map_err(io::Error::other)?;
+            let Some(entry) = entry else {
+                self.next = None;
+                return Ok(());
+            };
+            let is_skipped = matches!(entry.content, Content::Skipped(_));
+            if self.filter.passes(&entry) && !is_skipped {
+                self.next = Some(entry.path.to_owned());
+                return Ok(());
+            }
         }
+    }
+
+    fn has(&mut self, path: &str) -> io::Result<bool> {
+        while self.next.as_deref().is_some_and(|next| order(next, path).is_lt()) {
+            self.step()?;
+        }
+        Ok(self.next.as_deref() == Some(path))
     }
 }
 
-/// Whether what both trees have under a path is the same.
-fn is_same(one: &Entry<'_>, other: &Entry<'_>) -> bool {
-    one.content == other.content
-        && (one.content == Content::Directory || one.modified == other.modified)
+/// What is linked or copied into a tree may not be on the disk until all that is written there is.
+fn note_that_files_are_written(tree: &Path) -> io::Result<()> {
+    TreeTarget::open(tree, false)?.begin()
 }

@@ -14,7 +14,8 @@ use wellspring_tree::{
 use crate::Existing;
 
 use super::{
-    Meta, NextTree, PackError, Scan, Swapped, TreeTarget, Unpack, Wanted, read_pack, scan,
+    Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted, read_pack,
+    scan,
 };
 
 const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
@@ -396,6 +397,13 @@ fn the_next_tree_adopts_what_the_other_has_and_the_listing_does_not() {
     }
     let next = NextTree::beside(&target).expect("a tree beside");
     write(&next.path().join("stale/of-an-earlier-put"), b"?");
+    // Of an earlier put, cut off by a power cut: the bytes of that length never came.
+    std::fs::remove_file(next.path().join("stays")).expect("removed");
+    write(&next.path().join("stays"), &[0; 3]);
+    for tree in [&target, next.path()] {
+        let file = std::fs::File::open(tree.join("stays")).expect("open");
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+    }
     write(&next.path().join("listed"), b"new");
     write(&target.join("d/late"), b"late");
     std::fs::remove_file(target.join("goes")).expect("removed");
@@ -408,7 +416,8 @@ fn the_next_tree_adopts_what_the_other_has_and_the_listing_does_not() {
     let (content, attributes) = (Content::File { size: 3, digest: None }, Attributes::default());
     let entry = wellspring_tree::Entry { path, mode: 0o644, modified, content, attributes };
     listing.push(&entry).expect("room");
-    next.adopt(Cursor::new(listing.as_bytes()).expect("a listing")).expect("adopted");
+    let listed = || Cursor::new(listing.as_bytes()).expect("a listing");
+    next.adopt(listed(), &TreeFilter::default()).expect("adopted");
     next.swap().expect("swapped");
     let left = scan(&open(&target), ALL).expect("a walk");
     let mut names = Vec::new();
@@ -417,7 +426,37 @@ fn the_next_tree_adopts_what_the_other_has_and_the_listing_does_not() {
         names.push(entry.path.to_owned());
     }
     assert_eq!(names, ["changes", "d", "d/late", "d/x", "listed", "stays", "swaps"]);
-    for (path, bytes) in [("listed", "new"), ("changes", "changed"), ("swaps", "a file now")] {
+    let kept =
+        [("listed", "new"), ("changes", "changed"), ("swaps", "a file now"), ("stays", "old")];
+    for (path, bytes) in kept {
         assert_eq!(std::fs::read_to_string(target.join(path)).expect("read"), bytes, "{path}");
     }
+}
+
+#[test]
+fn what_the_filter_leaves_out_is_adopted_too() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    write(&target.join("x"), b"x");
+    let next = NextTree::beside(&target).expect("a tree beside");
+    write(&target.join("d/left-out"), b"mine");
+    let listing = scan(&open(&target), ALL).expect("a walk");
+    let listed = || Cursor::new(listing.as_bytes()).expect("a listing");
+    let late = next.path().join("d/left-out");
+    next.adopt(listed(), &TreeFilter::default()).expect("adopted");
+    assert!(!late.exists(), "it is to be fetched");
+    next.adopt(listed(), &TreeFilter::by(|path, _| path != "d")).expect("adopted");
+    assert_eq!(std::fs::read(late).expect("read"), b"mine");
+}
+
+#[test]
+fn two_processes_do_not_write_one_next_tree() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    write(&target.join("x"), b"x");
+    let one = NextTree::claim(&target).expect("a tree beside");
+    let error = NextTree::claim(&target).expect_err("it is claimed");
+    assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
+    one.swap().expect("swapped");
+    NextTree::claim(&target).expect("the next one");
 }

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
-use wellspring_tree::{Attributes, Content, Entry, Keeps, Listing, Modified};
+use wellspring_tree::{Attributes, Content, Cursor, Entry, Keeps, Listing, Modified};
 
 use super::super::file::PACKED;
-use super::super::{NextTree, Plan, PlanOptions, Scan, TreeListing, TreeTarget, Unpack, scan};
+use super::super::{
+    NextTree, Plan, PlanOptions, Scan, TreeFilter, TreeListing, TreeTarget, Unpack, scan,
+};
 use super::*;
 use crate::existing::Existing;
 use crate::objects::Digest;
@@ -191,4 +193,39 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
     let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
     let listing = scan(&root, how).expect("walked").into_bytes();
     assert!(!listing.windows(UNSYNCED.len()).any(|name| name == UNSYNCED.as_bytes()));
+}
+
+#[test]
+fn what_is_in_doubt_and_not_listed_has_another_time_in_the_next_tree() {
+    let dir = tempfile::tempdir().expect("directory");
+    let target = dir.path().join("t");
+    let begun = plan(&target, Existing::Replace);
+    write(&begun, Existing::Replace);
+    drop(begun);
+    another_life(&target);
+    let next = NextTree::beside(&target).expect("a tree beside");
+    assert!(!next.is_whole() && !next.path().join("a").exists());
+    let nothing = Listing::new();
+    let nothing = Cursor::new(nothing.as_bytes()).expect("a listing");
+    next.adopt(nothing, &TreeFilter::default()).expect("adopted");
+    next.swap().expect("swapped");
+    assert_eq!(std::fs::read(target.join("b")).expect("read"), vec![0; 8_192], "nothing is lost");
+    assert_eq!(
+        lacking(&plan(&target, Existing::Replace)),
+        2,
+        "and nothing taken for what it may not be"
+    );
+}
+
+#[test]
+fn what_a_next_tree_shares_with_files_that_are_not_on_the_disk_is_in_doubt_in_it_too() {
+    let dir = tempfile::tempdir().expect("directory");
+    let target = dir.path().join("t");
+    let begun = plan(&target, Existing::Replace);
+    write(&begun, Existing::Replace);
+    let next = NextTree::beside(&target).expect("a tree beside");
+    assert!(next.is_whole());
+    // A power cut takes bytes of the files that have two names now.
+    another_life(next.path());
+    assert_eq!(lacking(&plan(next.path(), Existing::Replace)), 2);
 }
