@@ -2,8 +2,8 @@
 
 What programs do to it is kept in memory twice: as they see it, and as it would be after a power cut. A file's bytes are
 on the disk after `fsync` of the file, names after `fsync` of the directory, all of it after `syncfs`. Of what was changed
-since, a power cut leaves any pages, any of the lengths, any permissions and times, and of the names what were there up
-to some moment, as a journal has it, or any of them. A sync that fails brings some of it onto the disk and forgets the
+since, a power cut leaves any pages, and any of the lengths, permissions, times and names; or, where there is a journal,
+those that there were at one moment. A sync that fails brings some of it onto the disk and forgets the
 rest; a later one succeeds, while the kernel has the bytes in its cache, until a program has it drop them.
 
 Calls can fail, processes be killed and the power end at any call. Needs root and a loop device: only a file system with
@@ -12,6 +12,7 @@ a block device is told of `syncfs` (Linux 6.18 and later).
 
 import ctypes
 import errno
+import itertools
 import os
 import signal
 import stat
@@ -44,18 +45,22 @@ KINDS = {
 class Inode:
     """A file, directory or symbolic link, as programs see it, and what of it is on the disk for good."""
 
+    # Numbers of changes, in their order.
+    ticks = itertools.count(1)
+
     def __init__(self, number, mode, now, target=None):
         self.number, self.mode, self.target = number, mode, target
         self.uid = self.gid = 0
         self.modified = self.changed = now
         self.data = bytearray()
         self.names = {}
-        # On the disk for good, and since then: writes, all lengths, all of (mode, modified, changed).
+        # On the disk for good, and since then: writes, and with the numbers of the changes all lengths and all of
+        # (mode, modified, changed).
         self.disk, self.disk_names = b"", {}
-        self.writes, self.lengths, self.metas = [], [0], [self.meta()]
+        self.writes, self.lengths, self.metas = [], [(0, 0)], [self.meta()]
 
     def meta(self):
-        return self.mode, self.modified, self.changed
+        return next(Inode.ticks), (self.mode, self.modified, self.changed)
 
     def is_directory(self):
         return stat.S_ISDIR(self.mode)
@@ -67,7 +72,7 @@ class Inode:
     def write(self, offset, data, now):
         if len(self.data) < offset + len(data):
             self.data.extend(bytes(offset + len(data) - len(self.data)))
-            self.lengths.append(len(self.data))
+            self.lengths.append((next(Inode.ticks), len(self.data)))
         self.data[offset : offset + len(data)] = data
         self.writes.append((offset, bytes(data)))
         self.modified = now
@@ -79,7 +84,7 @@ class Inode:
         self.data.extend(bytes(length - len(self.data)))
         if length < kept:
             self.writes.append((length, bytes(kept - length)))
-        self.lengths.append(length)
+        self.lengths.append((next(Inode.ticks), length))
         self.modified = now
         self.note_meta(now)
 
@@ -88,7 +93,11 @@ class Inode:
 
     def sync(self):
         self.disk = bytes(self.data)
-        self.writes, self.lengths, self.metas = [], [len(self.data)], [self.meta()]
+        self.writes, self.lengths, self.metas = [], [(0, len(self.data))], [self.meta()]
+
+    def sync_meta(self):
+        """Its length, permissions and times, as a journal has them, without its bytes."""
+        self.lengths, self.metas = self.lengths[-1:], self.metas[-1:]
 
     def with_some_pages(self, rng, length):
         """Its bytes with some of those that were not synced, at that length."""
@@ -111,14 +120,18 @@ class Inode:
         self.data = self.with_some_pages(rng, len(self.data))
         self.disk, self.writes = bytes(self.data), []
 
-    def lose_power(self, rng):
-        self.data = self.with_some_pages(rng, rng.choice([self.lengths[-1], rng.choice(self.lengths)]))
-        self.mode, self.modified, self.changed = rng.choice([self.metas[-1], rng.choice(self.metas)])
+    def lose_power(self, rng, last):
+        """What is left; if `last` is given the last length and so on until the change of that number."""
+
+        def one_of(values):
+            if last is None:
+                return rng.choice([values[-1], rng.choice(values)])[1]
+            return max((values[0], *(value for value in values if value[0] <= last)), key=lambda value: value[0])[1]
+
+        self.data = self.with_some_pages(rng, one_of(self.lengths))
+        self.mode, self.modified, self.changed = one_of(self.metas)
         self.sync()
 
-
-class Power(Exception):
-    """The power is off: whoever asks gets no answer that matters."""
 
 
 class ForgetfulDisk:
@@ -128,7 +141,7 @@ class ForgetfulDisk:
     def __init__(self, path, rng):
         self.path, self.rng = path, rng
         self.inodes = {ROOT: Inode(ROOT, stat.S_IFDIR | 0o755, self.now())}
-        self.pending = []
+        self.pending, self.synced = [], 0
         self.next_number = ROOT + 1
         self.faults, self.calls, self.is_off, self.ends = {}, 0, False, None
         self.listings = []
@@ -168,7 +181,8 @@ class ForgetfulDisk:
 
     def lose_power(self):
         """What a power cut leaves. It must not be mounted."""
-        self._settle_names(self._surviving())
+        last = self.rng.randint(self.synced, next(Inode.ticks)) if self.has_journal else None
+        self._settle_names(self._surviving(last))
         reached, todo = {ROOT}, [ROOT]
         while todo:
             for below in self.inodes[todo.pop()].disk_names.values():
@@ -178,17 +192,16 @@ class ForgetfulDisk:
         self.inodes = {number: inode for number, inode in self.inodes.items() if number in reached}
         for inode in self.inodes.values():
             inode.names = dict(inode.disk_names)
-            inode.lose_power(self.rng)
+            inode.lose_power(self.rng, last)
         self.is_off, self.ends, self.faults = False, None, {}
 
-    def _surviving(self):
-        rng = self.rng
-        if self.has_journal or rng.random() < 0.3:
-            return self.pending[: rng.randint(0, len(self.pending))]
-        return [change for change in self.pending if rng.random() < 0.5]
+    def _surviving(self, last):
+        if last is not None:
+            return [(tick, change) for tick, change in self.pending if tick <= last]
+        return [change for change in self.pending if self.rng.random() < 0.5]
 
     def _settle_names(self, changes):
-        for change in changes:
+        for _, change in changes:
             for directory, name, was, number in change:
                 names = self.inodes[directory].disk_names
                 if number is not None:
@@ -391,7 +404,8 @@ class ForgetfulDisk:
             directory.modified = self.now()
             directory.note_meta(directory.modified)
         number = lambda inode: inode and inode.number
-        self.pending.append([(directory.number, name, number(was), number(of)) for directory, name, was, of in changes])
+        change = [(directory.number, name, number(was), number(of)) for directory, name, was, of in changes]
+        self.pending.append((next(Inode.ticks), change))
 
     def _remove(self, directory, name, is_directory):
         inode = self._child(directory, name)
@@ -426,10 +440,13 @@ class ForgetfulDisk:
     def _sync_names(self, inode):
         """Names of a directory, or all, are on the disk, and with them what was done to the same directories before."""
         if self.has_journal:
+            self.synced = next(Inode.ticks)
+            for every in self.inodes.values():
+                every.sync_meta()
             return self._settle_names(self.pending)
         wanted, kept = {inode.number}, []
         for change in reversed(self.pending):
-            touched = {directory for directory, _, _, _ in change}
+            touched = {directory for directory, _, _, _ in change[1]}
             if touched & wanted:
                 wanted |= touched
             else:

@@ -39,6 +39,17 @@ enum Here {
     Pending(u64),
 }
 
+/// When an object of the right length that is in its place is read, to know whether it is the one that is offered.
+#[derive(Clone, Copy)]
+enum Reads {
+    /// A file of a tree, of which the time alone may be another.
+    Always,
+    /// Unless it is known to be another one.
+    Unknown,
+    /// If it is known to be this one.
+    Known,
+}
+
 impl Handler {
     /// Answers an offer.
     pub(super) fn offer(
@@ -108,7 +119,12 @@ impl Handler {
                 false => Here::No,
             },
             Some(TreeStep::File { tree, file, .. }) if self.is_in_doubt(tree, file) => Here::No,
-            _ => self.is_here_already(&name, offer.size, digest, step.is_some()),
+            Some(_) => self.is_here_already(&name, offer.size, digest, Reads::Always),
+            // The host may have failed after it had the name, and before it could say so.
+            None if !offer.overwrite => {
+                self.is_here_already(&name, offer.size, digest, Reads::Unknown)
+            }
+            None => self.is_here_already(&name, offer.size, digest, Reads::Known),
         };
         match is_here {
             Here::Yes => {
@@ -290,14 +306,19 @@ impl Handler {
 
     /// Whether exactly this object is there: an offer repeated after a success succeeds. What is
     /// known of the file only says whether it is worth reading; its bytes decide, and the name must
-    /// still lead to them when they have been read. `is_read` says that it is read in any case: a file of a tree, of
-    /// which the time alone may be another.
-    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest, is_read: bool) -> Here {
+    /// still lead to them when they have been read.
+    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest, reads: Reads) -> Here {
         let Ok((file, fingerprint)) = self.store.open_object(name) else { return Here::No };
         if fingerprint.size() != size {
             return Here::No;
         }
-        if size > 0 && !is_read && self.digests.cached(&fingerprint) != Some(digest) {
+        let is_worth_reading = match (reads, self.digests.cached(&fingerprint)) {
+            (Reads::Always, _) => true,
+            (Reads::Unknown | Reads::Known, Some(known)) => known == digest,
+            (Reads::Unknown, None) => true,
+            (Reads::Known, None) => false,
+        };
+        if size > 0 && !is_worth_reading {
             return Here::No;
         }
         match self.digests.verify(&file, fingerprint) {

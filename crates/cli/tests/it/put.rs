@@ -221,6 +221,22 @@ fn what_is_there_already_need_not_move() {
 }
 
 #[test]
+fn what_a_host_had_before_it_was_started_again_need_not_move() {
+    let place = Place::new();
+    let dir = place.dir("a");
+    // It was killed when the object had its name, and before it could say so.
+    let bytes = random_bytes(500_000, 6);
+    std::fs::write(dir.join("file"), &bytes).expect("write");
+    let server = place.serve(&dir, &["--allow-put"]);
+    let file = file(&place, &bytes);
+    let again = run(&["put", text(&file), &hosts(&[&server])]).success();
+    assert_eq!(again.summary["symbols_sent"], 0, "{:#}", again.summary);
+    std::fs::write(dir.join("file"), random_bytes(500_000, 7)).expect("write");
+    let other = run(&["put", text(&file), &hosts(&[&server])]);
+    assert_eq!(other.code, Some(4), "{other:#?}");
+}
+
+#[test]
 fn caps_are_kept() {
     let place = Place::new();
     let dir = place.dir("a");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use wellspring_tree::{
-    Content, Cursor, Entry, Keeps, ListingError, MAX_DEPTH, Pair, compare, order,
+    Content, Cursor, Entry, Keeps, Listing, ListingError, MAX_DEPTH, Pair, compare, order,
 };
 
 use super::TreeTarget;
@@ -171,16 +171,15 @@ impl NextTree {
     /// # Errors
     /// The system's.
     pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
-        if !self.target.exists() {
-            return Ok(());
-        }
         note_that_files_are_written(&self.next)?;
         let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
         let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
         let walk = |root: &OwnedFd| scan(root, how).map_err(io::Error::other);
-        let root = open(&self.target)?;
-        let (there, here) = (walk(&root)?, walk(&open(&self.next)?)?);
-        let mut doubts = TreeTarget::of(root);
+        let (there, mut doubts) = match open(&self.target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Listing::default(), None),
+            root => root.and_then(|root| Ok((walk(&root)?, Some(TreeTarget::of(root)))))?,
+        };
+        let here = walk(&open(&self.next)?)?;
         let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
         let mut listed = Listed::new(listing, filter.walk())?;
         let mut surplus = Vec::new();
@@ -190,14 +189,14 @@ impl NextTree {
                 return Ok(());
             }
             match pair {
-                Pair::First(there) => self.take_over(&there, &mut doubts)?,
+                Pair::First(there) => self.take_over(&there, doubts.as_mut())?,
                 Pair::Second(here) => {
                     surplus.push((here.path.to_owned(), here.content == Content::Directory));
                 }
                 Pair::Both(there, here) if self.is_same(&there, &here)? => {}
                 Pair::Both(there, here) => {
                     self.remove(here.path, here.content == Content::Directory)?;
-                    self.take_over(&there, &mut doubts)?;
+                    self.take_over(&there, doubts.as_mut())?;
                 }
             }
             Ok::<(), Adoption>(())
@@ -211,17 +210,19 @@ impl NextTree {
     }
 
     /// Gives it something of the other tree.
-    fn take_over(&self, entry: &Entry<'_>, doubts: &mut TreeTarget) -> io::Result<()> {
+    fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
         let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
+        let is_in_doubt = |size| {
+            doubts.is_some_and(|doubts| doubts.is_in_doubt(entry.path, size, entry.modified))
+        };
+        self.make_parents(entry.path)?;
         match entry.content {
             Content::Directory => {
                 fs::create_dir(&to)?;
                 fs::set_permissions(&to, from.metadata()?.permissions())
             }
             // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
-            Content::File { size, .. } if doubts.is_in_doubt(entry.path, size, entry.modified) => {
-                fs::copy(from, to).map(|_| ())
-            }
+            Content::File { size, .. } if is_in_doubt(size) => fs::copy(from, to).map(|_| ()),
             Content::File { .. } => fs::hard_link(from, to),
             Content::Link { target } => std::os::unix::fs::symlink(target, to),
             Content::Skipped(reason) => {
@@ -229,6 +230,22 @@ impl NextTree {
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
             }
         }
+    }
+
+    /// Makes the directories above a path that the other tree has and this one not yet: they are listed.
+    fn make_parents(&self, path: &str) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            let (from, to) = (self.target.join(&path[..end]), self.next.join(&path[..end]));
+            match fs::symlink_metadata(&to) {
+                Ok(found) if found.is_dir() => continue,
+                Ok(_) => fs::remove_file(&to)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            fs::create_dir(&to)?;
+            fs::set_permissions(&to, from.metadata()?.permissions())?;
+        }
+        Ok(())
     }
 
     /// Whether what both trees have under a path is the same: of a file, that it is one file. Another with that length

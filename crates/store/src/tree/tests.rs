@@ -446,7 +446,30 @@ fn what_the_filter_leaves_out_is_adopted_too() {
     next.adopt(listed(), &TreeFilter::default()).expect("adopted");
     assert!(!late.exists(), "it is to be fetched");
     next.adopt(listed(), &TreeFilter::by(|path, _| path != "d")).expect("adopted");
+    assert_eq!(std::fs::read(&late).expect("read"), b"mine");
+    // Also below a directory that is listed and has not come yet, whatever stands in its place.
+    std::fs::remove_dir_all(next.path().join("d")).expect("removed");
+    symlink("x", next.path().join("d")).expect("link");
+    let filter = TreeFilter::by(|path, _| path != "d/left-out");
+    next.adopt(listed(), &filter).expect("adopted");
     assert_eq!(std::fs::read(late).expect("read"), b"mine");
+}
+
+#[test]
+fn where_there_is_no_tree_the_next_one_has_what_is_listed() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    let next = NextTree::beside(&target).expect("a tree beside");
+    for path in ["of-another/tree", "listed"] {
+        write(&next.path().join(path), b"new");
+    }
+    let source = tempfile::tempdir().expect("directory");
+    write(&source.path().join("listed"), b"new");
+    let listing = scan(&open(source.path()), ALL).expect("a walk");
+    let listed = Cursor::new(listing.as_bytes()).expect("a listing");
+    next.adopt(listed, &TreeFilter::default()).expect("adopted");
+    next.swap().expect("swapped");
+    assert!(target.join("listed").exists() && !target.join("of-another").exists());
 }
 
 #[test]

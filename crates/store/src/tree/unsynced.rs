@@ -227,7 +227,11 @@ impl Note {
                 file.write_all(text.as_bytes())?;
                 Ok(fsync(&file)?)
             }
-            Some(_) => Ok(unlinkat(root, UNSYNCED, AtFlags::empty())?),
+            Some(_) => {
+                unlinkat(root, UNSYNCED, AtFlags::empty())?;
+                // Else a power cut brings it back, and what is complete is in doubt.
+                Ok(fsync(root)?)
+            }
         }
     }
 }
