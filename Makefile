@@ -185,6 +185,7 @@ nightly-reach:
 	@PROFILE=$(PROFILE) lab/trust --mb $(REACH_MB) --rounds $(ROUNDS)
 	$(CARGO) build --release -p wellspring-cli
 	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/powercut
+	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/crash --rounds $(ROUNDS)
 
 nightly-python: python-full
 

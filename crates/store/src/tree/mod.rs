@@ -1,6 +1,7 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
 mod attributes;
+mod doubts;
 mod file;
 mod filter;
 mod nameless;

@@ -1,10 +1,11 @@
 //! A tree that is written: nothing outside its directory, and each file complete or not at all.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, mkdirat, openat, statat,
@@ -14,10 +15,11 @@ use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::attributes::{Meta, set_attributes, set_link_owner};
+use super::doubts::{Above, Doubts};
 use super::file::{PACKED, READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
-use super::unsynced::{Doubts, Note};
+use super::unsynced::{Note, forget};
 use crate::existing::Existing;
 use crate::objects::{
     Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
@@ -35,8 +37,14 @@ pub struct TreeTarget {
     root: Arc<OwnedFd>,
     /// The directory that was opened last, and its path.
     parent: (String, Option<Arc<OwnedFd>>),
-    /// Which files may not be on the disk, when it was opened.
+    /// Which files may not be on the disk, as notes in it and above said when it was opened.
     doubts: Arc<Doubts>,
+    /// Notes above.
+    above: Arc<Above>,
+    /// The directory below it that was asked for last, and which of its files may not be on the disk.
+    below: Option<(String, Doubts)>,
+    /// Directories below it that have notes of their own.
+    noted: Arc<Mutex<BTreeSet<String>>>,
     note: Arc<Note>,
 }
 
@@ -56,8 +64,11 @@ impl TreeTarget {
 
     /// A directory that is open already.
     pub fn of(root: OwnedFd) -> Self {
-        let (doubts, note) = (Arc::new(Doubts::of(&root)), Arc::default());
-        TreeTarget { root: Arc::new(root), parent: (String::new(), None), doubts, note }
+        let above = Arc::new(Above::of(&root));
+        let doubts = Arc::new(Doubts::of(&root).and(&above.doubts));
+        let (note, noted) = (Arc::default(), Arc::default());
+        let (root, parent) = (Arc::new(root), (String::new(), None));
+        TreeTarget { root, parent, doubts, above, below: None, noted, note }
     }
 
     /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
@@ -114,23 +125,51 @@ impl TreeTarget {
     /// Whether a regular file of that length and time has that path, and is not [in doubt](Self::is_in_doubt).
     pub fn has(&mut self, path: &str, size: u64, modified: Modified) -> bool {
         let found = self.found(path, modified).filter(|found| found.st_size as u64 == size);
-        found.is_some_and(|found| !self.doubts(size, &found))
+        found.is_some_and(|found| !self.doubts(path, size).of_file(&found))
     }
 
     /// Whether a regular file of that time and at most that length has that path, and may have other bytes on the disk
     /// than it was given: it was written by a transfer that did not come to its end before a power cut, or whose sync
     /// failed. A power cut may leave a file without its last bytes, or without any.
     pub fn is_in_doubt(&mut self, path: &str, size: u64, modified: Modified) -> bool {
-        let is_no_longer = |found: &Stat| found.st_size as u64 <= size;
-        !self.doubts.is_none()
-            && self
-                .found(path, modified)
-                .is_some_and(|found| is_no_longer(&found) && self.doubts(size, &found))
+        if self.doubts(path, size).is_none() {
+            return false;
+        }
+        let found = self.found(path, modified).filter(|found| found.st_size as u64 <= size);
+        found.is_some_and(|found| self.doubts(path, size).of_file(&found))
     }
 
-    /// Files that are not packed are synced before they get their names.
-    fn doubts(&self, size: u64, found: &Stat) -> bool {
-        (1..PACKED).contains(&size) && self.doubts.of_file(found)
+    /// What notes say of a file of that length.
+    fn doubts(&mut self, path: &str, size: u64) -> &Doubts {
+        static NONE: Doubts = Doubts::none();
+        if !(1..PACKED).contains(&size) {
+            // Files that are not packed are synced before they get their names.
+            return &NONE;
+        }
+        let (directory, _) = split_path(path);
+        if directory.is_empty() {
+            return &self.doubts;
+        }
+        if self.below.as_ref().is_none_or(|(of, _)| of != directory) {
+            self.below = Some((directory.to_owned(), self.doubts_below(directory)));
+        }
+        self.below.as_ref().map_or(&self.doubts, |(_, doubts)| doubts)
+    }
+
+    /// What the notes on the way to a directory say.
+    fn doubts_below(&self, directory: &str) -> Doubts {
+        let mut doubts = (*self.doubts).clone();
+        let ends = directory.match_indices('/').map(|(end, _)| end).chain([directory.len()]);
+        for path in ends.map(|end| &directory[..end]) {
+            let Ok(opened) = open_directory_beneath(&self.root, path) else { break };
+            let of_this = Doubts::of(&opened);
+            if !of_this.says_nothing() {
+                doubts = doubts.and(&of_this);
+                let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.insert(path.to_owned());
+            }
+        }
+        doubts
     }
 
     fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
@@ -162,7 +201,19 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
-        self.note.end(&self.root, || self.sync(), leaves_doubts)
+        let is_doubted_above = !self.above.doubts.is_none() && !self.above.is_written;
+        self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above)?;
+        if leaves_doubts {
+            return Ok(());
+        }
+        let noted = std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner));
+        for path in noted {
+            // What it said is no longer true, and somebody else's may stay.
+            let _ = open_directory_beneath(&self.root, &path)
+                .map_err(io::Error::from)
+                .and_then(|directory| forget(&directory));
+        }
+        Ok(())
     }
 
     /// Whether the file system takes names that differ in case alone for the same.

@@ -8,161 +8,26 @@
 //! The note is a file with a line for each writer, in their order: the time since which it speaks, by the clock of the
 //! file system, and the life or `failed` or `synced`. Of a file the last line decides that is not younger than its last
 //! change.
+//!
+//! A note speaks for all below its directory, also for who writes a part of the tree or a tree of which it is a part. Who
+//! has come to his end below a directory that is in doubt leaves a note of his own, which says so.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, fchmod,
-    flock, fstat, fsync, futimens, openat, statat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fchmod, flock, fstat,
+    fsync, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::doubts::{State, changed, read, this_life};
 use crate::objects::UNSYNCED;
 
-/// Longest note that is read; a longer one says that all is in doubt \[bytes\].
-const MAX_LEN: u64 = 64 << 10;
 /// A note that was removed in the moment in which it was opened is made again; so often.
 const ATTEMPTS: usize = 8;
-
-/// Time of a file's last change: seconds and nanoseconds.
-type Time = (i64, u32);
-
-fn changed(stat: &Stat) -> Time {
-    (stat.st_ctime, stat.st_ctime_nsec as u32)
-}
-
-/// The name of the present life of the machine; none where the system does not tell lives apart.
-fn this_life() -> Option<&'static str> {
-    static LIFE: OnceLock<Option<String>> = OnceLock::new();
-    let read = || std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    let life = LIFE.get_or_init(|| read().ok().map(|id| id.trim().to_owned()));
-    life.as_deref().filter(|life| !life.is_empty())
-}
-
-/// What a line says of what was written since.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum State {
-    /// Somebody writes, or has not come to an end, in that life of the machine.
-    Writing(String),
-    Failed,
-    Synced,
-}
-
-impl State {
-    fn is_doubted(&self) -> bool {
-        match self {
-            State::Writing(life) => this_life() != Some(life),
-            State::Failed => true,
-            State::Synced => false,
-        }
-    }
-
-    fn line(&self, (seconds, nanos): Time) -> String {
-        let state = match self {
-            State::Writing(life) => life,
-            State::Failed => "failed",
-            State::Synced => "synced",
-        };
-        format!("{seconds} {nanos} {state}\n")
-    }
-}
-
-/// Which files below a directory are in doubt.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Doubts {
-    /// Ascending; each until the next.
-    since: Vec<(Time, bool)>,
-}
-
-impl Doubts {
-    /// Those that the note in a directory tells of.
-    pub(super) fn of(root: &OwnedFd) -> Self {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(root, UNSYNCED, flags, Mode::empty()) {
-            Err(Errno::NOENT) => Doubts::default(),
-            Ok(file) => read(&File::from(file)).map_or_else(|_| Doubts::of_all(), |n| n.doubts()),
-            Err(_) => Doubts::of_all(),
-        }
-    }
-
-    /// What the note says cannot be known.
-    fn of_all() -> Self {
-        Doubts { since: vec![((i64::MIN, 0), true)] }
-    }
-
-    /// Whether nothing is in doubt.
-    pub(super) fn is_none(&self) -> bool {
-        self.since.iter().all(|(_, is_doubted)| !is_doubted)
-    }
-
-    /// Whether a file is, whose state that is.
-    pub(super) fn of_file(&self, stat: &Stat) -> bool {
-        let since = self.since.partition_point(|(since, _)| *since <= changed(stat));
-        since.checked_sub(1).is_some_and(|last| self.since[last].1)
-    }
-}
-
-/// The lines of a note.
-struct Lines(Vec<(Time, State)>);
-
-impl Lines {
-    fn doubts(&self) -> Doubts {
-        let mut since: Vec<_> =
-            self.0.iter().map(|(at, state)| (*at, state.is_doubted())).collect();
-        // Of two of one time the later one holds.
-        since.sort_by_key(|(at, _)| *at);
-        since.dedup_by(|next, last| next.1 == last.1);
-        Doubts { since }
-    }
-
-    /// What it says of what is written now.
-    fn last(&self) -> Option<State> {
-        // Of two of one time the later one holds.
-        self.0.iter().max_by_key(|(at, _)| *at).map(|(_, state)| state.clone())
-    }
-
-    /// The same in fewest words, now that all that is not in doubt is on the disk.
-    fn settled(&self) -> String {
-        let state = |is_doubted| if is_doubted { State::Failed } else { State::Synced };
-        let since = self.doubts().since.into_iter();
-        since.map(|(at, is_doubted)| state(is_doubted).line(at)).collect()
-    }
-}
-
-/// Reads a note; an error if it is none.
-fn read(file: &File) -> io::Result<Lines> {
-    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    let mut text = String::new();
-    let len = file.take(MAX_LEN + 1).read_to_string(&mut text)?;
-    if len as u64 > MAX_LEN
-        || FileType::from_raw_mode(fstat(file)?.st_mode) != FileType::RegularFile
-    {
-        return Err(invalid());
-    }
-    let mut lines: Vec<(Time, State)> = Vec::new();
-    for line in text.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [seconds, nanos, state] = words[..] else { return Err(invalid()) };
-        let (Ok(seconds), Ok(nanos)) = (seconds.parse(), nanos.parse()) else {
-            return Err(invalid());
-        };
-        let state = match state {
-            "failed" => State::Failed,
-            "synced" => State::Synced,
-            life => State::Writing(life.to_owned()),
-        };
-        if state == State::Failed {
-            // Whoever else was writing had a part in it.
-            let writing = lines.iter_mut().filter(|(_, state)| matches!(state, State::Writing(_)));
-            writing.for_each(|(_, state)| *state = State::Failed);
-        }
-        lines.push(((seconds, nanos), state));
-    }
-    Ok(Lines(lines))
-}
 
 /// A writer's part in the note of a directory: open, and locked, while files are written.
 #[derive(Default, Debug)]
@@ -233,6 +98,14 @@ impl Note {
                 Ok(fsync(root)?)
             }
         }
+    }
+}
+
+/// Removes the note of a directory below one of which all is on the disk, unless somebody writes there.
+pub(super) fn forget(directory: &OwnedFd) -> io::Result<()> {
+    match open_locked(directory, FlockOperation::NonBlockingLockExclusive, false)? {
+        None => Ok(()),
+        Some(_) => Ok(unlinkat(directory, UNSYNCED, AtFlags::empty())?),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::fstat;
 use wellspring_tree::{Attributes, Content, Cursor, Entry, Keeps, Listing, Modified};
 
+use super::super::doubts::Doubts;
 use super::super::file::PACKED;
 use super::super::{
     NextTree, Plan, PlanOptions, Scan, TreeFilter, TreeListing, TreeTarget, Unpack, scan,
@@ -28,17 +29,24 @@ fn entry(path: &str, size: u64) -> Entry<'_> {
 }
 
 /// A tree of three files, the last of which is longer than those that are packed.
-fn listing() -> TreeListing {
-    let mut listing = Listing::new();
-    for entry in [entry("a", 5), entry("b", 8_192), entry("c", PACKED)] {
-        listing.push(&entry).expect("room");
-    }
-    TreeListing { bytes: Arc::new(listing.into_bytes()), digest: Digest([0; 32]) }
+fn plan(directory: &Path, existing: Existing) -> Plan {
+    plan_of(&[entry("a", 5), entry("b", 8_192), entry("c", PACKED)], directory, existing)
 }
 
-fn plan(directory: &Path, existing: Existing) -> Plan {
+/// The same in a directory of the tree.
+fn plan_from_above(directory: &Path) -> Plan {
+    let content = Content::Directory;
+    let above = Entry { content, mode: 0o755, ..entry("d", 0) };
+    let files = [entry("d/a", 5), entry("d/b", 8_192), entry("d/c", PACKED)];
+    plan_of(&[&[above][..], &files].concat(), directory, Existing::Replace)
+}
+
+fn plan_of(entries: &[Entry<'_>], directory: &Path, existing: Existing) -> Plan {
+    let mut listing = Listing::new();
+    entries.iter().for_each(|entry| listing.push(entry).expect("room"));
+    let listing = TreeListing { bytes: Arc::new(listing.into_bytes()), digest: Digest([0; 32]) };
     let options = PlanOptions { existing, ..PlanOptions::default() };
-    Plan::make(&options, listing(), directory, Arc::new(|_| {}))().expect("a plan")
+    Plan::make(&options, listing, directory, Arc::new(|_| {}))().expect("a plan")
 }
 
 /// Files that are to be moved.
@@ -228,4 +236,36 @@ fn what_a_next_tree_shares_with_files_that_are_not_on_the_disk_is_in_doubt_in_it
     // A power cut takes bytes of the files that have two names now.
     another_life(next.path());
     assert_eq!(lacking(&plan(next.path(), Existing::Replace)), 2);
+}
+
+#[test]
+fn a_note_in_a_directory_of_the_tree_counts_and_ends_with_the_tree() {
+    let home = tempfile::tempdir().expect("a directory");
+    let part = home.path().join("d");
+    write(&plan(&part, Existing::Replace), Existing::Replace);
+    another_life(&part);
+    let whole = plan_from_above(home.path());
+    assert_eq!(lacking(&whole), 2);
+    write(&whole, Existing::Replace);
+    whole.finish().expect("finished");
+    assert!(!has_note(&part) && !has_note(home.path()));
+    assert_eq!(lacking(&plan_from_above(home.path())), 0);
+}
+
+#[test]
+fn a_note_above_the_tree_counts_until_the_tree_is_on_the_disk() {
+    let home = tempfile::tempdir().expect("a directory");
+    let part = home.path().join("d");
+    write(&plan_from_above(home.path()), Existing::Replace);
+    another_life(home.path());
+    let again = plan(&part, Existing::Replace);
+    assert_eq!(lacking(&again), 2);
+    write(&again, Existing::Replace);
+    again.finish().expect("finished");
+    assert!(has_note(&part) && has_note(home.path()), "it is in doubt no more, and others may be");
+    assert_eq!(lacking(&plan(&part, Existing::Replace)), 0);
+    let whole = plan_from_above(home.path());
+    assert_eq!(lacking(&whole), 0);
+    whole.finish().expect("finished");
+    assert!(!has_note(&part) && !has_note(home.path()));
 }
