@@ -1,4 +1,4 @@
-//! What notes in directories say of the files below them: how they are written is in [`unsynced`](super::unsynced).
+//! Doubts whether files are on the disk, read from the notes in directories that [`unsynced`](super::unsynced) writes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -187,6 +187,10 @@ impl Lines {
         self.0.iter().max_by_key(|(at, _)| *at).map(|(_, state)| state.clone())
     }
 
+    pub(super) fn to_text(&self) -> String {
+        self.0.iter().map(|(at, state)| state.line(*at)).collect()
+    }
+
     /// The same in fewest words, now that all that is not in doubt is on the disk.
     pub(super) fn settled(&self) -> String {
         let state = |is_doubted| if is_doubted { State::Failed } else { State::Synced };
@@ -195,12 +199,13 @@ impl Lines {
     }
 }
 
-/// Reads a note; an error if it is none.
+/// Reads a note; an error if it is none, or empty.
 pub(super) fn read(file: &File) -> io::Result<Lines> {
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
     let mut text = String::new();
+    // Of an empty one the bytes never came.
     let len = file.take(MAX_LEN + 1).read_to_string(&mut text)?;
-    if len as u64 > MAX_LEN
+    if !(1..=MAX_LEN).contains(&(len as u64))
         || FileType::from_raw_mode(fstat(file)?.st_mode) != FileType::RegularFile
     {
         return Err(invalid());

@@ -64,6 +64,7 @@ impl NextTree {
         hidden.push(NEXT);
         let next = target.with_file_name(hidden);
         let mut tree = NextTree { target, next, claim: None, is_whole: false };
+        tree.end_swap()?;
         if !tree.next.exists() {
             tree.is_whole = tree.fill()?;
         }
@@ -102,9 +103,7 @@ impl NextTree {
 
     /// Gives it the files of the other tree, and says whether these are all. It gets its name when it has them.
     fn fill(&self) -> io::Result<bool> {
-        let mut unready = self.next.clone().into_os_string();
-        unready.push("-unready");
-        let unready = PathBuf::from(unready);
+        let unready = self.named("-unready");
         match fs::remove_dir_all(&unready) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -286,23 +285,48 @@ impl NextTree {
             settle()?;
             return Ok(Swapped::New);
         }
-        match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
+        let old = self.old();
+        let swapped = match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {
                 settle()?;
-                fs::remove_dir_all(next)?;
-                Ok(Swapped::AtOnce)
+                // Partly removed it must not be taken up as the tree that comes next: its note may be gone before files
+                // that are in doubt.
+                fs::rename(next, &old)?;
+                Swapped::AtOnce
             }
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                let mut old = next.clone().into_os_string();
-                old.push("-old");
                 fs::rename(target, &old)?;
                 fs::rename(next, target)?;
-                settle()?;
-                fs::remove_dir_all(&old)?;
-                Ok(Swapped::InTwoSteps)
+                Swapped::InTwoSteps
             }
-            Err(errno) => Err(errno.into()),
+            Err(errno) => return Err(errno.into()),
+        };
+        settle()?;
+        match fs::remove_dir_all(&old) {
+            // By the next process.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(swapped),
+            removed => removed.map(|()| swapped),
         }
+    }
+
+    /// Where the tree goes whose place was taken, until it is removed.
+    fn old(&self) -> PathBuf {
+        self.named("-old")
+    }
+
+    fn named(&self, end: &str) -> PathBuf {
+        let mut name = self.next.clone().into_os_string();
+        name.push(end);
+        PathBuf::from(name)
+    }
+
+    /// Does what a process that was killed in a [swap](Self::swap) has left undone.
+    fn end_swap(&self) -> io::Result<()> {
+        let old = self.old();
+        if !old.exists() {
+            return Ok(());
+        }
+        if self.target.exists() { fs::remove_dir_all(old) } else { fs::rename(old, &self.target) }
     }
 }
 

@@ -45,16 +45,16 @@ impl Note {
         if ours.is_some() {
             return Ok(());
         }
-        let file = match open_locked(root, FlockOperation::LockShared, true) {
+        let open = match open_locked(root, FlockOperation::LockShared, true) {
             // Others may be allowed below it what they are not in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 tracing::warn!(%error, "cannot note that files are written and not on the disk");
                 return Ok(());
             }
-            file => file?.ok_or(io::ErrorKind::NotFound)?,
+            open => open?.ok_or(io::ErrorKind::NotFound)?,
         };
-        write_in_this_life(&file, root)?;
-        fsync(&file)?;
+        write_in_this_life(&open, root)?;
+        let file = open.file;
         *ours = Some(file);
         Ok(())
     }
@@ -78,15 +78,15 @@ impl Note {
         if synced.is_err() {
             // That is the error that matters.
             let _ = match alone {
-                Some(file) => fail(&file),
+                Some(open) => fail(&open.file),
                 None => open_locked(root, FlockOperation::LockShared, false)
-                    .and_then(|file| file.map_or(Ok(()), |file| fail(&file))),
+                    .and_then(|open| open.map_or(Ok(()), |open| fail(&open.file))),
             };
             return synced;
         }
         match alone {
             None => Ok(()),
-            Some(mut file) if is_in_doubt => {
+            Some(Open { mut file, .. }) if is_in_doubt => {
                 let text = read(&file)?.settled();
                 file.set_len(0)?;
                 file.write_all(text.as_bytes())?;
@@ -109,21 +109,33 @@ pub(super) fn forget(directory: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Notes that files are written in this life, unless that is noted: one of several writers speaks for all.
-fn write_in_this_life(mut file: &File, root: &OwnedFd) -> io::Result<()> {
+/// Notes that files are written in this life, on the disk: one line speaks for several writers.
+fn write_in_this_life(open: &Open, root: &OwnedFd) -> io::Result<()> {
+    let mut file = &open.file;
     let life = State::Writing(this_life().unwrap_or("unknown").to_owned());
-    let before = match read(file) {
-        Ok(lines) if lines.last().as_ref() == Some(&life) => return Ok(()),
-        Ok(_) => String::new(),
-        // Whatever it said: all is in doubt that was written before.
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let line = || {
+        futimens(file, &Timestamps { last_access: now, last_modification: now })?;
+        Ok::<_, io::Error>(life.line(changed(&fstat(file)?)))
+    };
+    let text = match read(file) {
+        // Written again: whoever wrote it may have been killed before it was on the disk, or his sync have failed, which
+        // the system says once.
+        Ok(lines) if lines.last().as_ref() == Some(&life) => {
+            let text = lines.to_text();
+            file.set_len(0)?;
+            text
+        }
+        Ok(_) => line()?,
+        Err(_) if open.is_new => line()?,
+        // Whatever it said, or was about to say: all is in doubt that was written before.
         Err(_) => {
             file.set_len(0)?;
-            State::Failed.line((i64::MIN, 0))
+            State::Failed.line((i64::MIN, 0)) + &line()?
         }
     };
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    futimens(file, &Timestamps { last_access: now, last_modification: now })?;
-    file.write_all((before + &life.line(changed(&fstat(file)?))).as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    fsync(file)?;
     Ok(fsync(root)?)
 }
 
@@ -137,17 +149,28 @@ fn fail(mut file: &File) -> io::Result<()> {
     }
 }
 
+/// A note that is open and locked.
+struct Open {
+    file: File,
+    is_new: bool,
+}
+
 /// Opens and locks the note; none if there is none and none is to be made, or if it is locked by others.
-fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<Option<File>> {
+fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<Option<Open>> {
     // Who may write to the directory may go on with what others have left there.
     let mode = Mode::from_raw_mode(fstat(root)?.st_mode & 0o666);
-    let mut flags =
+    let flags =
         OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    flags.set(OFlags::CREATE, make);
     for _ in 0..ATTEMPTS {
-        let file = match openat(root, UNSYNCED, flags, mode) {
+        let (file, is_new) = match openat(root, UNSYNCED, flags, mode) {
             Err(Errno::NOENT) if !make => return Ok(None),
-            file => File::from(file?),
+            Err(Errno::NOENT) => {
+                match openat(root, UNSYNCED, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+                    Err(Errno::EXIST) => continue,
+                    made => (File::from(made?), true),
+                }
+            }
+            file => (File::from(file?), false),
         };
         match flock(&file, lock) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -156,11 +179,11 @@ fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<O
         let stat = fstat(&file)?;
         let named = statat(root, UNSYNCED, AtFlags::SYMLINK_NOFOLLOW);
         if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)) {
-            if make && stat.st_size == 0 {
+            if is_new {
                 // Whatever the umask.
                 fchmod(&file, mode)?;
             }
-            return Ok(Some(file));
+            return Ok(Some(Open { file, is_new }));
         }
     }
     Err(io::ErrorKind::ResourceBusy.into())

@@ -181,9 +181,9 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
     let root = open(home.path());
     let stat = fstat(&root).expect("stat");
     assert!(!Doubts::of(&root).of_file(&stat));
-    for text in ["nonsense", "1 2", "1 x failed", &"1 2 synced\n".repeat(10_000)] {
+    for text in ["", "nonsense", "1 2", "1 x failed", &"1 2 synced\n".repeat(10_000)] {
         std::fs::write(home.path().join(UNSYNCED), text).expect("written");
-        assert!(Doubts::of(&root).of_file(&stat), "{}", &text[..5]);
+        assert!(Doubts::of(&root).of_file(&stat), "{text:.5}");
     }
     // Whoever goes on with the tree puts an end to that.
     for _ in 0..2 {
@@ -268,4 +268,31 @@ fn a_note_above_the_tree_counts_until_the_tree_is_on_the_disk() {
     assert_eq!(lacking(&whole), 0);
     whole.finish().expect("finished");
     assert!(!has_note(&part) && !has_note(home.path()));
+}
+
+#[test]
+fn an_empty_note_leaves_all_in_doubt_until_all_is_on_the_disk() {
+    let home = tempfile::tempdir().expect("a directory");
+    write(&plan(home.path(), Existing::Replace), Existing::Replace);
+    // Its line never came onto the disk.
+    std::fs::write(home.path().join(UNSYNCED), "").expect("written");
+    // Begun, and ended early.
+    TreeTarget::of(open(home.path())).begin().expect("begun");
+    assert_eq!(lacking(&plan(home.path(), Existing::Replace)), 2);
+}
+
+#[test]
+fn what_is_left_of_a_tree_that_was_swapped_away_is_not_the_next_one() {
+    let home = tempfile::tempdir().expect("a directory");
+    let target = home.path().join("t");
+    write(&plan(&target, Existing::Replace), Existing::Replace);
+    let left = home.path().join(".t.wellspring-next-old");
+    std::fs::create_dir(&left).expect("made");
+    std::fs::write(left.join("a"), "torn!").expect("written");
+    NextTree::beside(&target).expect("a tree beside").swap().expect("swapped");
+    assert!(!left.exists() && target.join("b").exists());
+    // Killed in the moment between the two steps in which there is none of that name.
+    std::fs::rename(&target, &left).expect("renamed");
+    let next = NextTree::beside(&target).expect("a tree beside");
+    assert!(target.join("b").exists() && next.path().join("b").exists());
 }
