@@ -64,6 +64,7 @@ impl NextTree {
         hidden.push(NEXT);
         let next = target.with_file_name(hidden);
         let mut tree = NextTree { target, next, claim: None, is_whole: false };
+        let _one = tree.alone()?;
         tree.end_swap()?;
         if !tree.next.exists() {
             tree.is_whole = tree.fill()?;
@@ -278,6 +279,7 @@ impl NextTree {
     /// The system's. One of the trees is in the place, and the other beside it.
     pub fn swap(&self) -> io::Result<Swapped> {
         let NextTree { target, next, .. } = self;
+        let _one = self.alone()?;
         // What has the name outlives a power cut before the other tree goes.
         let settle = || File::open(target.parent().unwrap_or(target))?.sync_all();
         if !target.exists() {
@@ -318,6 +320,16 @@ impl NextTree {
         let mut name = self.next.clone().into_os_string();
         name.push(end);
         PathBuf::from(name)
+    }
+
+    /// Waits until nobody else makes or swaps trees in that directory; where directories cannot be locked there is no
+    /// waiting.
+    fn alone(&self) -> io::Result<File> {
+        let parent = self.target.parent().unwrap_or(&self.target);
+        fs::create_dir_all(parent)?;
+        let parent = File::open(parent)?;
+        let _ = flock(&parent, FlockOperation::LockExclusive);
+        Ok(parent)
     }
 
     /// Does what a process that was killed in a [swap](Self::swap) has left undone.

@@ -271,9 +271,9 @@ fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_
     let after = std::fs::metadata(target.join("d")).expect("stat").modified().expect("time");
     assert_eq!(before, after);
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1, "nothing is left");
-    let new = NextTree::beside(&home.path().join("u")).expect("a tree beside");
+    let new = NextTree::beside(&home.path().join("above/u")).expect("a tree beside");
     assert_eq!(new.swap().expect("swapped"), Swapped::New);
-    assert!(home.path().join("u").is_dir());
+    assert!(home.path().join("above/u").is_dir());
 }
 
 #[test]
@@ -470,6 +470,18 @@ fn where_there_is_no_tree_the_next_one_has_what_is_listed() {
     next.adopt(listed, &TreeFilter::default()).expect("adopted");
     next.swap().expect("swapped");
     assert!(target.join("listed").exists() && !target.join("of-another").exists());
+}
+
+#[test]
+fn of_many_that_begin_the_next_tree_at_once_each_has_it_or_is_refused() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("t");
+    (0..200).for_each(|number| write(&target.join(format!("{number}")), b"x"));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| NextTree::beside(&target).expect("a tree beside"));
+        }
+    });
 }
 
 #[test]
