@@ -86,6 +86,9 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
             .hint("Repeat the command when nobody writes to the directory, or leave the file out by --exclude."),
         TreeError::Plan(PlanError::Listing(_)) => Failed::new(BAD_DIGEST, error.to_string())
             .hint("The host is at fault, or its version is another. Nothing was written."),
+        TreeError::Disagreement(_) => Failed::new(REPLICAS_DIFFER, error.to_string()).hint(
+            "Leave out the hosts whose bytes are not those that you want. `put --force --checksum` of the right directory mends them.",
+        ),
         TreeError::Beside(cause) if cause.kind() == io::ErrorKind::ResourceBusy => {
             Failed::other(format!("{output}: {error}")).hint("Repeat the command when that has ended.")
         }

@@ -301,6 +301,7 @@ fn of_tree(error: TreeError) -> Failed {
     let message = error.to_string();
     match error {
         TreeError::Fetch(error) => of_fetch(error),
+        TreeError::Disagreement(_) => Failed::new("ReplicasDiffer", message),
         TreeError::Plan(PlanError::InTheWay(_)) => Failed::new("TargetExists", message),
         TreeError::Plan(PlanError::Listing(_)) => Failed::new("BadDigest", message),
         _ => Failed::new("SystemFailed", message),

@@ -38,12 +38,23 @@ pub enum TreeError {
     },
     /// Too few hosts ended up with the tree that was put.
     Incomplete(Box<PutTreeReport>),
+    /// Hosts have other trees.
+    Disagreement(Box<TreeDisagreement>),
     /// No tree can grow beside the directory.
     Beside(io::Error),
     /// The tree cannot take the directory's place.
     Swap(io::Error),
     /// The program is about to end.
     Stopped,
+}
+
+/// The first path in which the trees of hosts differ.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreeDisagreement {
+    /// The path in the tree.
+    pub path: String,
+    /// The hosts, and what each has there, in words.
+    pub hosts: Vec<(String, String)>,
 }
 
 impl TreeError {
@@ -77,6 +88,10 @@ impl fmt::Display for TreeError {
                 let complete = report.complete();
                 write!(f, "{complete} hosts have the tree, {} must:", report.needed)?;
                 report.unfinished().iter().try_for_each(|host| write!(f, "\n  {host}"))
+            }
+            TreeError::Disagreement(found) => {
+                write!(f, "the replicas differ in {}, which was not fetched:", found.path)?;
+                found.hosts.iter().try_for_each(|(host, has)| write!(f, "\n  {host}: {has}"))
             }
             TreeError::Beside(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 f.write_str("another process is about to swap the directory")

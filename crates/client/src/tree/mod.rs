@@ -1,5 +1,6 @@
 //! Fetching a tree: one listing, packs of small files, and large files by themselves.
 
+mod disagreement;
 mod error;
 mod gather;
 mod options;
@@ -19,7 +20,7 @@ use crate::store::tree::listing::{Cursor, MAX_LISTING_LEN, TreePart};
 use crate::store::tree::{NextTree, Plan};
 
 pub use crate::store::tree::{Swapped, TreeChange, TreeFilter, TreeListing};
-pub use error::TreeError;
+pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
 pub use options::{TreeOptions, TreeReport};
 pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
@@ -100,7 +101,10 @@ impl Client {
             told(change);
         });
         loop {
-            let listing = self.list(hosts, options).await?;
+            let listing = match self.list(hosts, options).await {
+                Ok(listing) => listing,
+                Err(error) => return Err(self.locate(error, (hosts, options), None).await),
+            };
             report.digest = Some(listing.digest);
             if let Some(next) = next.filter(|next| !next.is_whole() && report.listed_again == 0) {
                 // So that it is among what is to be removed, if that is asked for.
@@ -128,7 +132,9 @@ impl Client {
                 {
                     report.listed_again += 1;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    return Err(self.locate(error, (hosts, options), Some(&of_listing)).await);
+                }
             }
         }
     }

@@ -187,8 +187,41 @@ fn replicas_send_together_and_must_agree() {
         let (_third, other) = serve(dirs[2].path()).await;
         let error = fetch(&[host, other], &everything(), home.path()).await.result;
         let error = error.expect_err("they differ");
-        assert!(matches!(error, TreeError::Fetch(FetchError::Differ { .. })), "{error}");
+        let TreeError::Disagreement(found) = error else { panic!("{error}") };
+        assert_eq!((found.path.as_str(), found.hosts.len()), ("deep", 2), "{found:?}");
+        assert_eq!(found.hosts[1].1, "not there");
         assert_eq!(contents(dirs[0].path()), contents(home.path()));
+    });
+}
+
+#[test]
+fn replicas_of_one_listing_that_differ_are_told_apart_by_the_file() {
+    let dirs: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("dir")).collect();
+    for (number, dir) in dirs.iter().enumerate() {
+        for file in 0..50_u64 {
+            // One has bytes that a disk has altered: length and time are as before.
+            let altered = u64::from(number == 1 && file == 37) * 1_000;
+            let path = format!("d/{file}");
+            write(dir.path(), &path, &random_bytes(3_000, file + altered));
+            let opened = std::fs::File::open(dir.path().join(&path)).expect("open");
+            opened.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+        }
+        let opened = std::fs::File::open(dir.path().join("d")).expect("open");
+        opened.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+    }
+    let home = tempfile::tempdir().expect("dir");
+    runtime().block_on(async {
+        let (mut servers, mut hosts) = (Vec::new(), Vec::new());
+        for dir in &dirs {
+            let (server, host) = serve(dir.path()).await;
+            servers.push(server);
+            hosts.push(host);
+        }
+        let error = fetch(&hosts, &everything(), home.path()).await.result.expect_err("differ");
+        let TreeError::Disagreement(found) = error else { panic!("{error}") };
+        assert_eq!(found.path, "d/37");
+        let said: Vec<&str> = found.hosts.iter().map(|(_, has)| has.as_str()).collect();
+        assert!(said[0] == said[2] && said[0] != said[1], "{said:?}");
     });
 }
 
