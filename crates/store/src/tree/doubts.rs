@@ -46,6 +46,10 @@ impl State {
         }
     }
 
+    pub(super) fn of_this_life() -> Self {
+        State::Writing(this_life().unwrap_or("unknown").to_owned())
+    }
+
     fn is_of_this_life(&self) -> bool {
         matches!(self, State::Writing(life) if this_life() == Some(life))
     }

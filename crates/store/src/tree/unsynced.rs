@@ -12,19 +12,21 @@
 //! A note speaks for all below its directory, also for who writes a part of the tree or a tree of which it is a part. Who
 //! has come to his end below a directory that is in doubt leaves a note of his own, which says so.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fchmod, flock, fstat,
-    fsync, futimens, openat, statat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, fchmod, fcntl_setfl,
+    flock, fstat, fsync, futimens, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::doubts::{State, changed, read, this_life};
-use crate::objects::UNSYNCED;
+use super::doubts::{Lines, State, Time, changed, read};
+use crate::objects::{Disk, SystemDisk, UNSYNCED, claim, part_file_name};
 
 /// A note that was removed in the moment in which it was opened is made again; so often.
 const ATTEMPTS: usize = 8;
@@ -45,16 +47,15 @@ impl Note {
         if ours.is_some() {
             return Ok(());
         }
-        let open = match open_locked(root, FlockOperation::LockShared, true) {
+        let file = match open_locked(root, FlockOperation::LockShared, true) {
             // Others may be allowed below it what they are not in it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 tracing::warn!(%error, "cannot note that files are written and not on the disk");
                 return Ok(());
             }
-            open => open?.ok_or(io::ErrorKind::NotFound)?,
+            file => file?.ok_or(io::ErrorKind::NotFound)?,
         };
-        write_in_this_life(&open, root)?;
-        let file = open.file;
+        write_in_this_life(&file, root)?;
         *ours = Some(file);
         Ok(())
     }
@@ -78,19 +79,18 @@ impl Note {
         if synced.is_err() {
             // That is the error that matters.
             let _ = match alone {
-                Some(open) => fail(&open.file),
+                Some(file) => fail(&file),
                 None => open_locked(root, FlockOperation::LockShared, false)
-                    .and_then(|open| open.map_or(Ok(()), |open| fail(&open.file))),
+                    .and_then(|file| file.map_or(Ok(()), |file| fail(&file))),
             };
             return synced;
         }
         match alone {
             None => Ok(()),
-            Some(Open { mut file, .. }) if is_in_doubt => {
+            Some(file) if is_in_doubt => {
                 let text = read(&file)?.settled();
-                file.set_len(0)?;
-                file.write_all(text.as_bytes())?;
-                Ok(fsync(&file)?)
+                place(root, |_| Ok(text), true)?;
+                Ok(fsync(root)?)
             }
             Some(_) => {
                 unlinkat(root, UNSYNCED, AtFlags::empty())?;
@@ -110,33 +110,75 @@ pub(super) fn forget(directory: &OwnedFd) -> io::Result<()> {
 }
 
 /// Notes that files are written in this life, on the disk: one line speaks for several writers.
-fn write_in_this_life(open: &Open, root: &OwnedFd) -> io::Result<()> {
-    let mut file = &open.file;
-    let life = State::Writing(this_life().unwrap_or("unknown").to_owned());
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let line = || {
-        futimens(file, &Timestamps { last_access: now, last_modification: now })?;
-        Ok::<_, io::Error>(life.line(changed(&fstat(file)?)))
-    };
-    let text = match read(file) {
-        // Written again: whoever wrote it may have been killed before it was on the disk, or his sync have failed, which
-        // the system says once.
-        Ok(lines) if lines.last().as_ref() == Some(&life) => {
-            let text = lines.to_text();
-            file.set_len(0)?;
-            text
+fn write_in_this_life(mut file: &File, root: &OwnedFd) -> io::Result<()> {
+    match read(file) {
+        Ok(lines) if lines.last().as_ref() == Some(&State::of_this_life()) => {
+            if OnDisk::has(file, &lines)? {
+                return Ok(());
+            }
+            // Written again: whoever wrote it may have been killed before it was on the disk, or his sync have failed, which
+            // the system says once. In its place, for others who read it.
+            fcntl_setfl(file, OFlags::empty())?;
+            file.write_all_at(lines.to_text().as_bytes(), 0)?;
+            fcntl_setfl(file, OFlags::APPEND)?;
         }
-        Ok(_) => line()?,
-        Err(_) if open.is_new => line()?,
+        Ok(_) => file.write_all(line_of_this_life(file)?.as_bytes())?,
         // Whatever it said, or was about to say: all is in doubt that was written before.
         Err(_) => {
+            let text = State::Failed.line((i64::MIN, 0)) + &line_of_this_life(file)?;
             file.set_len(0)?;
-            State::Failed.line((i64::MIN, 0)) + &line()?
+            file.write_all(text.as_bytes())?;
         }
-    };
-    file.write_all(text.as_bytes())?;
+    }
     fsync(file)?;
-    Ok(fsync(root)?)
+    fsync(root)?;
+    OnDisk::remember(file)
+}
+
+/// A line that says that files are written from now on, by the clock of the file system that the note is in.
+fn line_of_this_life(note: &File) -> io::Result<String> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    futimens(note, &Timestamps { last_access: now, last_modification: now })?;
+    Ok(State::of_this_life().line(changed(&fstat(note)?)))
+}
+
+/// Notes that this process has brought onto the disk, by device, inode and time of the last line: the latest few.
+struct OnDisk;
+
+type Known = (u64, u64, Time);
+
+static ON_DISK: Mutex<VecDeque<Known>> = Mutex::new(VecDeque::new());
+
+impl OnDisk {
+    /// Notes that are remembered.
+    const MOST: usize = 256;
+
+    fn key(file: &File, lines: &Lines) -> io::Result<Known> {
+        let stat = fstat(file)?;
+        let last = lines.0.iter().map(|(at, _)| *at).max();
+        Ok((stat.st_dev, stat.st_ino, last.unwrap_or_default()))
+    }
+
+    fn has(file: &File, lines: &Lines) -> io::Result<bool> {
+        let key = OnDisk::key(file, lines)?;
+        Ok(ON_DISK.lock().unwrap_or_else(PoisonError::into_inner).contains(&key))
+    }
+
+    fn remember(file: &File) -> io::Result<()> {
+        let key = OnDisk::key(file, &read_again(file)?)?;
+        let mut known = ON_DISK.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|of| *of != key);
+        known.push_back(key);
+        if known.len() > OnDisk::MOST {
+            known.pop_front();
+        }
+        Ok(())
+    }
+}
+
+fn read_again(mut file: &File) -> io::Result<Lines> {
+    file.rewind()?;
+    read(file)
 }
 
 /// Notes that what was written since the first of those who write is in doubt.
@@ -149,28 +191,18 @@ fn fail(mut file: &File) -> io::Result<()> {
     }
 }
 
-/// A note that is open and locked.
-struct Open {
-    file: File,
-    is_new: bool,
-}
-
 /// Opens and locks the note; none if there is none and none is to be made, or if it is locked by others.
-fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<Option<Open>> {
-    // Who may write to the directory may go on with what others have left there.
-    let mode = Mode::from_raw_mode(fstat(root)?.st_mode & 0o666);
+fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     for _ in 0..ATTEMPTS {
-        let (file, is_new) = match openat(root, UNSYNCED, flags, mode) {
+        let file = match openat(root, UNSYNCED, flags, Mode::empty()) {
             Err(Errno::NOENT) if !make => return Ok(None),
-            Err(Errno::NOENT) => {
-                match openat(root, UNSYNCED, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-                    Err(Errno::EXIST) => continue,
-                    made => (File::from(made?), true),
-                }
-            }
-            file => (File::from(file?), false),
+            Err(Errno::NOENT) => match place(root, |file| line_of_this_life(file), false) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => continue,
+            },
+            file => File::from(file?),
         };
         match flock(&file, lock) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -179,14 +211,36 @@ fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<O
         let stat = fstat(&file)?;
         let named = statat(root, UNSYNCED, AtFlags::SYMLINK_NOFOLLOW);
         if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)) {
-            if is_new {
-                // Whatever the umask.
-                fchmod(&file, mode)?;
-            }
-            return Ok(Some(Open { file, is_new }));
+            return Ok(Some(file));
         }
     }
     Err(io::ErrorKind::ResourceBusy.into())
+}
+
+/// Makes a note with a text, or replaces it, so that nobody ever reads an empty one.
+fn place(
+    root: &OwnedFd,
+    text: impl FnOnce(&File) -> io::Result<String>,
+    replace: bool,
+) -> io::Result<()> {
+    let part_name = part_file_name(UNSYNCED, SystemDisk.random()?);
+    let file = SystemDisk.create(root, &part_name, true)?;
+    // Else taken for stale.
+    claim(&SystemDisk, &file);
+    let placed = text(&file).and_then(|text| {
+        (&file).write_all(text.as_bytes())?;
+        // Who may write to the directory may go on with what others have left there, whatever the umask.
+        fchmod(&file, Mode::from_raw_mode(fstat(root)?.st_mode & 0o666))?;
+        if replace {
+            fsync(&file)?;
+        }
+        SystemDisk.rename(root, &part_name, UNSYNCED, replace)
+    });
+    if placed.is_err() {
+        // The error that matters is the first.
+        let _ = unlinkat(root, &part_name, AtFlags::empty());
+    }
+    placed
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::fstat;
 use wellspring_tree::{Attributes, Content, Cursor, Entry, Keeps, Listing, Modified};
 
-use super::super::doubts::Doubts;
+use super::super::doubts::{Doubts, this_life};
 use super::super::file::PACKED;
 use super::super::{
     NextTree, Plan, PlanOptions, Scan, TreeFilter, TreeListing, TreeTarget, Unpack, scan,
