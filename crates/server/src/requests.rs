@@ -14,8 +14,10 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::sends::Kind;
+use super::tree_requests::not_on_the_disk;
 use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
 use crate::store::Digest;
+use crate::store::tree::is_in_doubt;
 use crate::store::tree::listing::{TreeName, TreePart};
 use wellspring_net::canonical;
 
@@ -217,6 +219,9 @@ impl Handler {
         let Shown { client, cookie, .. } = shown;
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
+        if is_in_doubt(&file, name.as_str(), || self.store.open_tree("").ok()) {
+            return Err(not_on_the_disk(name.as_str(), 1));
+        }
         let size = fingerprint.size();
         let purpose = Purpose::Digest { name: name.as_str() };
         let proven = self.jar.is_good(client, cookie, purpose);

@@ -173,7 +173,9 @@ impl Handler {
             TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
             TreeStep::File { tree, file, .. } => {
                 if let Some(part) = part {
-                    part.commit()?;
+                    let modified = file.meta.modified.to_system();
+                    let modified = modified.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
+                    part.commit_as(file.meta.mode, modified)?;
                 }
                 let mut target = TreeTarget::of(self.open_place(tree)?);
                 let set = target.set(&file.path, &file.meta);

@@ -17,7 +17,9 @@ use super::listed::Listed;
 use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Listing, Selection, TreeName, TreePart};
-use crate::store::tree::{PackError, Scan, ScanError, open_listed, read_pack, scan, unnamed_file};
+use crate::store::tree::{
+    PackError, Scan, ScanError, in_doubt, open_listed, read_pack, scan, unnamed_file,
+};
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
 impl Handler {
@@ -198,7 +200,16 @@ impl Handler {
             }
         };
         let (bytes, is_listing) = match bytes {
-            Scanned::Listed(listing) => (listing.map_err(Refusal::failed)?.into_bytes(), true),
+            Scanned::Listed(listing) => {
+                let bytes = listing.map_err(Refusal::failed)?.into_bytes();
+                // Whoever wants to look may do so.
+                if name.part != TreePart::Level
+                    && let Some((path, count)) = in_doubt(root, &bytes).map_err(Refusal::failed)?
+                {
+                    return Err(not_on_the_disk(&path, count));
+                }
+                (bytes, true)
+            }
             Scanned::Packed(pack) => (pack.map_err(refused)?, false),
         };
         let made = self.keep_made(text, &bytes)?;
@@ -237,6 +248,15 @@ impl Handler {
             Refusal::new(RefusalCode::Changed, text)
         })
     }
+}
+
+/// So many files may not be what was put there, the first of them of that path.
+pub(super) fn not_on_the_disk(path: &str, count: u64) -> Refusal {
+    let others = if count > 1 { format!(" and {} others", count - 1) } else { String::new() };
+    let text = format!(
+        "{path}{others} may have wrong bytes: a transfer there was cut off by a power cut or a failed sync, and must be repeated"
+    );
+    Refusal::new(RefusalCode::Failed, text)
 }
 
 enum Scanned {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use std::time::{Duration, SystemTime};
+
 use crate::attributes::Attributes;
 
 /// Time of a file's last modification, since 1970.
@@ -11,6 +13,18 @@ pub struct Modified {
     pub seconds: i64,
     /// And nanoseconds, below 1,000,000,000.
     pub nanos: u32,
+}
+
+impl Modified {
+    /// The same for the standard library; `None` beyond what that knows.
+    pub fn to_system(self) -> Option<SystemTime> {
+        let seconds = Duration::from_secs(self.seconds.unsigned_abs());
+        let whole = match self.seconds {
+            0.. => SystemTime::UNIX_EPOCH.checked_add(seconds),
+            _ => SystemTime::UNIX_EPOCH.checked_sub(seconds),
+        };
+        whole?.checked_add(Duration::from_nanos(self.nanos.into()))
+    }
 }
 
 /// Why something in a directory is left out of its tree.
@@ -81,4 +95,21 @@ pub struct Entry<'a> {
     pub content: Content<'a>,
     /// What else is known of it, if that was asked for.
     pub attributes: Attributes<'a>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_and_at_the_ends_of_what_can_be_said_are_converted_or_refused() {
+        let time = |seconds, nanos| Modified { seconds, nanos }.to_system();
+        let epoch = SystemTime::UNIX_EPOCH;
+        assert_eq!(time(1, 5), Some(epoch + Duration::new(1, 5)));
+        assert_eq!(time(-2, 999_999_999), Some(epoch - Duration::new(1, 1)));
+        for seconds in [i64::MIN, i64::MAX] {
+            // Whichever it is, nothing panics.
+            let _ = time(seconds, 999_999_999);
+        }
+    }
 }

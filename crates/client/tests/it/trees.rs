@@ -7,9 +7,10 @@ use std::time::{Duration, SystemTime};
 use crate::served::runtime;
 use crate::tree_files::{contents, lose_small_files, make_tree, write};
 use wellspring_client::store::tree::listing::Cursor;
+use wellspring_client::store::{Existing, ObjectName};
 use wellspring_client::{
-    Client, ClientConfig, FetchError, Host, TreeChange, TreeError, TreeFilter, TreeOptions,
-    TreeReport,
+    Client, ClientConfig, FetchError, FetchOptions, Host, Target, TreeChange, TreeError,
+    TreeFilter, TreeOptions, TreeReport,
 };
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::loopback::own_address;
@@ -222,6 +223,36 @@ fn replicas_of_one_listing_that_differ_are_told_apart_by_the_file() {
         assert_eq!(found.path, "d/37");
         let said: Vec<&str> = found.hosts.iter().map(|(_, has)| has.as_str()).collect();
         assert!(said[0] == said[2] && said[0] != said[1], "{said:?}");
+    });
+}
+
+#[test]
+fn what_a_power_cut_may_have_torn_is_not_served() {
+    let (torn, whole) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let home = tempfile::tempdir().expect("dir");
+    for dir in [&torn, &whole] {
+        write(dir.path(), "d/x", b"bytes");
+        for path in ["d/x", "d"] {
+            let opened = std::fs::File::open(dir.path().join(path)).expect("open");
+            opened.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+        }
+    }
+    // Of a put that did not come to its end in an earlier life of the machine.
+    write(torn.path(), ".wellspring-unsynced", b"0 0 an-earlier-life\n");
+    runtime().block_on(async {
+        let (_torn, host) = serve(torn.path()).await;
+        let (_whole, other) = serve(whole.path()).await;
+        let alone = std::slice::from_ref(&host);
+        let error = fetch(alone, &everything(), home.path()).await.result.expect_err("refused");
+        assert!(error.to_string().contains("d/x may have wrong bytes"), "{error}");
+        let client = client();
+        client.list(alone, &everything().level(true)).await.expect("it can be looked at");
+        let object = FetchOptions::new(ObjectName::new("d/x").expect("a name"));
+        let file = Target::File { path: home.path().join("x"), existing: Existing::Keep };
+        let error = client.fetch(alone, &object, file).await.expect_err("refused").to_string();
+        assert!(error.contains("d/x may have wrong bytes"), "{error}");
+        fetch(&[host, other], &everything(), home.path()).await.report();
+        assert_eq!(std::fs::read(home.path().join("d/x")).expect("read"), b"bytes");
     });
 }
 

@@ -77,6 +77,28 @@ fn a_part_file_whose_sync_failed_is_taken_up_by_nobody() {
 }
 
 #[test]
+fn a_file_that_is_to_have_a_time_and_a_mode_has_them_before_it_has_its_name() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let disk = Arc::new(OddDisk::default());
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(7);
+    let (path, seen) = (dir.path().to_owned(), Arc::new(Mutex::new(false)));
+    let looked = Arc::clone(&seen);
+    let looks: Deed = Box::new(move || {
+        let part = fs::read_dir(&path).expect("directory").next().expect("a file").expect("entry");
+        let meta = part.metadata().expect("stat");
+        assert_eq!(meta.permissions().mode() & 0o7777, 0o640);
+        *looked.lock().expect("no panic") = meta.modified().expect("a time") == time;
+        Ok(())
+    });
+    *disk.at_sync.lock().expect("no panic") = Some(looks);
+    let part = resumed(&disk, &dir.path().join("x"));
+    part.write_block(0, BYTES).expect("written");
+    part.commit_as(0o640, time).expect("in place");
+    assert!(*seen.lock().expect("no panic"), "it may be killed here");
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), BYTES);
+}
+
+#[test]
 fn a_part_file_that_got_its_name_before_it_was_locked_is_not_taken_up() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = dir.path().join("x");

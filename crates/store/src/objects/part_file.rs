@@ -360,13 +360,39 @@ impl PartFile {
     /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), or the system's.
     /// The part file is removed on drop.
     pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
+        let stamp = || {
+            let stamped = self.stamp();
+            self.disk.set_mode(&self.file, usual_mode())?;
+            Ok(stamped)
+        };
+        let (fingerprint, stamped) = self.commit_with(stamp)?;
+        Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
+    }
+
+    /// The same for a file that is to have that mode and that time of modification. It never has its name without them:
+    /// whoever goes on after a process was killed knows it by its time.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_as(&self, mode: u16, modified: SystemTime) -> Result<(), StoreError> {
+        let set = || {
+            self.disk.set_mode(&self.file, mode.into())?;
+            self.disk.set_modified(&self.file, modified)
+        };
+        self.commit_with(set).map(|_| ())
+    }
+
+    /// Commits after `set` has set what else is to be on the disk when it has its name.
+    fn commit_with<T>(
+        &self,
+        set: impl FnOnce() -> io::Result<T>,
+    ) -> Result<(Option<Fingerprint>, T), StoreError> {
         if let Some(got) = self.prefix.digest(&*self.disk, &self.file, self.size)?
             && got != self.digest
         {
             return Err(StoreError::BadDigest { expected: self.digest, got });
         }
-        let stamped = self.stamp();
-        self.disk.set_mode(&self.file, usual_mode())?;
+        let set = set()?;
         let synced = self.write_back.finish().and_then(|()| self.disk.sync(&self.file));
         synced.and_then(|()| self.check_left()).inspect_err(|_| self.distrust())?;
         self.take_name()?;
@@ -377,7 +403,7 @@ impl PartFile {
         }
         let fingerprint = Fingerprint::of(&self.file).ok();
         self.disk.sync_directory(&self.parent)?;
-        Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
+        Ok((fingerprint, set))
     }
 
     /// Whether what an earlier part file has left is on the disk, now that it has been synced: the system may have told

@@ -1,6 +1,7 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
 mod attributes;
+mod doubted;
 mod doubts;
 mod file;
 mod filter;
@@ -17,6 +18,7 @@ mod unpack;
 mod unsynced;
 
 pub use attributes::{Meta, can_give_owners};
+pub use doubted::{in_doubt, is_in_doubt};
 pub use file::path_of;
 pub use filter::{FilterWalk, TreeFilter};
 pub use new_file::NewFile;

@@ -198,7 +198,7 @@ fn open_locked(root: &OwnedFd, lock: FlockOperation, make: bool) -> io::Result<O
     for _ in 0..ATTEMPTS {
         let file = match openat(root, UNSYNCED, flags, Mode::empty()) {
             Err(Errno::NOENT) if !make => return Ok(None),
-            Err(Errno::NOENT) => match place(root, |file| line_of_this_life(file), false) {
+            Err(Errno::NOENT) => match place(root, line_of_this_life, false) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 _ => continue,
             },

@@ -1,0 +1,33 @@
+//! Files that are served and may not be what they were to be: see [`unsynced`](super::unsynced).
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use wellspring_tree::{Content, Cursor, ListingError};
+
+use super::TreeTarget;
+use super::file::{PACKED, state};
+
+/// Of the files below a directory that a listing has, those that may have other bytes than they were given: the first,
+/// and how many.
+///
+/// # Errors
+/// The listing is none.
+pub fn in_doubt(root: OwnedFd, listing: &[u8]) -> Result<Option<(String, u64)>, ListingError> {
+    let (mut tree, mut cursor) = (TreeTarget::of(root), Cursor::new(listing)?);
+    let mut found: Option<(String, u64)> = None;
+    while let Some(entry) = cursor.next_entry()? {
+        let Content::File { size, .. } = entry.content else { continue };
+        if tree.is_in_doubt(entry.path, size, entry.modified) {
+            found.get_or_insert_with(|| (entry.path.to_owned(), 0)).1 += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Whether an open file, which has that path below a directory, is one of those. `root` is asked for if it can be.
+pub fn is_in_doubt(file: &File, path: &str, root: impl FnOnce() -> Option<OwnedFd>) -> bool {
+    let Ok((size, modified)) = state(file) else { return false };
+    (1..PACKED).contains(&size)
+        && root().is_some_and(|root| TreeTarget::of(root).is_in_doubt(path, size, modified))
+}
