@@ -203,10 +203,12 @@ impl Handler {
             Scanned::Listed(listing) => {
                 let bytes = listing.map_err(Refusal::failed)?.into_bytes();
                 // Whoever wants to look may do so.
-                if name.part != TreePart::Level
-                    && let Some((path, count)) = in_doubt(root, &bytes).map_err(Refusal::failed)?
-                {
-                    return Err(not_on_the_disk(&path, count));
+                if name.part != TreePart::Level {
+                    let top = self.store.open_tree("")?;
+                    let found = in_doubt(root, &top, &bytes).map_err(Refusal::failed)?;
+                    if let Some((path, count)) = found {
+                        return Err(not_on_the_disk(&path, count));
+                    }
                 }
                 (bytes, true)
             }
@@ -254,7 +256,8 @@ impl Handler {
 pub(super) fn not_on_the_disk(path: &str, count: u64) -> Refusal {
     let others = if count > 1 { format!(" and {} others", count - 1) } else { String::new() };
     let text = format!(
-        "{path}{others} may have wrong bytes: a transfer there was cut off by a power cut or a failed sync, and must be repeated"
+        "{path}{others} may have wrong bytes: a transfer there was cut off by a power cut or a failed sync. Repeat it; or, if all is \
+         right, remove .wellspring-unsynced there"
     );
     Refusal::new(RefusalCode::Failed, text)
 }

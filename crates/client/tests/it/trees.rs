@@ -253,6 +253,9 @@ fn what_a_power_cut_may_have_torn_is_not_served() {
         assert!(error.contains("d/x may have wrong bytes"), "{error}");
         fetch(&[host, other], &everything(), home.path()).await.report();
         assert_eq!(std::fs::read(home.path().join("d/x")).expect("read"), b"bytes");
+        // Who serves a part says nothing of what is above.
+        let (_part, host) = serve(&torn.path().join("d")).await;
+        fetch(&[host], &everything(), &home.path().join("part")).await.report();
     });
 }
 

@@ -9,12 +9,16 @@ use super::TreeTarget;
 use super::file::{PACKED, state};
 
 /// Of the files below a directory that a listing has, those that may have other bytes than they were given: the first,
-/// and how many.
+/// and how many. `top` is the directory that is served.
 ///
 /// # Errors
 /// The listing is none.
-pub fn in_doubt(root: OwnedFd, listing: &[u8]) -> Result<Option<(String, u64)>, ListingError> {
-    let (mut tree, mut cursor) = (TreeTarget::of(root), Cursor::new(listing)?);
+pub fn in_doubt(
+    root: OwnedFd,
+    top: &OwnedFd,
+    listing: &[u8],
+) -> Result<Option<(String, u64)>, ListingError> {
+    let (mut tree, mut cursor) = (TreeTarget::below(root, Some(top)), Cursor::new(listing)?);
     let mut found: Option<(String, u64)> = None;
     while let Some(entry) = cursor.next_entry()? {
         let Content::File { size, .. } = entry.content else { continue };
@@ -25,9 +29,15 @@ pub fn in_doubt(root: OwnedFd, listing: &[u8]) -> Result<Option<(String, u64)>, 
     Ok(found)
 }
 
-/// Whether an open file, which has that path below a directory, is one of those. `root` is asked for if it can be.
-pub fn is_in_doubt(file: &File, path: &str, root: impl FnOnce() -> Option<OwnedFd>) -> bool {
+/// Whether an open file, which has that path below a directory that is served, is one of those. `top`, that directory,
+/// is asked for if it can be.
+pub fn is_in_doubt(file: &File, path: &str, top: impl FnOnce() -> Option<OwnedFd>) -> bool {
     let Ok((size, modified)) = state(file) else { return false };
-    (1..PACKED).contains(&size)
-        && root().is_some_and(|root| TreeTarget::of(root).is_in_doubt(path, size, modified))
+    if !(1..PACKED).contains(&size) {
+        return false;
+    }
+    let Some((top, root)) = top().and_then(|top| Some((top.try_clone().ok()?, top))) else {
+        return false;
+    };
+    TreeTarget::below(root, Some(&top)).is_in_doubt(path, size, modified)
 }

@@ -129,27 +129,15 @@ pub(super) struct Above {
 }
 
 impl Above {
-    /// Up to the top of the file system, or where nothing can be read.
-    pub(super) fn of(directory: &OwnedFd) -> Self {
-        Above::read(directory).unwrap_or_default()
+    /// Up to `top`, or to the top of the file system, or where nothing can be read.
+    pub(super) fn of(directory: &OwnedFd, top: Option<&OwnedFd>) -> Self {
+        Above::read(directory, top).unwrap_or_default()
     }
 
-    fn read(directory: &OwnedFd) -> Result<Self, Errno> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    fn read(directory: &OwnedFd, top: Option<&OwnedFd>) -> Result<Self, Errno> {
         let mut above = Above::default();
-        let first = fstat(directory)?;
-        let mut below = (first.st_dev, first.st_ino);
-        let mut next = openat(directory, "..", flags, Mode::empty());
-        // What cannot be opened has no more to say.
-        while let Ok(directory) = next {
-            let stat = fstat(&directory)?;
-            if stat.st_dev != first.st_dev || (stat.st_dev, stat.st_ino) == below {
-                break;
-            }
-            below = (stat.st_dev, stat.st_ino);
-            above.add(&directory, first.st_uid);
-            next = openat(&directory, "..", flags, Mode::empty());
-        }
+        let owner = fstat(directory)?.st_uid;
+        each_above(directory, top, |directory| above.add(directory, owner))?;
         Ok(above)
     }
 
@@ -166,6 +154,31 @@ impl Above {
             self.is_written |= last.is_some_and(|last| last.is_of_this_life());
         }
     }
+}
+
+/// Visits the directories above one, up to `top` or the top of its file system. What cannot be opened has no more to say.
+pub(super) fn each_above(
+    directory: &OwnedFd,
+    top: Option<&OwnedFd>,
+    mut visit: impl FnMut(&OwnedFd),
+) -> Result<(), Errno> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    let inode = |directory: &OwnedFd| fstat(directory).map(|stat| (stat.st_dev, stat.st_ino));
+    let top = top.map(inode).transpose()?;
+    let mut below = inode(directory)?;
+    let mut next = openat(directory, "..", flags, Mode::empty());
+    while let Ok(directory) = next
+        && top != Some(below)
+    {
+        let here = inode(&directory)?;
+        if here.0 != below.0 || here == below {
+            break;
+        }
+        below = here;
+        visit(&directory);
+        next = openat(&directory, "..", flags, Mode::empty());
+    }
+    Ok(())
 }
 
 /// Opens the note of a directory, if it has one.

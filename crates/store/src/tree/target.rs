@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::attributes::{Meta, set_attributes, set_link_owner};
-use super::doubts::{Above, Doubts};
+use super::doubts::{Above, Doubts, each_above};
 use super::file::{PACKED, READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
-use super::unsynced::{Note, forget};
+use super::unsynced::{Note, doubt, forget};
 use crate::existing::Existing;
 use crate::objects::{
     Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
@@ -34,7 +34,7 @@ const DIRECTORY: OFlags =
 /// The directory of a tree that is written. Below it no symbolic link is followed.
 #[derive(Clone, Debug)]
 pub struct TreeTarget {
-    root: Arc<OwnedFd>,
+    pub(super) root: Arc<OwnedFd>,
     /// The directory that was opened last, and its path.
     parent: (String, Option<Arc<OwnedFd>>),
     /// Which files may not be on the disk, as notes in it and above said when it was opened.
@@ -45,7 +45,7 @@ pub struct TreeTarget {
     below: Option<(String, Doubts)>,
     /// Directories below it that have notes of their own.
     noted: Arc<Mutex<BTreeSet<String>>>,
-    note: Arc<Note>,
+    pub(super) note: Arc<Note>,
 }
 
 impl TreeTarget {
@@ -64,7 +64,12 @@ impl TreeTarget {
 
     /// A directory that is open already.
     pub fn of(root: OwnedFd) -> Self {
-        let above = Arc::new(Above::of(&root));
+        TreeTarget::below(root, None)
+    }
+
+    /// The same, of which notes above `top`, one of the directories above it, say nothing.
+    pub(super) fn below(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
+        let above = Arc::new(Above::of(&root, top));
         let doubts = Arc::new(Doubts::of(&root).and(&above.doubts));
         let (note, noted) = (Arc::default(), Arc::default());
         let (root, parent) = (Arc::new(root), (String::new(), None));
@@ -202,18 +207,30 @@ impl TreeTarget {
     /// The system's.
     pub fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
         let is_doubted_above = !self.above.doubts.is_none() && !self.above.is_written;
-        self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above)?;
-        if leaves_doubts {
-            return Ok(());
+        let ended = self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above);
+        self.after_end(&ended, leaves_doubts);
+        ended
+    }
+
+    /// Has the notes above and below it say what its end means for them.
+    pub(super) fn after_end(&self, ended: &io::Result<()>, leaves_doubts: bool) {
+        if ended.is_ok() && leaves_doubts {
+            return;
         }
         let noted = std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner));
         for path in noted {
-            // What it said is no longer true, and somebody else's may stay.
-            let _ = open_directory_beneath(&self.root, &path)
-                .map_err(io::Error::from)
-                .and_then(|directory| forget(&directory));
+            let directory = open_directory_beneath(&self.root, &path).map_err(io::Error::from);
+            // What it said is no longer true, and somebody else's may stay; or it is the first error that matters.
+            let _ = directory.and_then(|directory| match ended {
+                Ok(()) => forget(&directory),
+                Err(_) => doubt(&directory),
+            });
         }
-        Ok(())
+        if ended.is_err() {
+            let _ = each_above(&self.root, None, |directory| {
+                let _ = doubt(directory);
+            });
+        }
     }
 
     /// Whether the file system takes names that differ in case alone for the same.

@@ -101,6 +101,13 @@ impl Note {
     }
 }
 
+/// Notes in a directory that what killed writers have left below it is in doubt, if it has a note: a sync of the whole file
+/// system has failed, and the system tells of that once.
+pub(super) fn doubt(directory: &OwnedFd) -> io::Result<()> {
+    let file = open_locked(directory, FlockOperation::LockShared, false)?;
+    file.map_or(Ok(()), |file| fail(&file))
+}
+
 /// Removes the note of a directory below one of which all is on the disk, unless somebody writes there.
 pub(super) fn forget(directory: &OwnedFd) -> io::Result<()> {
     match open_locked(directory, FlockOperation::NonBlockingLockExclusive, false)? {

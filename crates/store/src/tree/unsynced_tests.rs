@@ -296,3 +296,24 @@ fn what_is_left_of_a_tree_that_was_swapped_away_is_not_the_next_one() {
     let next = NextTree::beside(&target).expect("a tree beside");
     assert!(target.join("b").exists() && next.path().join("b").exists());
 }
+
+#[test]
+fn a_sync_that_fails_puts_in_doubt_what_was_left_above_and_below() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (part, deeper) = (home.path().join("d"), home.path().join("d/e"));
+    for directory in [home.path(), &part, &deeper] {
+        write(&plan(directory, Existing::Replace), Existing::Replace);
+    }
+    // Killed, all of them, in this life.
+    let target = TreeTarget::of(open(&part));
+    target.begin().expect("begun");
+    let entries = Entry { content: Content::Directory, mode: 0o755, ..entry("e", 0) };
+    let files = [entries, entry("e/a", 5), entry("e/b", 8_192)];
+    assert_eq!(lacking(&plan_of(&files, &part, Existing::Replace)), 0);
+    let noted = plan_of(&files, &part, Existing::Replace).target().expect("a target");
+    let failed = noted.note.end(&noted.root, || Err(io::ErrorKind::Other.into()), false);
+    noted.after_end(&failed, false);
+    for directory in [home.path(), &part, &deeper] {
+        assert_eq!(lacking(&plan(directory, Existing::Replace)), 2, "{directory:?}");
+    }
+}
