@@ -254,7 +254,7 @@ impl Handler {
 
 /// So many files may not be what was put there, the first of them of that path.
 pub(super) fn not_on_the_disk(path: &str, count: u64) -> Refusal {
-    let others = if count > 1 { format!(" and {} others", count - 1) } else { String::new() };
+    let others = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
     let text = format!(
         "{path}{others} may have wrong bytes: a transfer there was cut off by a power cut or a failed sync. Repeat it; or, if all is \
          right, remove .wellspring-unsynced there"

@@ -232,7 +232,8 @@ fn what_a_power_cut_may_have_torn_is_not_served() {
     let home = tempfile::tempdir().expect("dir");
     for dir in [&torn, &whole] {
         write(dir.path(), "d/x", b"bytes");
-        for path in ["d/x", "d"] {
+        write(dir.path(), "d/y", b"");
+        for path in ["d/x", "d/y", "d"] {
             let opened = std::fs::File::open(dir.path().join(path)).expect("open");
             opened.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
         }
@@ -244,7 +245,7 @@ fn what_a_power_cut_may_have_torn_is_not_served() {
         let (_whole, other) = serve(whole.path()).await;
         let alone = std::slice::from_ref(&host);
         let error = fetch(alone, &everything(), home.path()).await.result.expect_err("refused");
-        assert!(error.to_string().contains("d/x may have wrong bytes"), "{error}");
+        assert!(error.to_string().contains("d/x (and 1 more) may have wrong"), "{error}");
         let client = client();
         client.list(alone, &everything().level(true)).await.expect("it can be looked at");
         let object = FetchOptions::new(ObjectName::new("d/x").expect("a name"));

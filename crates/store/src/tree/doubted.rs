@@ -22,7 +22,8 @@ pub fn in_doubt(
     let mut found: Option<(String, u64)> = None;
     while let Some(entry) = cursor.next_entry()? {
         let Content::File { size, .. } = entry.content else { continue };
-        if tree.is_in_doubt(entry.path, size, entry.modified) {
+        // A power cut may have left it without any bytes.
+        if tree.is_in_doubt(entry.path, size.max(1), entry.modified) {
             found.get_or_insert_with(|| (entry.path.to_owned(), 0)).1 += 1;
         }
     }
@@ -33,11 +34,11 @@ pub fn in_doubt(
 /// is asked for if it can be.
 pub fn is_in_doubt(file: &File, path: &str, top: impl FnOnce() -> Option<OwnedFd>) -> bool {
     let Ok((size, modified)) = state(file) else { return false };
-    if !(1..PACKED).contains(&size) {
+    if size >= PACKED {
         return false;
     }
     let Some((top, root)) = top().and_then(|top| Some((top.try_clone().ok()?, top))) else {
         return false;
     };
-    TreeTarget::below(root, Some(&top)).is_in_doubt(path, size, modified)
+    TreeTarget::below(root, Some(&top)).is_in_doubt(path, size.max(1), modified)
 }

@@ -242,7 +242,11 @@ impl TreeTarget {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         openat(&self.root, &name, flags, Mode::from_raw_mode(0o600))?;
         let found = statat(&self.root, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
-        unlinkat(&self.root, &name, AtFlags::empty())?;
+        match unlinkat(&self.root, &name, AtFlags::empty()) {
+            // Others take it for stale.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno.into()),
+        }
         Ok(found.is_ok())
     }
 

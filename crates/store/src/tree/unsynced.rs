@@ -130,16 +130,27 @@ fn write_in_this_life(mut file: &File, root: &OwnedFd) -> io::Result<()> {
             fcntl_setfl(file, OFlags::APPEND)?;
         }
         Ok(_) => file.write_all(line_of_this_life(file)?.as_bytes())?,
-        // Whatever it said, or was about to say: all is in doubt that was written before.
-        Err(_) => {
-            let text = State::Failed.line((i64::MIN, 0)) + &line_of_this_life(file)?;
-            file.set_len(0)?;
-            file.write_all(text.as_bytes())?;
-        }
+        Err(_) => begin_anew(file)?,
     }
     fsync(file)?;
+    let lines = match read_again(file) {
+        Ok(lines) => lines,
+        // The system had bytes of it that the disk has lost.
+        Err(_) => {
+            begin_anew(file)?;
+            fsync(file)?;
+            read_again(file)?
+        }
+    };
     fsync(root)?;
-    OnDisk::remember(file)
+    OnDisk::remember(file, &lines)
+}
+
+/// Whatever the note said, or was about to say: all is in doubt that was written before.
+fn begin_anew(mut file: &File) -> io::Result<()> {
+    let text = State::Failed.line((i64::MIN, 0)) + &line_of_this_life(file)?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
 }
 
 /// A line that says that files are written from now on, by the clock of the file system that the note is in.
@@ -171,8 +182,8 @@ impl OnDisk {
         Ok(ON_DISK.lock().unwrap_or_else(PoisonError::into_inner).contains(&key))
     }
 
-    fn remember(file: &File) -> io::Result<()> {
-        let key = OnDisk::key(file, &read_again(file)?)?;
+    fn remember(file: &File, lines: &Lines) -> io::Result<()> {
+        let key = OnDisk::key(file, lines)?;
         let mut known = ON_DISK.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|of| *of != key);
         known.push_back(key);
