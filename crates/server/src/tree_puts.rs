@@ -326,7 +326,8 @@ impl Handler {
             return Err(StoreError::Exists("what is to be removed".to_owned()));
         }
         if tree.atomic && self.is_swapped(tree, &requested)? {
-            return Ok(());
+            // Another session may have swapped it in this moment, and not have come to the disk.
+            return Ok(TreeTarget::of(self.store.open_tree(tree.directory())?).sync()?);
         }
         let root = self.open_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;

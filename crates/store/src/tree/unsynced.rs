@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{
@@ -172,9 +172,9 @@ impl OnDisk {
     const MOST: usize = 256;
 
     fn key(file: &File, lines: &Lines) -> io::Result<Known> {
-        let stat = fstat(file)?;
+        let meta = file.metadata()?;
         let last = lines.0.iter().map(|(at, _)| *at).max();
-        Ok((stat.st_dev, stat.st_ino, last.unwrap_or_default()))
+        Ok((meta.dev(), meta.ino(), last.unwrap_or_default()))
     }
 
     fn has(file: &File, lines: &Lines) -> io::Result<bool> {
