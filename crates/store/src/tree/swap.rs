@@ -81,7 +81,8 @@ impl NextTree {
         let file = File::open(&tree.next)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
-            locked => locked?,
+            // Where directories cannot be locked it is as it was: nobody is kept out.
+            _ => {}
         }
         // Whoever had it before may have put it in its place.
         let (claimed, named) = (file.metadata()?, fs::symlink_metadata(&tree.next)?);
