@@ -79,10 +79,9 @@ impl NextTree {
     pub fn claim(target: &Path) -> io::Result<Self> {
         let mut tree = NextTree::beside(target)?;
         let file = File::open(&tree.next)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
-            // Where directories cannot be locked it is as it was: nobody is kept out.
-            _ => {}
+        // Where directories cannot be locked it is as it was: nobody is kept out.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(io::ErrorKind::ResourceBusy.into());
         }
         // Whoever had it before may have put it in its place.
         let (claimed, named) = (file.metadata()?, fs::symlink_metadata(&tree.next)?);
