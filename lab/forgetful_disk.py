@@ -155,8 +155,9 @@ class ForgetfulDisk:
 
     # --- What the simulation does to it
 
-    def at(self, calls, what):
-        self.ends = (self.calls + calls, what)
+    def at(self, calls, what, number=signal.SIGKILL):
+        """After so many calls a process has that signal, or the power ends."""
+        self.ends = (self.calls + calls, what, number)
 
     def calm(self):
         """No more faults."""
@@ -271,13 +272,13 @@ class ForgetfulDisk:
         if self.is_off and call not in (INIT, DESTROY, RELEASE, RELEASEDIR, FLUSH):
             raise OSError(errno.EIO, "off")
         if kind and self.ends and self.calls >= self.ends[0]:
-            what, self.ends = self.ends[1], None
-            is_done = self.rng.random() < 0.5
+            (_, what, number), self.ends = self.ends, None
+            is_done = self.rng.random() < 0.5 or number != signal.SIGKILL
             answer = self._do(call, node, body) if is_done else None
             if what == "power":
                 self.is_off = True
             else:
-                os.kill(what, signal.SIGKILL)
+                os.kill(what, number)
             if answer is None or self.is_off:
                 raise OSError(errno.EIO, "off")
             return answer

@@ -199,7 +199,7 @@ impl Server {
         self.handler.running_transfers(limit)
     }
 
-    /// Ends all transfers and tells their peers.
+    /// Ends all transfers and tells their peers. What clients have put of trees until now is on the disk then.
     pub async fn shut_down(mut self) {
         if let Some(driver) = self.driver.take() {
             // Waits for threads: not on an async one. That it was cut short would not matter.
@@ -209,6 +209,9 @@ impl Server {
         for task in self.tasks.drain(..) {
             let _ = task.await; // Cancelled: that is what was asked for.
         }
+        let handler = Arc::clone(&self.handler);
+        // Of a panic there is a trace, and what it left is in doubt.
+        let _ = crate::task::spawn_blocking(move || handler.settle_trees()).await;
     }
 
     fn end_tasks(&self) {

@@ -267,6 +267,18 @@ impl Handler {
         Ok(unpack.flush()?)
     }
 
+    /// Brings onto the disk what is there of trees that have not come to their end: their clients may be gone.
+    pub(super) fn settle_trees(&self) {
+        let taken = self.trees.lock().all_taken();
+        for tree in taken {
+            // What is not there any more, or never was, needs nothing.
+            let Ok(root) = self.store.open_tree(&tree.place()) else { continue };
+            if let Err(error) = TreeTarget::of(root).settle_what_was_left() {
+                tracing::warn!(directory = tree.directory(), %error, "files may not be on the disk");
+            }
+        }
+    }
+
     /// What of a tree is lacking here; `surplus` says whether what it does not have is to be named.
     pub(super) fn lacks(
         &self,

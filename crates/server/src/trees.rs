@@ -119,6 +119,11 @@ impl Kept {
         self.taken.iter().rev().find(fits).map(Arc::clone)
     }
 
+    /// All trees that are being put, or were.
+    pub(super) fn all_taken(&self) -> Vec<Arc<TakenTree>> {
+        self.taken.iter().map(Arc::clone).collect()
+    }
+
     pub(super) fn keep_taken(&mut self, mut tree: TakenTree) {
         // Listed anew, since it changed or since the put was interrupted: what was made for it is still its own.
         let before =

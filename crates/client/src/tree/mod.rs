@@ -7,6 +7,7 @@ mod options;
 mod progress;
 mod put_report;
 mod transfer;
+mod unfinished;
 mod upload;
 
 use std::path::Path;
@@ -24,6 +25,7 @@ pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
 pub use options::{TreeOptions, TreeReport};
 pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
+use unfinished::Unfinished;
 
 /// How often a tree that changes while it is fetched is listed again.
 const ROUNDS: usize = 4;
@@ -112,7 +114,7 @@ impl Client {
             }
             let of_listing = listing.clone();
             let plan = Plan::make(&options.plan(), listing, directory, Arc::clone(&hear));
-            let plan = blocking(plan).await??;
+            let plan = Unfinished::new(blocking(plan).await??);
             let round = self.move_files(hosts, options, &plan, (&hear, &resumed)).await;
             report.add(&plan);
             report.resumed_bytes = resumed.load(Ordering::Relaxed);
@@ -123,7 +125,7 @@ impl Client {
                     if let Some(next) = next {
                         adopt(next, &of_listing, options).await?;
                     }
-                    report.removed = blocking(move || plan.finish()).await??;
+                    report.removed = blocking(move || plan.take().finish()).await??;
                     report.elapsed = began.elapsed();
                     return Ok(report);
                 }

@@ -187,32 +187,43 @@ fn a_put_that_was_cut_short_goes_on_where_it_was_also_within_a_file() {
         write(here.path(), &format!("d/{number}"), &random_bytes(100_000, number));
     }
     runtime().block_on(async {
-        let (_server, host) = serve_by(there.path(), |_| {}).await;
-        let (enough, mut seen) = tokio::sync::mpsc::unbounded_channel();
-        let hear = Arc::new(move |change| {
-            // Nobody listens once the put was cut.
-            let _ = enough.send(change);
-        });
-        let client = client_with(None);
+        let (server, host) = serve_by(there.path(), |_| {}).await;
         let (options, hosts) = (PutTreeOptions::new(to_t()), [host]);
-        let mut sent = 0;
-        {
-            let running = client.put_tree(here.path(), &hosts, &options, hear);
-            tokio::pin!(running);
-            while sent < 50 {
-                tokio::select! {
-                    _ = &mut running => panic!("it is over"),
-                    change = seen.recv() => {
-                        sent += u64::from(matches!(change, Some(TreeChange::Fetched(..))));
-                    }
-                }
-            }
-        }
-        drop(client);
+        let sent = cut_short(here.path(), &hosts, &options).await;
         let report = done(here.path(), &hosts, &options).await;
         assert!(report.sent_files <= 400 - sent, "{report:?}");
         assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+
+        // A server that is stopped has it on the disk, and says no more of it.
+        let to_u = PutTreeOptions::new(TreeOptions::new(Some("u".parse().expect("a name"))));
+        cut_short(here.path(), &hosts, &to_u).await;
+        let there = there.path().join("u");
+        assert!(there.join(NOTE).exists());
+        server.shut_down().await;
+        assert!(there.join("d").exists() && !there.join(NOTE).exists());
     });
+}
+
+/// Puts a tree until fifty of its files are there; how many are.
+async fn cut_short(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> u64 {
+    let (enough, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let hear = Arc::new(move |change| {
+        // Nobody listens once the put was cut.
+        let _ = enough.send(change);
+    });
+    let client = client_with(None);
+    let running = client.put_tree(from, hosts, options, hear);
+    tokio::pin!(running);
+    let mut sent = 0;
+    while sent < 50 {
+        tokio::select! {
+            _ = &mut running => panic!("it is over"),
+            change = seen.recv() => {
+                sent += u64::from(matches!(change, Some(TreeChange::Fetched(..))));
+            }
+        }
+    }
+    sent
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
-use crate::tree_files::{contents, lose_small_files, make_tree, write};
+use crate::tree_files::{NOTE, contents, lose_small_files, make_tree, write};
 use wellspring_client::store::tree::listing::Cursor;
 use wellspring_client::store::{Existing, ObjectName};
 use wellspring_client::{
@@ -290,6 +290,12 @@ fn a_fetch_that_was_cut_short_goes_on_where_it_was() {
             }
         }
         drop(client);
+        // What is there is on the disk, and not in doubt when the machine has started anew.
+        let began = std::time::Instant::now();
+        while home.path().join(NOTE).exists() && began.elapsed() < GUARD {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(!home.path().join(NOTE).exists());
         let report = fetch(&hosts, &everything(), home.path()).await.report();
         assert!(report.fetched_files <= 400 - fetched, "{report:?}");
         assert_eq!(contents(served.path()), contents(home.path()), "and no part file is left");

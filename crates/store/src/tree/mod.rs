@@ -16,6 +16,7 @@ mod swap;
 mod target;
 mod unpack;
 mod unsynced;
+mod writers;
 
 pub use attributes::{Meta, can_give_owners};
 pub use doubted::{in_doubt, is_in_doubt};

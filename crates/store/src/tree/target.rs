@@ -1,11 +1,10 @@
 //! A tree that is written: nothing outside its directory, and each file complete or not at all.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, mkdirat, openat, statat,
@@ -15,11 +14,11 @@ use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
 
 use super::attributes::{Meta, set_attributes, set_link_owner};
-use super::doubts::{Above, Doubts, each_above};
+use super::doubts::Doubts;
 use super::file::{PACKED, READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
-use super::unsynced::{Note, doubt, forget};
+use super::writers::Writers;
 use crate::existing::Existing;
 use crate::objects::{
     Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
@@ -34,18 +33,11 @@ const DIRECTORY: OFlags =
 /// The directory of a tree that is written. Below it no symbolic link is followed.
 #[derive(Clone, Debug)]
 pub struct TreeTarget {
-    pub(super) root: Arc<OwnedFd>,
+    pub(super) writers: Arc<Writers>,
     /// The directory that was opened last, and its path.
     parent: (String, Option<Arc<OwnedFd>>),
-    /// Which files may not be on the disk, as notes in it and above said when it was opened.
-    doubts: Arc<Doubts>,
-    /// Notes above.
-    above: Arc<Above>,
     /// The directory below it that was asked for last, and which of its files may not be on the disk.
     below: Option<(String, Doubts)>,
-    /// Directories below it that have notes of their own.
-    noted: Arc<Mutex<BTreeSet<String>>>,
-    pub(super) note: Arc<Note>,
 }
 
 impl TreeTarget {
@@ -69,11 +61,8 @@ impl TreeTarget {
 
     /// The same, of which notes above `top`, one of the directories above it, say nothing.
     pub(super) fn below(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
-        let above = Arc::new(Above::of(&root, top));
-        let doubts = Arc::new(Doubts::of(&root).and(&above.doubts));
-        let (note, noted) = (Arc::default(), Arc::default());
-        let (root, parent) = (Arc::new(root), (String::new(), None));
-        TreeTarget { root, parent, doubts, above, below: None, noted, note }
+        let writers = Arc::new(Writers::of(root, top));
+        TreeTarget { writers, parent: (String::new(), None), below: None }
     }
 
     /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
@@ -153,28 +142,12 @@ impl TreeTarget {
         }
         let (directory, _) = split_path(path);
         if directory.is_empty() {
-            return &self.doubts;
+            return self.writers.doubts();
         }
         if self.below.as_ref().is_none_or(|(of, _)| of != directory) {
-            self.below = Some((directory.to_owned(), self.doubts_below(directory)));
+            self.below = Some((directory.to_owned(), self.writers.doubts_below(directory)));
         }
-        self.below.as_ref().map_or(&self.doubts, |(_, doubts)| doubts)
-    }
-
-    /// What the notes on the way to a directory say.
-    fn doubts_below(&self, directory: &str) -> Doubts {
-        let mut doubts = (*self.doubts).clone();
-        let ends = directory.match_indices('/').map(|(end, _)| end).chain([directory.len()]);
-        for path in ends.map(|end| &directory[..end]) {
-            let Ok(opened) = open_directory_beneath(&self.root, path) else { break };
-            let of_this = Doubts::of(&opened);
-            if !of_this.says_nothing() {
-                doubts = doubts.and(&of_this);
-                let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.insert(path.to_owned());
-            }
-        }
-        doubts
+        self.below.as_ref().map_or(self.writers.doubts(), |(_, doubts)| doubts)
     }
 
     fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
@@ -190,14 +163,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn sync(&self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        let synced = rustix::fs::syncfs(&self.root);
-        #[cfg(not(target_os = "linux"))]
-        let synced = {
-            rustix::fs::sync();
-            Ok::<(), Errno>(())
-        };
-        Ok(synced?)
+        self.writers.sync()
     }
 
     /// Waits until all that was written is on the disk, and notes how that went; `leaves_doubts` says that other files
@@ -206,31 +172,21 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
-        let is_doubted_above = !self.above.doubts.is_none() && !self.above.is_written;
-        let ended = self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above);
-        self.after_end(&ended, leaves_doubts);
-        ended
+        self.writers.settle(leaves_doubts)
     }
 
-    /// Has the notes above and below it say what its end means for them.
-    pub(super) fn after_end(&self, ended: &io::Result<()>, leaves_doubts: bool) {
-        if ended.is_ok() && leaves_doubts {
-            return;
-        }
-        let noted = std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner));
-        for path in noted {
-            let directory = open_directory_beneath(&self.root, &path).map_err(io::Error::from);
-            // What it said is no longer true, and somebody else's may stay; or it is the first error that matters.
-            let _ = directory.and_then(|directory| match ended {
-                Ok(()) => forget(&directory),
-                Err(_) => doubt(&directory),
-            });
-        }
-        if ended.is_err() {
-            let _ = each_above(&self.root, None, |directory| {
-                let _ = doubt(directory);
-            });
-        }
+    /// [Settles](Self::settle) what others have left there, who write no more. What was in doubt before stays so.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn settle_what_was_left(&self) -> io::Result<()> {
+        self.writers.settle_what_was_left()
+    }
+
+    /// [Settles](Self::settle) it when nobody writes there any more, if that was not done: whoever wrote was stopped before
+    /// all was there. Who drops it last waits for that.
+    pub fn settle_when_dropped(&self) {
+        self.writers.settle_when_dropped();
     }
 
     /// Whether the file system takes names that differ in case alone for the same.
@@ -240,9 +196,9 @@ impl TreeTarget {
     pub fn folds_case(&self) -> io::Result<bool> {
         let name = part_file_name("case", SystemDisk.random()?);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        openat(&self.root, &name, flags, Mode::from_raw_mode(0o600))?;
-        let found = statat(&self.root, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
-        match unlinkat(&self.root, &name, AtFlags::empty()) {
+        openat(&self.writers.root, &name, flags, Mode::from_raw_mode(0o600))?;
+        let found = statat(&self.writers.root, name.to_uppercase(), AtFlags::SYMLINK_NOFOLLOW);
+        match unlinkat(&self.writers.root, &name, AtFlags::empty()) {
             // Others take it for stale.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno.into()),
@@ -255,17 +211,17 @@ impl TreeTarget {
     /// # Errors
     /// [`ScanError`].
     pub fn scan(&self, how: Scan) -> Result<wellspring_tree::Listing, ScanError> {
-        scan(&self.root, how)
+        scan(&self.writers.root, how)
     }
 
     /// The directory that holds what has that path, and its name there.
     fn parent<'p>(&mut self, path: &'p str) -> io::Result<(Arc<OwnedFd>, &'p str)> {
         let (directory, name) = split_path(path);
         if directory.is_empty() {
-            return Ok((Arc::clone(&self.root), name));
+            return Ok((Arc::clone(&self.writers.root), name));
         }
         if self.parent.0 != directory || self.parent.1.is_none() {
-            let opened = open_directory_beneath(&self.root, directory)?;
+            let opened = open_directory_beneath(&self.writers.root, directory)?;
             self.parent = (directory.to_owned(), Some(Arc::new(opened)));
         }
         let opened = self.parent.1.as_ref().expect("was opened above");
@@ -334,7 +290,7 @@ impl TreeTarget {
     /// The system's.
     pub fn begin(&self) -> io::Result<()> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{UNSYNCED}: {error}"));
-        self.note.begin(&self.root).map_err(named)
+        self.writers.begin().map_err(named)
     }
 
     /// Begins a regular file, which is to have that mode. It is noted that it may not be on the disk until

@@ -40,6 +40,11 @@ impl Note {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether files are written, and not yet [settled](Self::end).
+    pub(super) fn is_begun(&self) -> bool {
+        self.lock().is_some()
+    }
+
     /// Files are about to be written below a directory: notes it there, unless that was done. The note is on the disk
     /// before any of them can be.
     pub(super) fn begin(&self, root: &OwnedFd) -> io::Result<()> {
@@ -106,6 +111,14 @@ impl Note {
 pub(super) fn doubt(directory: &OwnedFd) -> io::Result<()> {
     let file = open_locked(directory, FlockOperation::LockShared, false)?;
     file.map_or(Ok(()), |file| fail(&file))
+}
+
+/// Whether a directory has a note.
+pub(super) fn has_note(directory: &OwnedFd) -> io::Result<bool> {
+    match statat(directory, UNSYNCED, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(false),
+        found => Ok(found.map(|_| true)?),
+    }
 }
 
 /// Removes the note of a directory below one of which all is on the disk, unless somebody writes there.

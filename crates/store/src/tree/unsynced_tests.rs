@@ -77,7 +77,7 @@ fn another_life(directory: &Path) {
     std::fs::write(&path, text.replace(life, "an-earlier-one")).expect("written");
 }
 
-fn has_note(directory: &Path) -> bool {
+fn is_noted(directory: &Path) -> bool {
     directory.join(UNSYNCED).exists()
 }
 
@@ -88,7 +88,7 @@ fn what_a_power_cut_leaves_of_a_tree_is_moved_again_and_replaced_where_nothing_e
         let first = plan(home.path(), existing);
         assert_eq!(write(&first, existing), 3);
         drop(first);
-        assert!(has_note(home.path()));
+        assert!(is_noted(home.path()));
         // A process that was killed has left what is right in memory.
         assert_eq!(lacking(&plan(home.path(), existing)), 0);
         another_life(home.path());
@@ -106,7 +106,7 @@ fn what_a_power_cut_leaves_of_a_tree_is_moved_again_and_replaced_where_nothing_e
         assert_eq!(write(&again, existing), 2);
         assert_eq!(std::fs::read(home.path().join("b")).expect("read"), [0; 8_192]);
         again.finish().expect("finished");
-        assert!(!has_note(home.path()));
+        assert!(!is_noted(home.path()));
         assert_eq!(lacking(&plan(home.path(), existing)), 0);
     }
 }
@@ -133,7 +133,7 @@ fn what_could_not_be_synced_is_moved_again_in_the_same_life() {
     let last = plan_of();
     assert_eq!(lacking(&last), 0);
     last.finish().expect("finished");
-    assert!(!has_note(home.path()));
+    assert!(!is_noted(home.path()));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
     one.begin(&root).expect("begun");
     other.begin(&root).expect("begun");
     one.end(&root, || Ok(()), false).expect("ended");
-    assert!(has_note(home.path()));
+    assert!(is_noted(home.path()));
     another_life(home.path());
     std::fs::write(home.path().join("doubtful"), b"1").expect("written");
     other.end(&root, || Ok(()), true).expect("ended");
@@ -156,7 +156,7 @@ fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
     let sure = fstat(File::open(home.path().join("doubtful")).expect("opened")).expect("stat");
     assert!(!Doubts::of(&root).of_file(&sure));
     third.end(&root, || Ok(()), false).expect("ended");
-    assert!(!has_note(home.path()));
+    assert!(!is_noted(home.path()));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn a_tree_beside_another_does_not_begin_with_what_is_in_doubt() {
     write(&again, Existing::Replace);
     again.finish().expect("finished");
     next.swap().expect("swapped");
-    assert!(!has_note(&there));
+    assert!(!is_noted(&there));
     assert_eq!(lacking(&plan(&there, Existing::Replace)), 0);
 }
 
@@ -191,7 +191,7 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
         write(&all, Existing::Keep);
         all.finish().expect("finished");
     }
-    assert!(!has_note(home.path()));
+    assert!(!is_noted(home.path()));
     assert_eq!(lacking(&plan(home.path(), Existing::Keep)), 0);
     std::fs::create_dir(home.path().join(UNSYNCED)).expect("made");
     assert!(Doubts::of(&root).of_file(&stat));
@@ -248,7 +248,7 @@ fn a_note_in_a_directory_of_the_tree_counts_and_ends_with_the_tree() {
     assert_eq!(lacking(&whole), 2);
     write(&whole, Existing::Replace);
     whole.finish().expect("finished");
-    assert!(!has_note(&part) && !has_note(home.path()));
+    assert!(!is_noted(&part) && !is_noted(home.path()));
     assert_eq!(lacking(&plan_from_above(home.path())), 0);
 }
 
@@ -262,12 +262,12 @@ fn a_note_above_the_tree_counts_until_the_tree_is_on_the_disk() {
     assert_eq!(lacking(&again), 2);
     write(&again, Existing::Replace);
     again.finish().expect("finished");
-    assert!(has_note(&part) && has_note(home.path()), "it is in doubt no more, and others may be");
+    assert!(is_noted(&part) && is_noted(home.path()), "it is in doubt no more, and others may be");
     assert_eq!(lacking(&plan(&part, Existing::Replace)), 0);
     let whole = plan_from_above(home.path());
     assert_eq!(lacking(&whole), 0);
     whole.finish().expect("finished");
-    assert!(!has_note(&part) && !has_note(home.path()));
+    assert!(!is_noted(&part) && !is_noted(home.path()));
 }
 
 #[test]
@@ -311,9 +311,40 @@ fn a_sync_that_fails_puts_in_doubt_what_was_left_above_and_below() {
     let files = [entries, entry("e/a", 5), entry("e/b", 8_192)];
     assert_eq!(lacking(&plan_of(&files, &part, Existing::Replace)), 0);
     let noted = plan_of(&files, &part, Existing::Replace).target().expect("a target");
-    let failed = noted.note.end(&noted.root, || Err(io::ErrorKind::Other.into()), false);
-    noted.after_end(&failed, false);
+    let writers = &noted.writers;
+    let failed = writers.note.end(&writers.root, || Err(io::ErrorKind::Other.into()), false);
+    writers.after_end(&failed, false);
     for directory in [home.path(), &part, &deeper] {
         assert_eq!(lacking(&plan(directory, Existing::Replace)), 2, "{directory:?}");
+    }
+}
+
+#[test]
+fn what_was_written_until_a_transfer_was_stopped_is_not_in_doubt() {
+    for was_in_doubt in [false, true] {
+        let home = tempfile::tempdir().expect("a directory");
+        let plan = || plan(home.path(), Existing::Replace);
+        if was_in_doubt {
+            write(&plan(), Existing::Replace);
+            another_life(home.path());
+        }
+        let stopped = plan();
+        let target = stopped.target().expect("a target");
+        target.settle_when_dropped();
+        let first = stopped.wanted(&stopped.packs[0]).expect("files").swap_remove(0);
+        let bytes = vec![7; first.size as usize];
+        let mut unpack = Unpack::new(target, vec![first], |_| {});
+        unpack.write_all(&bytes).expect("written");
+        drop(stopped);
+        assert!(
+            std::fs::read_to_string(home.path().join(UNSYNCED))
+                .expect("a note")
+                .contains(this_life().expect("a life"))
+        );
+        // Whoever writes last.
+        drop(unpack);
+        assert_eq!(is_noted(home.path()), was_in_doubt);
+        // The file that was not written again still is; the long one is there in that case.
+        assert_eq!(lacking(&plan()), if was_in_doubt { 1 } else { 2 });
     }
 }

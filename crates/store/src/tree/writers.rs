@@ -1,0 +1,128 @@
+//! Directory and notes of a tree, shared by all who write it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::doubts::{Above, Doubts, each_above};
+use super::unsynced::{Note, doubt, forget, has_note};
+use crate::objects::open_directory_beneath;
+
+/// The directory of a tree that is written, and its notes.
+#[derive(Debug)]
+pub(super) struct Writers {
+    pub(super) root: Arc<OwnedFd>,
+    /// Which files may not be on the disk, as notes in it and above said when it was opened.
+    doubts: Doubts,
+    /// Notes above.
+    above: Above,
+    /// Directories below it that have notes of their own.
+    noted: Mutex<BTreeSet<String>>,
+    pub(super) note: Note,
+    settle_when_dropped: AtomicBool,
+}
+
+impl Writers {
+    /// Those of a directory, of which notes above `top`, one of the directories above it, say nothing.
+    pub(super) fn of(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
+        let above = Above::of(&root, top);
+        let doubts = Doubts::of(&root).and(&above.doubts);
+        let (root, noted, note) = (Arc::new(root), Mutex::default(), Note::default());
+        Writers { root, doubts, above, noted, note, settle_when_dropped: AtomicBool::new(false) }
+    }
+
+    pub(super) fn settle_when_dropped(&self) {
+        self.settle_when_dropped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn doubts(&self) -> &Doubts {
+        &self.doubts
+    }
+
+    /// What the notes on the way to a directory say.
+    pub(super) fn doubts_below(&self, directory: &str) -> Doubts {
+        let mut doubts = self.doubts.clone();
+        let ends = directory.match_indices('/').map(|(end, _)| end).chain([directory.len()]);
+        for path in ends.map(|end| &directory[..end]) {
+            let Ok(opened) = open_directory_beneath(&self.root, path) else { break };
+            let of_this = Doubts::of(&opened);
+            if !of_this.says_nothing() {
+                doubts = doubts.and(&of_this);
+                let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+                noted.insert(path.to_owned());
+            }
+        }
+        doubts
+    }
+
+    pub(super) fn begin(&self) -> io::Result<()> {
+        self.note.begin(&self.root)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        let synced = rustix::fs::syncfs(&self.root);
+        #[cfg(not(target_os = "linux"))]
+        let synced = {
+            rustix::fs::sync();
+            Ok::<(), rustix::io::Errno>(())
+        };
+        Ok(synced?)
+    }
+
+    /// Waits until all that was written is on the disk, and notes how that went.
+    pub(super) fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
+        let is_doubted_above = !self.above.doubts.is_none() && !self.above.is_written;
+        let ended = self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above);
+        self.after_end(&ended, leaves_doubts);
+        ended
+    }
+
+    pub(super) fn settle_what_was_left(&self) -> io::Result<()> {
+        match has_note(&self.root)? {
+            true => self.settle(self.has_doubts()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether anything was in doubt when it was opened, or below it.
+    fn has_doubts(&self) -> bool {
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        !self.doubts.is_none() || !noted.is_empty()
+    }
+
+    /// Has the notes above and below it say what its end means for them.
+    pub(super) fn after_end(&self, ended: &io::Result<()>, leaves_doubts: bool) {
+        if ended.is_ok() && leaves_doubts {
+            return;
+        }
+        let noted = std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner));
+        for path in noted {
+            let directory = open_directory_beneath(&self.root, &path).map_err(io::Error::from);
+            // What it said is no longer true, and somebody else's may stay; or it is the first error that matters.
+            let _ = directory.and_then(|directory| match ended {
+                Ok(()) => forget(&directory),
+                Err(_) => doubt(&directory),
+            });
+        }
+        if ended.is_err() {
+            let _ = each_above(&self.root, None, |directory| {
+                let _ = doubt(directory);
+            });
+        }
+    }
+}
+
+impl Drop for Writers {
+    /// Settles what was written until they were stopped. What was in doubt before stays so: not all was written again.
+    fn drop(&mut self) {
+        if !*self.settle_when_dropped.get_mut() || !self.note.is_begun() {
+            return;
+        }
+        if let Err(error) = self.settle(self.has_doubts()) {
+            tracing::warn!(%error, "files may not be on the disk: they are moved again next time");
+        }
+    }
+}
