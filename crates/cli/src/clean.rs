@@ -7,13 +7,15 @@ use serde_json::json;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::{bytes, counted};
+use wellspring_net::store::tree::clean_trees;
 use wellspring_net::store::{Cleaned, clean};
 
-/// Remove the part files that interrupted transfers have left in a directory and all below it.
+/// Remove the part files and directories that interrupted transfers have left in a directory and all below it.
 ///
 /// A fetch that is interrupted leaves what it had as a hidden file (.NAME.wellspring-DIGEST.kept.part),
 /// and the same fetch goes on from there. A put leaves such files at its receivers, a fetch of a range that is killed a file that
-/// nothing goes on from (.wellspring-RANDOM.part). Part files that a running transfer writes to are left alone,
+/// nothing goes on from (.wellspring-RANDOM.part). A directory that was to be swapped (--atomic) is beside the old one
+/// (.NAME.wellspring-next), and the next such transfer goes on with it. What a running transfer writes to is left alone,
 /// and symbolic links are not followed.
 #[derive(Args)]
 #[command(after_help = "\
@@ -31,13 +33,25 @@ pub struct CleanArgs {
 
 pub fn run(args: &CleanArgs, quiet: bool) -> Result<(), Failed> {
     let shown = args.directory.display().to_string();
-    let Cleaned { removed, bytes: freed } =
-        clean(&args.directory).map_err(|error| Failed::system(shown, &error))?;
+    let failed = |error| Failed::system(shown.clone(), &error);
+    let Cleaned { removed, bytes: of_files } = clean(&args.directory).map_err(failed)?;
+    let Cleaned { removed: trees, bytes: of_trees } =
+        clean_trees(&args.directory).map_err(failed)?;
+    let freed = of_files + of_trees;
     if args.json {
-        writeln!(Stdout, "{}", json!({"part_files_removed": removed, "bytes_freed": freed}))?;
+        let object = json!({
+            "part_files_removed": removed,
+            "unfinished_trees_removed": trees,
+            "bytes_freed": freed,
+        });
+        writeln!(Stdout, "{object}")?;
     } else if !quiet {
         let files = counted(removed as u64, "part file");
-        writeln!(Stdout, "{files} removed, {} freed", bytes(freed))?;
+        let trees = match trees {
+            0 => String::new(),
+            trees => format!(" and {}", counted(trees as u64, "unfinished tree")),
+        };
+        writeln!(Stdout, "{files}{trees} removed, {} freed", bytes(freed))?;
     }
     Ok(())
 }

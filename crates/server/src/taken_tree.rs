@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +25,8 @@ pub(super) struct TakenTree {
     pub(super) refused: Option<String>,
     /// Directories that were made for it, and may get the modes and times of the listing.
     pub(super) made: Arc<Mutex<BTreeSet<String>>>,
+    /// Keeps the tree that grows beside the directory from being removed, or written by programs of this machine.
+    pub(super) next: Mutex<Option<File>>,
 }
 
 /// What becomes of an object of a tree when it has arrived.
@@ -102,7 +105,15 @@ impl TakenTree {
                 refused = Some(PlanError::Case(entry.path.to_owned()).to_string());
             }
         }
-        Ok(TakenTree { listed, has_digests, keeps, atomic, refused, made: Arc::default() })
+        Ok(TakenTree {
+            listed,
+            has_digests,
+            keeps,
+            atomic,
+            refused,
+            made: Arc::default(),
+            next: Mutex::default(),
+        })
     }
 
     pub(super) fn options(&self, existing: Existing) -> PlanOptions {

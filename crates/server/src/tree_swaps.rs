@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
 use super::handler::Handler;
-use super::taken_tree::TakenTree;
+use super::taken_tree::{TakenTree, at};
 use crate::store::StoreError;
 use crate::store::tree::listing::Lacks;
 use crate::store::tree::{NextTree, TreeFilter, path_of};
@@ -32,7 +32,14 @@ impl Handler {
     /// Makes the tree beside the directory, unless it is there.
     pub(super) fn begin_next(&self, tree: &TakenTree) -> Result<(), StoreError> {
         let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
-        self.beside(tree).map(|_| ())
+        let next = self.beside(tree)?.next.share().map_err(|error| match error.kind() {
+            std::io::ErrorKind::ResourceBusy => {
+                at(tree.directory(), std::io::Error::other("a program there is swapping it"))
+            }
+            _ => error.into(),
+        })?;
+        *tree.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
+        Ok(())
     }
 
     fn beside(&self, tree: &TakenTree) -> Result<Beside, StoreError> {
@@ -76,6 +83,7 @@ impl Handler {
     pub(super) fn swap(&self, tree: &TakenTree) -> Result<(), StoreError> {
         let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
         let swapped = self.beside(tree)?.next.swap()?;
+        drop(tree.next.lock().unwrap_or_else(PoisonError::into_inner).take());
         tracing::info!(
             directory = tree.directory(),
             ?swapped,

@@ -282,6 +282,12 @@ fn a_directory_is_swapped_at_once() {
     run(&keeps).success();
     assert_eq!(listing(&here), ["b", "d", "mine"]);
     assert_eq!(std::fs::read(here.join("d/a")).expect("read"), b"second");
+    // Nobody goes on with it.
+    place.dir(".here.wellspring-next");
+    let cleaned = output(&["clean", text(here.parent().expect("a parent"))]);
+    let said = shown(&cleaned.stdout);
+    assert!(said.starts_with("0 part files and 1 unfinished tree removed"), "{said}");
+    assert!(!place.path(".here.wellspring-next").exists() && here.join("mine").exists());
     let wrong = output(&["get", &format!("{root}b"), "-o", text(&place.path("x")), "--atomic"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", shown(&wrong.stderr));
 }

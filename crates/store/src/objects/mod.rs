@@ -35,7 +35,7 @@ pub use write_back::WriteBack;
 
 pub(crate) use beneath::{open_directory_beneath, split_path};
 pub(crate) use name::{UNSYNCED, is_reserved, part_file_name};
-pub(crate) use stale::claim;
+pub(crate) use stale::{claim, visit_below};
 
 #[cfg(test)]
 mod fault_tests;

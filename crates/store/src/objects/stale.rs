@@ -141,7 +141,7 @@ pub(super) fn trim(
     wanted: u64,
 ) -> Cleaned {
     let mut found = Vec::new();
-    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
+    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name, _| {
         if is_kept_part(name, None)
             && found.len() < MAX_LEFT
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
@@ -152,7 +152,7 @@ pub(super) fn trim(
     });
     let Some(cutoff) = cutoff(&mut found, limits, now, wanted) else { return Cleaned::default() };
     let mut cleaned = Cleaned::default();
-    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name| {
+    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name, _| {
         let changed = |meta: &Metadata| meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         if is_kept_part(name, None)
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
@@ -204,8 +204,9 @@ pub(super) fn sweep(
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(directory, flags, Mode::empty())?;
     let mut cleaned = Cleaned::default();
-    visit(&root, if deep { MAX_DEPTH } else { 0 }, &mut 0, &mut |directory, name| {
-        if stale.is_one(name)
+    visit(&root, if deep { MAX_DEPTH } else { 0 }, &mut 0, &mut |directory, name, _| {
+        if is_part_file(name)
+            && stale.is_one(name)
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
         {
             cleaned.remove(disk, directory, name, &meta);
@@ -214,12 +215,17 @@ pub(super) fn sweep(
     Ok(cleaned)
 }
 
-/// Looks at each part file in a directory and `depth` levels below.
+/// Looks at all that is in a directory and below it, within bounds; symbolic links are not followed.
+pub(crate) fn visit_below(root: &OwnedFd, look: &mut dyn FnMut(&OwnedFd, &str, FileType)) {
+    visit(root, MAX_DEPTH, &mut 0, look);
+}
+
+/// Looks at all that is in a directory and `depth` levels below.
 fn visit(
     directory: &OwnedFd,
     depth: usize,
     entries: &mut usize,
-    look: &mut dyn FnMut(&OwnedFd, &str),
+    look: &mut dyn FnMut(&OwnedFd, &str, FileType),
 ) {
     let Ok(listed) = Dir::read_from(directory) else { return };
     for entry in listed {
@@ -232,9 +238,8 @@ fn visit(
         if matches!(name, "." | "..") {
             continue;
         }
-        if is_part_file(name) {
-            look(directory, name);
-        } else if depth > 0 && matches!(entry.file_type(), FileType::Directory) {
+        look(directory, name, entry.file_type());
+        if depth > 0 && matches!(entry.file_type(), FileType::Directory) {
             let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
             if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
                 visit(&inner, depth - 1, entries, look);

@@ -14,6 +14,7 @@ mod plan_options;
 mod scan;
 mod swap;
 mod target;
+mod unfinished;
 mod unpack;
 mod unsynced;
 mod writers;
@@ -30,6 +31,7 @@ pub use plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
 pub use scan::{Scan, ScanError, scan};
 pub use swap::{NextTree, Swapped, next_name};
 pub use target::TreeTarget;
+pub use unfinished::clean_trees;
 pub use unpack::{Unpack, Wanted};
 
 pub use wellspring_tree as listing;

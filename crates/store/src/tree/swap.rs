@@ -37,6 +37,12 @@ pub fn next_name(name: &str) -> String {
     format!(".{name}{NEXT}")
 }
 
+/// The name of the tree whose place is to be taken, if a name is one that [`NextTree`] gives.
+pub(super) fn name_of_next(name: &str) -> Option<&str> {
+    let name = name.strip_suffix("-unready").or_else(|| name.strip_suffix("-old")).unwrap_or(name);
+    name.strip_prefix('.')?.strip_suffix(NEXT).filter(|name| !name.is_empty())
+}
+
 /// How a tree took the place of another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Swapped {
@@ -54,6 +60,16 @@ impl NextTree {
     /// # Errors
     /// The system's.
     pub fn beside(target: &Path) -> io::Result<Self> {
+        let mut tree = NextTree::named_beside(target)?;
+        let _one = tree.alone()?;
+        tree.end_swap()?;
+        if !tree.next.exists() {
+            tree.is_whole = tree.fill()?;
+        }
+        Ok(tree)
+    }
+
+    fn named_beside(target: &Path) -> io::Result<Self> {
         let target = match target.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(target)?,
             found => found?,
@@ -63,13 +79,7 @@ impl NextTree {
         hidden.push(name);
         hidden.push(NEXT);
         let next = target.with_file_name(hidden);
-        let mut tree = NextTree { target, next, claim: None, is_whole: false };
-        let _one = tree.alone()?;
-        tree.end_swap()?;
-        if !tree.next.exists() {
-            tree.is_whole = tree.fill()?;
-        }
-        Ok(tree)
+        Ok(NextTree { target, next, claim: None, is_whole: false })
     }
 
     /// The same, for one process at a time: two that write one tree would mix theirs.
@@ -78,18 +88,66 @@ impl NextTree {
     /// Of kind [`io::ErrorKind::ResourceBusy`] if another process has it; the system's.
     pub fn claim(target: &Path) -> io::Result<Self> {
         let mut tree = NextTree::beside(target)?;
-        let file = File::open(&tree.next)?;
+        tree.claim = Some(tree.lock(FlockOperation::NonBlockingLockExclusive)?);
+        Ok(tree)
+    }
+
+    /// Keeps out those who [claim](Self::claim) or [discard](Self::discard) it as long as the result is kept; others may
+    /// share it.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::ResourceBusy`] if somebody has claimed it; the system's.
+    pub fn share(&self) -> io::Result<File> {
+        self.lock(FlockOperation::NonBlockingLockShared)
+    }
+
+    fn lock(&self, how: FlockOperation) -> io::Result<File> {
+        let file = File::open(&self.next)?;
         // Where directories cannot be locked it is as it was: nobody is kept out.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if flock(&file, how) == Err(Errno::WOULDBLOCK) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
         // Whoever had it before may have put it in its place.
-        let (claimed, named) = (file.metadata()?, fs::symlink_metadata(&tree.next)?);
-        if (claimed.dev(), claimed.ino()) != (named.dev(), named.ino()) {
+        let (locked, named) = (file.metadata()?, fs::symlink_metadata(&self.next)?);
+        if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
-        tree.claim = Some(file);
-        Ok(tree)
+        Ok(file)
+    }
+
+    /// Removes what is beside `target` of a tree that nobody writes any more, and ends what a process that was killed in a
+    /// [swap](Self::swap) has left undone. Returns the bytes that this frees, none if there was nothing.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn discard(target: &Path) -> io::Result<Option<u64>> {
+        let tree = NextTree::named_beside(target)?;
+        let _one = tree.alone()?;
+        let (unready, old) = (tree.named("-unready"), tree.old());
+        let mut freed = None;
+        if old.exists() {
+            freed = tree.target.exists().then(|| bytes_of_its_own(&old));
+            tree.end_swap()?;
+        }
+        let _claim = match tree.lock(FlockOperation::NonBlockingLockExclusive) {
+            Ok(claim) => {
+                // Partly removed it must not be taken up: see there.
+                if unready.exists() {
+                    fs::remove_dir_all(&unready)?;
+                }
+                fs::rename(&tree.next, &unready)?;
+                Some(claim)
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ResourceBusy => None,
+                _ => return Err(error),
+            },
+        };
+        if unready.exists() {
+            freed = Some(freed.unwrap_or(0) + bytes_of_its_own(&unready));
+            fs::remove_dir_all(&unready)?;
+        }
+        Ok(freed)
     }
 
     /// Whether it has all that the other tree has, since it was made a moment ago.
@@ -340,6 +398,19 @@ impl NextTree {
         }
         if self.target.exists() { fs::remove_dir_all(old) } else { fs::rename(old, &self.target) }
     }
+}
+
+/// What the files of a tree that have no other name take on the disk \[bytes\].
+fn bytes_of_its_own(tree: &Path) -> u64 {
+    let mut bytes = 0;
+    for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
+        match entry.metadata() {
+            Ok(meta) if meta.is_dir() => bytes += bytes_of_its_own(&entry.path()),
+            Ok(meta) if meta.nlink() == 1 => bytes += meta.blocks() * 512,
+            _ => {}
+        }
+    }
+    bytes
 }
 
 /// The error of an adoption.
