@@ -131,7 +131,7 @@ def test_a_killed_process_loses_its_run_alone(tmp_path: Path, monkeypatch: pytes
 
 
 class Patient(ThreadPoolExecutor):
-    """Begins when it has so many runs, as a large cluster would need to be busy, or after half a minute."""
+    """Begins when it has so many tasks, as a large cluster would need to be busy, or after half a minute."""
 
     def __init__(self, runs: int) -> None:
         self.missing, self.enough = runs, threading.Event()
@@ -155,6 +155,32 @@ def test_a_large_cluster_is_kept_busy() -> None:
     assert result.runs.height == 300
 
 
+class Counting(ThreadPoolExecutor):
+    """Counts the runs of each task; the first task of several loses its worker."""
+
+    def __init__(self) -> None:
+        self.tasks: list[int] = []
+        super().__init__(2)
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.tasks.append(len(args[0]))
+        if len(args[0]) > 1 and max(self.tasks[:-1]) == 1:
+            future: Future[Any] = Future()
+            future.set_exception(OSError("the worker went away"))
+            return future
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_short_runs_are_handed_over_some_at_a_time_and_alone_when_they_have_failed() -> None:
+    short = {**SMALL, "workload.size": "10KB"}
+    with Counting() as pool:
+        result = sweep("scdp-12a", seeds=400, set=short, executor=pool)
+    assert result.runs.height == 800
+    assert dict(result.runs) == dict(sim.run("scdp-12a", seeds=400, set=short).runs)
+    lost = next(runs for runs in pool.tasks if runs > 1)
+    assert sum(pool.tasks) == 800 + lost and len(pool.tasks) < 800
+
+
 class Flaky(ThreadPoolExecutor):
     """Fails each run's first tries."""
 
@@ -163,7 +189,7 @@ class Flaky(ThreadPoolExecutor):
         self.failures, self.tries = failures, {}  # type: ignore[var-annotated]
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        job = args[0]
+        [job] = args[0]
         self.tries[job] = self.tries.get(job, 0) + 1
         if self.tries[job] <= self.failures:
             future: Future[Any] = Future()

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import IO, Any
 
 from .sim import Job, Result, _Scenario, collect, jobs, run_job
@@ -33,6 +34,18 @@ _WAITING = 64
 
 _AT_EXECUTOR = 10_000
 """Runs handed to another executor at one time: it does not say how many it works on, and a cluster may have many cores."""
+
+_FIRST = 64
+"""Of these, so many before it is known how long a run takes."""
+
+_SHORT = 2.0
+"""Runs of which none is done after this time are long ones [s]."""
+
+_TASK = 1.0
+"""What short runs that are handed over together take [s]: a scheduler on a network takes some 10 ms for each task."""
+
+_TASKS = 128
+"""In so many tasks what is left is divided at least: a cluster may have many cores, and a worker that dies loses one task."""
 
 
 class RunFailed(RuntimeError):
@@ -89,12 +102,95 @@ def _processes(workers: int | None) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
 
 
-def _some_of(done: SimpleQueue[Future[dict[str, Any]]]) -> list[Future[dict[str, Any]]]:
-    """Waits for one, and takes what is there by then."""
-    some = [done.get()]
+_Outcome = dict[str, Any] | Exception
+_Task = Future[tuple[list[_Outcome], float]]
+
+
+def _some_of(done: SimpleQueue[_Task], patience: float | None) -> list[_Task]:
+    """Waits for one, and takes what is there by then; none if there is none in that time [s]."""
+    try:
+        some = [done.get(timeout=patience)]
+    except Empty:
+        return []
     while not done.empty():
         some.append(done.get())
     return some
+
+
+def _run_jobs(some: list[Job], flows: bool) -> tuple[list[_Outcome], float]:
+    """Runs some jobs one after the other: what is of each, or why it failed, and how long a run takes on average [s]."""
+
+    def run(job: Job) -> _Outcome:
+        try:
+            return run_job(job, flows)
+        except Exception as error:
+            return error
+
+    began = time.perf_counter()
+    outcomes = [run(job) for job in some]
+    return outcomes, (time.perf_counter() - began) / len(some)
+
+
+class _Share:
+    """How many runs another executor gets at a time."""
+
+    def __init__(self) -> None:
+        self._seconds: float | None = None
+        self._began = time.monotonic()
+
+    @property
+    def at_once(self) -> int:
+        return _FIRST if self.patience is not None else _AT_EXECUTOR
+
+    @property
+    def patience(self) -> float | None:
+        """How long it may yet take until it is known [s]; none if it is known, or they are long ones."""
+        left = self._began + _SHORT - time.monotonic()
+        return left if self._seconds is None and left > 0 else None
+
+    def hear(self, seconds: float) -> None:
+        self._seconds = seconds if self._seconds is None else (7 * self._seconds + seconds) / 8
+
+    def of(self, waiting: int) -> int:
+        """Runs of the next task."""
+        if self._seconds is None:
+            return 1
+        return max(1, min(int(_TASK / max(self._seconds, 1e-6)), waiting // _TASKS))
+
+
+class _Runs:
+    """The runs of a sweep: which wait, how often each was tried, and what is of those that are done."""
+
+    def __init__(self, todo: list[Job], kept: _Folder, progress: Callable[[int, int], object] | None) -> None:
+        self._total, self._kept, self._progress = len(todo), kept, progress
+        found = [(job, kept.done(job)) for job in todo]
+        self.done: dict[Job, Mapping[str, Any]] = {job: outcome for job, outcome in found if outcome is not None}
+        self.waiting = [job for job, outcome in reversed(found) if outcome is None]
+        self._tries = dict.fromkeys(self.waiting, 0)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(len(self.done), self._total)
+
+    def take(self, most: int) -> list[Job]:
+        """Some that wait; what has failed goes alone, as it may be what others failed by."""
+        some = [self.waiting.pop()]
+        while self.waiting and len(some) < most and not self._tries[some[0]] + self._tries[self.waiting[-1]]:
+            some.append(self.waiting.pop())
+        return some
+
+    def hear(self, job: Job, outcome: _Outcome, retries: int) -> None:
+        if not isinstance(outcome, Exception):
+            self.done[job] = outcome
+            self._kept.keep(job, outcome)
+            self._tell()
+            return
+        self._tries[job] += 1
+        if isinstance(outcome, (ValueError, TypeError)) or self._tries[job] > retries:
+            named = f"{job.name} ({job.hash}) with seed {job.seed}"
+            raise RunFailed(f"{named} failed {self._tries[job]} times, at last: {outcome!r}") from outcome
+        self.waiting.append(job)
 
 
 def sweep(
@@ -113,69 +209,57 @@ def sweep(
 
     With ``folder`` each run is kept there as it is done, and a later call runs only what is missing; a run is known
     by its scenario's hash, its seed and this version. A worker that dies loses its run alone, which is tried again,
-    ``retries`` times at most. ``progress`` is called with the number of runs done, and of all.
+    ``retries`` times at most; an ``executor`` of yours is given short runs some at a time, those of a second at most.
+    ``progress`` is called with the number of runs done, and of all.
     """
     todo = jobs(scenario, seeds=seeds, set=set)
     kept = _Folder(folder, flows)
-    outcomes: dict[Job, Mapping[str, Any]] = {}
-    waiting: list[Job] = []
-    for job in todo:
-        before = kept.done(job)
-        if before is None:
-            waiting.append(job)
-        else:
-            outcomes[job] = before
-    total = len(todo)
-    tries = dict.fromkeys(waiting, 0)
-    running: dict[Future[dict[str, Any]], Job] = {}
-    done: SimpleQueue[Future[dict[str, Any]]] = SimpleQueue()
-    waiting.reverse()
-    own = executor is None
-    at_once = _WAITING + (os.cpu_count() or 1) if own else _AT_EXECUTOR
+    running: dict[_Task, list[Job]] = {}
+    done: SimpleQueue[_Task] = SimpleQueue()
+    share = _Share() if executor is not None else None
     pool = executor if executor is not None else _processes(workers)
     try:
-        if progress is not None:
-            progress(len(outcomes), total)
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                job = waiting.pop()
+        runs = _Runs(todo, kept, progress)
+        while runs.waiting or running:
+            at_once = share.at_once if share else _WAITING + (os.cpu_count() or 1)
+            under_way = sum(map(len, running.values()))
+            while runs.waiting and under_way < at_once:
+                some = runs.take(share.of(len(runs.waiting)) if share else 1)
                 try:
-                    future = pool.submit(run_job, job, flows)
+                    future = pool.submit(_run_jobs, some, flows)
                 except BrokenExecutor:
-                    waiting.append(job)
+                    runs.waiting.extend(some)
                     break
-                running[future] = job
+                running[future] = some
+                under_way += len(some)
                 future.add_done_callback(done.put)
             broken = not running
-            for future in _some_of(done) if running else ():
+            for future in _some_of(done, share.patience if share else None) if running else ():
                 if future not in running:
                     continue  # Of a pool that was given up.
-                job = running.pop(future)
+                some = running.pop(future)
                 error = future.exception()
-                if error is None:
-                    outcomes[job] = future.result()
-                    kept.keep(job, outcomes[job])
-                    if progress is not None:
-                        progress(len(outcomes), total)
-                    continue
                 broken |= isinstance(error, BrokenExecutor)
-                tries[job] += 1
-                if isinstance(error, (ValueError, TypeError)) or tries[job] > retries:
-                    named = f"{job.name} ({job.hash}) with seed {job.seed}"
-                    raise RunFailed(f"{named} failed {tries[job]} times, at last: {error!r}") from error
-                waiting.append(job)
-            if broken and own:
+                if error is None:
+                    outcomes, seconds = future.result()
+                    if share:
+                        share.hear(seconds)
+                else:
+                    outcomes = [error if isinstance(error, Exception) else RuntimeError(repr(error))] * len(some)
+                for job, outcome in zip(some, outcomes, strict=True):
+                    runs.hear(job, outcome, retries)
+            if broken and share:
+                raise RunFailed("the executor is broken: make another and call again with the same folder")
+            if broken:
                 # A dead worker ends a pool of processes, and all runs that it had not begun.
-                waiting.extend(running.values())
+                runs.waiting.extend(job for some in running.values() for job in some)
                 running.clear()
                 pool.shutdown(wait=False, cancel_futures=True)
                 pool = _processes(workers)
-            elif broken:
-                raise RunFailed("the executor is broken: make another and call again with the same folder")
     finally:
         for future in running:
             future.cancel()
-        if own:
+        if share is None:
             pool.shutdown(wait=True, cancel_futures=True)
         kept.close()
-    return collect((job, outcomes[job]) for job in todo)
+    return collect((job, runs.done[job]) for job in todo)
