@@ -140,7 +140,8 @@ impl Handler {
     /// Makes room for the part file of a step.
     pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<(), StoreError> {
         let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
-        let mut target = TreeTarget::of(self.open_place(tree)?);
+        let (root, _stays) = self.open_place(tree)?;
+        let mut target = TreeTarget::of(root);
         tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
         if target.is_in_doubt(&file.path, file.size, file.meta.modified) {
             // What comes now is not.
@@ -172,19 +173,21 @@ impl Handler {
             // Somebody else's file of the same bytes.
             TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
             TreeStep::File { tree, file, .. } => {
+                let (root, _stays) = self.open_place(tree)?;
                 if let Some(part) = part {
                     let modified = file.meta.modified.to_system();
                     let modified = modified.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
                     part.commit_as(file.meta.mode, modified)?;
                 }
-                let mut target = TreeTarget::of(self.open_place(tree)?);
+                let mut target = TreeTarget::of(root);
                 let set = target.set(&file.path, &file.meta);
                 set.map_err(|error| at(&file.path, error))?;
             }
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
-                let mut target = TreeTarget::of(self.open_place(tree)?);
                 let lacks = self.compare(tree, true)?.lacks;
+                let (root, _stays) = self.open_place(tree)?;
+                let mut target = TreeTarget::of(root);
                 let in_the_way: BTreeSet<String> = lacks.in_the_way.into_iter().collect();
                 for path in paths.iter().filter(|path| in_the_way.contains(*path)) {
                     target.remove(path).map_err(|error| at(path, error))?;
@@ -250,7 +253,8 @@ impl Handler {
         existing: Existing,
         part: &PartFile,
     ) -> Result<(), StoreError> {
-        let mut target = TreeTarget::of(self.open_place(tree)?);
+        let (root, _stays) = self.open_place(tree)?;
+        let mut target = TreeTarget::of(root);
         tree.make_parents(&mut target, files, existing)?;
         let mut unpack = Unpack::new(target, files.to_vec(), |_| {}).of_put(existing);
         let mut buffer = vec![0; CHUNK];
@@ -341,7 +345,7 @@ impl Handler {
             // Another session may have swapped it in this moment, and not have come to the disk.
             return Ok(TreeTarget::of(self.store.open_tree(tree.directory())?).sync()?);
         }
-        let root = self.open_place(tree)?;
+        let (root, _alone) = self.close_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = TreeTarget::of(root);
         let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };

@@ -4,8 +4,10 @@
 //! what others have changed in the directory meanwhile, and swaps both in one step.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::sync::PoisonError;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
@@ -20,13 +22,49 @@ struct Beside {
 }
 
 impl Handler {
-    /// Opens the directory that the files of a tree are written into.
-    pub(super) fn open_place(&self, tree: &TakenTree) -> Result<OwnedFd, StoreError> {
-        match tree.atomic {
-            // It is made when the client asks what is lacking.
-            true => self.store.open_tree(&tree.place()),
-            false => self.store.make_tree(tree.directory()),
+    /// Opens the directory that the files of a tree are written into, and keeps it what it is: as long as the result is
+    /// held no other tree of this server takes a directory's place. What is written to a tree whose place was taken would
+    /// be in the new one.
+    pub(super) fn open_place(
+        &self,
+        tree: &TakenTree,
+    ) -> Result<(OwnedFd, Option<RwLockReadGuard<'_, ()>>), StoreError> {
+        if !tree.atomic {
+            return Ok((self.store.make_tree(tree.directory())?, None));
         }
+        let stays = self.trees.places.read().unwrap_or_else(PoisonError::into_inner);
+        Ok((self.open_next(tree)?, Some(stays)))
+    }
+
+    /// Opens the tree beside the directory, if it is still the one that was made, or found, when the client asked what is
+    /// lacking.
+    fn open_next(&self, tree: &TakenTree) -> Result<OwnedFd, StoreError> {
+        let changed = || StoreError::Changed(format!("{}/", tree.directory()));
+        let opened = self.store.open_tree(&tree.place()).map_err(|error| match error {
+            StoreError::NotFound(_) => changed(),
+            error => error,
+        })?;
+        let opened = File::from(opened);
+        let next = tree.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = next.as_ref().ok_or_else(changed)?;
+        let (ours, there) = (next.metadata()?, opened.metadata()?);
+        if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
+            return Err(changed());
+        }
+        Ok(opened.into())
+    }
+
+    /// Opens the directory that a tree was written into, from which on nobody writes into any that is to take another's
+    /// place, until the result is dropped.
+    pub(super) fn close_place(
+        &self,
+        tree: &TakenTree,
+    ) -> Result<(OwnedFd, Option<RwLockWriteGuard<'_, ()>>), StoreError> {
+        if !tree.atomic {
+            return Ok((self.store.make_tree(tree.directory())?, None));
+        }
+        let alone = self.trees.places.write().unwrap_or_else(PoisonError::into_inner);
+        Ok((self.open_next(tree)?, Some(alone)))
     }
 
     /// Makes the tree beside the directory, unless it is there.

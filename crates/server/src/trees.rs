@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use wellspring_wire::control::Cookie;
 
@@ -31,8 +31,11 @@ pub(super) struct Trees {
     kept: Mutex<Kept>,
     /// Held while a listing that was put is read: one at a time is in memory besides those that are kept.
     pub(super) reading: Mutex<()>,
-    /// Held while a tree is made beside a directory, or takes its place.
+    /// Held while a tree is made beside a directory, or takes its place; after `places`.
     pub(super) swapping: Mutex<()>,
+    /// Shared by those who write to trees beside directories, and held by whoever looks whether one is complete, until it
+    /// has taken its directory's place.
+    pub(super) places: RwLock<()>,
     /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
     pub(super) folds_case: OnceLock<bool>,
 }

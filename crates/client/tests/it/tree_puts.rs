@@ -360,3 +360,39 @@ fn the_right_to_put_into_a_folder_is_what_it_takes() {
         assert!(listed.contains("no right to read"), "{listed}");
     });
 }
+
+#[test]
+fn trees_that_are_to_take_the_place_of_one_directory_at_one_time_do_not_mix() {
+    let trees = [tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir")];
+    let there = tempfile::tempdir().expect("dir");
+    for (seed, tree) in trees.iter().enumerate() {
+        for number in 0..40 {
+            let path = format!("d{}/{number:02}", number % 3);
+            write(tree.path(), &path, &random_bytes(400_000, number + 1_000 * seed as u64));
+        }
+        write(tree.path(), "large", &random_bytes(3_000_000, seed as u64));
+    }
+    runtime().block_on(async {
+        let (_server, host) = serve(there.path()).await;
+        let hosts = [host];
+        let options = PutTreeOptions::new(to_t().delete(true)).overwrite(true).atomic(true);
+        let wanted = trees.each_ref().map(|tree| contents(tree.path()));
+        let mut complete = 0;
+        for round in 0..12 {
+            let [one, other] = trees.each_ref().map(|tree| put(tree.path(), &hosts, &options));
+            // At other times in each other's course.
+            let late = async {
+                tokio::time::sleep(Duration::from_millis(15 * round)).await;
+                other.await
+            };
+            let (one, other) = tokio::join!(one, late);
+            let (one, other) = (one.0, other.0);
+            if one.is_ok() || other.is_ok() {
+                let there = contents(&there.path().join("t"));
+                assert!(wanted.contains(&there), "round {round}: {one:?}, {other:?}");
+                complete += 1;
+            }
+        }
+        assert!(complete > 0, "one of them comes to its end");
+    });
+}
