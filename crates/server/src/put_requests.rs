@@ -456,7 +456,10 @@ impl Handler {
             (puts.step(session), puts.take_promise(session))
         };
         let place = || match &step {
-            None => part.commit(),
+            None => {
+                let _stays = self.stay();
+                part.commit()
+            }
             Some((step, digest)) => self.place_step(step, *digest, Some(part)),
         };
         match promise {

@@ -345,7 +345,7 @@ impl Handler {
             // Another session may have swapped it in this moment, and not have come to the disk.
             return Ok(TreeTarget::of(self.store.open_tree(tree.directory())?).sync()?);
         }
-        let (root, _alone) = self.close_place(tree)?;
+        let (root, _stays) = self.close_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = TreeTarget::of(root);
         let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };
@@ -376,7 +376,7 @@ impl Handler {
         plan.set_directories(set).map_err(of_tree)?;
         target.settle(plan.leaves_doubts())?;
         if tree.atomic {
-            self.swap(tree)?;
+            self.swap(tree, requested.is_empty())?;
             target.sync()?;
         }
         Ok(())

@@ -21,19 +21,30 @@ struct Beside {
     _parent: OwnedFd,
 }
 
+/// Directories stay where they are.
+#[expect(dead_code, reason = "it is held")]
+pub(super) enum Stays<'a> {
+    /// Others may write.
+    Others(RwLockReadGuard<'a, ()>),
+    /// Whoever has it may swap.
+    Alone(RwLockWriteGuard<'a, ()>),
+}
+
 impl Handler {
-    /// Opens the directory that the files of a tree are written into, and keeps it what it is: as long as the result is
-    /// held no other tree of this server takes a directory's place. What is written to a tree whose place was taken would
-    /// be in the new one.
-    pub(super) fn open_place(
-        &self,
-        tree: &TakenTree,
-    ) -> Result<(OwnedFd, Option<RwLockReadGuard<'_, ()>>), StoreError> {
-        if !tree.atomic {
-            return Ok((self.store.make_tree(tree.directory())?, None));
-        }
-        let stays = self.trees.places.read().unwrap_or_else(PoisonError::into_inner);
-        Ok((self.open_next(tree)?, Some(stays)))
+    /// Opens the directory that the files of a tree are written into, and keeps it what it is.
+    pub(super) fn open_place(&self, tree: &TakenTree) -> Result<(OwnedFd, Stays<'_>), StoreError> {
+        let stays = self.stay();
+        let root = match tree.atomic {
+            true => self.open_next(tree)?,
+            false => self.store.make_tree(tree.directory())?,
+        };
+        Ok((root, stays))
+    }
+
+    /// As long as the result is held no tree takes a directory's place: what is put into one that is gone is lost, and what
+    /// is written to a tree whose place was taken is in the new one.
+    pub(super) fn stay(&self) -> Stays<'_> {
+        Stays::Others(self.trees.places.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Opens the tree beside the directory, if it is still the one that was made, or found, when the client asked what is
@@ -54,17 +65,14 @@ impl Handler {
         Ok(opened.into())
     }
 
-    /// Opens the directory that a tree was written into, from which on nobody writes into any that is to take another's
-    /// place, until the result is dropped.
-    pub(super) fn close_place(
-        &self,
-        tree: &TakenTree,
-    ) -> Result<(OwnedFd, Option<RwLockWriteGuard<'_, ()>>), StoreError> {
+    /// Opens the directory that a tree was written into, to see whether it is complete; one that is to take another's place
+    /// may do so as long as the result is held, and nobody writes.
+    pub(super) fn close_place(&self, tree: &TakenTree) -> Result<(OwnedFd, Stays<'_>), StoreError> {
         if !tree.atomic {
-            return Ok((self.store.make_tree(tree.directory())?, None));
+            return self.open_place(tree);
         }
         let alone = self.trees.places.write().unwrap_or_else(PoisonError::into_inner);
-        Ok((self.open_next(tree)?, Some(alone)))
+        Ok((self.open_next(tree)?, Stays::Alone(alone)))
     }
 
     /// Makes the tree beside the directory, unless it is there.
@@ -117,10 +125,12 @@ impl Handler {
         Ok(self.beside(tree)?.next.adopt(tree.listed.before(0), &TreeFilter::default())?)
     }
 
-    /// Has the tree take the place of the directory.
-    pub(super) fn swap(&self, tree: &TakenTree) -> Result<(), StoreError> {
+    /// Has the tree take the place of the directory; `keeps` says whether it is to have what the directory has besides.
+    pub(super) fn swap(&self, tree: &TakenTree, keeps: bool) -> Result<(), StoreError> {
         let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
-        let swapped = self.beside(tree)?.next.swap()?;
+        let everything = TreeFilter::default();
+        let kept = keeps.then(|| (tree.listed.before(0), &everything));
+        let swapped = self.beside(tree)?.next.swap(kept)?;
         drop(tree.next.lock().unwrap_or_else(PoisonError::into_inner).take());
         tracing::info!(
             directory = tree.directory(),

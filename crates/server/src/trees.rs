@@ -33,8 +33,8 @@ pub(super) struct Trees {
     pub(super) reading: Mutex<()>,
     /// Held while a tree is made beside a directory, or takes its place; after `places`.
     pub(super) swapping: Mutex<()>,
-    /// Shared by those who write to trees beside directories, and held by whoever looks whether one is complete, until it
-    /// has taken its directory's place.
+    /// Shared by those who put something into a directory, and held by whoever looks whether a tree is complete that is to
+    /// take the place of one, until it has.
     pub(super) places: RwLock<()>,
     /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
     pub(super) folds_case: OnceLock<bool>,

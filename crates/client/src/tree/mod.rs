@@ -70,27 +70,34 @@ impl Client {
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
     ) -> Result<TreeReport, TreeError> {
         if !options.atomic || options.dry_run {
-            return self.fetch_into(hosts, options, (directory, None), hear).await;
+            let fetched = self.fetch_into(hosts, options, (directory, None), hear).await?;
+            return Ok(fetched.0);
         }
         let began = Instant::now();
         let directory = directory.to_owned();
         let next = blocking(move || NextTree::claim(&directory)).await?;
         let next = Arc::new(next.map_err(TreeError::Beside)?);
         let into = (next.path(), Some(&next));
-        let mut report = self.fetch_into(hosts, options, into, hear).await?;
-        report.swapped = Some(blocking(move || next.swap()).await?.map_err(TreeError::Swap)?);
+        let (mut report, listing) = self.fetch_into(hosts, options, into, hear).await?;
+        let (keeps, filter) = (!options.delete, options.filter.clone());
+        let swap = move || {
+            let listing = Cursor::new(&listing.bytes)?;
+            next.swap(keeps.then_some((listing, &filter))).map_err(TreeError::Swap)
+        };
+        report.swapped = Some(blocking(swap).await??);
         report.elapsed = began.elapsed();
         Ok(report)
     }
 
-    /// Fetches into a directory, or into a tree that is to take the place of another and is to have what that has.
+    /// Fetches into a directory, or into a tree that is to take the place of another and is to have what that has. Returns
+    /// what was listed, too.
     async fn fetch_into(
         &self,
         hosts: &[Host],
         options: &TreeOptions,
         (directory, next): (&Path, Option<&Arc<NextTree>>),
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
-    ) -> Result<TreeReport, TreeError> {
+    ) -> Result<(TreeReport, TreeListing), TreeError> {
         let began = Instant::now();
         let mut report = TreeReport::default();
         let (fetched, resumed) = (Arc::new(Mutex::new((0, 0))), AtomicU64::new(0));
@@ -127,7 +134,7 @@ impl Client {
                     }
                     report.removed = blocking(move || plan.take().finish()).await??;
                     report.elapsed = began.elapsed();
-                    return Ok(report);
+                    return Ok((report, of_listing));
                 }
                 Err(error)
                     if error.may_be_a_change() && (report.listed_again as usize) < ROUNDS =>

@@ -352,6 +352,37 @@ fn a_tree_that_changes_while_it_is_fetched_is_listed_again() {
 }
 
 #[test]
+fn what_is_made_in_a_directory_while_it_is_swapped_is_kept() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let (here, stop) = (home.path().join("here"), std::sync::atomic::AtomicBool::new(false));
+    std::fs::create_dir_all(here.join("d")).expect("a directory");
+    std::thread::scope(|scope| {
+        let making = scope.spawn(|| {
+            let mut made = 0_u32;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                write(&here, &format!("d/own-{made}"), made.to_string().as_bytes());
+                made += 1;
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            made
+        });
+        runtime().block_on(async {
+            let (_server, host) = serve(served.path()).await;
+            let hosts = [host];
+            for round in 0..20 {
+                write(served.path(), "d/theirs", format!("of round {round}").as_bytes());
+                fetch(&hosts, &everything().atomic(true), &here).await.report();
+            }
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let made = making.join().expect("no panic");
+        let is_lost = |own: &u32| !here.join(format!("d/own-{own}")).exists();
+        let lost: Vec<u32> = (0..made).filter(is_lost).collect();
+        assert!(made > 100 && lost.is_empty(), "of {made}: {lost:?}");
+    });
+}
+
+#[test]
 fn a_level_lists_a_directory_alone() {
     let served = tempfile::tempdir().expect("dir");
     make_tree(served.path());

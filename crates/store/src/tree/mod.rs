@@ -1,5 +1,6 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
+mod adopt;
 mod attributes;
 mod doubted;
 mod doubts;

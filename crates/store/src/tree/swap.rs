@@ -9,20 +9,18 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
-use wellspring_tree::{
-    Content, Cursor, Entry, Keeps, Listing, ListingError, MAX_DEPTH, Pair, compare, order,
-};
+use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
 
 use super::TreeTarget;
-use super::filter::{FilterWalk, TreeFilter};
+use super::filter::TreeFilter;
 use super::scan::{Scan, scan};
 
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
 /// further names of them; one that an earlier process has left is taken up as it is.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct NextTree {
-    target: PathBuf,
-    next: PathBuf,
+    pub(super) target: PathBuf,
+    pub(super) next: PathBuf,
     /// The lock of whoever [claimed](Self::claim) it.
     claim: Option<File>,
     /// It has all that the other tree has: nobody began it before, and nothing was left out.
@@ -223,119 +221,12 @@ impl NextTree {
         Ok(is_whole)
     }
 
-    /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
-    /// nothing else: this tree may have been begun long ago, by a process that has ended.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
-        note_that_files_are_written(&self.next)?;
-        let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
-        let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
-        let walk = |root: &OwnedFd| scan(root, how).map_err(io::Error::other);
-        let (there, mut doubts) = match open(&self.target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (Listing::default(), None),
-            root => root.and_then(|root| Ok((walk(&root)?, Some(TreeTarget::of(root)))))?,
-        };
-        let here = walk(&open(&self.next)?)?;
-        let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
-        let mut listed = Listed::new(listing, filter.walk())?;
-        let mut surplus = Vec::new();
-        let adopted = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
-            let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
-            if listed.has(entry.path)? {
-                return Ok(());
-            }
-            match pair {
-                Pair::First(there) => self.take_over(&there, doubts.as_mut())?,
-                Pair::Second(here) => {
-                    surplus.push((here.path.to_owned(), here.content == Content::Directory));
-                }
-                Pair::Both(there, here) if self.is_same(&there, &here)? => {}
-                Pair::Both(there, here) => {
-                    self.remove(here.path, here.content == Content::Directory)?;
-                    self.take_over(&there, doubts.as_mut())?;
-                }
-            }
-            Ok::<(), Adoption>(())
-        });
-        adopted.map_err(|Adoption(error)| error)?;
-        // Behind what is in it comes a directory, in the other order.
-        for (path, is_directory) in surplus.iter().rev() {
-            self.remove(path, *is_directory)?;
-        }
-        Ok(())
-    }
-
-    /// Gives it something of the other tree.
-    fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
-        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
-        let is_in_doubt = |size| {
-            doubts.is_some_and(|doubts| doubts.is_in_doubt(entry.path, size, entry.modified))
-        };
-        self.make_parents(entry.path)?;
-        match entry.content {
-            Content::Directory => {
-                fs::create_dir(&to)?;
-                fs::set_permissions(&to, from.metadata()?.permissions())
-            }
-            // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
-            Content::File { size, .. } if is_in_doubt(size) => fs::copy(from, to).map(|_| ()),
-            Content::File { .. } => fs::hard_link(from, to),
-            Content::Link { target } => std::os::unix::fs::symlink(target, to),
-            Content::Skipped(reason) => {
-                let text = format!("{} {reason}, and would be lost", entry.path);
-                Err(io::Error::new(io::ErrorKind::Unsupported, text))
-            }
-        }
-    }
-
-    /// Makes the directories above a path that the other tree has and this one not yet: they are listed.
-    fn make_parents(&self, path: &str) -> io::Result<()> {
-        for (end, _) in path.match_indices('/') {
-            let (from, to) = (self.target.join(&path[..end]), self.next.join(&path[..end]));
-            match fs::symlink_metadata(&to) {
-                Ok(found) if found.is_dir() => continue,
-                Ok(_) => fs::remove_file(&to)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
-            fs::create_dir(&to)?;
-            fs::set_permissions(&to, from.metadata()?.permissions())?;
-        }
-        Ok(())
-    }
-
-    /// Whether what both trees have under a path is the same: of a file, that it is one file. Another with that length
-    /// and time may be one that a power cut has left.
-    fn is_same(&self, there: &Entry<'_>, here: &Entry<'_>) -> io::Result<bool> {
-        if let (Content::File { .. }, Content::File { .. }) = (there.content, here.content) {
-            let one = fs::symlink_metadata(self.target.join(there.path))?;
-            let other = fs::symlink_metadata(self.next.join(here.path))?;
-            return Ok((one.dev(), one.ino()) == (other.dev(), other.ino()));
-        }
-        let is_directory = there.content == Content::Directory;
-        Ok(there.content == here.content && (is_directory || there.modified == here.modified))
-    }
-
-    fn remove(&self, path: &str, is_directory: bool) -> io::Result<()> {
-        let path = self.next.join(path);
-        let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
-        match removed {
-            // It went with the directory above, in whose place a file may be.
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
-                _ => Err(error),
-            },
-            removed => removed,
-        }
-    }
-
-    /// Takes the place of the other tree, which is removed.
+    /// Takes the place of the other tree, which is removed. What that was given since this one [adopted](Self::adopt) what
+    /// it has, and what a listing, as far as the filter lets it pass, does not have, is `kept`.
     ///
     /// # Errors
     /// The system's. One of the trees is in the place, and the other beside it.
-    pub fn swap(&self) -> io::Result<Swapped> {
+    pub fn swap(&self, kept: Option<(Cursor<'_>, &TreeFilter)>) -> io::Result<Swapped> {
         let NextTree { target, next, .. } = self;
         let _one = self.alone()?;
         // What has the name outlives a power cut before the other tree goes.
@@ -362,6 +253,11 @@ impl NextTree {
             Err(errno) => return Err(errno.into()),
         };
         settle()?;
+        if let Some((listing, filter)) = kept {
+            let there =
+                NextTree { target: old.clone(), next: target.clone(), ..NextTree::default() };
+            there.rescue(listing, filter)?;
+        }
         match fs::remove_dir_all(&old) {
             // By the next process.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(swapped),
@@ -413,60 +309,7 @@ fn bytes_of_its_own(tree: &Path) -> u64 {
     bytes
 }
 
-/// The error of an adoption.
-struct Adoption(io::Error);
-
-impl From<io::Error> for Adoption {
-    fn from(error: io::Error) -> Self {
-        Adoption(error)
-    }
-}
-
-impl From<ListingError> for Adoption {
-    fn from(error: ListingError) -> Self {
-        Adoption(io::Error::other(error))
-    }
-}
-
-/// The paths of a listing that a filter lets pass, asked for in their order; what was skipped in it is not part of the
-/// tree.
-struct Listed<'a> {
-    listing: Cursor<'a>,
-    filter: FilterWalk,
-    next: Option<String>,
-}
-
-impl<'a> Listed<'a> {
-    fn new(listing: Cursor<'a>, filter: FilterWalk) -> io::Result<Self> {
-        let mut listed = Listed { listing, filter, next: None };
-        listed.step()?;
-        Ok(listed)
-    }
-
-    fn step(&mut self) -> io::Result<()> {
-        loop {
-            let entry = self.listing.next_entry().map_err(io::Error::other)?;
-            let Some(entry) = entry else {
-                self.next = None;
-                return Ok(());
-            };
-            let is_skipped = matches!(entry.content, Content::Skipped(_));
-            if self.filter.passes(&entry) && !is_skipped {
-                self.next = Some(entry.path.to_owned());
-                return Ok(());
-            }
-        }
-    }
-
-    fn has(&mut self, path: &str) -> io::Result<bool> {
-        while self.next.as_deref().is_some_and(|next| order(next, path).is_lt()) {
-            self.step()?;
-        }
-        Ok(self.next.as_deref() == Some(path))
-    }
-}
-
 /// What is linked or copied into a tree may not be on the disk until all that is written there is.
-fn note_that_files_are_written(tree: &Path) -> io::Result<()> {
+pub(super) fn note_that_files_are_written(tree: &Path) -> io::Result<()> {
     TreeTarget::open(tree, false)?.begin()
 }

@@ -263,7 +263,7 @@ fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_
     drop(next);
     let next = NextTree::beside(&target).expect("a tree beside");
     assert_eq!(std::fs::read(next.path().join("old")).expect("read"), b"new");
-    assert_ne!(next.swap().expect("swapped"), Swapped::New);
+    assert_ne!(next.swap(None).expect("swapped"), Swapped::New);
     assert_eq!(std::fs::read(target.join("old")).expect("read"), b"new");
     assert!(!target.join("link").exists());
     let same = std::fs::metadata(target.join("d/same")).expect("stat");
@@ -272,7 +272,7 @@ fn a_tree_takes_the_place_of_another_at_once_and_what_is_written_to_it_does_not_
     assert_eq!(before, after);
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1, "nothing is left");
     let new = NextTree::beside(&home.path().join("above/u")).expect("a tree beside");
-    assert_eq!(new.swap().expect("swapped"), Swapped::New);
+    assert_eq!(new.swap(None).expect("swapped"), Swapped::New);
     assert!(home.path().join("above/u").is_dir());
 }
 
@@ -287,7 +287,7 @@ fn what_the_next_tree_cannot_have_is_named_before_anything_is_done() {
     assert!(target.join("x").exists());
     // Put right, it is done.
     std::fs::remove_file(target.join("out")).expect("removed");
-    NextTree::beside(&target).expect("a tree beside").swap().expect("swapped");
+    NextTree::beside(&target).expect("a tree beside").swap(None).expect("swapped");
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1);
 }
 
@@ -418,16 +418,31 @@ fn the_next_tree_adopts_what_the_other_has_and_the_listing_does_not() {
     listing.push(&entry).expect("room");
     let listed = || Cursor::new(listing.as_bytes()).expect("a listing");
     next.adopt(listed(), &TreeFilter::default()).expect("adopted");
-    next.swap().expect("swapped");
+    // While that is brought onto the disk.
+    write(&target.join("later/x"), b"later");
+    std::fs::remove_file(target.join("listed")).expect("removed");
+    write(&target.join("listed"), b"is replaced");
+    std::fs::remove_file(target.join("changes")).expect("removed");
+    write(&target.join("changes"), b"changed again");
+    let everything = TreeFilter::default();
+    next.swap(Some((listed(), &everything))).expect("swapped");
     let left = scan(&open(&target), ALL).expect("a walk");
     let mut names = Vec::new();
     let mut cursor = Cursor::new(left.as_bytes()).expect("a listing");
     while let Some(entry) = cursor.next_entry().expect("valid") {
         names.push(entry.path.to_owned());
     }
-    assert_eq!(names, ["changes", "d", "d/late", "d/x", "listed", "stays", "swaps"]);
-    let kept =
-        [("listed", "new"), ("changes", "changed"), ("swaps", "a file now"), ("stays", "old")];
+    assert_eq!(
+        names,
+        ["changes", "d", "d/late", "d/x", "later", "later/x", "listed", "stays", "swaps"]
+    );
+    let kept = [
+        ("listed", "new"),
+        ("changes", "changed again"),
+        ("later/x", "later"),
+        ("swaps", "a file now"),
+        ("stays", "old"),
+    ];
     for (path, bytes) in kept {
         assert_eq!(std::fs::read_to_string(target.join(path)).expect("read"), bytes, "{path}");
     }
@@ -468,7 +483,7 @@ fn where_there_is_no_tree_the_next_one_has_what_is_listed() {
     let listing = scan(&open(source.path()), ALL).expect("a walk");
     let listed = Cursor::new(listing.as_bytes()).expect("a listing");
     next.adopt(listed, &TreeFilter::default()).expect("adopted");
-    next.swap().expect("swapped");
+    next.swap(None).expect("swapped");
     assert!(target.join("listed").exists() && !target.join("of-another").exists());
 }
 
@@ -492,6 +507,6 @@ fn two_processes_do_not_write_one_next_tree() {
     let one = NextTree::claim(&target).expect("a tree beside");
     let error = NextTree::claim(&target).expect_err("it is claimed");
     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
-    one.swap().expect("swapped");
+    one.swap(None).expect("swapped");
     NextTree::claim(&target).expect("the next one");
 }

@@ -170,7 +170,7 @@ fn a_tree_beside_another_does_not_begin_with_what_is_in_doubt() {
     assert_eq!(lacking(&again), 2);
     write(&again, Existing::Replace);
     again.finish().expect("finished");
-    next.swap().expect("swapped");
+    next.swap(None).expect("swapped");
     assert!(!is_noted(&there));
     assert_eq!(lacking(&plan(&there, Existing::Replace)), 0);
 }
@@ -216,7 +216,7 @@ fn what_is_in_doubt_and_not_listed_has_another_time_in_the_next_tree() {
     let nothing = Listing::new();
     let nothing = Cursor::new(nothing.as_bytes()).expect("a listing");
     next.adopt(nothing, &TreeFilter::default()).expect("adopted");
-    next.swap().expect("swapped");
+    next.swap(None).expect("swapped");
     assert_eq!(std::fs::read(target.join("b")).expect("read"), vec![0; 8_192], "nothing is lost");
     assert_eq!(
         lacking(&plan(&target, Existing::Replace)),
@@ -289,7 +289,7 @@ fn what_is_left_of_a_tree_that_was_swapped_away_is_not_the_next_one() {
     let left = home.path().join(".t.wellspring-next-old");
     std::fs::create_dir(&left).expect("made");
     std::fs::write(left.join("a"), "torn!").expect("written");
-    NextTree::beside(&target).expect("a tree beside").swap().expect("swapped");
+    NextTree::beside(&target).expect("a tree beside").swap(None).expect("swapped");
     assert!(!left.exists() && target.join("b").exists());
     // Killed in the moment between the two steps in which there is none of that name.
     std::fs::rename(&target, &left).expect("renamed");

@@ -1,0 +1,240 @@
+//! Adoption of what a directory has besides a tree that takes its place.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use wellspring_tree::{Content, Cursor, Entry, Keeps, Listing, ListingError, Pair, compare, order};
+
+use super::TreeTarget;
+use super::filter::{FilterWalk, TreeFilter};
+use super::scan::{Scan, scan};
+use super::swap::{NextTree, note_that_files_are_written};
+use crate::objects::{Disk, SystemDisk, part_file_name};
+
+/// All that is there.
+const ALL: Scan = Scan {
+    hidden: true,
+    deep: true,
+    digests: false,
+    keeps: Keeps { owner: false, xattrs: false, acls: false },
+};
+
+impl NextTree {
+    /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
+    /// nothing else: this tree may have been begun long ago, by a process that has ended.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
+        note_that_files_are_written(&self.next)?;
+        let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
+        let walk = |root: &OwnedFd| scan(root, ALL).map_err(io::Error::other);
+        let (there, mut doubts) = match open(&self.target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Listing::default(), None),
+            root => root.and_then(|root| Ok((walk(&root)?, Some(TreeTarget::of(root)))))?,
+        };
+        let here = walk(&open(&self.next)?)?;
+        let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
+        let mut listed = Listed::new(listing, filter.walk())?;
+        let mut surplus = Vec::new();
+        let adopted = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
+            let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
+            if listed.has(entry.path)? {
+                return Ok(());
+            }
+            match pair {
+                Pair::First(there) => self.take_over(&there, doubts.as_mut())?,
+                Pair::Second(here) => {
+                    surplus.push((here.path.to_owned(), here.content == Content::Directory));
+                }
+                Pair::Both(there, here) if self.is_same(&there, &here)? => {}
+                Pair::Both(there, here) => {
+                    self.remove(here.path, here.content == Content::Directory)?;
+                    self.take_over(&there, doubts.as_mut())?;
+                }
+            }
+            Ok::<(), Adoption>(())
+        });
+        adopted.map_err(|Adoption(error)| error)?;
+        // Behind what is in it comes a directory, in the other order.
+        for (path, is_directory) in surplus.iter().rev() {
+            self.remove(path, *is_directory)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what a listing does not
+    /// have. What has come into the tree since is left alone.
+    pub(super) fn rescue(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
+        let walk =
+            |path: &Path| scan(&OwnedFd::from(File::open(path)?), ALL).map_err(io::Error::other);
+        let (there, here) = (walk(&self.target)?, walk(&self.next)?);
+        let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
+        let mut listed = Listed::new(listing, filter.walk())?;
+        let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
+            let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
+            let is_late = match pair {
+                Pair::First(_) => true,
+                Pair::Second(_) => false,
+                Pair::Both(there, here) => {
+                    there.modified > here.modified && !self.is_same(&there, &here)?
+                }
+            };
+            match is_late && !listed.has(entry.path)? {
+                true => self.bring(&entry),
+                false => Ok(()),
+            }
+            .map_err(Adoption)
+        });
+        rescued.map_err(|Adoption(error)| error)
+    }
+
+    /// Brings something of the other tree here, in the place of what is older.
+    fn bring(&self, entry: &Entry<'_>) -> io::Result<()> {
+        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
+        let name =
+            to.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
+        let beside = to.with_file_name(part_file_name(name, SystemDisk.random()?));
+        let brought = match entry.content {
+            Content::Directory => fs::create_dir(&to).and_then(|()| {
+                let permissions = from.metadata()?.permissions();
+                fs::set_permissions(&to, permissions)
+            }),
+            Content::Link { target } => {
+                std::os::unix::fs::symlink(target, &beside).and_then(|()| fs::rename(&beside, &to))
+            }
+            _ => fs::hard_link(&from, &beside).and_then(|()| fs::rename(&beside, &to)),
+        };
+        brought.or_else(|error| match error.kind() {
+            // Gone by now, or it would stand in the way of what is listed.
+            io::ErrorKind::NotFound
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory => {
+                let _ = fs::remove_file(&beside);
+                Ok(())
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// Gives it something of the other tree.
+    fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
+        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
+        let is_in_doubt = |size| {
+            doubts.is_some_and(|doubts| doubts.is_in_doubt(entry.path, size, entry.modified))
+        };
+        self.make_parents(entry.path)?;
+        match entry.content {
+            Content::Directory => {
+                fs::create_dir(&to)?;
+                fs::set_permissions(&to, from.metadata()?.permissions())
+            }
+            // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
+            Content::File { size, .. } if is_in_doubt(size) => fs::copy(from, to).map(|_| ()),
+            Content::File { .. } => fs::hard_link(from, to),
+            Content::Link { target } => std::os::unix::fs::symlink(target, to),
+            Content::Skipped(reason) => {
+                let text = format!("{} {reason}, and would be lost", entry.path);
+                Err(io::Error::new(io::ErrorKind::Unsupported, text))
+            }
+        }
+    }
+
+    /// Makes the directories above a path that the other tree has and this one not yet: they are listed.
+    fn make_parents(&self, path: &str) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            let (from, to) = (self.target.join(&path[..end]), self.next.join(&path[..end]));
+            match fs::symlink_metadata(&to) {
+                Ok(found) if found.is_dir() => continue,
+                Ok(_) => fs::remove_file(&to)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+            fs::create_dir(&to)?;
+            fs::set_permissions(&to, from.metadata()?.permissions())?;
+        }
+        Ok(())
+    }
+
+    /// Whether what both trees have under a path is the same: of a file, that it is one file. Another with that length
+    /// and time may be one that a power cut has left.
+    fn is_same(&self, there: &Entry<'_>, here: &Entry<'_>) -> io::Result<bool> {
+        if let (Content::File { .. }, Content::File { .. }) = (there.content, here.content) {
+            let one = fs::symlink_metadata(self.target.join(there.path))?;
+            let other = fs::symlink_metadata(self.next.join(here.path))?;
+            return Ok((one.dev(), one.ino()) == (other.dev(), other.ino()));
+        }
+        let is_directory = there.content == Content::Directory;
+        Ok(there.content == here.content && (is_directory || there.modified == here.modified))
+    }
+
+    fn remove(&self, path: &str, is_directory: bool) -> io::Result<()> {
+        let path = self.next.join(path);
+        let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        match removed {
+            // It went with the directory above, in whose place a file may be.
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(()),
+                _ => Err(error),
+            },
+            removed => removed,
+        }
+    }
+}
+
+/// The error of an adoption.
+struct Adoption(io::Error);
+
+impl From<io::Error> for Adoption {
+    fn from(error: io::Error) -> Self {
+        Adoption(error)
+    }
+}
+
+impl From<ListingError> for Adoption {
+    fn from(error: ListingError) -> Self {
+        Adoption(io::Error::other(error))
+    }
+}
+
+/// The paths of a listing that a filter lets pass, asked for in their order; what was skipped in it is not part of the
+/// tree.
+struct Listed<'a> {
+    listing: Cursor<'a>,
+    filter: FilterWalk,
+    next: Option<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn new(listing: Cursor<'a>, filter: FilterWalk) -> io::Result<Self> {
+        let mut listed = Listed { listing, filter, next: None };
+        listed.step()?;
+        Ok(listed)
+    }
+
+    fn step(&mut self) -> io::Result<()> {
+        loop {
+            let entry = self.listing.next_entry().map_err(io::Error::other)?;
+            let Some(entry) = entry else {
+                self.next = None;
+                return Ok(());
+            };
+            let is_skipped = matches!(entry.content, Content::Skipped(_));
+            if self.filter.passes(&entry) && !is_skipped {
+                self.next = Some(entry.path.to_owned());
+                return Ok(());
+            }
+        }
+    }
+
+    fn has(&mut self, path: &str) -> io::Result<bool> {
+        while self.next.as_deref().is_some_and(|next| order(next, path).is_lt()) {
+            self.step()?;
+        }
+        Ok(self.next.as_deref() == Some(path))
+    }
+}
