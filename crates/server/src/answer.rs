@@ -10,6 +10,7 @@ use wellspring_wire::control::{Cookie, RefusalCode};
 use super::address_limit::Full;
 use super::quotas::{Account, Exceeded};
 use crate::driver::SessionEvent;
+use crate::store::tree::ScanError;
 use crate::store::{Digest, Node, StoreError};
 use crate::store_messages;
 
@@ -33,6 +34,12 @@ impl Refusal {
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         Refusal::new(store_messages::refusal_code(&error), error.to_string())
+    }
+}
+
+impl From<ScanError> for Refusal {
+    fn from(error: ScanError) -> Self {
+        Refusal::failed(error)
     }
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
 use crate::store::tree::listing::{Content, Keeps, ListingError};
-use crate::store::tree::{PlanError, PlanOptions, TreeTarget, Wanted, next_name};
-use crate::store::{Existing, ObjectName, StoreError};
+use crate::store::tree::{PlanError, PlanOptions, TreeTarget, Wanted};
+use crate::store::{Existing, ObjectName, StoreError, next_name};
 
 /// The listing of a tree that a client puts.
 pub(super) struct TakenTree {

@@ -16,9 +16,9 @@ use super::handler::{Handler, OpenObject};
 use super::listed::Listed;
 use super::samples;
 use super::trees::Made;
-use crate::store::tree::listing::{Keeps, Listing, Selection, TreeName, TreePart};
+use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    PackError, Scan, ScanError, in_doubt, open_listed, read_pack, scan, unnamed_file,
+    PackError, Scan, in_doubt, open_listed, read_pack, scan_named, unnamed_file,
 };
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
@@ -175,16 +175,20 @@ impl Handler {
         if let TreePart::Sample { size } = name.part {
             return self.keep_made(text, &samples::bytes(size));
         }
-        let root = self.store.open_tree(name.directory)?;
         let hidden = self.permissions().hidden;
-        let keeps = Keeps::default();
-        let how = |deep, digests| Scan { hidden, deep, digests, keeps };
-        let bytes = match &name.part {
-            TreePart::Listing => Scanned::Listed(scan(&root, how(true, false))),
-            TreePart::Digests => Scanned::Listed(scan(&root, how(true, true))),
-            TreePart::Level => Scanned::Listed(scan(&root, how(false, false))),
-            &TreePart::Attributes { keeps, digests } => {
-                Scanned::Listed(scan(&root, Scan { keeps, ..how(true, digests) }))
+        let how = |keeps, deep, digests| Scan { hidden, deep, digests, keeps };
+        let nothing = Keeps::default();
+        let how = match &name.part {
+            TreePart::Listing => how(nothing, true, false),
+            TreePart::Digests => how(nothing, true, true),
+            TreePart::Level => how(nothing, false, false),
+            &TreePart::Attributes { keeps, digests } => how(keeps, true, digests),
+            TreePart::Files { listing, files } => {
+                let listed = self.listed(name.directory, *listing)?;
+                let first = files.runs().first().map_or(0, |run| run.start);
+                let root = self.store.open_tree(name.directory)?;
+                let pack = read_pack(&root, listed.before(first), files).map_err(refused)?;
+                return self.keep_made(text, &pack);
             }
             TreePart::Put { .. }
             | TreePart::Sample { .. }
@@ -193,32 +197,25 @@ impl Handler {
             | TreePart::Finish { .. } => {
                 return Err(Refusal::new(RefusalCode::BadName, "this is put, and not asked for"));
             }
-            TreePart::Files { listing, files } => {
-                let listed = self.listed(name.directory, *listing)?;
-                let first = files.runs().first().map_or(0, |run| run.start);
-                Scanned::Packed(read_pack(&root, listed.before(first), files))
-            }
         };
-        let (bytes, is_listing) = match bytes {
-            Scanned::Listed(listing) => {
-                let bytes = listing.map_err(Refusal::failed)?.into_bytes();
-                // Whoever wants to look may do so.
-                if name.part != TreePart::Level {
-                    let top = self.store.open_tree("")?;
-                    let found = in_doubt(root, &top, &bytes).map_err(Refusal::failed)?;
-                    if let Some((path, count)) = found {
-                        return Err(not_on_the_disk(&path, count));
-                    }
-                }
-                (bytes, true)
+        self.make_listing(text, name, how)
+    }
+
+    fn make_listing(&self, text: &str, name: &TreeName<'_>, how: Scan) -> Result<Made, Refusal> {
+        let (root, listing) =
+            scan_named(|| Ok::<_, Refusal>(self.store.open_tree(name.directory)?), how)?;
+        let bytes = listing.into_bytes();
+        // Whoever wants to look may do so.
+        if name.part != TreePart::Level {
+            let top = self.store.open_tree("")?;
+            let found = in_doubt(root, &top, &bytes).map_err(Refusal::failed)?;
+            if let Some((path, count)) = found {
+                return Err(not_on_the_disk(&path, count));
             }
-            Scanned::Packed(pack) => (pack.map_err(refused)?, false),
-        };
-        let made = self.keep_made(text, &bytes)?;
-        if is_listing {
-            let listed = Listed::new(name.directory, made.digest, bytes).map_err(refused)?;
-            self.trees.lock().keep_listing(listed);
         }
+        let made = self.keep_made(text, &bytes)?;
+        let listed = Listed::new(name.directory, made.digest, bytes).map_err(refused)?;
+        self.trees.lock().keep_listing(listed);
         Ok(made)
     }
 
@@ -260,11 +257,6 @@ pub(super) fn not_on_the_disk(path: &str, count: u64) -> Refusal {
          right, remove .wellspring-unsynced there"
     );
     Refusal::new(RefusalCode::Failed, text)
-}
-
-enum Scanned {
-    Listed(Result<Listing, ScanError>),
-    Packed(Result<Vec<u8>, PackError>),
 }
 
 /// The number of a file that is asked for alone: it is sent as it is, whatever its length.

@@ -260,6 +260,7 @@ fn a_directory_is_swapped_at_once() {
     assert_eq!(run(&get).success().summary["swapped"], "new");
     write(&here, "mine", b"mine");
     write(&served, "d/a", b"second");
+    let further = place.serve(&here, &[]);
     // A process that has the old one open sees the old one.
     let old = std::fs::File::open(&here).expect("open");
     let swapped = run(&get).success().summary;
@@ -273,6 +274,8 @@ fn a_directory_is_swapped_at_once() {
         file.metadata().expect("stat").ino()
     };
     assert_ne!(inode(&old), inode(&new), "another directory has the name");
+    let ls = output(&["ls", &format!("{}/", further.address)]);
+    assert_eq!(shown(&ls.stdout), "b\nd/\n", "who serves it serves the new one");
     // What a get that was killed has left knows nothing of what came into the directory since.
     let left = place.dir(".here.wellspring-next");
     write(&left, "gone", b"by now");

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, fstat, openat, stat};
 
 use rustix::io::Errno;
 
@@ -23,8 +23,10 @@ use crate::existing::Existing;
 #[derive(Debug)]
 pub struct Store {
     disk: Arc<dyn Disk>,
-    root: OwnedFd,
+    root: Mutex<Arc<OwnedFd>>,
     path: PathBuf,
+    /// The same, wherever this process goes.
+    absolute: PathBuf,
     reservations: Arc<Reservations>,
     memory: Arc<Memory>,
 }
@@ -43,10 +45,27 @@ impl Store {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, limits: Limits) -> Result<Self, StoreError> {
-        let root = beneath::open_root(path)?;
+        let root = Mutex::new(Arc::new(beneath::open_root(path)?));
+        let (absolute, path) = (std::path::absolute(path)?, path.to_owned());
         let reservations = Reservations::new(limits);
         let memory = Arc::default();
-        Ok(Store { disk, root, path: path.to_owned(), reservations, memory })
+        Ok(Store { disk, root, path, absolute, reservations, memory })
+    }
+
+    /// The directory. If its name leads to another one of the same file system by now, it is that: a tree that is fetched
+    /// takes its place at once, and so does a link that is turned. A file system that is mounted over it, or goes, does not
+    /// count.
+    fn root(&self) -> Arc<OwnedFd> {
+        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Ok(named), Ok(held)) = (stat(&self.absolute), fstat(&*root))
+            && named.st_dev == held.st_dev
+            && named.st_ino != held.st_ino
+            && let Ok(opened) = beneath::open_root(&self.absolute)
+        {
+            tracing::info!(directory = %self.path.display(), "another directory has its place");
+            *root = Arc::new(opened);
+        }
+        Arc::clone(&root)
     }
 
     /// Where it is, as it was given.
@@ -59,7 +78,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotRegular`], or the system's error.
     pub fn open_object(&self, name: &ObjectName) -> Result<(File, Fingerprint), StoreError> {
-        let file = beneath::open_regular(&self.root, name)?;
+        let file = beneath::open_regular(&self.root(), name)?;
         let fingerprint = Fingerprint::of(&file)?;
         Ok((file, fingerprint))
     }
@@ -71,7 +90,7 @@ impl Store {
     /// The system's.
     pub fn sync_object(&self, name: &ObjectName, file: &File) -> Result<(), StoreError> {
         self.disk.sync(file)?;
-        Ok(self.disk.sync_directory(&beneath::open_parent(&self.root, name)?)?)
+        Ok(self.disk.sync_directory(&beneath::open_parent(&self.root(), name)?)?)
     }
 
     /// Opens a directory below it, whose tree is served; the empty path is the directory itself.
@@ -85,7 +104,7 @@ impl Store {
             ObjectName::new(path)?;
             path
         };
-        beneath::open_directory_beneath(&self.root, path).map_err(|errno| match errno {
+        beneath::open_directory_beneath(&self.root(), path).map_err(|errno| match errno {
             Errno::NOENT => StoreError::NotFound(format!("{path}/")),
             Errno::NOTDIR | Errno::LOOP | Errno::XDEV => StoreError::NoDirectory(path.to_owned()),
             errno => errno.into(),
@@ -125,7 +144,7 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        let parent = beneath::open_parent(&self.root, name)?;
+        let parent = beneath::open_parent(&self.root(), name)?;
         beneath::check_target(&parent, name, existing == Existing::Replace)?;
         let reservation = self.reservations.reserve(size, 0, &*self.disk, &parent)?;
         let disk = Arc::clone(&self.disk);
@@ -146,7 +165,7 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        let parent = beneath::open_parent(&self.root, name)?;
+        let parent = beneath::open_parent(&self.root(), name)?;
         beneath::check_target(&parent, name, existing == Existing::Replace)?;
         let there = PartFile::left_in(&parent, name.file_name(), digest);
         let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
@@ -162,7 +181,7 @@ impl Store {
     /// # Errors
     /// The directory cannot be opened.
     pub fn trim_parts(&self, limits: &PartLimits, wanted: u64) -> io::Result<Cleaned> {
-        let root = openat(&self.root, ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root = openat(self.root(), ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(stale::trim(&*self.disk, &root, limits, SystemTime::now(), wanted))
     }
 }

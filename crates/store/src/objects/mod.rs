@@ -25,7 +25,7 @@ pub use disk::{Disk, SystemDisk};
 pub use error::StoreError;
 pub use file_source::FileSource;
 pub use hash::{Digest, HashProgress, Node, NotADigest, hash_file, hash_node, hash_nodes};
-pub use name::{MAX_NAME_LEN, NameError, ObjectName, QUOTA_LEDGER};
+pub use name::{MAX_NAME_LEN, NameError, ObjectName, QUOTA_LEDGER, next_name};
 pub use part_file::PartFile;
 pub use payload::{Check, ObjectSink, ObjectSource};
 pub use reserve::{Limits, Reservation, Reservations};
@@ -34,7 +34,7 @@ pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts, remove_stale_par
 pub use write_back::WriteBack;
 
 pub(crate) use beneath::{open_directory_beneath, split_path};
-pub(crate) use name::{UNSYNCED, is_reserved, part_file_name};
+pub(crate) use name::{NEXT_TREE, UNSYNCED, is_reserved, name_of_next, part_file_name};
 pub(crate) use stale::{claim, visit_below};
 
 #[cfg(test)]

@@ -198,6 +198,20 @@ pub const QUOTA_LEDGER: &str = ".wellspring-quotas";
 /// The name of a note in a directory that files of a tree below it may not be on the disk.
 pub(crate) const UNSYNCED: &str = ".wellspring-unsynced";
 
+/// End of the name of a tree that is to take the place of another, beside it.
+pub(crate) const NEXT_TREE: &str = ".wellspring-next";
+
+/// The name of the tree that is to take the place of one of that name, beside it.
+pub fn next_name(name: &str) -> String {
+    format!(".{name}{NEXT_TREE}")
+}
+
+/// The name of the tree whose place is to be taken, if a name is that of such a tree, or of what is left of one.
+pub(crate) fn name_of_next(name: &str) -> Option<&str> {
+    let name = name.strip_suffix("-unready").or_else(|| name.strip_suffix("-old")).unwrap_or(name);
+    name.strip_prefix('.')?.strip_suffix(NEXT_TREE).filter(|name| !name.is_empty())
+}
+
 /// Whether a name is never that of an object.
 pub(crate) fn is_reserved(component: &str) -> bool {
     // Some file systems take names that differ in case alone for the same.

@@ -378,3 +378,28 @@ fn a_part_file_with_bytes_that_are_not_verified_gets_no_name() {
     part.commit().expect("whole");
     assert_eq!(fs::read(&path).expect("read"), b"hello");
 }
+
+#[test]
+fn a_directory_whose_place_was_taken_is_the_one_that_has_its_name() {
+    let home = tempfile::tempdir().expect("a directory");
+    let at = |path: &str| home.path().join(path);
+    for (directory, content) in [("v1", "first"), ("v2", "second")] {
+        std::fs::create_dir(at(directory)).expect("made");
+        std::fs::write(at(directory).join("x"), content).expect("written");
+    }
+    std::os::unix::fs::symlink("v1", at("now")).expect("a link");
+    let stores =
+        ["v1", "now"].map(|path| Store::open(&at(path), Limits::default()).expect("a store"));
+    let read = |store: &Store| {
+        let (file, _) = store.open_object(&ObjectName::new("x").expect("a name")).expect("opened");
+        std::io::read_to_string(file).expect("read")
+    };
+    assert_eq!(stores.each_ref().map(read), ["first", "first"]);
+    std::os::unix::fs::symlink("v2", at("next")).expect("a link");
+    std::fs::rename(at("next"), at("now")).expect("turned");
+    assert_eq!(stores.each_ref().map(read), ["first", "second"]);
+    std::fs::rename(at("v1"), at("gone")).expect("renamed");
+    assert_eq!(stores.each_ref().map(read), ["first", "second"], "there is no other");
+    std::fs::rename(at("v2"), at("v1")).expect("renamed");
+    assert_eq!(read(&stores[0]), "second");
+}

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, openat, readlinkat, statat,
+    Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{
@@ -17,8 +17,7 @@ use wellspring_tree::{
 
 use super::attributes::{owner_of, read_xattrs};
 use super::file::{READ, modified};
-use crate::objects::is_reserved;
-use crate::objects::{Fingerprint, HashProgress, hash_file};
+use crate::objects::{Fingerprint, HashProgress, hash_file, is_reserved, name_of_next};
 
 /// How a tree is walked.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +32,17 @@ pub struct Scan {
     pub keeps: Keeps,
 }
 
+/// Walks of a tree in which directories are replaced, at most.
+const ATTEMPTS: usize = 4;
+
 /// Why a tree cannot be walked.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ScanError {
     /// It has too many entries.
     Full(ListingFull),
-    /// A file changed while it was read for its digest.
+    /// A file changed while it was read for its digest, or a directory was replaced while it was walked, whenever that was
+    /// tried.
     Changed(String),
     /// A file or directory has extended attributes that are too long for a listing.
     Attributes(String),
@@ -74,16 +77,44 @@ impl From<ListingFull> for ScanError {
 }
 
 /// Walks the tree below a directory. Symbolic links are not followed. What cannot be part of a tree
-/// is listed as skipped, with the reason; what vanishes meanwhile, and part files of objects that are
-/// being received, are left out.
+/// is listed as skipped, with the reason; what vanishes meanwhile, part files of objects that are
+/// being received, and trees that are to take the place of others are left out. If a directory is replaced meanwhile, which may be on its way to be removed, all is walked
+/// again.
 ///
 /// # Errors
 /// [`ScanError`].
 pub fn scan(root: &OwnedFd, how: Scan) -> Result<Listing, ScanError> {
-    let mut walk = Walk { how, listing: Listing::new(), path: String::new() };
-    let names = walk.names(root).map_err(|errno| ScanError::Io(String::new(), errno.into()))?;
-    walk.entries(root, names, 1)?;
-    Ok(walk.listing)
+    let open = || root.try_clone().map_err(|error| ScanError::Io(String::new(), error));
+    scan_named(open, how).map(|(_, listing)| listing)
+}
+
+/// The same of a directory that is opened by its name, which may lead to another one at any time. Returns it as it was
+/// opened, too.
+///
+/// # Errors
+/// [`ScanError`], and what `open` fails with.
+pub fn scan_named<E: From<ScanError>>(
+    open: impl Fn() -> Result<OwnedFd, E>,
+    how: Scan,
+) -> Result<(OwnedFd, Listing), E> {
+    let here = |errno: Errno| ScanError::Io(String::new(), errno.into());
+    let mut replaced = String::new();
+    for attempt in 1..=ATTEMPTS {
+        let root = open()?;
+        let (path, is_last) = (String::new(), attempt == ATTEMPTS);
+        let mut walk = Walk { how, listing: Listing::new(), path, is_last, replaced: None };
+        let names = walk.names(&root).map_err(here)?;
+        walk.entries(&root, names, 1)?;
+        let inode = |root: &OwnedFd| fstat(root).map(|stat| (stat.st_dev, stat.st_ino));
+        if inode(&open()?).map_err(here)? != inode(&root).map_err(here)? {
+            walk.replaced = Some(".".to_owned());
+        }
+        match walk.replaced {
+            None => return Ok((root, walk.listing)),
+            Some(path) => replaced = path,
+        }
+    }
+    Err(ScanError::Changed(replaced).into())
 }
 
 /// A name in a directory as it is listed; `None` behind it if it is only for people.
@@ -97,6 +128,10 @@ struct Walk {
     listing: Listing,
     /// Of what is looked at.
     path: String,
+    /// What is gone is no matter any more.
+    is_last: bool,
+    /// A directory that was replaced while it was walked.
+    replaced: Option<String>,
 }
 
 impl Walk {
@@ -113,7 +148,7 @@ impl Walk {
                 continue;
             }
             let named = match raw.to_str() {
-                Ok(name) if is_reserved(name) => continue,
+                Ok(name) if is_reserved(name) || name_of_next(name).is_some() => continue,
                 Ok(name) if check_path(name).is_ok() => {
                     Named { shown: name.to_owned(), usable: true }
                 }
@@ -209,7 +244,16 @@ impl Walk {
                     return Ok(());
                 }
                 let names = self.names(&inner).map_err(|errno| self.trouble(errno))?;
-                self.entries(&inner, names, depth + 1)
+                self.entries(&inner, names, depth + 1)?;
+                // One that is on its way to be removed may have had more in it.
+                let is_replaced = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(now) => (now.st_dev, now.st_ino) != (stat.st_dev, stat.st_ino),
+                    Err(_) => !self.is_last,
+                };
+                if is_replaced {
+                    self.replaced.get_or_insert_with(|| self.path.clone());
+                }
+                Ok(())
             }
             _ => self.skip(SkipReason::Special),
         }

@@ -14,6 +14,7 @@ use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
 use super::TreeTarget;
 use super::filter::TreeFilter;
 use super::scan::{Scan, scan};
+use crate::objects::NEXT_TREE;
 
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
 /// further names of them; one that an earlier process has left is taken up as it is.
@@ -25,20 +26,6 @@ pub struct NextTree {
     claim: Option<File>,
     /// It has all that the other tree has: nobody began it before, and nothing was left out.
     is_whole: bool,
-}
-
-/// End of the name of a tree that is to take the place of another.
-const NEXT: &str = ".wellspring-next";
-
-/// The name of the tree that is to take the place of one of that name, beside it.
-pub fn next_name(name: &str) -> String {
-    format!(".{name}{NEXT}")
-}
-
-/// The name of the tree whose place is to be taken, if a name is one that [`NextTree`] gives.
-pub(super) fn name_of_next(name: &str) -> Option<&str> {
-    let name = name.strip_suffix("-unready").or_else(|| name.strip_suffix("-old")).unwrap_or(name);
-    name.strip_prefix('.')?.strip_suffix(NEXT).filter(|name| !name.is_empty())
 }
 
 /// How a tree took the place of another.
@@ -75,7 +62,7 @@ impl NextTree {
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?;
         let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(NEXT);
+        hidden.push(NEXT_TREE);
         let next = target.with_file_name(hidden);
         Ok(NextTree { target, next, claim: None, is_whole: false })
     }

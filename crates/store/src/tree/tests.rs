@@ -14,8 +14,8 @@ use wellspring_tree::{
 use crate::Existing;
 
 use super::{
-    Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted, read_pack,
-    scan,
+    Meta, NextTree, PackError, Scan, ScanError, Swapped, TreeFilter, TreeTarget, Unpack, Wanted,
+    read_pack, scan, scan_named,
 };
 
 const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
@@ -509,4 +509,36 @@ fn two_processes_do_not_write_one_next_tree() {
     assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
     one.swap(None).expect("swapped");
     NextTree::claim(&target).expect("the next one");
+}
+
+#[test]
+fn a_directory_that_is_swapped_and_removed_is_walked_whole() {
+    let home = tempfile::tempdir().expect("directory");
+    let target = home.path().join("above/t");
+    (0..300).for_each(|number| write(&target.join(format!("d/{number}")), b"x"));
+    let files_in = |root: &Path| {
+        let (_, listing) = scan_named(|| Ok::<_, ScanError>(open(root)), ALL)?;
+        let all = shown(listing.as_bytes());
+        Ok(all.iter().filter(|path| path.contains("d/") && !path.ends_with('/')).count())
+    };
+    let walks = std::sync::Mutex::new(0);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while *walks.lock().expect("no panic") < 600 {
+                NextTree::beside(&target).expect("a tree beside").swap(None).expect("swapped");
+            }
+        });
+        let mut found = Vec::new();
+        while found.len() < 600 {
+            let root = if found.len() % 2 == 0 { "above/t" } else { "above" };
+            found.push(files_in(&home.path().join(root)));
+            *walks.lock().expect("no panic") = found.len();
+        }
+        found
+    });
+    assert!(found.iter().any(|files| matches!(files, Ok(300))));
+    // Or another one has the name whenever it is tried.
+    let is_right =
+        |files: &&Result<usize, ScanError>| matches!(files, Ok(300) | Err(ScanError::Changed(_)));
+    assert!(found.iter().all(|files| is_right(&files)), "{found:?}");
 }

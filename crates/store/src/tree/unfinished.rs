@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::file::path_of;
-use super::swap::{NextTree, name_of_next};
-use crate::objects::{Cleaned, visit_below};
+use super::swap::NextTree;
+use crate::objects::{Cleaned, name_of_next, visit_below};
 
 /// Removes such trees in a directory and all below it, as [`NextTree::discard`] does; symbolic links are not followed.
 /// What cannot be looked at or removed stays.

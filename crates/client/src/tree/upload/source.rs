@@ -12,7 +12,7 @@ use crate::manifest::hash_sections;
 use crate::put::OpenedFile;
 use crate::store::tree::listing::{Content, Cursor, Listing, SkipReason};
 use crate::store::tree::{
-    Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan, unnamed_file,
+    Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan_named, unnamed_file,
 };
 use crate::store::{Fingerprint, HashProgress};
 
@@ -37,14 +37,16 @@ impl Source {
     ) -> impl FnOnce() -> Result<Source, TreeError> + Send + 'static {
         move || {
             let here = |error| PlanError::Place(String::new(), error);
-            let root = File::open(&directory).map_err(here)?;
-            if !root.metadata().map_err(here)?.is_dir() {
-                return Err(here(io::ErrorKind::NotADirectory.into()).into());
-            }
-            let root = OwnedFd::from(root);
+            let open = || {
+                let root = File::open(&directory).map_err(here)?;
+                match root.metadata().map_err(here)?.is_dir() {
+                    true => Ok(OwnedFd::from(root)),
+                    false => Err(TreeError::from(here(io::ErrorKind::NotADirectory.into()))),
+                }
+            };
             let (digests, keeps) = (options.checksum, options.keeps);
             let how = Scan { hidden: true, deep: true, digests, keeps };
-            let walked = scan(&root, how)?;
+            let (root, walked) = scan_named(open, how)?;
             Source::of(root, &walked, &options)
         }
     }
