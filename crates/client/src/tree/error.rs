@@ -58,9 +58,13 @@ pub struct TreeDisagreement {
 }
 
 impl TreeError {
-    /// Whether the tree may have changed at the hosts since it was listed.
+    /// Whether the tree may have changed at the hosts since it was listed, or the directory here.
     pub(super) fn may_be_a_change(&self) -> bool {
-        matches!(self, TreeError::Fetch(FetchError::NoReplica(_) | FetchError::Differ { .. }))
+        matches!(
+            self,
+            TreeError::Fetch(FetchError::NoReplica(_) | FetchError::Differ { .. })
+                | TreeError::Plan(PlanError::Replaced)
+        )
     }
 }
 

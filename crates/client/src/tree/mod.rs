@@ -127,12 +127,18 @@ impl Client {
             report.resumed_bytes = resumed.load(Ordering::Relaxed);
             (report.fetched_files, report.fetched_bytes) =
                 *fetched.lock().unwrap_or_else(PoisonError::into_inner);
-            match round {
+            let round = match round {
                 Ok(()) => {
                     if let Some(next) = next {
                         adopt(next, &of_listing, options).await?;
                     }
-                    report.removed = blocking(move || plan.take().finish()).await??;
+                    blocking(move || plan.take().finish()).await?.map_err(TreeError::Plan)
+                }
+                Err(error) => Err(error),
+            };
+            match round {
+                Ok(removed) => {
+                    report.removed = removed;
                     report.elapsed = began.elapsed();
                     return Ok((report, of_listing));
                 }

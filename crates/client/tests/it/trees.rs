@@ -352,6 +352,32 @@ fn a_tree_that_changes_while_it_is_fetched_is_listed_again() {
 }
 
 #[test]
+fn a_tree_that_is_written_into_a_directory_whose_place_is_taken_is_written_again() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    (0..100)
+        .for_each(|number| write(served.path(), &number.to_string(), &random_bytes(9_000, number)));
+    let here = home.path().join("here");
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        let (to, files) = (here.clone(), std::sync::atomic::AtomicU32::new(0));
+        let hear = Arc::new(move |change| {
+            // All are there, and not yet said to be.
+            if matches!(change, TreeChange::Fetched(..))
+                && files.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 99
+            {
+                std::fs::rename(&to, to.with_file_name("old")).expect("renamed");
+                std::fs::create_dir(&to).expect("made");
+            }
+        });
+        let (client, options, hosts) = (client(), everything(), [host]);
+        let running = client.fetch_tree(&hosts, &options, &here, hear);
+        let report = tokio::time::timeout(GUARD, running).await.expect("ends").expect("a tree");
+        assert_eq!(report.listed_again, 1);
+        assert_eq!(contents(served.path()), contents(&here));
+    });
+}
+
+#[test]
 fn what_is_made_in_a_directory_while_it_is_swapped_is_kept() {
     let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let (here, stop) = (home.path().join("here"), std::sync::atomic::AtomicBool::new(false));

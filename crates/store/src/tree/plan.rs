@@ -22,6 +22,8 @@ pub struct Plan {
     pub listing: TreeListing,
     /// Absent in a dry run into a directory that is not there.
     target: Option<TreeTarget>,
+    /// Where that is, if it is known.
+    directory: Option<PathBuf>,
     /// The files to move, in packs.
     pub packs: Vec<Pack>,
     /// Bytes to move.
@@ -93,7 +95,8 @@ impl Plan {
     }
 
     /// All files are in place: removes what the tree does not have, gives directories their modes and times, and
-    /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed.
+    /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed. By then the
+    /// directory must still be the one that its name leads to.
     ///
     /// # Errors
     /// [`PlanError`].
@@ -103,6 +106,10 @@ impl Plan {
         if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
             let settled = target.settle(self.leaves_doubts);
             settled.map_err(|error| PlanError::Place(String::new(), error))?;
+            // What was written may be gone with it.
+            if self.directory.as_ref().is_some_and(|directory| !target.is_at(directory)) {
+                return Err(PlanError::Replaced);
+            }
         }
         Ok(removed)
     }
@@ -185,7 +192,9 @@ impl Maker {
         let how = Scan { hidden: true, deep: options.deep, digests: options.checksum, keeps };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
-        Maker::run_in(options, listing, (target, &local), hear)
+        let mut plan = Maker::run_in(options, listing, (target, &local), hear)?;
+        plan.directory = Some(directory);
+        Ok(plan)
     }
 
     fn run_in(
@@ -206,6 +215,7 @@ impl Maker {
         let plan = Plan {
             listing: listing.clone(),
             target,
+            directory: None,
             packs: Vec::new(),
             len: 0,
             is_dry,

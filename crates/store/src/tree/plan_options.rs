@@ -90,6 +90,8 @@ pub enum PlanError {
     InTheWay(String),
     /// Two names of the tree differ in case alone, which the file system does not tell apart.
     Case(String),
+    /// Another directory has the place of the one that was written by now.
+    Replaced,
 }
 
 impl fmt::Display for PlanError {
@@ -101,6 +103,9 @@ impl fmt::Display for PlanError {
             PlanError::Place(path, error) => write!(f, "{path}: {error}"),
             PlanError::InTheWay(path) => {
                 write!(f, "{path} is a directory here that is not empty, and no directory there")
+            }
+            PlanError::Replaced => {
+                f.write_str("another directory took its place while it was written")
             }
             PlanError::Case(path) => write!(
                 f,
@@ -117,7 +122,7 @@ impl std::error::Error for PlanError {
             PlanError::Listing(error) => Some(error),
             PlanError::Scan(error) => Some(error),
             PlanError::Place(_, error) => Some(error),
-            PlanError::InTheWay(_) | PlanError::Case(_) => None,
+            PlanError::InTheWay(_) | PlanError::Case(_) | PlanError::Replaced => None,
         }
     }
 }

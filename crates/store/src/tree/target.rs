@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, mkdirat, openat, statat,
+    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, fstat, mkdirat, openat, statat,
     symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
@@ -63,6 +63,13 @@ impl TreeTarget {
     pub(super) fn below(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
         let writers = Arc::new(Writers::of(root, top));
         TreeTarget { writers, parent: (String::new(), None), below: None }
+    }
+
+    /// Whether that path leads to it.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
+        let (named, opened) = (rustix::fs::stat(path), fstat(&self.writers.root));
+        named.is_ok_and(|named| opened.is_ok_and(|opened| inode(named) == inode(opened)))
     }
 
     /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
