@@ -61,6 +61,8 @@ impl Store {
             && named.st_dev == held.st_dev
             && named.st_ino != held.st_ino
             && let Ok(opened) = beneath::open_root(&self.absolute)
+            // Not every file system gives a path and an open directory the same number.
+            && fstat(&opened).is_ok_and(|opened| opened.st_ino != held.st_ino)
         {
             tracing::info!(directory = %self.path.display(), "another directory has its place");
             *root = Arc::new(opened);

@@ -78,8 +78,8 @@ impl From<ListingFull> for ScanError {
 
 /// Walks the tree below a directory. Symbolic links are not followed. What cannot be part of a tree
 /// is listed as skipped, with the reason; what vanishes meanwhile, part files of objects that are
-/// being received, and trees that are to take the place of others are left out. If a directory is replaced meanwhile, which may be on its way to be removed, all is walked
-/// again.
+/// being received, and trees that are to take the place of others are left out. If a directory is replaced
+/// meanwhile, which may be on its way to be removed, all is walked again.
 ///
 /// # Errors
 /// [`ScanError`].

@@ -67,9 +67,11 @@ impl TreeTarget {
 
     /// Whether that path leads to it.
     pub(super) fn is_at(&self, path: &Path) -> bool {
-        let inode = |stat: Stat| (stat.st_dev, stat.st_ino);
-        let (named, opened) = (rustix::fs::stat(path), fstat(&self.writers.root));
-        named.is_ok_and(|named| opened.is_ok_and(|opened| inode(named) == inode(opened)))
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+        // Both are asked in the same way: not every file system gives a path and an open directory the same number.
+        let inode = |directory: &OwnedFd| fstat(directory).map(|stat| (stat.st_dev, stat.st_ino));
+        let named = rustix::fs::open(path, flags, Mode::empty());
+        named.is_ok_and(|named| inode(&named) == inode(&self.writers.root))
     }
 
     /// Makes the directories above a path that are missing, with the modes that `mode` says but usable by their
