@@ -271,8 +271,10 @@ impl Handler {
         Ok(unpack.flush()?)
     }
 
-    /// Brings onto the disk what is there of trees that have not come to their end: their clients may be gone.
+    /// The server has ended: waits for what writes trees, and brings onto the disk what is there of those that have not
+    /// come to their end. Their clients may be gone.
     pub(super) fn settle_trees(&self) {
+        *self.trees.places.write().unwrap_or_else(PoisonError::into_inner) = true;
         let taken = self.trees.lock().all_taken();
         for tree in taken {
             // What is not there any more, or never was, needs nothing.

@@ -22,18 +22,31 @@ struct Beside {
 }
 
 /// Directories stay where they are.
-#[expect(dead_code, reason = "it is held")]
 pub(super) enum Stays<'a> {
     /// Others may write.
-    Others(RwLockReadGuard<'a, ()>),
+    Others(RwLockReadGuard<'a, bool>),
     /// Whoever has it may swap.
-    Alone(RwLockWriteGuard<'a, ()>),
+    Alone(RwLockWriteGuard<'a, bool>),
+}
+
+impl Stays<'_> {
+    /// The same, if the server has not ended.
+    fn checked(self) -> Result<Self, StoreError> {
+        let has_ended = match &self {
+            Stays::Others(ended) => **ended,
+            Stays::Alone(ended) => **ended,
+        };
+        match has_ended {
+            true => Err(StoreError::Io(std::io::Error::other("the server has ended"))),
+            false => Ok(self),
+        }
+    }
 }
 
 impl Handler {
     /// Opens the directory that the files of a tree are written into, and keeps it what it is.
     pub(super) fn open_place(&self, tree: &TakenTree) -> Result<(OwnedFd, Stays<'_>), StoreError> {
-        let stays = self.stay();
+        let stays = self.stay().checked()?;
         let root = match tree.atomic {
             true => self.open_next(tree)?,
             false => self.store.make_tree(tree.directory())?,
@@ -72,7 +85,8 @@ impl Handler {
             return self.open_place(tree);
         }
         let alone = self.trees.places.write().unwrap_or_else(PoisonError::into_inner);
-        Ok((self.open_next(tree)?, Stays::Alone(alone)))
+        let alone = Stays::Alone(alone).checked()?;
+        Ok((self.open_next(tree)?, alone))
     }
 
     /// Makes the tree beside the directory, unless it is there.

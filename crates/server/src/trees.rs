@@ -34,8 +34,8 @@ pub(super) struct Trees {
     /// Held while a tree is made beside a directory, or takes its place; after `places`.
     pub(super) swapping: Mutex<()>,
     /// Shared by those who put something into a directory, and held by whoever looks whether a tree is complete that is to
-    /// take the place of one, until it has.
-    pub(super) places: RwLock<()>,
+    /// take the place of one, until it has. True once the server has ended: then nothing is written any more.
+    pub(super) places: RwLock<bool>,
     /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
     pub(super) folds_case: OnceLock<bool>,
 }
