@@ -67,13 +67,14 @@ impl NextTree {
     }
 
     /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what a listing does not
-    /// have. What has come into the tree since is left alone.
-    pub(super) fn rescue(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
+    /// have. What has come into the tree since is left alone. Returns whether there was anything.
+    pub(super) fn rescue(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<bool> {
         let walk =
             |path: &Path| scan(&OwnedFd::from(File::open(path)?), ALL).map_err(io::Error::other);
         let (there, here) = (walk(&self.target)?, walk(&self.next)?);
         let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
         let mut listed = Listed::new(listing, filter.walk())?;
+        let mut any = false;
         let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
             let is_late = match pair {
@@ -83,13 +84,14 @@ impl NextTree {
                     there.modified > here.modified && !self.is_same(&there, &here)?
                 }
             };
-            match is_late && !listed.has(entry.path)? {
-                true => self.bring(&entry),
-                false => Ok(()),
+            if is_late && !listed.has(entry.path)? {
+                any = true;
+                self.bring(&entry)?;
             }
-            .map_err(Adoption)
+            Ok::<(), Adoption>(())
         });
-        rescued.map_err(|Adoption(error)| error)
+        rescued.map_err(|Adoption(error)| error)?;
+        Ok(any)
     }
 
     /// Brings something of the other tree here, in the place of what is older.

@@ -115,6 +115,8 @@ impl NextTree {
             tree.end_swap()?;
         }
         let _claim = match tree.lock(FlockOperation::NonBlockingLockExclusive) {
+            // Where directories cannot be locked somebody may write it.
+            Ok(claim) if flock(&claim, FlockOperation::NonBlockingLockExclusive).is_err() => None,
             Ok(claim) => {
                 // Partly removed it must not be taken up: see there.
                 if unready.exists() {
@@ -243,7 +245,10 @@ impl NextTree {
         if let Some((listing, filter)) = kept {
             let there =
                 NextTree { target: old.clone(), next: target.clone(), ..NextTree::default() };
-            there.rescue(listing, filter)?;
+            if there.rescue(listing, filter)? {
+                // It may have been on the disk where it was.
+                TreeTarget::open(target, false)?.sync()?;
+            }
         }
         match fs::remove_dir_all(&old) {
             // By the next process.
