@@ -89,44 +89,42 @@ impl Entry {
         plain: &mut [u8],
     ) -> Found {
         let mark = mark_of(datagram, shape.clear);
+        // Channels may have the same mark: what one has had under its number may be another's first.
+        let mut replayed = false;
         let mut try_with = |established: &mut Established| {
             if mark.is_some_and(|mark| mark != established.channel.mark()) {
-                return Err(Closed::Forged);
+                return None;
             }
             let id = established.channel.id();
-            established.channel.open(datagram, shape, plain).map(|plain| (plain, id))
+            let opened = established.channel.open(datagram, shape, plain);
+            replayed |= matches!(opened, Err(Closed::Replayed));
+            opened.ok().map(|plain| (plain, id))
         };
-        let mut outcome = Err(Closed::Forged);
-        for established in self.current.iter_mut().chain(&mut self.previous) {
-            outcome = try_with(established);
-            if !matches!(outcome, Err(Closed::Forged)) {
-                break;
-            }
-        }
-        let mut confirmed = None;
-        if matches!(outcome, Err(Closed::Forged)) {
-            for (place, pending) in self.pending.iter_mut().enumerate() {
-                outcome = try_with(&mut pending.established);
-                if outcome.is_ok() {
-                    confirmed = Some(place);
-                    break;
+        let mut known = self.current.iter_mut().chain(&mut self.previous);
+        let mut opened = known.find_map(&mut try_with);
+        if opened.is_none() {
+            let mut pending = self.pending.iter_mut().enumerate();
+            let confirmed = pending.find_map(|(place, pending)| {
+                try_with(&mut pending.established).map(|opened| (place, opened))
+            });
+            if let Some((place, found)) = confirmed {
+                opened = Some(found);
+                if let Some(Pending { established, .. }) = self.pending.remove(place) {
+                    if self.is_held_by_another(now, &established.identity) {
+                        return Found::Conflict;
+                    }
+                    self.establish(established);
                 }
             }
         }
-        if let Some(pending) = confirmed.and_then(|place| self.pending.remove(place)) {
-            if self.is_held_by_another(now, &pending.established.identity) {
-                return Found::Conflict;
-            }
-            self.establish(pending.established);
-        }
-        match outcome {
-            Ok((plain, id)) => {
+        match opened {
+            Some((plain, id)) => {
                 self.heard = Some(now);
                 (self.unanswered, self.asked) = (0, None);
                 Found::Plain(plain, id)
             }
-            Err(Closed::Replayed) => Found::Replayed,
-            Err(Closed::Forged) => Found::Forged,
+            None if replayed => Found::Replayed,
+            None => Found::Forged,
         }
     }
 

@@ -375,6 +375,33 @@ fn another_key_does_not_take_over_an_address_in_conversation() {
 }
 
 #[test]
+fn a_new_channel_of_the_same_mark_is_not_taken_for_replays_of_the_old_one() {
+    const MARK_AT: usize = 8;
+    let (a, b) = (PrivateKey::generate(), PrivateKey::generate());
+    let (b_key, for_b) = (b.public(), peer("a", a.public(), reader()));
+    let mut b_host = channels(Keyring::new().with_own(b).with_peer(for_b), 2);
+    let a = Arc::new(Keyring::new().with_own(a).with_peer(peer("b", b_key, server_rights())));
+    // The client begins again from its port, and its other end does not forget, until a mark comes twice running:
+    // 1 in 128 does.
+    let mut marks = Vec::new();
+    for life in 0..10_000_u64 {
+        let mut a_host = Channels::new(Arc::clone(&a), 8, [life as u8; 32]);
+        meet(&mut a_host, &mut b_host, now(1_000 * life));
+        let sealed = seal(&mut a_host, server(), 1).expect("a channel");
+        let first = hear(&mut b_host, now(1_000 * life + 1), client(), &sealed).opened;
+        assert!(matches!(first, Opened::Datagram { .. }), "life {life}: {first:?}");
+        let again = hear(&mut b_host, now(1_000 * life + 2), client(), &sealed).opened;
+        assert_eq!(again, Opened::Nothing);
+        assert_eq!(b_host.counters().replayed, life + 1, "a replay is told from a forgery");
+        if marks.last() == Some(&sealed[MARK_AT]) {
+            return;
+        }
+        marks.push(sealed[MARK_AT]);
+    }
+    panic!("no mark came twice running: {marks:?}");
+}
+
+#[test]
 fn a_flood_of_handshakes_is_asked_for_cookies_and_an_honest_client_gets_through() {
     let (mut a, mut b) = pinned();
     let mut junk = vec![0; 384];
