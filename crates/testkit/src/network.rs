@@ -49,7 +49,7 @@ enum Action<H> {
     TakeAll(HostId),
     /// A host's uplink is free again, or its deadline has come.
     Wake(HostId),
-    Done(HostId, Work),
+    Done(HostId, Work, u32),
 }
 
 /// The network.
@@ -235,11 +235,11 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
                 }
                 self.drain(host);
             }
-            Action::Done(host, work) => {
+            Action::Done(host, work, life) => {
                 let Work::Finish { session, sbn, .. } = work;
                 let state = &mut self.hosts[host.0 as usize];
                 let k = (self.source_symbols)(state.endpoint.inner(), session, sbn);
-                if k > 0 {
+                if k > 0 && life == self.payloads.life(host, session) {
                     let done = self.payloads.finish(host, work, k, &mut self.rng);
                     state.endpoint.handle_work_done(self.now, done);
                     self.drain(host);
@@ -349,7 +349,9 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             let state = &mut self.hosts[host.0 as usize];
             if let Some(work) = state.endpoint.poll_work() {
                 let at = now + state.config.work;
-                self.schedule(at, Action::Done(host, work));
+                let Work::Finish { session, .. } = work;
+                let life = self.payloads.life(host, session);
+                self.schedule(at, Action::Done(host, work, life));
             } else if let Some(event) = state.endpoint.poll_event() {
                 self.log.push((now, host, event));
             } else {
@@ -357,6 +359,9 @@ impl<E: Endpoint<Event: Debug, CommandError: Debug>> Network<E> {
             }
         }
         let state = &mut self.hosts[host.0 as usize];
+        let endpoint = state.endpoint.inner();
+        let knows = |session, sbn| (self.source_symbols)(endpoint, session, sbn) > 0;
+        self.payloads.forget_ended(host, knows);
         if !state.alive || state.stalled.is_some() {
             return;
         }

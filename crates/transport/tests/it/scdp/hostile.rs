@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use wellspring_core::{Destination, Duration, Ecn, Endpoint as _, Frame, SessionId, Time};
 use wellspring_testkit::HostConfig;
 use wellspring_transport::scdp::{
-    Command, Endpoint, Fabric, ObjectInfo, ReceiveSession, Role, SendSession, Share,
+    Command, Endpoint, Event, Fabric, ObjectInfo, ReceiveSession, Role, SendSession, Share,
 };
 use wellspring_wire::scdp::{Close, CloseReason, MAX_ESI, Mode, Options, Pull, ScdpHeader, Symbol};
 
@@ -198,5 +198,57 @@ fn one_pull_brings_no_more_than_a_window() {
             let got = sent(&mut sender);
             assert_eq!(got, most, "T {symbol_size}, pull {round}");
         }
+    }
+}
+
+/// What a forged close ends, a late symbol may open again: another session, which has nothing yet.
+#[test]
+fn a_session_of_the_number_of_one_that_was_closed_begins_from_nothing() {
+    let mut lab = lab(1, 2, Fabric::Trimming, HostConfig::new(), |_| {});
+    send_one_to_one(&mut lab, 1, 0, 300);
+    let mut accepted = 0;
+    for wait_us in 1..200 {
+        lab.run(Duration::from_micros(wait_us));
+        let close = Close { reason: CloseReason::Cancelled, from_receiver: false };
+        lab.inject(host(0), forged(ScdpHeader::Close(close), 0));
+        let object = object(300);
+        let options = Options {
+            transfer_len: object.transfer_len,
+            object_tag: object.object_tag,
+            source_blocks: object.source_blocks,
+            symbol_size: object.symbol_size,
+            mode: Mode::Unicast,
+            initial_window: 12,
+        };
+        for esi in 0..3 {
+            let symbol = Symbol {
+                sbn: 0,
+                esi,
+                number: esi,
+                epoch: 0,
+                priority: 1,
+                fin: false,
+                options: Some(options),
+            };
+            lab.inject(host(0), forged(ScdpHeader::Symbol(symbol), T));
+        }
+        accepted = lab.log.iter().filter(|(_, _, e)| matches!(e, Event::Accepted { .. })).count();
+    }
+    assert!(accepted > 10, "{accepted} sessions");
+    lab.run(Duration::from_secs(10));
+    assert_all_over(&mut lab, 2);
+}
+
+fn forged(header: ScdpHeader, payload_len: u16) -> Frame<ScdpHeader> {
+    Frame {
+        source: host(1),
+        destination: Destination::Host(host(0)),
+        session: SESSION,
+        payload_len,
+        path: 0,
+        class: 0,
+        ecn: Ecn::NotCapable,
+        trimmed: false,
+        header,
     }
 }
