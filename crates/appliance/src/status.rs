@@ -266,6 +266,7 @@ pub fn to_json(status: &Status) -> Value {
             "recovered_by_layer": sum.account.recovered,
             "overtaken": sum.receive.overtaken,
             "withdrawn": sum.receive.withdrawn,
+            "renewed": sum.receive.renewed,
             "congested_left": sum.receive.congested,
             "congested_marked": sum.receive.marked,
             "recovered_injected": sum.to_local.sent,

@@ -33,14 +33,24 @@ pub struct ReceiveConfig {
     pub hold: Duration,
     /// What is done with drops of full queues.
     pub congestion: CongestionLoss,
+    /// Whether TCP's packets that come back after a retransmission of their flow get its time stamp: with their own,
+    /// receivers refuse them (RFC 7323 §5.3). In the paper, whose packets had no time stamps, all come back as they
+    /// left.
+    pub renew_stamps: bool,
 }
 
 impl Default for ReceiveConfig {
     /// The paper's: 1,024 packets and as many repairs, of 1,500 bytes; and a hold of 1 ms.
     fn default() -> Self {
         let hold = Duration::from_millis(1);
-        let congestion = CongestionLoss::Recover;
-        ReceiveConfig { packets: 1_024, repairs: 1_024, longest: 1_500, hold, congestion }
+        ReceiveConfig {
+            packets: 1_024,
+            repairs: 1_024,
+            longest: 1_500,
+            hold,
+            congestion: CongestionLoss::Recover,
+            renew_stamps: false,
+        }
     }
 }
 
@@ -77,6 +87,8 @@ pub struct ReceiveCounters {
     pub congested: u64,
     /// Packets that were brought back with a mark, since a full queue had dropped them.
     pub marked: u64,
+    /// Packets that were brought back with the time stamp of a retransmission.
+    pub renewed: u64,
     /// Digests heard.
     pub digests: u64,
     /// Datagrams dropped, by [`DropReason`].
@@ -97,6 +109,7 @@ impl ReceiveCounters {
         self.withdrawn += other.withdrawn;
         self.congested += other.congested;
         self.marked += other.marked;
+        self.renewed += other.renewed;
         self.digests += other.digests;
         for (to, from) in self.dropped.iter_mut().zip(other.dropped) {
             *to += from;

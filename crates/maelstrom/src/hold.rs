@@ -114,12 +114,20 @@ impl Hold {
         self.held.front().map(|held| held.due)
     }
 
-    /// Lets go of what has waited long enough, and of the oldest beyond what may be held.
-    pub(crate) fn release(&mut self, now: Time, out: &mut Batch, latest: &mut Vec<Recovered>) {
+    /// Lets go of what has waited long enough, and of the oldest beyond what may be held; `finish` changes what is to be
+    /// changed in it.
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        out: &mut Batch,
+        latest: &mut Vec<Recovered>,
+        mut finish: impl FnMut(&mut [u8]),
+    ) {
         while let Some(first) = self.held.front()
             && (now.has_reached(first.due) || self.held.len() > self.most)
-            && let Some(held) = self.held.pop_front()
+            && let Some(mut held) = self.held.pop_front()
         {
+            finish(&mut held.bytes);
             out.push(&held.bytes);
             let late = held.expected.map(|expected| now.since(expected));
             latest.push(Recovered { layer: held.layer, late });
@@ -149,7 +157,7 @@ mod tests {
 
     fn released(hold: &mut Hold, now: Time) -> Vec<u8> {
         let (mut out, mut latest) = (Batch::new(), Vec::new());
-        hold.release(now, &mut out, &mut latest);
+        hold.release(now, &mut out, &mut latest, |_| {});
         assert_eq!(out.len(), latest.len());
         out.iter().flatten().copied().collect()
     }

@@ -51,6 +51,7 @@ mod receive;
 mod repair_kind;
 mod send;
 mod send_config;
+mod time_stamps;
 mod trunk;
 mod wire;
 

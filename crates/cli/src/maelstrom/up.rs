@@ -101,6 +101,10 @@ pub struct UpArgs {
     /// overtaken by its repair, it arrives in this time and is not delivered twice.
     #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = parse_hold)]
     hold: f64,
+    /// Leave TCP's time stamps as they are in all packets that are brought back. Where the code adapts, one that comes
+    /// after a retransmission of its connection gets that one's time stamp: with its own, the receiver refuses it.
+    #[arg(long)]
+    keep_time_stamps: bool,
     /// Longest packet that the path to the peer takes, in bytes, if that is less than the MTU of --wan, as on paths of the
     /// Internet through tunnels.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(576..))]
@@ -306,6 +310,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
                 Some(_) => CongestionLoss::Signal,
                 None => CongestionLoss::Recover,
             },
+            renew_stamps: limits.is_some() && !args.keep_time_stamps,
             ..receive
         },
         allow_unprotected: args.allow_unprotected,

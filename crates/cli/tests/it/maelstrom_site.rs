@@ -182,7 +182,9 @@ fn three_on_one_router_move_partitions_by_load_and_take_over() {
         "{missing} {twice}\n{}",
         statuses(&lab)
     );
-    assert!((1..=2 + stalls).contains(&count(&lab, "takeovers")), "{}", statuses(&lab));
+    // Here, too, some may have got no processor for a while, and have taken back what was theirs.
+    let most = 2 + stalls + count(&lab, "returns");
+    assert!((1..=most).contains(&count(&lab, "takeovers")), "{}", statuses(&lab));
 
     // Its next life has what it has at home.
     start(&mut lab, killed);

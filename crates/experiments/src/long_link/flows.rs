@@ -4,15 +4,11 @@ use wellspring_core::{Duration, Time};
 
 use super::agenda::{Agenda, Event, Timer};
 use super::control::Algorithm;
-use super::packet::PROTECTED_AT;
+use super::packet::{HEADERS, Headers, PAYLOAD, meaning, sent_by_stamp};
 use super::receiver::{Ack, Receiver};
 use super::site::{LONGEST, Sites};
 use super::tcp::Sender;
 
-/// Data in a full packet, after headers of IPv4 and TCP with time stamps \[bytes\].
-const PAYLOAD: u64 = 1_448;
-/// Length of an acknowledgement \[bytes\].
-const ACK_LEN: usize = 52;
 /// How long an acknowledgement waits for a second packet.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// When a request that is not answered is repeated, as a connection's first packet is.
@@ -175,7 +171,7 @@ impl Flows {
                     (flow.asked, flow.begun) = (true, now);
                 }
                 agenda.add(now + REPEAT_REQUEST, Event::Flow(number, Timer::Request(round)));
-                self.send(now, number, (1, ACK_LEN), Meaning::Request(round), sites, agenda);
+                self.send(now, number, (1, HEADERS), Meaning::Request(round), sites, agenda);
             }
         }
     }
@@ -240,7 +236,7 @@ impl Flows {
         agenda: &mut Agenda,
     ) {
         let meaning = Meaning::Acknowledgement(ack, self.flows[flow].round);
-        self.send(now, flow, (1, ACK_LEN), meaning, sites, agenda);
+        self.send(now, flow, (1, HEADERS), meaning, sites, agenda);
     }
 
     fn send(
@@ -253,20 +249,22 @@ impl Flows {
         agenda: &mut Agenda,
     ) {
         let protected = !matches!(self.flows[flow].work, Work::Bulk(_, false));
-        let mut bytes = vec![0; len];
-        bytes[0] = 0x45;
-        bytes[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        (bytes[8], bytes[9]) = (64, if matches!(meaning, Meaning::Paced) { 17 } else { 6 });
-        bytes[20..28].copy_from_slice(&(self.meanings.len() as u64).to_be_bytes());
-        bytes[PROTECTED_AT] = u8::from(protected);
+        let number = if let Meaning::Data { number, .. } = meaning { number } else { 0 };
+        let headers = Headers {
+            flow,
+            is_tcp: !matches!(meaning, Meaning::Paced),
+            number,
+            sent: now,
+            meaning: self.meanings.len(),
+            protected,
+        };
         self.meanings.push((flow, meaning));
-        sites.send(now, site, bytes, protected, agenda);
+        sites.send(now, site, headers.packet(len), protected, agenda);
     }
 
     /// A packet is there, over the link or brought back.
     pub fn on_packet(&mut self, now: Time, packet: &[u8], sites: &mut Sites, agenda: &mut Agenda) {
-        let id = u64::from_be_bytes(std::array::from_fn(|n| packet[20 + n])) as usize;
-        let (number, meaning) = self.meanings[id];
+        let (number, meaning) = self.meanings[meaning(packet)];
         let flow = &mut self.flows[number];
         match meaning {
             Meaning::Paced => {}
@@ -285,12 +283,12 @@ impl Flows {
                     self.pump(now, number, sites, agenda);
                 }
             }
-            Meaning::Data { number: packet, sent, round } => {
+            Meaning::Data { number: place, sent, round } => {
                 if round != flow.round {
                     return;
                 }
                 let before = flow.receiver.next();
-                let ack = flow.receiver.on_packet(packet, sent);
+                let ack = flow.receiver.on_packet(place, sent_by_stamp(packet, sent));
                 flow.account(now, before);
                 let is_over =
                     matches!(flow.work, Work::Fetches(_, all) if flow.receiver.next() == all);

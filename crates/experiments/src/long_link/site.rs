@@ -91,6 +91,7 @@ impl Site {
                 Some(_) => CongestionLoss::Signal,
                 None => CongestionLoss::Recover,
             },
+            renew_stamps: protection.adaptive.is_some(),
             ..ReceiveConfig::default()
         };
         Site {

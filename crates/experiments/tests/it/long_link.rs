@@ -59,3 +59,16 @@ fn messages_beside_a_stream_are_repaired_in_time() {
     println!("{lossless}, {alone} alone, {with} with [ms]");
     assert!(with <= lossless + 30.0 && alone > lossless + 100.0, "{lossless}, {alone}, {with}");
 }
+
+/// Each retransmission would have its receiver refuse what comes back after it (RFC 7323 §5.3), and that be
+/// retransmitted, too.
+#[test]
+fn what_comes_back_after_a_retransmission_is_of_use() {
+    let loss = Loss::Random(0.05);
+    let setting =
+        Setting { seed: 6, ..bulk_of(Algorithm::Cubic, loss, Some(Protection::adaptive())) };
+    let results = run(&setting);
+    let (rate, renewed) = (results.outcomes[0].steady_mbps(), results.received.renewed);
+    println!("{rate} Mbit/s, {renewed} packets with renewed time stamps");
+    assert!(rate >= 50.0 && renewed > 0, "{rate} Mbit/s, {renewed} renewed");
+}

@@ -19,6 +19,7 @@ use crate::meter::Meter;
 use crate::named::NamedPackets;
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
 use crate::repair_kind::Kind;
+use crate::time_stamps::TimeStamps;
 use crate::wire::{Body, Ingredient, Sealed};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
@@ -66,6 +67,7 @@ pub struct ReceiveSide {
     /// Those of a repair that are not remembered.
     lacking: Vec<Ingredient>,
     hold: Hold,
+    stamps: TimeStamps,
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     congestion: CongestionLoss,
@@ -119,6 +121,7 @@ impl ReceiveSide {
             recipe: Vec::with_capacity(usize::from(MAX_RATE)),
             lacking: Vec::with_capacity(usize::from(MAX_RATE)),
             hold: Hold::new(config.hold, config.packets),
+            stamps: TimeStamps::new(config.renew_stamps),
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             congestion: config.congestion,
@@ -182,6 +185,7 @@ impl ReceiveSide {
             self.counters.too_long += 1;
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
         }
+        self.stamps.on_packet(now, &packet[..identity.len]);
         self.digests.on_packet(identity.name);
         // Repairs of the sliding-window code name packets by half.
         let late = self.named.take(identity.name);
@@ -200,7 +204,7 @@ impl ReceiveSide {
                 |name, bytes, layer| accept.packet(name, bytes, layer),
             )
             .expect("the length was compared to the longest");
-        self.hold.release(now, out, &mut self.latest);
+        self.release(now, out);
         Ok(identity)
     }
 
@@ -257,7 +261,7 @@ impl ReceiveSide {
             }
             _ => self.diagnosis.on_valid(now),
         }
-        self.hold.release(now, out, &mut self.latest);
+        self.release(now, out);
         arrival
     }
 
@@ -271,7 +275,7 @@ impl ReceiveSide {
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         self.latest.clear();
         self.judge(now);
-        self.hold.release(now, out, &mut self.latest);
+        self.release(now, out);
     }
 
     /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; the link has
@@ -411,6 +415,14 @@ impl ReceiveSide {
         let Some(measured) = echo.round_trip(now) else { return };
         let before = self.round_trip.map_or(measured, |least| least + least / 16);
         self.round_trip = Some(measured.min(before));
+    }
+
+    /// Packets that have been held long enough go to `out`.
+    fn release(&mut self, now: Time, out: &mut Batch) {
+        let (stamps, counters) = (&mut self.stamps, &mut self.counters);
+        self.hold.release(now, out, &mut self.latest, |packet| {
+            counters.renewed += u64::from(stamps.renew(now, packet));
+        });
     }
 
     /// What brings packets back, the names in the repair that is being read, and what looks at the packets.
