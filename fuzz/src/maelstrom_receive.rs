@@ -73,6 +73,7 @@ pub fn run(bytes: &[u8]) {
         longest: 128,
         hold,
         congestion: CongestionLoss::Signal,
+        renew_stamps: true,
     };
     let own = SessionId { start: 3, random: 3 };
     let mut receiver = ReceiveSide::new(&key, own, &config).expect("memory");

@@ -158,7 +158,8 @@ fn measure(args: &BenchArgs, code: &Code, size: u16) -> Result<Row, Failed> {
     let packets = ReceiveConfig::default().packets.max(2 * code.reach());
     let packets = args.packets.map_or(packets, |packets| packets as usize);
     let count = args.frames as usize;
-    let config = ReceiveConfig { packets, longest, ..ReceiveConfig::default() };
+    // As `up` has it by default.
+    let config = ReceiveConfig { packets, longest, renew_stamps: true, ..ReceiveConfig::default() };
     let mut receiver = ReceiveSide::new(&key, session(2), &config).map_err(failed)?;
     let mut losses = Seed(args.seed).stream("losses");
     let mut frames = frames(size, count);
@@ -227,6 +228,9 @@ fn frames(size: u16, count: usize) -> Vec<u8> {
     for frame in frames.chunks_exact_mut(usize::from(size)) {
         frame[..12].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0]);
         frame[2..4].copy_from_slice(&size.to_be_bytes());
+        // A flow of TCP with time stamps.
+        frame[12..24].fill(1);
+        frame[32..44].copy_from_slice(&[0x80, 0x10, 1, 0, 0, 0, 0, 0, 1, 1, 8, 10]);
     }
     frames
 }
@@ -243,7 +247,8 @@ fn next<'a>(rest: &mut &'a mut [u8], size: usize) -> Option<&'a mut [u8]> {
 fn renew(frames: &mut [u8], size: u16, number: &mut u64) {
     for frame in frames.chunks_exact_mut(usize::from(size)) {
         *number += 1;
-        frame[40..48].copy_from_slice(&number.to_be_bytes());
+        frame[24..28].copy_from_slice(&(*number as u32).wrapping_mul(1_448).to_be_bytes());
+        frame[44..52].copy_from_slice(&number.to_be_bytes());
     }
 }
 
