@@ -208,7 +208,8 @@ pub fn next_name(name: &str) -> String {
 
 /// The name of the tree whose place is to be taken, if a name is that of such a tree, or of what is left of one.
 pub(crate) fn name_of_next(name: &str) -> Option<&str> {
-    let name = name.strip_suffix("-unready").or_else(|| name.strip_suffix("-old")).unwrap_or(name);
+    let ended = ["-unready", "-old", "-note"].iter().find_map(|end| name.strip_suffix(end));
+    let name = ended.unwrap_or(name);
     name.strip_prefix('.')?.strip_suffix(NEXT_TREE).filter(|name| !name.is_empty())
 }
 

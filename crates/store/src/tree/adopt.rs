@@ -66,14 +66,13 @@ impl NextTree {
         Ok(())
     }
 
-    /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what a listing does not
-    /// have. What has come into the tree since is left alone. Returns whether there was anything.
-    pub(super) fn rescue(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<bool> {
+    /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what was not listed.
+    /// What has come into the tree since is left alone. Returns whether there was anything.
+    pub(super) fn rescue(&self, mut listed: Listed<'_>) -> io::Result<bool> {
         let walk =
             |path: &Path| scan(&OwnedFd::from(File::open(path)?), ALL).map_err(io::Error::other);
         let (there, here) = (walk(&self.target)?, walk(&self.next)?);
         let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
-        let mut listed = Listed::new(listing, filter.walk())?;
         let mut any = false;
         let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
@@ -203,40 +202,62 @@ impl From<ListingError> for Adoption {
     }
 }
 
-/// The paths of a listing that a filter lets pass, asked for in their order; what was skipped in it is not part of the
-/// tree.
-struct Listed<'a> {
-    listing: Cursor<'a>,
-    filter: FilterWalk,
+/// Listed paths, asked for in their order.
+pub(super) struct Listed<'a> {
+    source: Source<'a>,
     next: Option<String>,
 }
 
+enum Source<'a> {
+    /// What a filter lets pass; what was skipped is not part of the tree.
+    Listing(Cursor<'a>, FilterWalk),
+    Paths(Box<dyn Iterator<Item = &'a [u8]> + 'a>),
+}
+
 impl<'a> Listed<'a> {
-    fn new(listing: Cursor<'a>, filter: FilterWalk) -> io::Result<Self> {
-        let mut listed = Listed { listing, filter, next: None };
-        listed.step()?;
+    pub(super) fn new(listing: Cursor<'a>, filter: FilterWalk) -> io::Result<Self> {
+        Self::of(Source::Listing(listing, filter))
+    }
+
+    pub(super) fn of_paths(paths: impl Iterator<Item = &'a [u8]> + 'a) -> io::Result<Self> {
+        Self::of(Source::Paths(Box::new(paths)))
+    }
+
+    fn of(source: Source<'a>) -> io::Result<Self> {
+        let mut listed = Listed { source, next: None };
+        listed.take()?;
         Ok(listed)
     }
 
-    fn step(&mut self) -> io::Result<()> {
-        loop {
-            let entry = self.listing.next_entry().map_err(io::Error::other)?;
-            let Some(entry) = entry else {
-                self.next = None;
-                return Ok(());
-            };
-            let is_skipped = matches!(entry.content, Content::Skipped(_));
-            if self.filter.passes(&entry) && !is_skipped {
-                self.next = Some(entry.path.to_owned());
-                return Ok(());
-            }
-        }
+    /// Takes the next path.
+    pub(super) fn take(&mut self) -> io::Result<Option<String>> {
+        let next = self.source.next()?;
+        Ok(std::mem::replace(&mut self.next, next))
     }
 
     fn has(&mut self, path: &str) -> io::Result<bool> {
         while self.next.as_deref().is_some_and(|next| order(next, path).is_lt()) {
-            self.step()?;
+            self.take()?;
         }
         Ok(self.next.as_deref() == Some(path))
+    }
+}
+
+impl Source<'_> {
+    fn next(&mut self) -> io::Result<Option<String>> {
+        let (listing, filter) = match self {
+            Source::Listing(listing, filter) => (listing, filter),
+            Source::Paths(paths) => {
+                let path = paths.next().map(|path| String::from_utf8(path.to_vec()));
+                return path.transpose().map_err(io::Error::other);
+            }
+        };
+        while let Some(entry) = listing.next_entry().map_err(io::Error::other)? {
+            let is_skipped = matches!(entry.content, Content::Skipped(_));
+            if filter.passes(&entry) && !is_skipped {
+                return Ok(Some(entry.path.to_owned()));
+            }
+        }
+        Ok(None)
     }
 }

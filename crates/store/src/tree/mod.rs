@@ -14,6 +14,7 @@ mod plan;
 mod plan_options;
 mod scan;
 mod swap;
+mod swap_note;
 mod target;
 mod unfinished;
 mod unpack;

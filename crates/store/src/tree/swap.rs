@@ -12,9 +12,11 @@ use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
 
 use super::TreeTarget;
+use super::adopt::Listed;
 use super::filter::TreeFilter;
 use super::scan::{Scan, scan};
-use crate::objects::NEXT_TREE;
+use super::swap_note::SwapNote;
+use crate::objects::{NEXT_TREE, QUOTA_LEDGER};
 
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
 /// further names of them; one that an earlier process has left is taken up as it is.
@@ -112,8 +114,8 @@ impl NextTree {
         let mut freed = None;
         if old.exists() {
             freed = tree.target.exists().then(|| bytes_of_its_own(&old));
-            tree.end_swap()?;
         }
+        tree.end_swap()?;
         let _claim = match tree.lock(FlockOperation::NonBlockingLockExclusive) {
             // Where directories cannot be locked somebody may write it.
             Ok(claim) if flock(&claim, FlockOperation::NonBlockingLockExclusive).is_err() => None,
@@ -225,7 +227,13 @@ impl NextTree {
             settle()?;
             return Ok(Swapped::New);
         }
-        let old = self.old();
+        let (old, note) = (self.old(), self.note());
+        match kept {
+            Some((listing, filter)) => {
+                SwapNote::write(&note, next, Listed::new(listing, filter.walk())?)?;
+            }
+            None => remove_if_there(&note)?,
+        }
         let swapped = match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {
                 settle()?;
@@ -242,24 +250,17 @@ impl NextTree {
             Err(errno) => return Err(errno.into()),
         };
         settle()?;
-        if let Some((listing, filter)) = kept {
-            let there =
-                NextTree { target: old.clone(), next: target.clone(), ..NextTree::default() };
-            if there.rescue(listing, filter)? {
-                // It may have been on the disk where it was.
-                TreeTarget::open(target, false)?.sync()?;
-            }
-        }
-        match fs::remove_dir_all(&old) {
-            // By the next process.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(swapped),
-            removed => removed.map(|()| swapped),
-        }
+        self.end_swap()?;
+        Ok(swapped)
     }
 
     /// Where the tree goes whose place was taken, until it is removed.
     fn old(&self) -> PathBuf {
         self.named("-old")
+    }
+
+    fn note(&self) -> PathBuf {
+        self.named("-note")
     }
 
     fn named(&self, end: &str) -> PathBuf {
@@ -278,13 +279,45 @@ impl NextTree {
         Ok(parent)
     }
 
-    /// Does what a process that was killed in a [swap](Self::swap) has left undone.
+    /// Does what is left to do in a [swap](Self::swap), of this process or of one that was killed in it.
     fn end_swap(&self) -> io::Result<()> {
-        let old = self.old();
-        if !old.exists() {
-            return Ok(());
+        let (old, note) = (self.old(), self.note());
+        let noted = SwapNote::read(&note)?.filter(|noted| noted.has_happened(&self.target));
+        if noted.is_some() && !old.exists() && self.next.exists() {
+            // Killed before that got its name.
+            fs::rename(&self.next, &old)?;
         }
-        if self.target.exists() { fs::remove_dir_all(old) } else { fs::rename(old, &self.target) }
+        if old.exists() && !self.target.exists() {
+            fs::rename(&old, &self.target)?;
+        }
+        if old.exists() {
+            if let Some(noted) = noted {
+                let there = NextTree {
+                    target: old.clone(),
+                    next: self.target.clone(),
+                    ..NextTree::default()
+                };
+                if there.rescue(noted.listed()?)? {
+                    // It may have been on the disk where it was.
+                    TreeTarget::open(&self.target, false)?.sync()?;
+                }
+            }
+            // Who has put what in a served directory is part of no tree.
+            let _ = fs::hard_link(old.join(QUOTA_LEDGER), self.target.join(QUOTA_LEDGER));
+        }
+        // First: of a tree that is partly removed nothing is to be brought over.
+        remove_if_there(&note)?;
+        match fs::remove_dir_all(&old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
