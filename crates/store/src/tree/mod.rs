@@ -6,6 +6,7 @@ mod doubted;
 mod doubts;
 mod file;
 mod filter;
+mod listed;
 mod nameless;
 mod new_file;
 mod pack;

@@ -12,8 +12,8 @@ use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
 
 use super::TreeTarget;
-use super::adopt::Listed;
 use super::filter::TreeFilter;
+use super::listed::Listed;
 use super::scan::{Scan, scan};
 use super::swap_note::SwapNote;
 use crate::objects::{NEXT_TREE, QUOTA_LEDGER};

@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::adopt::Listed;
+use super::listed::Listed;
 
 /// A note.
 #[derive(Debug)]
