@@ -391,6 +391,16 @@ def fsspec_read(arguments: argparse.Namespace) -> Row:
     return row
 
 
+IDLE = {
+    "distributed.admin.tick.interval": "2s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.worker.profile.enabled": False,
+    "distributed.scheduler.work-stealing": False,
+}
+"""Workers and their scheduler that wait take a fiftieth of a processor by these settings, a seventh without: here all of
+them share the processors with the runs."""
+
 PLAN = {"topology.k": 4, "workload.senders": 8, "workload.size": "4MB", "protocol.name": "scdp"}
 
 
@@ -400,6 +410,7 @@ def sweep_on_dask(arguments: argparse.Namespace) -> Row:
     if not is_here("distributed"):
         row.peers = "no distributed"
         return row
+    import dask
     from distributed import Client, LocalCluster
 
     from wellspring import sim
@@ -414,6 +425,7 @@ def sweep_on_dask(arguments: argparse.Namespace) -> Row:
         alone = time.perf_counter() - began
     killed: list[int] = []
     with (
+        dask.config.set(IDLE),
         LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
         Client(cluster) as client,
     ):

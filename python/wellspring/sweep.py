@@ -35,7 +35,7 @@ _WAITING = 64
 _AT_EXECUTOR = 10_000
 """Runs handed to another executor at one time: it does not say how many it works on, and a cluster may have many cores."""
 
-_FIRST = 64
+_FIRST = 16
 """Of these, so many before it is known how long a run takes."""
 
 _SHORT = 2.0
@@ -44,7 +44,7 @@ _SHORT = 2.0
 _TASK = 1.0
 """What short runs that are handed over together take [s]: a scheduler on a network takes some 10 ms for each task."""
 
-_TASKS = 128
+_TASKS = 16
 """In so many tasks what is left is divided at least: a cluster may have many cores, and a worker that dies loses one task."""
 
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use wellspring_net::store;
 
-use crate::buffer::Lent;
+use crate::buffer::{Lent, prefer_huge_pages};
 
 /// Most that is reserved at once for an object whose length a host says \[bytes\].
 const MAX_RESERVED: u64 = 1 << 30;
@@ -58,7 +58,9 @@ impl OwnMemory {
     pub fn expect(&self, size: u64) {
         if let Some(bytes) = &mut *self.lock() {
             // Without it the memory grows as the bytes come.
-            let _ = bytes.try_reserve_exact(size.min(MAX_RESERVED) as usize);
+            if bytes.try_reserve_exact(size.min(MAX_RESERVED) as usize).is_ok() {
+                prefer_huge_pages(bytes);
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wellspring_client::{Update, Updates};
 
+use crate::buffer::Lent;
 use crate::errors::of_kind;
 use crate::memory::Memory;
 use crate::runtime::runtime;
@@ -244,7 +245,9 @@ impl Transfer {
                     )),
                 }
             }
-            (Some(Memory::Own(memory)), None) => Ok(PyBytes::new(py, &memory.take())),
+            (Some(Memory::Own(memory)), None) => {
+                Ok(Lent::copied(py, &memory.take())?.into_bound(py))
+            }
             (Some(Memory::Lent(_)), None) => {
                 Err(PyRuntimeError::new_err("its bytes went to memory that was lent"))
             }

@@ -33,6 +33,16 @@ impl Lent {
         Ok((bytes.unbind(), Lent { buffer, what: "new bytes", may_write: true }))
     }
 
+    /// New bytes with this content.
+    ///
+    /// # Errors
+    /// As for [`fresh`](Self::fresh).
+    pub fn copied(py: Python<'_>, content: &[u8]) -> PyResult<Py<PyBytes>> {
+        let (bytes, lent) = Self::fresh(py, content.len())?;
+        py.detach(|| lent.put(0, content))?;
+        Ok(bytes)
+    }
+
     /// Copies bytes to its place `at`: threads may do so at once for different places.
     ///
     /// # Errors
@@ -74,6 +84,11 @@ impl Lent {
         unregister((place, place + len), writes);
         Ok(())
     }
+}
+
+/// Has the memory that a vector has reserved come in large pages, if it is long.
+pub fn prefer_huge_pages(reserved: &mut Vec<u8>) {
+    advise_huge_pages(reserved.as_mut_ptr() as usize, reserved.capacity());
 }
 
 /// Has long memory that is new come in large pages: each page costs an interruption when it is first written.

@@ -21,6 +21,9 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+#[cfg(target_os = "linux")]
+pub use fetched::prefer_huge_pages;
+
 /// Bytes in use by calls, each with the first, one past the last, and whether the call writes them.
 type InUse = Mutex<Vec<(usize, usize, bool)>>;
 
