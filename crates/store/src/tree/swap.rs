@@ -228,11 +228,9 @@ impl NextTree {
             return Ok(Swapped::New);
         }
         let (old, note) = (self.old(), self.note());
-        match kept {
-            Some((listing, filter)) => {
-                SwapNote::write(&note, next, Listed::new(listing, filter.walk())?)?;
-            }
-            None => remove_if_there(&note)?,
+        remove_if_there(&note)?;
+        if let Some((listing, filter)) = kept {
+            SwapNote::write(&note, next, Listed::new(listing, filter.walk())?)?;
         }
         let swapped = match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {

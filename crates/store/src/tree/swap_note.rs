@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::listed::Listed;
@@ -20,9 +20,11 @@ pub(super) struct SwapNote {
 }
 
 impl SwapNote {
-    /// Writes a note: `next` is about to take another tree's place. It is on the disk then.
+    /// Writes a note, where there is none: `next` is about to take another tree's place. It is on the disk then.
     pub(super) fn write(at: &Path, next: &Path, mut listed: Listed<'_>) -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(at)?);
+        // Who may not look into the directory may not read the names in it here.
+        let file = File::options().write(true).create_new(true).mode(0o600).open(at)?;
+        let mut file = BufWriter::new(file);
         write!(file, "{}\0", fs::metadata(next)?.ino())?;
         while let Some(path) = listed.take()? {
             file.write_all(path.as_bytes())?;
