@@ -269,7 +269,7 @@ const LEARNT: &[(&str, &str)] = &[
     (
         "maelstrom-losing",
         "The sliding window has the highest rate with the least overhead on every link that loses, for Reno and CUBIC, \
-         though single seeds have half of it under bursts or at 5 %. Fixed codes are limited by their own overhead, and under \
+         and its worst seed has three quarters of it. Fixed codes are limited by their own overhead, and under \
          bursts by flows that were caught while slow. BBR, which does not take random loss for congestion, is faster alone.",
     ),
     (
