@@ -58,7 +58,8 @@ def test_only_what_is_read_is_fetched(three_hosts: Hosts, data: random.Random, f
         file.seek(1_000_000)
         fetched.calls = fetched.bytes = 0
         assert file.read(5_000_000) == content[1_000_000:6_000_000]
-        assert 1 <= fetched.calls <= 2 and 5_000_000 <= fetched.bytes <= 6_000_000
+        # The last of the short pieces may hold where this one begins.
+        assert 1 <= fetched.calls <= 2 and 5_000_000 - 2 * 128 * 1024 <= fetched.bytes <= 6_000_000
     fetched.calls = 0
     with fsspec.open(url(hosts, "large")) as file:
         pieces = list(iter(lambda: file.read(10_000), b""))
