@@ -16,8 +16,9 @@ const FLOWS: usize = 1_024;
 /// A retransmission says nothing of what comes back so long after it.
 const REMEMBERED: Duration = Duration::from_secs(10);
 
-/// The largest window (RFC 7323 §2.3) \[bytes\].
-const MOST_BELOW: i32 = 1 << 30;
+/// Segments of a connection are no further apart \[bytes\]: 1 Gbit/s for 134 ms. A receiver believes the time stamp of what
+/// lies in its window, so strangers who must guess its place are not to be believed here from further away.
+const WINDOW: u32 = 1 << 24;
 
 const NO_OPERATION: u8 = 1;
 const TIME_STAMPS: u8 = 8;
@@ -60,8 +61,8 @@ impl TimeStamps {
     fn note(&mut self, now: Time, data: &Data) {
         let flow = &mut self.flows[data.key as usize % FLOWS];
         let above = data.sequence.wrapping_sub(flow.highest) as i32;
-        // What is below by more than a window can be is of a new connection.
-        if flow.key != data.key || above < -MOST_BELOW {
+        // What is further away is of a new connection, or a stranger's.
+        if flow.key != data.key || above.unsigned_abs() > WINDOW {
             *flow = Flow { key: data.key, highest: data.sequence, newest: None };
         } else if above > 0 {
             flow.highest = data.sequence;
@@ -330,6 +331,18 @@ mod tests {
         stamps.on_packet(after(1), &segment(true, &STAMPED, 1_000, 5_000));
         stamps.on_packet(after(2), &segment(true, &STAMPED, 2_000, 5_001));
         assert!(!stamps.renew(after(3), &mut segment(true, &STAMPED, 1_500, 4_999)));
+    }
+
+    #[test]
+    fn a_stranger_who_does_not_know_the_sequence_numbers_sets_no_stamps() {
+        for guess in [9_000 - 2 * WINDOW as i32, 9_000 + 2 * WINDOW as i32, i32::MIN] {
+            let mut stamps = TimeStamps::new(true);
+            stamps.on_packet(after(0), &segment(true, &STAMPED, 9_000, 150));
+            stamps.on_packet(after(1), &segment(true, &STAMPED, guess as u32, 1_000_000));
+            stamps.on_packet(after(2), &segment(true, &STAMPED, guess as u32 - 1, 1_000_000));
+            let mut back = segment(true, &STAMPED, 5_000, 149);
+            assert!(!stamps.renew(after(3), &mut back), "{guess}");
+        }
     }
 
     proptest! {
