@@ -108,7 +108,7 @@ pub fn run(bytes: &[u8]) {
                 let kind = if layer < 128 { 1 } else { 8 };
                 let layer = layer % 128;
                 let mut datagram =
-                    vec![2, kind, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
+                    vec![3, kind, layer, packets.len() as u8, 0, length, 0, stride, 0, 0, 0, first];
                 seal_datagram(&key, sessions[0], u64::from(number), &mut datagram, &rest);
                 receiver.handle_datagram(now, &datagram, &mut out);
             }

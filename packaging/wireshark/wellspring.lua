@@ -8,7 +8,7 @@
 -- Layouts: the pages "SCDP", "NDP", "LTTP", "Control messages", "Keys and security" and "Maelstrom" of the book.
 
 local HOST_PORTS, MAELSTROM_PORT = { 4711, 4712 }, 4714
-local VERSION_OF_PACKETS, VERSION_OF_REQUESTS, VERSION_OF_LTTP_MESSAGES, VERSION_OF_MAELSTROM = 1, 2, 2, 2
+local VERSION_OF_PACKETS, VERSION_OF_REQUESTS, VERSION_OF_LTTP_MESSAGES, VERSION_OF_MAELSTROM = 1, 2, 2, 3
 
 local band, bxor, lshift, rshift = bit.band, bit.bxor, bit.lshift, bit.rshift
 

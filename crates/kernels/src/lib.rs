@@ -13,6 +13,8 @@
 //! assert_eq!(sum, [1 ^ gf256::mul(7, 10), 2 ^ gf256::mul(7, 20), 3 ^ gf256::mul(7, 30)]);
 //! ```
 //!
+//! [`UniversalHash`] is the hash under Maelstrom's packet names.
+//!
 //! [`Program`] records the symbol operations of an encoding or decoding and runs them over the
 //! caller's buffers a strip of columns at a time.
 //!
@@ -25,6 +27,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod clnh;
 mod fold;
 mod generic;
 pub mod gf256;
@@ -43,6 +46,7 @@ mod ssse3;
 mod strip;
 mod vector;
 
+pub use clnh::UniversalHash;
 pub use fold::FoldColumns;
 pub use instruction::{Operand, TABLE_ROWS};
 pub use kernels::{Isa, KERNEL_VARIABLE, KernelError, Kernels};

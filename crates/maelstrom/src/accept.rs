@@ -23,7 +23,8 @@ pub(crate) struct Accept<'a> {
     pub congestion: CongestionLoss,
     /// Whether the repair that completes the packets came with the mark CE.
     pub marked: bool,
-    pub tcp_waits: bool,
+    /// Whether no report had losses for a while.
+    pub calm: bool,
     pub counters: &'a mut ReceiveCounters,
     pub hold: &'a mut Hold,
 }
@@ -49,7 +50,8 @@ impl Accept<'_> {
         }
         let expected = named.and_then(|named| self.meter.expected(named.number));
         let layer = layer.min(MAX_LAYERS as u8 - 1);
-        self.hold.put(self.now, self.tcp_waits, name, layer, expected, |bytes| {
+        let tcp_waits = self.calm && !self.meter.has_losses();
+        self.hold.put(self.now, tcp_waits, name, layer, expected, |bytes| {
             bytes.extend_from_slice(normal);
             restore(&mut bytes[..], volatile);
         });

@@ -228,7 +228,7 @@ mod tests {
             kind: u8, body in proptest::collection::vec(any::<u8>(), 0..60),
         ) {
             let (_, mut unbundler) = pair(800);
-            let mut datagram = vec![2, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let mut datagram = vec![crate::wire::VERSION, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             seal_datagram(&key().for_bundles(), SESSION, 0, &mut datagram, &body);
             let mut given = 0;
             let result = unbundler.handle_datagram(&datagram, |packet| given += packet.len() + 2);

@@ -299,7 +299,7 @@ proptest! {
                 body[16] &= 0x7f;
                 body[32..37].iter_mut().for_each(|owner| *owner %= 2);
             }
-            let mut datagram = vec![2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let mut datagram = vec![crate::wire::VERSION, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             seal_datagram(&key, SessionId { start: 2, random: 2 }, number, &mut datagram, &body);
             let _ = first.handle_datagram(at(number * 300), 1, &datagram);
             first.handle_timeout(at(number * 300), &mut Vec::new());

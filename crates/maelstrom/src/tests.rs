@@ -525,7 +525,7 @@ proptest! {
         for (number, (kind, layer, packets, [length, stride], first, rest)) in
             bodies.into_iter().enumerate()
         {
-            let mut datagram = vec![2, kind, layer, packets];
+            let mut datagram = vec![crate::wire::VERSION, kind, layer, packets];
             datagram.extend_from_slice(&(length % 256).to_be_bytes());
             datagram.extend_from_slice(&stride.to_be_bytes());
             datagram.extend_from_slice(&first.to_be_bytes());

@@ -2,7 +2,7 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 1 | version, 2 |
+//! | 1 | version, 3 |
 //! | 1 | kind: 1 a repair, 2 a report of loss, 5 a digest |
 //! | 1 | the layer that made the repair |
 //! | 1 | n, packets in the repair |
@@ -50,7 +50,7 @@ pub(crate) const HALF_INGREDIENT_LEN: usize = 6;
 /// A whole report \[bytes\].
 pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 
-const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 pub(crate) const HELLO: u8 = 3;

@@ -359,12 +359,6 @@ impl ReceiveSide {
         self.meter.has_queue_drops() || self.queue.lasts() && self.meter.is_clean()
     }
 
-    /// Whether nothing was lost for a while.
-    fn link_loses_nothing(&self, now: Time) -> bool {
-        let calm = self.last_loss.is_none_or(|last| now.has_reached(last + CALM));
-        calm && !self.meter.has_losses()
-    }
-
     /// What is known of the link goes on to the meter of the datagrams that come: the code was turned on or off.
     pub(super) fn meter_by(&mut self, digests: bool) {
         if std::mem::replace(&mut self.by_digests, digests) == digests {
@@ -428,7 +422,7 @@ impl ReceiveSide {
     /// What brings packets back, the names in the repair that is being read, and what looks at the packets.
     fn recovery(&mut self, now: Time) -> (&mut Recoverer, &[PacketName], Accept<'_>) {
         let accept = Accept {
-            tcp_waits: self.link_loses_nothing(now),
+            calm: self.last_loss.is_none_or(|last| now.has_reached(last + CALM)),
             namer: &self.namer,
             named: &self.named,
             meter: &self.meter,
