@@ -8,5 +8,12 @@ pub(super) const BLOCK: usize = 64;
 #[repr(align(64))]
 pub(super) struct Line(pub(super) [u8; BLOCK]);
 
-/// Hashes whole blocks and the last one, with a key of one more block than those.
-pub(super) type Hash = unsafe fn(&[Line], &[[u8; BLOCK]], &[u8; BLOCK]) -> u128;
+/// Hashes a message, with a key of at least as many blocks.
+pub(super) type Hash = unsafe fn(&[Line], &[u8]) -> u128;
+
+/// The last bytes of a message, filled up with zeros; all of it, if nothing is missing.
+pub(super) fn padded(rest: &[u8]) -> [u8; BLOCK] {
+    let mut block = [0; BLOCK];
+    block[..rest.len()].copy_from_slice(rest);
+    block
+}

@@ -11,8 +11,8 @@ mod x86_64;
 
 use line::{BLOCK, Hash, Line};
 
-/// Blocks of a key: those of a message, and its last bytes.
-const BLOCKS: usize = UniversalHash::LONGEST / BLOCK + 1;
+/// Blocks of a key.
+const BLOCKS: usize = UniversalHash::LONGEST / BLOCK;
 
 /// A key of CLNH.
 ///
@@ -53,11 +53,8 @@ impl UniversalHash {
     #[inline]
     pub fn hash(&self, message: &[u8]) -> u128 {
         assert!(message.len() <= Self::LONGEST, "a message longer than the key");
-        let (blocks, rest) = message.as_chunks();
-        let mut last = [0; BLOCK];
-        last[..rest.len()].copy_from_slice(rest);
-        // SAFETY: `detect` chose what this CPU has; the key has a block more than the longest message.
-        unsafe { (self.hash)(&self.key[..], blocks, &last) }
+        // SAFETY: `detect` chose what this CPU has; the key is as long as the longest message.
+        unsafe { (self.hash)(&self.key[..], message) }
     }
 }
 

@@ -1,18 +1,22 @@
 //! CLNH by integer multiplications, on any CPU.
 
-use super::line::{BLOCK, Line};
+use super::line::{BLOCK, Line, padded};
 
 /// See [`UniversalHash::hash`](super::UniversalHash::hash).
-pub(super) fn hash(key: &[Line], blocks: &[[u8; BLOCK]], last: &[u8; BLOCK]) -> u128 {
-    let mut sum = 0;
-    for (block, line) in blocks.iter().chain([last]).zip(key) {
-        let (pairs, keys) = (block.as_chunks::<16>().0, line.0.as_chunks::<16>().0);
-        for (pair, key) in pairs.iter().zip(keys) {
-            let pair = u128::from_le_bytes(*pair) ^ u128::from_le_bytes(*key);
-            sum ^= product(pair as u64, (pair >> 64) as u64);
-        }
-    }
-    sum
+pub(super) fn hash(key: &[Line], message: &[u8]) -> u128 {
+    let (blocks, rest) = message.as_chunks();
+    let whole = blocks.iter().zip(key).map(|(block, line)| of_block(block, line));
+    let sum = whole.fold(0, |sum, block| sum ^ block);
+    if rest.is_empty() { sum } else { sum ^ of_block(&padded(rest), &key[blocks.len()]) }
+}
+
+fn of_block(block: &[u8; BLOCK], line: &Line) -> u128 {
+    let (pairs, keys) = (block.as_chunks::<16>().0, line.0.as_chunks::<16>().0);
+    let products = pairs.iter().zip(keys).map(|(pair, key)| {
+        let pair = u128::from_le_bytes(*pair) ^ u128::from_le_bytes(*key);
+        product(pair as u64, (pair >> 64) as u64)
+    });
+    products.fold(0, |sum, product| sum ^ product)
 }
 
 /// The product of two polynomials over GF(2).

@@ -13,10 +13,7 @@ fn key() -> [u8; UniversalHash::KEY] {
 }
 
 fn by_bits(key: &[u8], message: &[u8]) -> u128 {
-    let padded = message.len().next_multiple_of(BLOCK).max(BLOCK);
-    // A message of whole blocks has one more, of zeros.
-    let padded =
-        padded + if message.len().is_multiple_of(BLOCK) && !message.is_empty() { BLOCK } else { 0 };
+    let padded = message.len().next_multiple_of(BLOCK);
     let mut message = message.to_vec();
     message.resize(padded, 0);
     let word =
