@@ -35,6 +35,8 @@ enum Input<'a> {
         packets: Vec<(u8, u8)>,
         spoil: u8,
     },
+    /// Packets pass unseen.
+    Unseen,
     Report,
 }
 
@@ -112,6 +114,7 @@ pub fn run(bytes: &[u8]) {
                 seal_datagram(&key, sessions[0], u64::from(number), &mut datagram, &rest);
                 receiver.handle_datagram(now, &datagram, &mut out);
             }
+            Input::Unseen => receiver.on_unseen(now),
             Input::Report => {
                 receiver.causes(now);
                 let report = receiver.loss_report(now);

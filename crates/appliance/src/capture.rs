@@ -29,6 +29,8 @@ pub(crate) struct Seen<'a> {
     pub stamp: Duration,
     /// It does not look as on the wire: cut, or without its checksum.
     pub unlike: bool,
+    /// Others may have passed unseen just before.
+    pub after_unseen: bool,
 }
 
 /// An interface that is watched.
@@ -99,6 +101,7 @@ impl Capture {
             vlan: packet.vlan,
             stamp: packet.stamp,
             unlike: packet.cut || packet.checksum_pending,
+            after_unseen: packet.after_drops,
         })
     }
 
@@ -108,9 +111,15 @@ impl Capture {
     }
 
     /// Packets that passed unseen because the ring was full.
-    pub(crate) fn drops(&mut self) -> u64 {
-        self.drops += sys::ring_drops(self.socket.as_fd());
+    pub(crate) fn drops(&self) -> u64 {
         self.drops
+    }
+
+    /// Counts those since the last call; whether there were any. Packets that pass from now on are not marked for them.
+    pub(crate) fn count_drops(&mut self) -> bool {
+        let drops = sys::ring_drops(self.socket.as_fd());
+        self.drops += drops;
+        drops > 0
     }
 
     /// To wait for packets, beside other things.

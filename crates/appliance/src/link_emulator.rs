@@ -242,6 +242,7 @@ impl Direction {
                 _ => self.capture.wait(next.unwrap_or(WAIT).min(WAIT)),
             }
         }
+        self.capture.count_drops();
         self.counters.unwanted += self.capture.drops() + self.injected.failed;
         self.counters.sent = self.injected.sent;
         self.counters

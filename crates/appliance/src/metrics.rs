@@ -41,6 +41,8 @@ pub fn to_prometheus(status: &Status) -> String {
     counter("overtaken_packets_total", "Packets that came after their repairs.", overtaken);
     let withdrawn = status.sum.receive.withdrawn;
     counter("withdrawn_packets_total", "Recovered packets that came after all.", withdrawn);
+    let doubtful = status.sum.receive.doubtful;
+    counter("doubtful_packets_total", "Not sent on: they may have passed unseen.", doubtful);
     let renewed = status.sum.receive.renewed;
     counter("renewed_packets_total", "Recovered packets with a later time stamp.", renewed);
     counter("received_repairs_total", "Repairs that arrived.", status.sum.account.repairs);

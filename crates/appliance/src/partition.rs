@@ -49,6 +49,8 @@ pub(crate) struct Plan {
 /// A partition that is ready to run.
 pub(crate) struct Partition {
     capture: Capture,
+    /// Packets passed unseen behind those that the ring had at the last count of drops.
+    unseen: bool,
     engine: Engine,
     /// How long recovered packets wait.
     hold: Span,
@@ -109,7 +111,7 @@ impl Partition {
         let mut engine =
             Engine::new(send, receive, there, local, addresses, plan.config.needs_address());
         engine.cache = plan.cache.clone();
-        Ok(Partition { capture, engine, hold: plan.config.receive.hold, interfaces })
+        Ok(Partition { capture, unseen: false, engine, hold: plan.config.receive.hold, interfaces })
     }
 
     /// Lets it run in a thread of its own.
@@ -150,6 +152,7 @@ impl Partition {
                 if self.interfaces.iter().any(InterfaceName::has_changed) {
                     break;
                 }
+                self.unseen |= self.capture.count_drops();
                 let status = self.engine.status(self.capture.drops());
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = status;
                 progress.store(true, Ordering::Relaxed);
@@ -171,22 +174,33 @@ impl Partition {
         let end = Span::from_nanos(begin.elapsed().as_nanos() as u64) + self.hold;
         self.engine.handle_timeout(Time::ZERO + end);
         self.engine.peer.send(&mut self.engine.repairs);
+        self.capture.count_drops();
         self.engine.status(self.capture.drops())
     }
 
     /// Looks at some packets; returns how many those were.
     fn look(&mut self, now: Instant, time: Time) -> usize {
-        let mut seen = 0;
+        let (mut seen, mut marked) = (0, false);
         while seen < ROUND
             && let Some(packet) = self.capture.next()
         {
             seen += 1;
+            if packet.after_unseen || self.unseen {
+                marked |= packet.after_unseen;
+                self.engine.receive.on_unseen(time);
+            }
             if matches!(packet.protocol, IPV4 | IPV6) {
                 self.engine.handle(now, time, packet.bytes, packet.way, packet.unlike);
             }
             if self.engine.repairs.len() >= REPAIRS {
                 self.engine.peer.send(&mut self.engine.repairs);
             }
+        }
+        // Where in the ring the drops are is not known, but they are in it.
+        self.unseen &= seen == ROUND;
+        if marked {
+            // Packets are marked until the drops have been counted.
+            self.unseen |= self.capture.count_drops();
         }
         seen
     }

@@ -130,7 +130,9 @@ pub struct PartitionStatus {
 impl PartitionStatus {
     /// Packets that were brought back and did not come by themselves while they were held.
     pub fn recovered(&self) -> u64 {
-        self.account.recovered_total().saturating_sub(self.receive.withdrawn)
+        self.account
+            .recovered_total()
+            .saturating_sub(self.receive.withdrawn + self.receive.doubtful)
     }
 
     /// Adds another's; the code shown is the one of the newer.
@@ -211,10 +213,6 @@ fn rate_of(code: &Code) -> [usize; 2] {
 /// A status for programs. Times in seconds, lengths in bytes.
 pub fn to_json(status: &Status) -> Value {
     let sum = &status.sum;
-    let dropped: serde_json::Map<String, Value> = DropReason::ALL
-        .into_iter()
-        .map(|why| (why.name().to_owned(), sum.receive.dropped[why as usize].into()))
-        .collect();
     json!({
         "name": status.name,
         "uptime": status.uptime.as_secs_f64(),
@@ -256,25 +254,7 @@ pub fn to_json(status: &Status) -> Value {
             "code_changes": sum.send.changes, "datagrams": sum.to_peer.sent,
             "datagrams_failed": sum.to_peer.failed,
         },
-        "received": {
-            "packets": sum.receive.packets, "repairs": sum.account.repairs,
-            "repairs_redundant": sum.account.redundant,
-            "repairs_expired": sum.account.expired,
-            "repairs_too_late": sum.account.too_late,
-            "garbled": sum.account.garbled,
-            "recovered": sum.recovered(),
-            "recovered_by_layer": sum.account.recovered,
-            "overtaken": sum.receive.overtaken,
-            "withdrawn": sum.receive.withdrawn,
-            "renewed": sum.receive.renewed,
-            "congested_left": sum.receive.congested,
-            "congested_marked": sum.receive.marked,
-            "recovered_injected": sum.to_local.sent,
-            "recovered_failed": sum.to_local.failed,
-            "late_mean": mean_late(&sum.late),
-            "dropped": dropped,
-            "sessions": sum.receive.sessions,
-        },
+        "received": received_to_json(sum),
         "link": {
             "packets": sum.arriving.packets, "lost": sum.arriving.lost,
             "bursts": sum.arriving.bursts, "longest_burst": sum.arriving.longest_burst,
@@ -323,4 +303,31 @@ fn split_to_json(split: &SplitCounters) -> Value {
 fn mean_late(late: &LateHistogram) -> Option<f64> {
     let count = late.count();
     (count > 0).then(|| late.total.as_secs_f64() / count as f64)
+}
+
+fn received_to_json(sum: &PartitionStatus) -> Value {
+    let dropped: serde_json::Map<String, Value> = DropReason::ALL
+        .into_iter()
+        .map(|why| (why.name().to_owned(), sum.receive.dropped[why as usize].into()))
+        .collect();
+    json!({
+        "packets": sum.receive.packets, "repairs": sum.account.repairs,
+        "repairs_redundant": sum.account.redundant,
+        "repairs_expired": sum.account.expired,
+        "repairs_too_late": sum.account.too_late,
+        "garbled": sum.account.garbled,
+        "recovered": sum.recovered(),
+        "recovered_by_layer": sum.account.recovered,
+        "overtaken": sum.receive.overtaken,
+        "withdrawn": sum.receive.withdrawn,
+        "doubtful": sum.receive.doubtful,
+        "renewed": sum.receive.renewed,
+        "congested_left": sum.receive.congested,
+        "congested_marked": sum.receive.marked,
+        "recovered_injected": sum.to_local.sent,
+        "recovered_failed": sum.to_local.failed,
+        "late_mean": mean_late(&sum.late),
+        "dropped": dropped,
+        "sessions": sum.receive.sessions,
+    })
 }

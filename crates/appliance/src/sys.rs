@@ -148,6 +148,8 @@ pub(crate) struct RingPacket<'a> {
     pub vlan: Option<(u16, u16)>,
     /// When it passed, in the time of day.
     pub stamp: Duration,
+    /// Others before it had no room, unless [`ring_drops`] has been called since.
+    pub after_drops: bool,
 }
 
 /// The receive ring of a packet socket: frames that the kernel fills and the program hands back.
@@ -235,6 +237,7 @@ impl Ring {
                 kind: address.sll_pkttype,
                 protocol: u16::from_be(address.sll_protocol),
                 vlan: vlan_tag(status, header),
+                after_drops: status & libc::TP_STATUS_LOSING != 0,
                 stamp: Duration::new(header.tp_sec.into(), header.tp_nsec.min(999_999_999)),
             })
         }

@@ -23,6 +23,8 @@ pub(crate) struct Accept<'a> {
     pub congestion: CongestionLoss,
     /// Whether the repair that completes the packets came with the mark CE.
     pub marked: bool,
+    /// Whether packets passed unseen of late.
+    pub lately_blind: bool,
     /// Whether no report had losses for a while.
     pub calm: bool,
     pub counters: &'a mut ReceiveCounters,
@@ -36,6 +38,11 @@ impl Accept<'_> {
             return false;
         }
         let named = self.named.get(name).or_else(|| self.named.get(half(name)));
+        // A window's repairs may bring back what none of them that came has named.
+        if named.map_or(self.lately_blind, |named| named.doubtful) {
+            self.counters.doubtful += 1;
+            return true;
+        }
         // Forgotten only when thousands were missing since: then as a host would send it.
         let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
         let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));

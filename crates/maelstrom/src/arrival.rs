@@ -83,6 +83,8 @@ pub struct ReceiveCounters {
     pub overtaken: u64,
     /// Those of them that had been brought back and were still held, and so arrived once.
     pub withdrawn: u64,
+    /// Packets that could be brought back and were not sent on: this end missed some at the time, perhaps these.
+    pub doubtful: u64,
     /// Packets that could be brought back and stayed lost, for a full queue had dropped them.
     pub congested: u64,
     /// Packets that were brought back with a mark, since a full queue had dropped them.
@@ -107,6 +109,7 @@ impl ReceiveCounters {
         self.too_long += other.too_long;
         self.overtaken += other.overtaken;
         self.withdrawn += other.withdrawn;
+        self.doubtful += other.doubtful;
         self.congested += other.congested;
         self.marked += other.marked;
         self.renewed += other.renewed;

@@ -127,6 +127,8 @@ impl Arrivals {
 
 /// How long a packet may come after its digest: where packets and digests wait in different queues.
 const GRACE: Duration = Duration::from_millis(3);
+/// Packets that a digest names left no longer before it than this; its own way is theirs.
+const NAMED_WITHIN: Duration = Duration::from_millis(60);
 /// Packets that are waited for, at most.
 const AWAITED: usize = 4 * MOST;
 
@@ -148,11 +150,18 @@ pub(crate) struct DigestReader {
     named: VecDeque<Named>,
     /// Those of them that have not arrived.
     awaited: usize,
+    /// Until then what digests name may have passed unseen.
+    blind_until: Option<Time>,
 }
 
 impl DigestReader {
     pub(crate) fn new() -> Self {
-        DigestReader { arrivals: Arrivals::new(), named: VecDeque::new(), awaited: 0 }
+        DigestReader {
+            arrivals: Arrivals::new(),
+            named: VecDeque::new(),
+            awaited: 0,
+            blind_until: None,
+        }
     }
 
     /// The peer began anew, and so do its numbers.
@@ -175,10 +184,16 @@ impl DigestReader {
         }
     }
 
+    /// Packets may have passed unseen.
+    pub(crate) fn on_unseen(&mut self, now: Time) {
+        self.blind_until = Some(now + NAMED_WITHIN);
+    }
+
     /// A digest arrives that names these.
     pub(crate) fn on_digest(&mut self, now: Time, packets: impl Iterator<Item = (u32, u32)>) {
+        let blind = self.blind_until.is_some_and(|until| now.is_before(until));
         for (number, name) in packets {
-            let arrived = self.arrivals.has(name);
+            let arrived = blind || self.arrivals.has(name);
             self.awaited += usize::from(!arrived);
             self.named.push_back(Named { number, name, arrived, due: now + GRACE });
         }

@@ -25,6 +25,7 @@ mod arrival;
 mod assignment;
 mod auth;
 mod batch;
+mod blind_spots;
 mod bundle;
 mod cache;
 mod choice;

@@ -17,19 +17,30 @@ use crate::queue_samples::QueueSamples;
 
 /// How many numbers are remembered \[packets\]. Interleaves reach less far.
 const WINDOW: usize = 1 << 14;
+/// The same of numbers that are recorded in order.
+const WINDOW_IN_ORDER: usize = 1 << 10;
 /// How far behind the newest number a packet is counted \[packets\], at least and at most: beyond
 /// the reach of the code no repair reports on it.
 const LAG: std::ops::RangeInclusive<u32> = 64..=WINDOW as u32 / 2;
 /// How far to look for a packet that arrived before or after a lost one \[packets\].
 const NEAR: u32 = 512;
 
+/// What is known of a packet: when it arrived \[ps\], or one of two moments at which none did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum State {
+struct State(u64);
+
+impl State {
     /// No repair has reported on it.
-    #[default]
-    Unknown,
-    Arrived(Time),
-    Lost,
+    const UNKNOWN: State = State(0);
+    const LOST: State = State(1);
+
+    fn arrived(at: Time) -> State {
+        State(at.as_picos().max(2))
+    }
+
+    fn arrival(self) -> Option<Time> {
+        (self.0 >= 2).then(|| Time::from_picos(self.0))
+    }
 }
 
 /// How many packets of short queues count as of late, and of long ones: those are few, and it matters soon
@@ -46,7 +57,7 @@ const SUSPECT_PACKETS: f64 = 300.0;
 /// Collects what repairs report.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    /// By number, modulo the window.
+    /// By number, modulo its length, a power of two.
     states: Vec<State>,
     /// One more than the newest number; nothing is known before the first repair.
     end: Option<u32>,
@@ -70,17 +81,17 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new() -> Self {
-        Self::with_lag(*LAG.start())
+        Self::with_lag(*LAG.start(), WINDOW)
     }
 
     /// A meter of numbers that are recorded in order: each is counted when the next one is.
     pub(crate) fn in_order() -> Self {
-        Self::with_lag(1)
+        Self::with_lag(1, WINDOW_IN_ORDER)
     }
 
-    fn with_lag(lag: u32) -> Self {
+    fn with_lag(lag: u32, window: usize) -> Self {
         Meter {
-            states: vec![State::Unknown; WINDOW],
+            states: vec![State::UNKNOWN; window],
             end: None,
             settled: 0,
             least_lag: lag,
@@ -173,7 +184,7 @@ impl Meter {
             }
             _ => {
                 self.close_run();
-                self.states.fill(State::Unknown);
+                self.states.fill(State::UNKNOWN);
                 self.long_queue = false;
                 self.settled = number;
                 self.end = Some(number);
@@ -183,7 +194,7 @@ impl Meter {
         let ahead = number.wrapping_sub(end) as i32;
         if ahead >= 0 {
             for between in 0..=ahead as u32 {
-                self.states[place(end.wrapping_add(between))] = State::Unknown;
+                *self.state(end.wrapping_add(between)) = State::UNKNOWN;
             }
             let end = number.wrapping_add(1);
             self.end = Some(end);
@@ -194,46 +205,53 @@ impl Meter {
         if (number.wrapping_sub(self.settled) as i32) < 0 {
             return;
         }
-        let state = &mut self.states[place(number)];
-        if *state == State::Unknown {
-            *state = arrived.map_or(State::Lost, State::Arrived);
+        let state = self.state(number);
+        if *state == State::UNKNOWN {
+            *state = arrived.map_or(State::LOST, State::arrived);
         }
     }
 
     /// Whether a repair has reported that a packet had arrived, and it is not counted yet.
     pub(crate) fn has_arrived(&self, number: u32) -> bool {
         let open = |end: u32| number.wrapping_sub(self.settled) < end.wrapping_sub(self.settled);
-        self.end.is_some_and(open) && matches!(self.states[place(number)], State::Arrived(_))
+        self.end.is_some_and(open) && self.arrival(number).is_some()
     }
 
     /// A packet that had not arrived when a repair reported on it arrives after all: the repair had
     /// overtaken it.
     pub(crate) fn arrived_late(&mut self, number: u32, at: Time) {
         let counted = (number.wrapping_sub(self.settled) as i32) < 0;
-        let state = &mut self.states[place(number)];
-        if !counted && *state == State::Lost {
-            *state = State::Arrived(at);
+        let state = self.state(number);
+        if !counted && *state == State::LOST {
+            *state = State::arrived(at);
         }
     }
 
     /// When a lost packet would have arrived: between those sent before and after it.
     pub(crate) fn expected(&self, number: u32) -> Option<Time> {
-        let arrival = |at: u32| match self.states[place(at)] {
-            State::Arrived(time) => Some(time),
-            _ => None,
-        };
-        let end = self.end?;
-        let room = (end.wrapping_sub(number) as i32).clamp(0, NEAR as i32) as u32;
-        let before = (1..NEAR).find_map(|n| Some((n, arrival(number.wrapping_sub(n))?)));
-        let after = (1..room).find_map(|n| Some((n, arrival(number.wrapping_add(n))?)));
-        match (before, after) {
-            (Some((b, early)), Some((a, late))) => {
+        match self.nearest(number) {
+            [Some((b, early)), Some((a, late))] => {
                 let gap = late.since(early).as_picos() / u64::from(a + b);
                 Some(early + Duration::from_picos(gap) * u64::from(b))
             }
-            (Some((_, time)), None) | (None, Some((_, time))) => Some(time),
-            (None, None) => None,
+            [Some((_, time)), None] | [None, Some((_, time))] => Some(time),
+            [None, None] => None,
         }
+    }
+
+    /// When those arrived that were sent before and after a packet, the nearest that repairs have reported.
+    pub(crate) fn neighbours(&self, number: u32) -> [Option<Time>; 2] {
+        self.nearest(number).map(|found| found.map(|(_, time)| time))
+    }
+
+    /// The same, each with its distance.
+    fn nearest(&self, number: u32) -> [Option<(u32, Time)>; 2] {
+        let Some(end) = self.end else { return [None, None] };
+        let room = (end.wrapping_sub(number) as i32).clamp(0, NEAR as i32) as u32;
+        let arrival = |n: u32, at: u32| Some((n, self.arrival(at)?));
+        let before = (1..NEAR).find_map(|n| arrival(n, number.wrapping_sub(n)));
+        let after = (1..room).find_map(|n| arrival(n, number.wrapping_add(n)));
+        [before, after]
     }
 
     /// What was counted since the last report. Packets of a burst that has not ended go with the burst
@@ -264,22 +282,31 @@ impl Meter {
         }
     }
 
+    fn state(&mut self, number: u32) -> &mut State {
+        let window = self.states.len();
+        &mut self.states[number as usize & (window - 1)]
+    }
+
+    fn arrival(&self, number: u32) -> Option<Time> {
+        self.states[number as usize & (self.states.len() - 1)].arrival()
+    }
+
     /// Counts the next number.
     fn settle(&mut self) {
         let number = self.settled;
-        let state = std::mem::take(&mut self.states[place(number)]);
+        let state = std::mem::take(self.state(number));
         self.settled = number.wrapping_add(1);
         if let Some((_, long)) = self.queue.at(number) {
             self.long_queue = long;
         }
         let lost = match state {
-            State::Arrived(_) => false,
-            State::Lost => true,
+            State::LOST => true,
             // All its repairs were lost: in a burst it was, most likely, lost with them.
-            State::Unknown => self.run > 0,
+            State::UNKNOWN => self.run > 0,
+            _ => false,
         };
         if !lost {
-            if state != State::Unknown {
+            if state != State::UNKNOWN {
                 self.close_run();
             }
             self.count(self.long_queue);
@@ -319,10 +346,6 @@ impl Meter {
         counts.packets = counts.packets.saturating_add(1);
         lately.add_packet(span);
     }
-}
-
-fn place(number: u32) -> usize {
-    number as usize % WINDOW
 }
 
 #[cfg(test)]

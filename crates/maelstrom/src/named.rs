@@ -16,6 +16,8 @@ pub(crate) struct Named {
     pub volatile: Volatile,
     /// When a repair first named it.
     pub at: Time,
+    /// It may have passed unseen.
+    pub doubtful: bool,
 }
 
 /// Packets by name, in buckets: newer ones take the place of older ones.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use wellspring_codec::interleave::Parameters;
+use wellspring_codec::interleave::{Parameters, SlidingParameters};
 use wellspring_core::{Duration, RandomStream, Seed, Time};
 
 use super::*;
@@ -119,6 +119,76 @@ fn lost_packets_come_back_as_they_left() {
     assert_eq!((report.longest_burst, report.usual_burst), (25, 25));
     assert!((25..60).contains(&report.lost), "{report:?}");
     assert_eq!(u64::from(report.recovered), account.recovered_total());
+}
+
+/// Packets of which some dozens of every five hundred pass unseen, and two are lost. Which came back, what is reported,
+/// and how many were in doubt.
+fn with_packets_unseen(sender: &mut SendSide, told: bool) -> (Vec<usize>, LossReport, u64) {
+    const PART: usize = 40;
+    let mut random = Seed(5).stream("packets");
+    let packets: Vec<_> = (0..3_000).map(|_| packet(&mut random, 1_400)).collect();
+    let mut receiver = receiver(1_400);
+    let (mut out, mut was_unseen) = (Batch::new(), false);
+    for (n, (now, repairs)) in
+        sent(sender, &packets, Duration::from_micros(100)).into_iter().enumerate()
+    {
+        // In the middle of every five hundred some dozens pass unseen, and repairs with them.
+        let unseen = (250..250 + PART).contains(&(n % 500));
+        if told && was_unseen && !unseen {
+            receiver.on_unseen(now);
+        }
+        was_unseen = unseen;
+        if unseen {
+            continue;
+        }
+        if n % 500 != 100 && n % 500 != 400 {
+            receiver.observe(now, &mut routed(&packets[n]), &mut out).expect("a packet");
+        }
+        for repair in repairs.iter() {
+            receiver.handle_datagram(now, repair, &mut out);
+        }
+    }
+    // What no repair has named comes back without what routers may change.
+    let name = |bytes: &[u8]| Namer::new(&key()).identify(&mut bytes.to_vec()).expect("whole").name;
+    let places: BTreeMap<_, _> = (0..).zip(&packets).map(|(n, bytes)| (name(bytes), n)).collect();
+    let mut back: Vec<usize> = out.iter().map(|bytes| places[&name(bytes)]).collect();
+    back.sort_unstable();
+    (back, receiver.loss_report(Time::ZERO), receiver.counters().doubtful)
+}
+
+#[test]
+fn what_passed_unseen_is_not_lost_and_does_not_come_twice() {
+    let sliding = || {
+        let code = SlidingCode {
+            parameters: SlidingParameters::new(8, 400, 16).expect("a code"),
+            burst: 20,
+        };
+        let config = SendConfig {
+            code: Code::Sliding(code),
+            adaptive: None,
+            longest: 1_400,
+            flush_after: Duration::from_millis(5),
+            repair_within: None,
+        };
+        SendSide::new(&key(), SESSION, &config).expect("a length")
+    };
+    let layers = || sender(8, &[1, 19, 41], 1_400);
+    let lost: Vec<usize> = (0..6).flat_map(|n| [500 * n + 100, 500 * n + 400]).collect();
+    let settled = |n: &usize| *n < 2_500;
+    for make in [&layers as &dyn Fn() -> SendSide, &sliding] {
+        let (back, report, doubtful) = with_packets_unseen(&mut make(), true);
+        let kept: Vec<usize> = back.iter().copied().filter(settled).collect();
+        let expected: Vec<usize> = lost.iter().copied().filter(settled).collect();
+        assert_eq!(kept, expected, "what was lost comes back, and nothing else");
+        assert!(report.lost as usize <= lost.len(), "{report:?}");
+        assert!(doubtful > 0, "some could have come back");
+        let (back, report, _) = with_packets_unseen(&mut make(), false);
+        assert!(
+            back.len() > 5 * lost.len() && report.lost as usize > 5 * lost.len(),
+            "{}: {report:?}",
+            back.len()
+        );
+    }
 }
 
 #[test]

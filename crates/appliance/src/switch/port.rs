@@ -60,6 +60,7 @@ impl SwitchPort {
 
     /// The counters at this moment.
     pub(super) fn counters(&mut self) -> PortCounters {
+        self.capture.count_drops();
         self.counters.overrun = self.capture.drops();
         self.counters.sent = self.injected.sent;
         self.counters.refused = self.injected.failed;

@@ -10,6 +10,7 @@ use wellspring_appliance::{
     AggregateConfig, Appliance, CacheConfig, Config, Controls, DEFAULT_PORT, FailoverPeers, IpNet,
     SetupError, SplitConfig, Status, parse_prefix,
 };
+use wellspring_codec::interleave::MAX_WINDOW;
 use wellspring_console::exit::{self, Failed};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::Stdout;
@@ -283,6 +284,7 @@ fn config(args: &UpArgs) -> Result<Config, Failed> {
     });
     let reach = match &limits {
         // The peer's limits are its own; reckon with ones like these, and delayed repairs.
+        Some(limits) if limits.family == Family::Sliding => usize::from(MAX_WINDOW),
         Some(limits) => usize::from(limits.interleave) * (usize::from(limits.rate) + 1),
         None => code.reach(),
     };

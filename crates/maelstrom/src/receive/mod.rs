@@ -9,6 +9,7 @@ use crate::accept::{Accept, half};
 use crate::arrival::{Arrival, CongestionLoss, ReceiveConfig, ReceiveCounters};
 use crate::auth::{PresharedKey, SessionId, Verifier};
 use crate::batch::Batch;
+use crate::blind_spots::BlindSpots;
 use crate::diagnosis::{Cause, Diagnosis, Hearing};
 use crate::digest::DigestReader;
 use crate::drop_reason::DropReason;
@@ -63,6 +64,7 @@ pub struct ReceiveSide {
     packets: u64,
     /// The packet that was last named and found.
     landmark: Option<Landmark>,
+    blind: BlindSpots,
     recipe: Vec<PacketName>,
     /// Those of a repair that are not remembered.
     lacking: Vec<Ingredient>,
@@ -118,6 +120,7 @@ impl ReceiveSide {
             longest: config.longest,
             packets: config.packets as u64,
             landmark: None,
+            blind: BlindSpots::default(),
             recipe: Vec::with_capacity(usize::from(MAX_RATE)),
             lacking: Vec::with_capacity(usize::from(MAX_RATE)),
             hold: Hold::new(config.hold, config.packets),
@@ -206,6 +209,13 @@ impl ReceiveSide {
             .expect("the length was compared to the longest");
         self.release(now, out);
         Ok(identity)
+    }
+
+    /// Packets may have passed unseen between the one observed last and the next: what repairs and digests name of them is
+    /// not lost, and is not brought back.
+    pub fn on_unseen(&mut self, now: Time) {
+        self.blind.add(now);
+        self.digests.on_unseen(now);
     }
 
     /// Takes in a datagram of the peer. Packets that it brings back go to `out`, at once or when they have
@@ -333,7 +343,9 @@ impl ReceiveSide {
     pub fn loss_report(&mut self, now: Time) -> LossReport {
         self.reported_at = now;
         self.reported_peer = self.heard_peer(now);
-        let recovered = self.recoverer.account().recovered_total() - self.counters.withdrawn;
+        let recovered = self.recoverer.account().recovered_total()
+            - self.counters.withdrawn
+            - self.counters.doubtful;
         // What was withdrawn meanwhile may have been reported as recovered before.
         let new = recovered.saturating_sub(self.reported);
         self.reported = recovered;
@@ -422,6 +434,7 @@ impl ReceiveSide {
     /// What brings packets back, the names in the repair that is being read, and what looks at the packets.
     fn recovery(&mut self, now: Time) -> (&mut Recoverer, &[PacketName], Accept<'_>) {
         let accept = Accept {
+            lately_blind: self.blind.is_of_late(now),
             calm: self.last_loss.is_none_or(|last| now.has_reached(last + CALM)),
             namer: &self.namer,
             named: &self.named,

@@ -139,10 +139,13 @@ impl ReceiveSide {
         }
     }
 
+    /// Records of what a repair lacks that it was lost, or that it may have passed unseen.
     fn record_lacking(&mut self, now: Time) {
         for &Ingredient { name, number, volatile } in &self.lacking {
-            self.meter.record(number, None);
-            self.named.insert(Named { name, number, volatile, at: now });
+            let unseen = self.blind.between(|| self.meter.neighbours(number));
+            self.meter.record(number, unseen);
+            let doubtful = unseen.is_some();
+            self.named.insert(Named { name, number, volatile, at: now, doubtful });
         }
     }
 
