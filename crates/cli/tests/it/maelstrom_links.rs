@@ -211,6 +211,34 @@ fn a_satellite_is_far_and_protected() {
     assert_all_arrive(&lab);
 }
 
+/// TCP segments whose checksums a host's kernel found wrong.
+fn wrong_checksums(lab: &Lab, part: &str) -> u64 {
+    let text = lab.inside(part, "cat").arg("/proc/net/snmp").output().expect("cat").stdout;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut rows = text.lines().filter(|line| line.starts_with("Tcp:")).map(str::split_whitespace);
+    let (mut names, mut numbers) = (rows.next().expect("names"), rows.next().expect("numbers"));
+    let at = names.position(|name| name == "InCsumErrors").expect("counted");
+    numbers.nth(at).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn what_comes_back_after_a_retransmission_has_its_time_stamp_and_a_right_checksum() {
+    let bursts = Loss::Bursts { part: 0.04, length: 12 };
+    for (kept, more) in [(false, &[][..]), (true, &["--keep-time-stamps"][..])] {
+        let Some(mut lab) = lab(false, NO_LOSS) else { return };
+        lab.start_link(40, Losses { there: bursts, seed: 18, ..NO_LOSS });
+        start(&mut lab, "aa", "wan", "10.82.0.2", more);
+        start(&mut lab, "ab", "wan", "10.82.0.1", more);
+        lab.wait_for_peers();
+        stream(&lab);
+        let status = lab.status("ab");
+        let number = |path: &str| status.pointer(path).and_then(serde_json::Value::as_u64);
+        assert!(number("/received/recovered") > Some(100), "{status:#}");
+        assert_eq!(number("/received/renewed") == Some(0), kept, "{status:#}");
+        assert_eq!(wrong_checksums(&lab, "hb"), 0, "checksums are those of the new time stamps");
+    }
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let Some(lab) = lab(false, NO_LOSS) else { return };
