@@ -1,13 +1,14 @@
 //! Check of packets that repairs gave back, and the decision whether they are sent on.
 
 use wellspring_codec::interleave::{MAX_LAYERS, PacketName};
-use wellspring_core::Time;
+use wellspring_core::{Duration, Time};
 
 use crate::arrival::{CongestionLoss, ReceiveCounters};
 use crate::hold::Hold;
 use crate::identity::{Namer, Volatile, restore};
 use crate::meter::Meter;
 use crate::named::NamedPackets;
+use crate::signals::Signals;
 
 /// A packet as repairs of the sliding-window code name it.
 pub(crate) fn half(name: PacketName) -> PacketName {
@@ -21,6 +22,10 @@ pub(crate) struct Accept<'a> {
     pub meter: &'a Meter,
     pub now: Time,
     pub congestion: CongestionLoss,
+    /// What is left lost for that.
+    pub signals: &'a mut Signals,
+    /// How long it takes a host to answer to congestion, and the queue to go down.
+    pub answered_in: Duration,
     /// Whether the repair that completes the packets came with the mark CE.
     pub marked: bool,
     /// Whether packets passed unseen of late.
@@ -46,10 +51,11 @@ impl Accept<'_> {
         // Forgotten only when thousands were missing since: then as a host would send it.
         let mut volatile = named.map_or(Volatile { hops: 64, class: 0 }, |named| named.volatile);
         let congestion = || named.is_some_and(|named| self.meter.is_congestion(named.number));
-        let signal = self.congestion == CongestionLoss::Signal && congestion();
-        if signal || self.marked {
+        let signals = self.congestion == CongestionLoss::Signal;
+        let congested = signals && congestion();
+        if congested || self.marked {
             let listens = volatile.mark();
-            if signal && !listens {
+            if congested && !listens && self.signals.is_due(self.now, normal, self.answered_in) {
                 self.counters.congested += 1;
                 return true;
             }

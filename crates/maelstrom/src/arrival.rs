@@ -11,8 +11,8 @@ pub enum CongestionLoss {
     /// They are brought back like others, as in the paper: hosts do not learn of congestion.
     #[default]
     Recover,
-    /// Hosts learn of congestion: packets of ECN-capable flows are recovered with the mark
-    /// CE (RFC 3168), others stay lost.
+    /// Hosts learn of congestion: packets of ECN-capable flows are recovered with the mark CE (RFC 3168), of others one
+    /// stays lost, and so do the next ones once the flow has had the time to answer.
     Signal,
 }
 

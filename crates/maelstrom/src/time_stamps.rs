@@ -9,6 +9,7 @@
 
 use wellspring_core::{Duration, Time};
 
+use crate::flow::{Flow, at};
 use crate::identity::is_tcp;
 
 /// Flows that are known at most.
@@ -28,7 +29,7 @@ const AUTHENTICATION: u8 = 29;
 
 /// What is known of a flow, one way.
 #[derive(Clone, Copy, Default, Debug)]
-struct Flow {
+struct Known {
     /// Its addresses and ports, hashed.
     key: u64,
     /// The highest sequence number of its data.
@@ -41,13 +42,13 @@ struct Flow {
 #[derive(Debug)]
 pub(crate) struct TimeStamps {
     /// By the hash of a flow; empty if stamps are left as they are.
-    flows: Box<[Flow]>,
+    flows: Box<[Known]>,
 }
 
 impl TimeStamps {
     /// Of packets that are brought back, if those of TCP are to be `renewed`.
     pub(crate) fn new(renewed: bool) -> Self {
-        let flows = if renewed { vec![Flow::default(); FLOWS] } else { Vec::new() };
+        let flows = if renewed { vec![Known::default(); FLOWS] } else { Vec::new() };
         TimeStamps { flows: flows.into() }
     }
 
@@ -63,7 +64,7 @@ impl TimeStamps {
         let above = data.sequence.wrapping_sub(flow.highest) as i32;
         // What is further away is of a new connection, or a stranger's.
         if flow.key != data.key || above.unsigned_abs() > WINDOW {
-            *flow = Flow { key: data.key, highest: data.sequence, newest: None };
+            *flow = Known { key: data.key, highest: data.sequence, newest: None };
         } else if above > 0 {
             flow.highest = data.sequence;
         } else if flow.newest_at(now).is_none_or(|stamp| is_older(stamp, data.stamp)) {
@@ -96,7 +97,7 @@ impl TimeStamps {
     }
 }
 
-impl Flow {
+impl Known {
     /// The newest stamp below the highest sequence number, if it is not of long ago.
     fn newest_at(&self, now: Time) -> Option<u32> {
         let newest = self.newest.filter(|(_, at)| (*at + REMEMBERED).is_after(now));
@@ -124,12 +125,7 @@ impl Data {
         if !is_tcp(packet) {
             return None;
         }
-        let (addresses, segment_at) = match packet.first()? >> 4 {
-            // A fragment has no header of its own, or not all that the checksum is of.
-            4 if u16::from_be_bytes(at(packet, 6)?) & 0x3fff == 0 => (packet.get(12..20)?, 20),
-            6 => (packet.get(8..40)?, 40),
-            _ => return None,
-        };
+        let Flow { key, segment_at } = Flow::of(packet)?;
         let segment = packet.get(segment_at..)?;
         let header = usize::from(segment.get(12)? >> 4) * 4;
         if segment.len() <= header {
@@ -137,17 +133,13 @@ impl Data {
         }
         let stamp_at = stamp_in(segment.get(20..header)?)? + 20;
         Some(Data {
-            key: hash(addresses, at(segment, 0)?),
+            key,
             segment_at,
             sequence: u32::from_be_bytes(at(segment, 4)?),
             stamp: u32::from_be_bytes(at(segment, stamp_at)?),
             stamp_at: segment_at + stamp_at,
         })
     }
-}
-
-fn at<const N: usize>(bytes: &[u8], place: usize) -> Option<[u8; N]> {
-    bytes.get(place..)?.first_chunk().copied()
 }
 
 /// Where the stamp is among a segment's options; nowhere if they sign it.
@@ -171,15 +163,6 @@ fn stamp_in(options: &[u8]) -> Option<usize> {
         place += len.max(2);
     }
     found.filter(|place| place + 8 <= options.len())
-}
-
-/// Flows with the same hash are taken for one only by who makes two that are: it is their stamps that mix.
-fn hash(addresses: &[u8], ports: [u8; 4]) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let ports = u64::from(u32::from_be_bytes(ports));
-    let words = addresses.as_chunks().0.iter().map(|word| u64::from_be_bytes(*word));
-    let mixed = words.fold(ports, |hash, word| (hash.rotate_left(32) ^ word).wrapping_mul(ODD));
-    mixed ^ mixed >> 32
 }
 
 /// The sum of 16-bit words.

@@ -20,6 +20,7 @@ use crate::meter::Meter;
 use crate::named::NamedPackets;
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
 use crate::repair_kind::Kind;
+use crate::signals::Signals;
 use crate::time_stamps::TimeStamps;
 use crate::wire::{Body, Ingredient, Sealed};
 
@@ -73,6 +74,7 @@ pub struct ReceiveSide {
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     congestion: CongestionLoss,
+    signals: Signals,
     diagnosis: Diagnosis,
     own: SessionId,
     /// Memory of what is decrypted.
@@ -128,6 +130,7 @@ impl ReceiveSide {
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             congestion: config.congestion,
+            signals: Signals::new(),
             diagnosis: Diagnosis::new(own),
             own,
             plain: Vec::new(),
@@ -214,6 +217,7 @@ impl ReceiveSide {
     /// Packets may have passed unseen between the one observed last and the next: what repairs and digests name of them is
     /// not lost, and is not brought back.
     pub fn on_unseen(&mut self, now: Time) {
+        self.latest.clear();
         self.blind.add(now);
         self.digests.on_unseen(now);
     }
@@ -441,6 +445,8 @@ impl ReceiveSide {
             meter: &self.meter,
             now,
             congestion: self.congestion,
+            signals: &mut self.signals,
+            answered_in: (self.round_trip.unwrap_or_default() + self.queue.last()) * 2,
             marked: self.marked,
             counters: &mut self.counters,
             hold: &mut self.hold,
