@@ -11,7 +11,7 @@ pub(super) struct Line(pub(super) [u8; BLOCK]);
 /// Hashes a message, with a key of at least as many blocks.
 pub(super) type Hash = unsafe fn(&[Line], &[u8]) -> u128;
 
-/// The last bytes of a message, filled up with zeros; all of it, if nothing is missing.
+/// The last bytes of a message, filled up with zeros.
 pub(super) fn padded(rest: &[u8]) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     block[..rest.len()].copy_from_slice(rest);
