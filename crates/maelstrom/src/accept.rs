@@ -8,6 +8,7 @@ use crate::hold::Hold;
 use crate::identity::{Namer, Volatile, restore};
 use crate::meter::Meter;
 use crate::named::NamedPackets;
+use crate::retransmissions::Retransmissions;
 use crate::signals::Signals;
 
 /// A packet as repairs of the sliding-window code name it.
@@ -24,6 +25,7 @@ pub(crate) struct Accept<'a> {
     pub congestion: CongestionLoss,
     /// What is left lost for that.
     pub signals: &'a mut Signals,
+    pub retransmissions: Option<&'a Retransmissions>,
     /// How long it takes a host to answer to congestion, and the queue to go down.
     pub answered_in: Duration,
     /// Whether the repair that completes the packets came with the mark CE.
@@ -55,7 +57,7 @@ impl Accept<'_> {
         let congested = signals && congestion();
         if congested || self.marked {
             let listens = volatile.mark();
-            if congested && !listens && self.signals.is_due(self.now, normal, self.answered_in) {
+            if congested && !listens && self.is_to_learn(normal) {
                 self.counters.congested += 1;
                 return true;
             }
@@ -69,5 +71,11 @@ impl Accept<'_> {
             restore(&mut bytes[..], volatile);
         });
         true
+    }
+
+    /// Whether the packet's flow is to learn of congestion by its loss.
+    fn is_to_learn(&mut self, packet: &[u8]) -> bool {
+        let retransmitted = |flow| self.retransmissions?.newest_of(flow);
+        self.signals.is_due(self.now, packet, retransmitted, self.answered_in)
     }
 }

@@ -51,6 +51,8 @@ mod queue_delay;
 mod queue_samples;
 mod receive;
 mod repair_kind;
+mod retransmissions;
+mod segment;
 mod send;
 mod send_config;
 mod signals;

@@ -3,166 +3,24 @@
 //! A receiver whose gap a retransmission has filled refuses what left before it (§5.3): packets that are brought back
 //! after it are of no use, are retransmitted too, and their retransmissions make the next ones useless. So a packet
 //! that comes back late gets the stamp of its flow's newest retransmission, as if it had left with that.
-//!
-//! Of each flow the highest sequence number is known, and the newest of the packets that came below it. A flow that
-//! loses its place to another is not helped until it is seen again; nothing else depends on the table.
 
-use wellspring_core::{Duration, Time};
+use crate::retransmissions::is_before;
+use crate::segment::Segment;
 
-use crate::flow::{Flow, at};
-use crate::identity::is_tcp;
-
-/// Flows that are known at most.
-const FLOWS: usize = 1_024;
-/// A retransmission says nothing of what comes back so long after it.
-const REMEMBERED: Duration = Duration::from_secs(10);
-
-/// Segments of a connection are no further apart \[bytes\]: 1 Gbit/s for 134 ms. A receiver believes the time stamp of what
-/// lies in its window, so strangers who must guess its place are not to be believed here from further away.
-const WINDOW: u32 = 1 << 24;
-
-const NO_OPERATION: u8 = 1;
-const TIME_STAMPS: u8 = 8;
-/// Options that sign the header (RFC 2385, RFC 5925).
-const MD5: u8 = 19;
-const AUTHENTICATION: u8 = 29;
-
-/// What is known of a flow, one way.
-#[derive(Clone, Copy, Default, Debug)]
-struct Known {
-    /// Its addresses and ports, hashed.
-    key: u64,
-    /// The highest sequence number of its data.
-    highest: u32,
-    /// The stamp of the newest packet that came below that, and when it came.
-    newest: Option<(u32, Time)>,
-}
-
-/// Flows whose data passes.
-#[derive(Debug)]
-pub(crate) struct TimeStamps {
-    /// By the hash of a flow; empty if stamps are left as they are.
-    flows: Box<[Known]>,
-}
-
-impl TimeStamps {
-    /// Of packets that are brought back, if those of TCP are to be `renewed`.
-    pub(crate) fn new(renewed: bool) -> Self {
-        let flows = if renewed { vec![Known::default(); FLOWS] } else { Vec::new() };
-        TimeStamps { flows: flows.into() }
-    }
-
-    /// Takes note of an IP packet that has arrived by itself.
-    pub(crate) fn on_packet(&mut self, now: Time, packet: &[u8]) {
-        if let Some(data) = self.data(packet) {
-            self.note(now, &data);
-        }
-    }
-
-    fn note(&mut self, now: Time, data: &Data) {
-        let flow = &mut self.flows[data.key as usize % FLOWS];
-        let above = data.sequence.wrapping_sub(flow.highest) as i32;
-        // What is further away is of a new connection, or a stranger's.
-        if flow.key != data.key || above.unsigned_abs() > WINDOW {
-            *flow = Known { key: data.key, highest: data.sequence, newest: None };
-        } else if above > 0 {
-            flow.highest = data.sequence;
-        } else if flow.newest_at(now).is_none_or(|stamp| is_older(stamp, data.stamp)) {
-            flow.newest = Some((data.stamp, now));
-        }
-    }
-
-    /// Gives a packet that is brought back its flow's newest stamp of a retransmission, if its own is older. Returns
-    /// whether it was. It may be a retransmission itself.
-    pub(crate) fn renew(&mut self, now: Time, packet: &mut [u8]) -> bool {
-        let Some(data) = self.data(packet) else { return false };
-        self.note(now, &data);
-        let flow = &self.flows[data.key as usize % FLOWS];
-        let newest = flow.newest_at(now).filter(|_| flow.key == data.key);
-        let Some(newest) = newest.filter(|&newest| is_older(data.stamp, newest)) else {
-            return false;
-        };
-        // Whole words of the segment: the stamp may stand at an odd place.
-        let words = data.stamp_at - (data.stamp_at - data.segment_at) % 2;
-        let words = words..(words + 6).min(packet.len());
-        let before = sum_of(&packet[words.clone()]);
-        packet[data.stamp_at..data.stamp_at + 4].copy_from_slice(&newest.to_be_bytes());
-        let after = sum_of(&packet[words]);
-        correct(&mut packet[data.segment_at + 16..data.segment_at + 18], before, after);
-        true
-    }
-
-    fn data(&self, packet: &[u8]) -> Option<Data> {
-        if self.flows.is_empty() { None } else { Data::parse(packet) }
-    }
-}
-
-impl Known {
-    /// The newest stamp below the highest sequence number, if it is not of long ago.
-    fn newest_at(&self, now: Time) -> Option<u32> {
-        let newest = self.newest.filter(|(_, at)| (*at + REMEMBERED).is_after(now));
-        newest.map(|(stamp, _)| stamp)
-    }
-}
-
-/// Whether the first stamp is of before the second one.
-fn is_older(first: u32, second: u32) -> bool {
-    (first.wrapping_sub(second) as i32) < 0
-}
-
-/// A TCP segment with data and a time stamp.
-struct Data {
-    key: u64,
-    segment_at: usize,
-    sequence: u32,
-    stamp: u32,
-    stamp_at: usize,
-}
-
-impl Data {
-    /// Reads an IP packet. None if it has no such segment, or one that is signed.
-    fn parse(packet: &[u8]) -> Option<Data> {
-        if !is_tcp(packet) {
-            return None;
-        }
-        let Flow { key, segment_at } = Flow::of(packet)?;
-        let segment = packet.get(segment_at..)?;
-        let header = usize::from(segment.get(12)? >> 4) * 4;
-        if segment.len() <= header {
-            return None;
-        }
-        let stamp_at = stamp_in(segment.get(20..header)?)? + 20;
-        Some(Data {
-            key,
-            segment_at,
-            sequence: u32::from_be_bytes(at(segment, 4)?),
-            stamp: u32::from_be_bytes(at(segment, stamp_at)?),
-            stamp_at: segment_at + stamp_at,
-        })
-    }
-}
-
-/// Where the stamp is among a segment's options; nowhere if they sign it.
-fn stamp_in(options: &[u8]) -> Option<usize> {
-    // As they nearly always are (RFC 7323, appendix A).
-    if options.len() == 12 && options.starts_with(&[NO_OPERATION, NO_OPERATION, TIME_STAMPS, 10]) {
-        return Some(4);
-    }
-    let (mut place, mut found) = (0, None);
-    while let Some(&kind) = options.get(place).filter(|&&kind| kind != 0) {
-        if kind == NO_OPERATION {
-            place += 1;
-            continue;
-        }
-        let len = usize::from(*options.get(place + 1)?);
-        match kind {
-            MD5 | AUTHENTICATION => return None,
-            TIME_STAMPS if len == 10 => found = Some(place + 2),
-            _ => {}
-        }
-        place += len.max(2);
-    }
-    found.filter(|place| place + 8 <= options.len())
+/// Gives a packet the `newest` stamp, if its own is older. Returns whether it was.
+pub(crate) fn renew(packet: &mut [u8], segment: &Segment, newest: u32) -> bool {
+    let Some(stamp) = segment.stamp.filter(|stamp| is_before(stamp.value, newest)) else {
+        return false;
+    };
+    let segment_at = segment.flow.segment_at;
+    // Whole words of the segment: the stamp may stand at an odd place.
+    let words = stamp.at - (stamp.at - segment_at) % 2;
+    let words = words..(words + 6).min(packet.len());
+    let before = sum_of(&packet[words.clone()]);
+    packet[stamp.at..stamp.at + 4].copy_from_slice(&newest.to_be_bytes());
+    let after = sum_of(&packet[words]);
+    correct(&mut packet[segment_at + 16..segment_at + 18], before, after);
+    true
 }
 
 /// The sum of 16-bit words.
@@ -187,12 +45,36 @@ fn correct(checksum: &mut [u8], before: u32, after: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retransmissions::Retransmissions;
+    use crate::segment::{AUTHENTICATION, MD5, TIME_STAMPS};
     use proptest::prelude::*;
+    use wellspring_core::{Duration, Time};
 
     const STAMPED: [u8; 12] = [1, 1, TIME_STAMPS, 10, 0, 0, 0, 0, 0, 0, 0, 9];
 
     fn after(millis: u64) -> Time {
         Time::ZERO + Duration::from_millis(millis)
+    }
+
+    /// What an appliance does with packets that arrive, and with those that it brings back.
+    struct Stamps(Retransmissions);
+
+    impl Stamps {
+        fn new() -> Self {
+            Stamps(Retransmissions::new())
+        }
+
+        fn on_packet(&mut self, now: Time, packet: &[u8]) {
+            if let Some(segment) = Segment::parse(packet) {
+                self.0.on_arrival(now, &segment, None);
+            }
+        }
+
+        fn renew(&mut self, now: Time, packet: &mut [u8]) -> bool {
+            let Some(segment) = Segment::parse(packet) else { return false };
+            self.0.on_recovered(now, &segment);
+            self.0.newest_stamp(now, &segment).is_some_and(|newest| renew(packet, &segment, newest))
+        }
     }
 
     /// A segment with data and these options, in which the stamp is written at its place; IPv4 or IPv6.
@@ -241,7 +123,7 @@ mod tests {
     /// The stamp of a packet that comes back after a retransmission with stamp 200.
     fn after_a_retransmission(back: &[u8], at: u64) -> (bool, Vec<u8>) {
         let v4 = back[0] >> 4 == 4;
-        let mut stamps = TimeStamps::new(true);
+        let mut stamps = Stamps::new();
         stamps.on_packet(after(0), &segment(v4, &STAMPED, 9_000, 150));
         stamps.on_packet(after(1), &segment(v4, &STAMPED, 1_000, 200));
         stamps.on_packet(after(2), &segment(v4, &STAMPED, 9_001, 201));
@@ -292,19 +174,15 @@ mod tests {
             (signed(MD5, 18), 3),
             (signed(AUTHENTICATION, 16), 3),
             (empty, 3),
-            (own.clone(), 1 + REMEMBERED.as_nanos() / 1_000_000),
+            (own.clone(), 10_001),
         ] {
             assert_eq!(after_a_retransmission(&back, at), (false, back.clone()), "{back:x?}");
         }
-        let mut stamps = TimeStamps::new(false);
-        stamps.on_packet(after(0), &segment(true, &STAMPED, 9_000, 150));
-        stamps.on_packet(after(1), &segment(true, &STAMPED, 1_000, 200));
-        assert!(!stamps.renew(after(2), &mut own.clone()), "it is told to leave them");
     }
 
     #[test]
     fn retransmissions_that_come_back_themselves_count() {
-        let mut stamps = TimeStamps::new(true);
+        let mut stamps = Stamps::new();
         stamps.on_packet(after(0), &segment(true, &STAMPED, 9_000, 150));
         assert!(!stamps.renew(after(1), &mut segment(true, &STAMPED, 1_000, 200)));
         assert!(stamps.renew(after(1), &mut segment(true, &STAMPED, 5_000, 149)));
@@ -312,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_new_connection_of_the_same_ports_has_no_retransmissions_yet() {
-        let mut stamps = TimeStamps::new(true);
+        let mut stamps = Stamps::new();
         stamps.on_packet(after(0), &segment(true, &STAMPED, 3 << 30, 100));
         stamps.on_packet(after(1), &segment(true, &STAMPED, 1_000, 5_000));
         stamps.on_packet(after(2), &segment(true, &STAMPED, 2_000, 5_001));
@@ -321,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_stranger_who_does_not_know_the_sequence_numbers_sets_no_stamps() {
-        for guess in [9_000 - 2 * WINDOW as i32, 9_000 + 2 * WINDOW as i32, i32::MIN] {
-            let mut stamps = TimeStamps::new(true);
+        for guess in [9_000 - 2 * (1 << 24), 9_000 + 2 * (1 << 24), i32::MIN] {
+            let mut stamps = Stamps::new();
             stamps.on_packet(after(0), &segment(true, &STAMPED, 9_000, 150));
             stamps.on_packet(after(1), &segment(true, &STAMPED, guess as u32, 1_000_000));
             stamps.on_packet(after(2), &segment(true, &STAMPED, guess as u32 - 1, 1_000_000));
@@ -338,7 +216,7 @@ mod tests {
             packets in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..90), any::<u32>(), any::<u32>()), 1..30),
             options in prop::collection::vec(prop_oneof![Just(1), Just(TIME_STAMPS), Just(10), Just(MD5), any::<u8>()], 0..40),
         ) {
-            let mut stamps = TimeStamps::new(true);
+            let mut stamps = Stamps::new();
             for (n, (v4, junk, sequence, stamp)) in packets.into_iter().enumerate() {
                 let whole = options.len() / 4 * 4;
                 let mut bytes = segment(v4, &options[..whole], sequence % 10_000, stamp);

@@ -72,3 +72,22 @@ fn what_comes_back_after_a_retransmission_is_of_use() {
     println!("{rate} Mbit/s, {renewed} packets with renewed time stamps");
     assert!(rate >= 50.0 && renewed > 0, "{rate} Mbit/s, {renewed} renewed");
 }
+
+/// Until its queue has gone down, what the link loses there would be taken for drops, and each halve the flow again: with
+/// flows that are told each time the first of these has 80 Mbit/s; where only what was left lost counts as telling, and no
+/// retransmission does, the others have 77 and 51.
+#[test]
+fn a_flow_that_learnt_of_congestion_does_not_halve_again_for_it() {
+    for (loss, seed, least) in [
+        (Loss::Random(0.01), 7, 85.0),
+        (Loss::Random(0.01), 18, 85.0),
+        (Loss::Bursts(0.01, 20), 5, 70.0),
+    ] {
+        let setting =
+            Setting { seed, ..bulk_of(Algorithm::Reno, loss, Some(Protection::adaptive())) };
+        let results = run(&setting);
+        let (rate, left) = (results.outcomes[0].steady_mbps(), results.received.congested);
+        println!("{loss:?}, seed {seed}: {rate} Mbit/s, {left} packets left lost");
+        assert!(rate >= least, "{loss:?}, seed {seed}: {rate} Mbit/s");
+    }
+}

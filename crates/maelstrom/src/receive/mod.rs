@@ -20,8 +20,10 @@ use crate::meter::Meter;
 use crate::named::NamedPackets;
 use crate::queue_delay::{Echo, QueueDelay, Stamp};
 use crate::repair_kind::Kind;
+use crate::retransmissions::Retransmissions;
+use crate::segment::Segment;
 use crate::signals::Signals;
-use crate::time_stamps::TimeStamps;
+use crate::time_stamps;
 use crate::wire::{Body, Ingredient, Sealed};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
@@ -70,7 +72,9 @@ pub struct ReceiveSide {
     /// Those of a repair that are not remembered.
     lacking: Vec<Ingredient>,
     hold: Hold,
-    stamps: TimeStamps,
+    /// None if nothing depends on them.
+    retransmissions: Option<Retransmissions>,
+    renew_stamps: bool,
     latest: Vec<Recovered>,
     counters: ReceiveCounters,
     congestion: CongestionLoss,
@@ -107,6 +111,7 @@ impl ReceiveSide {
         own: SessionId,
         config: &ReceiveConfig,
     ) -> Result<Self, InterleaveError> {
+        let follows = config.renew_stamps || config.congestion == CongestionLoss::Signal;
         Ok(ReceiveSide {
             namer: Namer::new(key),
             verifier: Verifier::new(key, own),
@@ -126,7 +131,8 @@ impl ReceiveSide {
             recipe: Vec::with_capacity(usize::from(MAX_RATE)),
             lacking: Vec::with_capacity(usize::from(MAX_RATE)),
             hold: Hold::new(config.hold, config.packets),
-            stamps: TimeStamps::new(config.renew_stamps),
+            retransmissions: follows.then(Retransmissions::new),
+            renew_stamps: config.renew_stamps,
             latest: Vec::new(),
             counters: ReceiveCounters::default(),
             congestion: config.congestion,
@@ -191,7 +197,11 @@ impl ReceiveSide {
             self.counters.too_long += 1;
             return Err(Unprotected::TooLong { got: identity.len, limit: self.longest });
         }
-        self.stamps.on_packet(now, &packet[..identity.len]);
+        if let Some(retransmissions) = &mut self.retransmissions
+            && let Some(segment) = Segment::parse(&packet[..identity.len])
+        {
+            retransmissions.on_arrival(now, &segment, self.round_trip);
+        }
         self.digests.on_packet(identity.name);
         // Repairs of the sliding-window code name packets by half.
         let late = self.named.take(identity.name);
@@ -429,9 +439,16 @@ impl ReceiveSide {
 
     /// Packets that have been held long enough go to `out`.
     fn release(&mut self, now: Time, out: &mut Batch) {
-        let (stamps, counters) = (&mut self.stamps, &mut self.counters);
+        let (followed, counters) = (&mut self.retransmissions, &mut self.counters);
+        let renews = self.renew_stamps;
         self.hold.release(now, out, &mut self.latest, |packet| {
-            counters.renewed += u64::from(stamps.renew(now, packet));
+            let Some((followed, segment)) = followed.as_mut().zip(Segment::parse(packet)) else {
+                return;
+            };
+            followed.on_recovered(now, &segment);
+            let newest = followed.newest_stamp(now, &segment).filter(|_| renews);
+            let renewed = newest.is_some_and(|newest| time_stamps::renew(packet, &segment, newest));
+            counters.renewed += u64::from(renewed);
         });
     }
 
@@ -446,6 +463,7 @@ impl ReceiveSide {
             now,
             congestion: self.congestion,
             signals: &mut self.signals,
+            retransmissions: self.retransmissions.as_ref(),
             answered_in: (self.round_trip.unwrap_or_default() + self.queue.last()) * 2,
             marked: self.marked,
             counters: &mut self.counters,
