@@ -196,6 +196,7 @@ fn rows(status: &Value) -> Vec<Vec<String>> {
         ("by layer", text("/received/recovered_by_layer")),
         ("only overtaken", number("/received/withdrawn").to_string()),
         ("unseen", number("/unseen").to_string()),
+        ("in doubt for that", number("/received/doubtful").to_string()),
     ];
     rows.into_iter().map(|(what, value)| vec![what.to_owned(), value]).collect()
 }
