@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use crate::lab::{
     self, HOST_A, HOST_B, HOST_B_IPV6, Lab, Losses, NO_LOSS, PATIENCE, SPREAD, WELLSPRING,
     has_ipv6, seen,
 };
+use rustix::process::Signal;
 use serde_json::Value;
 use wellspring_appliance::link_emulator::Loss;
 
@@ -157,6 +159,31 @@ fn datagrams_that_the_link_loses_arrive_all_the_same() {
         assert!(lab.number("ab", "/received/recovered") >= count("recovered") + 20);
     }
     assert_eq!(status["received"]["garbled"], 0, "{status}");
+}
+
+/// An appliance that gets no processor for a while has no room for what comes meanwhile. That has arrived, past it.
+#[test]
+fn what_an_appliance_has_no_room_for_is_not_lost_and_does_not_come_twice() {
+    let Some(mut lab) = Lab::new(NO_LOSS) else { return };
+    lab.start_appliance_with("aa", "aa", "10.82.0.2", &["--rate", "8,3"]);
+    lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--rate", "8,3"]);
+    lab.wait_for_peers();
+    let receiver = lab.host(HOST, "hb", "receive-datagrams");
+    let send = || lab.host(HOST, "ha", "send-datagrams");
+    let sent = |sender: Child| assert!(sender.wait_with_output().expect("sent").status.success());
+    // More than its ring holds, and while it goes on there are repairs of what it did not see.
+    lab.signal("ab", Signal::STOP);
+    sent(send());
+    let sender = send();
+    std::thread::sleep(Duration::from_millis(200));
+    lab.signal("ab", Signal::CONT);
+    sent(sender);
+    assert_eq!(seen(&receiver.wait_with_output().expect("received")), DATAGRAMS);
+    let status = lab.status("ab");
+    let number = |path: &str| status.pointer(path).and_then(Value::as_u64).expect("a number");
+    assert!(number("/unseen") > 0, "the ring was not full: {status:#}");
+    assert!(number("/received/doubtful") > 0, "{status:#}");
+    assert_eq!([number("/received/recovered"), number("/link/lost")], [0, 0], "{status:#}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use wellspring_appliance::link_emulator::{LinkConfig, Loss};
 use wellspring_testkit::wait::wait_until;
@@ -246,6 +247,12 @@ impl Lab {
         let (_, mut child) = self.running.remove(at);
         child.kill().expect("killed");
         child.wait().expect("gone");
+    }
+
+    /// Stops a program, or lets it go on.
+    pub fn signal(&self, name: &str, signal: Signal) {
+        let (_, child) = self.running.iter().find(|(n, _)| n == name).expect("it runs");
+        kill_process(Pid::from_child(child), signal).expect("it runs");
     }
 
     /// Ends an appliance in good order.
