@@ -14,6 +14,7 @@
 //! What routers change is set to zero before a packet is mixed into a repair, and travels beside its
 //! name, so that a recovered packet has it as it left.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 use std::{fmt, iter};
 
@@ -132,11 +133,9 @@ impl Namer {
         let mut parts = normal.chunks(UniversalHash::LONGEST).map(|part| self.universal.hash(part));
         // Two packets' hashes differ by their lengths' sum as seldom as by any other value.
         let first = parts.next().unwrap_or_default() ^ normal.len() as u128;
-        if normal.len() <= UniversalHash::LONGEST {
-            return PacketName(self.prf.hash(&first.to_le_bytes()));
-        }
-        let hashes: Vec<[u8; 16]> = iter::once(first).chain(parts).map(u128::to_le_bytes).collect();
-        PacketName(self.prf.hash(hashes.as_flattened()))
+        let mut prf = self.prf;
+        iter::once(first).chain(parts).for_each(|hash| prf.write(&hash.to_le_bytes()));
+        PacketName(prf.finish())
     }
 }
 
