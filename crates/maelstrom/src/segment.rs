@@ -16,12 +16,12 @@ pub(crate) struct Segment {
     /// The number of its first byte.
     pub sequence: u32,
     /// None if it has no time stamp, or one that is signed.
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<TimeStamp>,
 }
 
 /// A time stamp of a segment (RFC 7323 §3.2).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp {
+pub(crate) struct TimeStamp {
     pub value: u32,
     /// Where it is in the packet.
     pub at: usize,
@@ -42,7 +42,7 @@ impl Segment {
         let options = segment.get(20..header)?;
         let stamp = stamp_in(options).and_then(|place| {
             let value = u32::from_be_bytes(at(options, place)?);
-            Some(Stamp { value, at: flow.segment_at + 20 + place })
+            Some(TimeStamp { value, at: flow.segment_at + 20 + place })
         });
         Some(Segment { flow, sequence: u32::from_be_bytes(at(segment, 4)?), stamp })
     }
