@@ -20,9 +20,12 @@ use crate::partition::{Partition, Plan, Worker};
 use crate::setup::{Config, SetupError, check};
 use crate::split::{Split, SplitCounters};
 use crate::status::{PartitionStatus, Status};
+use crate::sys;
 
 /// How often what others may ask is brought up to date.
 const STATUS_EVERY: Duration = Duration::from_millis(200);
+/// How often free memory goes back to the kernel: bursts of losses and of clients need some for a moment.
+const MEMORY_EVERY: Duration = Duration::from_secs(5);
 /// How long it waits for something to do.
 const WAIT: Duration = Duration::from_millis(50);
 /// When a partition that could not be opened is tried again.
@@ -132,7 +135,7 @@ impl Appliance {
     /// # Panics
     /// If a partition's thread has panicked.
     pub fn run(mut self) -> Status {
-        let mut status_at = self.begin;
+        let (mut status_at, mut memory_at) = (self.begin, self.begin);
         let mut manager = Notifier::from_environment();
         manager.ready(self.begin);
         while !self.controls.stop.load(Ordering::Relaxed) {
@@ -145,6 +148,10 @@ impl Appliance {
                 status_at = now + STATUS_EVERY;
                 let split = self.split.as_ref().map(|split| Arc::clone(&split.counters));
                 self.publish(split);
+            }
+            if now >= memory_at {
+                memory_at = now + MEMORY_EVERY;
+                sys::give_back_memory();
             }
             manager.turn(now, || self.makes_progress());
             self.failover.wait(WAIT);
