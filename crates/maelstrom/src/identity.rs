@@ -7,18 +7,18 @@
 //! new ones a second, two of them share a name once in half a year; a stranger who does not know the
 //! key cannot make two that do.
 //!
-//! Names travel in the clear, so the hash is a pseudorandom function: SipHash-2-4 of a universal hash of the
-//! packet's bytes and length, which nobody sees ([`UniversalHash`]). Two packets have one universal hash with a chance of
-//! 2^-62, and it takes a thirtieth of SipHash's time over so many bytes. UMAC (RFC 4418) is made in the same way.
+//! Names travel in the clear, so the hash is a pseudorandom function: half of the AES-128 block of a universal hash of
+//! the packet's bytes and length, which nobody sees ([`UniversalHash`]). Two packets have one universal hash with a chance
+//! of 2^-62. UMAC (RFC 4418) is made in the same way.
 //!
 //! What routers change is set to zero before a packet is mixed into a repair, and travels beside its
 //! name, so that a recovered packet has it as it left.
 
-use std::hash::Hasher;
+use std::fmt;
 use std::sync::Arc;
-use std::{fmt, iter};
 
-use siphasher::sip::SipHasher24;
+use aes::cipher::{BlockEncrypt, KeyInit};
+use aes::{Aes128, Block};
 use wellspring_codec::interleave::PacketName;
 use wellspring_kernels::UniversalHash;
 
@@ -99,7 +99,7 @@ impl std::error::Error for Unprotected {}
 #[derive(Clone)]
 pub struct Namer {
     universal: Arc<UniversalHash>,
-    prf: SipHasher24,
+    prf: Aes128,
 }
 
 impl fmt::Debug for Namer {
@@ -116,7 +116,7 @@ impl Namer {
         let mut secret = [0; 16];
         key.derive("wellspring maelstrom 3 packet names", &[], &mut secret);
         let universal = Arc::new(UniversalHash::new(&universal));
-        Namer { universal, prf: SipHasher24::new_with_key(&secret) }
+        Namer { universal, prf: Aes128::new(&secret.into()) }
     }
 
     /// The identity of an IP packet. What routers change is set to zero in it; [`restore`] undoes that.
@@ -130,12 +130,14 @@ impl Namer {
 
     /// The name of a packet in which what routers change is zero.
     pub(crate) fn name(&self, normal: &[u8]) -> PacketName {
-        let mut parts = normal.chunks(UniversalHash::LONGEST).map(|part| self.universal.hash(part));
-        // Two packets' hashes differ by their lengths' sum as seldom as by any other value.
-        let first = parts.next().unwrap_or_default() ^ normal.len() as u128;
-        let mut prf = self.prf;
-        iter::once(first).chain(parts).for_each(|hash| prf.write(&hash.to_le_bytes()));
-        PacketName(prf.finish())
+        // Lengths differ in the first block, so that no packet's blocks begin another's, and chaining them is safe.
+        let mut name = normal.len() as u128;
+        for part in normal.chunks(UniversalHash::LONGEST) {
+            let mut block = Block::from((name ^ self.universal.hash(part)).to_le_bytes());
+            self.prf.encrypt_block(&mut block);
+            name = u128::from_le_bytes(block.into());
+        }
+        PacketName(name as u64)
     }
 }
 
