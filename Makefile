@@ -26,7 +26,7 @@ OF_LINUX := -A clippy::useless_conversion -A clippy::unnecessary_cast
 # The nightly run, in order; how long each part takes: seconds a fuzz target, cases of each property, rounds of racing
 # writers, seeds of the store on a disk that fails and of transfers, seconds of transfers under faults, size of the objects that outlive
 # them [MB], papers whose figures are reproduced and how (SCALE=--quick).
-NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-reach nightly-python nightly-figures nightly-package
+NIGHTLY := nightly-fuzz nightly-tests nightly-faults nightly-soak nightly-reach nightly-guest nightly-python nightly-figures nightly-package
 FUZZ_SECONDS ?= 1800
 # Inputs after which a target has had enough: parsers take minutes for them.
 FUZZ_RUNS ?= 100000000
@@ -186,6 +186,9 @@ nightly-reach:
 	$(CARGO) build --release -p wellspring-cli
 	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/powercut
 	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/crash --rounds $(ROUNDS)
+
+nightly-guest:
+	lab/guest
 
 nightly-python: python-full
 

@@ -23,6 +23,8 @@ use crate::sys::{self, SEND_BATCH};
 const WIRE_OVERHEAD: u64 = 24;
 /// The link's header and a VLAN tag \[bytes\].
 const LINK_HEADER: usize = 18;
+/// Both addresses of a frame, behind which its tag stands \[bytes\].
+const ADDRESSES: usize = 12;
 /// Memory of each direction's ring \[bytes\].
 const RING: usize = 16 << 20;
 /// Frames on their way in one direction, at most.
@@ -274,7 +276,7 @@ impl Direction {
             return true;
         }
         let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.extend_from_slice(frame.bytes);
+        copy_whole(frame.bytes, frame.vlan, &mut bytes);
         self.flight.push_back((leaves + config.delay, bytes));
         true
     }
@@ -296,9 +298,32 @@ impl Direction {
     }
 }
 
+/// Copies a frame with the VLAN tag that the kernel took out of it: protocol identifier and control information.
+fn copy_whole(frame: &[u8], tag: Option<(u16, u16)>, into: &mut Vec<u8>) {
+    let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES));
+    into.extend_from_slice(addresses);
+    if let Some((protocol, control)) = tag {
+        into.extend_from_slice(&protocol.to_be_bytes());
+        into.extend_from_slice(&control.to_be_bytes());
+    }
+    into.extend_from_slice(rest);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tagged_frame_is_whole_again() {
+        let frame: Vec<u8> = (0..60).collect();
+        let copy = |tag| {
+            let mut copy = Vec::new();
+            copy_whole(&frame, tag, &mut copy);
+            copy
+        };
+        let tagged = [&frame[..12], &[0x81, 0, 0, 100], &frame[12..]].concat();
+        assert_eq!((copy(None), copy(Some((0x8100, 100)))), (frame.clone(), tagged));
+    }
 
     /// The lengths of all runs, if frames come so far apart.
     fn losses(loss: Loss, frames: u32, apart: Duration) -> Vec<usize> {

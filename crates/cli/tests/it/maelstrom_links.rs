@@ -1,11 +1,11 @@
-//! Appliances on links as they are: without room for repairs, in tunnels, behind NAT, encrypted, far. Needs root, iproute2 and nft.
+//! Appliances on links as they are: without room for repairs, behind NAT, encrypted, far. Needs root, iproute2 and nft.
 
 use crate::lab::{Lab, Losses, NO_LOSS, WELLSPRING, run, seen, skip};
 use crate::maelstrom::{DATAGRAMS, HOST, STREAM_LEN};
 use wellspring_appliance::link_emulator::Loss;
 
 /// None where there is no root or no nft.
-fn lab(chain: bool, loss: Losses) -> Option<Lab> {
+pub fn lab(chain: bool, loss: Losses) -> Option<Lab> {
     if std::process::Command::new("nft").arg("--version").output().is_err() {
         skip("this needs nft, of nftables");
         return None;
@@ -14,7 +14,7 @@ fn lab(chain: bool, loss: Losses) -> Option<Lab> {
 }
 
 /// An appliance with a code that adapts.
-fn start(lab: &mut Lab, part: &str, wan: &str, peer: &str, more: &[&str]) {
+pub fn start(lab: &mut Lab, part: &str, wan: &str, peer: &str, more: &[&str]) {
     let (key, folder) = (lab.path("key"), lab.path(""));
     let args = ["maelstrom", "up", "--lan", "lan", "--wan", wan, "--peer", peer, "--key", &key];
     let args = [&args[..], &["--name", part, "--run-dir", &folder], more].concat();
@@ -36,7 +36,7 @@ fn assert_all_arrive(lab: &Lab) {
     assert!(lab.number("ab", "/received/recovered") > 0, "{:#}", lab.status("ab"));
 }
 
-fn stream(lab: &Lab) {
+pub fn stream(lab: &Lab) {
     let receiver = lab.host(HOST, "hb", "receive-stream");
     let sender = lab.host(HOST, "ha", "send-stream");
     assert!(sender.wait_with_output().expect("sent").status.success());
@@ -83,41 +83,6 @@ fn a_link_without_room_for_repairs_gets_shorter_segments_while_it_is_protected()
     for part in ["aa", "ab"] {
         lab.down(part);
         assert_eq!(rules(&lab, part), "", "{part}");
-    }
-}
-
-#[test]
-fn a_tunnel_is_a_long_link_like_any_other() {
-    let loss = Losses { there: Loss::Bursts { part: 0.02, length: 5 }, seed: 12, ..NO_LOSS };
-    let Some(mut lab) = lab(false, loss) else { return };
-    for (part, own, peer, net) in [
-        ("aa", "10.82.0.1", "10.82.0.2", "10.82.2.0/24"),
-        ("ab", "10.82.0.2", "10.82.0.1", "10.82.1.0/24"),
-    ] {
-        let tunnel = "link add tun0 type vxlan id 7 dstport 4789 dev wan local";
-        let tunnel: Vec<&str> = tunnel.split(' ').chain([own, "remote", peer]).collect();
-        lab.ip(part, &tunnel);
-        let ends = if part == "aa" {
-            ["10.82.9.1/24", "10.82.9.2"]
-        } else {
-            ["10.82.9.2/24", "10.82.9.1"]
-        };
-        lab.ip(part, &["addr", "add", ends[0], "dev", "tun0"]);
-        // What is left of 1,500 bytes in WireGuard over IPv6.
-        lab.ip(part, &["link", "set", "dev", "tun0", "mtu", "1420", "up"]);
-        lab.ip(part, &["route", "replace", net, "via", ends[1]]);
-    }
-    start(&mut lab, "aa", "tun0", "10.82.9.2", &[]);
-    start(&mut lab, "ab", "tun0", "10.82.9.1", &[]);
-    lab.wait_for_peers();
-    assert_eq!(lab.number("aa", "/longest_protected"), 1_260, "{:#}", lab.status("aa"));
-    stream(&lab);
-    let status = lab.status("ab");
-    assert!(lab.number("ab", "/received/recovered") > 0, "{status:#}");
-    for part in ["aa", "ab"] {
-        assert_eq!(lab.number(part, "/sent/too_long"), 0, "{:#}", lab.status(part));
-        assert_eq!(lab.number(part, "/unlike"), 0, "{:#}", lab.status(part));
-        assert_eq!(lab.status(part)["trouble"], serde_json::json!([]));
     }
 }
 

@@ -15,6 +15,7 @@ mod maelstrom_metrics;
 mod maelstrom_roles;
 mod maelstrom_site;
 mod maelstrom_split;
+mod maelstrom_tunnels;
 mod maelstrom_unit;
 mod mistakes;
 mod operation;
