@@ -278,8 +278,9 @@ fn the_load_is_shared_and_taken_over(
     lab.wait_until("partitions shared again", shared);
     let arrived = spread(lab);
     assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
-    assert_eq!(lab.number(alive, "/failover/takeovers"), 1);
-    assert_eq!(lab.number(alive, "/failover/returns"), 1);
+    // Once, and again whenever the machine stops the other for longer than it may be silent.
+    assert!(lab.number(alive, "/failover/takeovers") >= 1, "{}", lab.status(alive));
+    assert!(lab.number(alive, "/failover/returns") >= 1, "{}", lab.status(alive));
     assert!(sender.wait_with_output().expect("sent").status.success());
     assert_eq!(seen(&receiver.wait_with_output().expect("received")), STREAM_LEN as u64);
 }
