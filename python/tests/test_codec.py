@@ -154,8 +154,9 @@ def test_wrong_ids_are_refused_in_words(code: wellspring.Code, source: bytes) ->
     for size in (0, 65_536):
         with pytest.raises(ValueError):
             code.decoder(size)
-    with pytest.raises(ValueError, match="at most"):
-        encoder.encode(K, count=2**60)
+    for count in (2**36, 2**60):
+        with pytest.raises(ValueError, match="at most"):
+            encoder.encode(K, count=count)
 
 
 def test_a_decoder_is_one_threads_at_a_time() -> None:
@@ -221,6 +222,9 @@ def test_objects_survive_loss_reordering_and_copies(length: int, threads: int, d
     assert used == packets, "whatever stood there"
     with pytest.raises(ValueError, match=f"give {len(packets)}"):
         wellspring.encode_object(content, repair=60, information=information, out=used + b"x")
+    for other in (bytes(length + 1), bytes(abs(length - 1))):
+        with pytest.raises(ValueError, match="its information says"):
+            wellspring.encode_object(other, repair=60, information=information)
 
 
 def test_objects_may_have_as_many_blocks_as_have_numbers(data: random.Random) -> None:
