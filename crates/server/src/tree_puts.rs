@@ -275,12 +275,33 @@ impl Handler {
     /// come to their end. Their clients may be gone.
     pub(super) fn settle_trees(&self) {
         *self.trees.places.write().unwrap_or_else(PoisonError::into_inner) = true;
-        let taken = self.trees.lock().all_taken();
-        for tree in taken {
+        self.each_place(|directory, tree| {
+            if let Err(error) = tree.settle_what_was_left() {
+                tracing::warn!(directory, %error, "files may not be on the disk");
+            }
+        });
+    }
+
+    /// Brings onto the disk what a tree was given, one at a time. The system tells once that it cannot: then what others were
+    /// given is in doubt, too.
+    fn settle(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _one = self.trees.settling.lock().unwrap_or_else(PoisonError::into_inner);
+        sync().inspect_err(|_| {
+            self.each_place(|directory, tree| {
+                if let Err(error) = tree.doubt() {
+                    tracing::warn!(directory, %error, "cannot note that files may not be on the disk");
+                }
+            });
+        })
+    }
+
+    /// Visits the directories into which trees are, or were, put.
+    fn each_place(&self, visit: impl Fn(&str, TreeTarget)) {
+        let places = self.trees.lock().places();
+        for place in places {
             // What is not there any more, or never was, needs nothing.
-            let Ok(root) = self.store.open_tree(&tree.place()) else { continue };
-            if let Err(error) = TreeTarget::of(root).settle_what_was_left() {
-                tracing::warn!(directory = tree.directory(), %error, "files may not be on the disk");
+            if let Ok(root) = self.store.open_tree(&place) {
+                visit(&place, TreeTarget::of(root));
             }
         }
     }
@@ -345,7 +366,8 @@ impl Handler {
         }
         if tree.atomic && self.is_swapped(tree, &requested)? {
             // Another session may have swapped it in this moment, and not have come to the disk.
-            return Ok(TreeTarget::of(self.store.open_tree(tree.directory())?).sync()?);
+            let target = TreeTarget::of(self.store.open_tree(tree.directory())?);
+            return Ok(self.settle(|| target.sync())?);
         }
         let (root, _stays) = self.close_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
@@ -376,10 +398,10 @@ impl Handler {
         let ours = std::mem::take(&mut plan.made_directories);
         let set = |path: &str| may_replace || made.contains(path) || ours.contains(path);
         plan.set_directories(set).map_err(of_tree)?;
-        target.settle(plan.leaves_doubts())?;
+        self.settle(|| target.settle(plan.leaves_doubts()))?;
         if tree.atomic {
             self.swap(tree, requested.is_empty())?;
-            target.sync()?;
+            self.settle(|| target.sync())?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Listings and packs that were made of trees, within a bound of memory and disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -15,6 +15,8 @@ use crate::store::{Digest, Fingerprint};
 const MAX_LISTINGS: usize = 16;
 /// And their length together, at most, unless it is but one \[bytes\].
 const MAX_LISTINGS_LEN: usize = 64 << 20;
+/// Directories that are remembered of trees whose listings are kept no more.
+const MAX_LEFT: usize = 1024;
 /// What was made and is kept on the disk, at most.
 const MAX_MADE: usize = 64;
 /// And its length together, at most, unless it is but one: enough for clients that fetch the same at the same time, and
@@ -33,6 +35,8 @@ pub(super) struct Trees {
     pub(super) reading: Mutex<()>,
     /// Held while a tree is made beside a directory, or takes its place; after `places`.
     pub(super) swapping: Mutex<()>,
+    /// Held while a tree is brought onto the disk; after `places`.
+    pub(super) settling: Mutex<()>,
     /// Shared by those who put something into a directory, and held by whoever looks whether a tree is complete that is to
     /// take the place of one, until it has. True once the server has ended: then nothing is written any more.
     pub(super) places: RwLock<bool>,
@@ -52,6 +56,8 @@ pub(super) struct Kept {
     listings: VecDeque<Arc<Listed>>,
     /// Trees that are being put.
     taken: VecDeque<Arc<TakenTree>>,
+    /// Directories that earlier ones were, or are, written into.
+    left: VecDeque<String>,
     made: VecDeque<Made>,
     jobs: VecDeque<Job>,
 }
@@ -122,9 +128,9 @@ impl Kept {
         self.taken.iter().rev().find(fits).map(Arc::clone)
     }
 
-    /// All trees that are being put, or were.
-    pub(super) fn all_taken(&self) -> Vec<Arc<TakenTree>> {
-        self.taken.iter().map(Arc::clone).collect()
+    /// Directories into which trees are, or were, put: the latest.
+    pub(super) fn places(&self) -> BTreeSet<String> {
+        self.taken.iter().map(|tree| tree.place()).chain(self.left.iter().cloned()).collect()
     }
 
     pub(super) fn keep_taken(&mut self, mut tree: TakenTree) {
@@ -143,8 +149,10 @@ impl Kept {
         while self.taken.len() > MAX_LISTINGS
             || self.taken.len() > 1 && len(&self.taken) > MAX_LISTINGS_LEN
         {
-            self.taken.pop_front();
+            let left = self.taken.pop_front().map(|tree| tree.place());
+            self.left.extend(left.filter(|place| !self.left.contains(place)));
         }
+        self.left.drain(..self.left.len().saturating_sub(MAX_LEFT));
     }
 
     fn forget_job(&mut self, client: SocketAddr, cookie: Cookie) {

@@ -127,7 +127,7 @@ impl NextTree {
     fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
         let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
         let is_in_doubt = |size| {
-            doubts.is_some_and(|doubts| doubts.is_in_doubt(entry.path, size, entry.modified))
+            doubts.is_some_and(|doubts| doubts.may_be_torn(entry.path, size, entry.modified))
         };
         self.make_parents(entry.path)?;
         match entry.content {

@@ -22,8 +22,7 @@ pub fn in_doubt(
     let mut found: Option<(String, u64)> = None;
     while let Some(entry) = cursor.next_entry()? {
         let Content::File { size, .. } = entry.content else { continue };
-        // A power cut may have left it without any bytes.
-        if tree.is_in_doubt(entry.path, size.max(1), entry.modified) {
+        if tree.may_be_torn(entry.path, size, entry.modified) {
             found.get_or_insert_with(|| (entry.path.to_owned(), 0)).1 += 1;
         }
     }
@@ -40,5 +39,5 @@ pub fn is_in_doubt(file: &File, path: &str, top: impl FnOnce() -> Option<OwnedFd
     let Some((top, root)) = top().and_then(|top| Some((top.try_clone().ok()?, top))) else {
         return false;
     };
-    TreeTarget::below(root, Some(&top)).is_in_doubt(path, size.max(1), modified)
+    TreeTarget::below(root, Some(&top)).may_be_torn(path, size, modified)
 }

@@ -103,13 +103,24 @@ impl Doubts {
 
     /// Whether a file is, whose state that is.
     pub(super) fn of_file(&self, stat: &Stat) -> bool {
-        let since = self.since.partition_point(|(since, _)| *since <= changed(stat));
+        self.of_time(changed(stat))
+    }
+
+    /// Whether what was changed at that time is.
+    fn of_time(&self, at: Time) -> bool {
+        let since = self.since.partition_point(|(since, _)| *since <= at);
         since.checked_sub(1).is_some_and(|last| self.since[last].1)
     }
 
     /// What two notes say together. The later line holds, whichever of them has it: see [`Above`].
     pub(super) fn and(&self, other: &Doubts) -> Doubts {
         Doubts::new(self.since.iter().chain(&other.since).copied().collect())
+    }
+
+    /// Whether something is in doubt here that is not there.
+    pub(super) fn exceed(&self, other: &Doubts) -> bool {
+        let times = self.since.iter().chain(&other.since).map(|(at, _)| *at);
+        times.into_iter().any(|at| self.of_time(at) && !other.of_time(at))
     }
 
     fn new(mut since: Vec<(Time, bool)>) -> Self {

@@ -257,8 +257,9 @@ impl Maker {
             };
             let Some(entry) = there.or(here) else { return Ok(()) };
             let passes = self.plan.filter.passes(&entry);
-            if !passes || there.is_none() {
-                self.plan.leaves_doubts |= here.is_some_and(|here| self.is_in_doubt(&here));
+            let is_moved = there.is_some_and(|there| !matches!(there.content, Content::Skipped(_)));
+            if !passes || !is_moved {
+                self.plan.leaves_doubts |= here.is_some_and(|here| self.is_doubtful(&here));
             }
             if !passes {
                 return Ok(());
@@ -275,11 +276,18 @@ impl Maker {
         })
     }
 
-    /// Whether a file like that is here, and may not be on the disk.
+    /// Whether a file that is to be like that is here, and may not be on the disk.
     fn is_in_doubt(&mut self, file: &Entry<'_>) -> bool {
         let Content::File { size, .. } = file.content else { return false };
         let target = self.plan.target.as_mut();
         target.is_some_and(|target| target.is_in_doubt(file.path, size, file.modified))
+    }
+
+    /// Whether a file that is here, whatever it was to be, may not be on the disk.
+    fn is_doubtful(&mut self, file: &Entry<'_>) -> bool {
+        let Content::File { size, .. } = file.content else { return false };
+        let target = self.plan.target.as_mut();
+        target.is_some_and(|target| target.may_be_torn(file.path, size, file.modified))
     }
 
     /// Something that the tree does not have.

@@ -184,7 +184,7 @@ impl NextTree {
                 }
                 Content::File { size, .. } => {
                     // It is fetched again, or adopted.
-                    if there.is_in_doubt(entry.path, size, entry.modified) {
+                    if there.may_be_torn(entry.path, size, entry.modified) {
                         is_whole = false;
                     } else {
                         fs::hard_link(self.target.join(entry.path), &path)?;

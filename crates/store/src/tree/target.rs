@@ -18,6 +18,7 @@ use super::doubts::Doubts;
 use super::file::{PACKED, READ, state, times_of};
 use super::new_file::{NewFile, take_name};
 use super::scan::{Scan, ScanError, scan};
+use super::unsynced::doubt;
 use super::writers::Writers;
 use crate::existing::Existing;
 use crate::objects::{
@@ -142,6 +143,11 @@ impl TreeTarget {
         found.is_some_and(|found| self.doubts(path, size).of_file(&found))
     }
 
+    /// The same of a file of which only is known what it is now: a power cut may have left it without any bytes.
+    pub fn may_be_torn(&mut self, path: &str, size: u64, modified: Modified) -> bool {
+        self.is_in_doubt(path, size.max(1), modified)
+    }
+
     /// What notes say of a file of that length.
     fn doubts(&mut self, path: &str, size: u64) -> &Doubts {
         static NONE: Doubts = Doubts::none();
@@ -190,6 +196,14 @@ impl TreeTarget {
     /// The system's.
     pub fn settle_what_was_left(&self) -> io::Result<()> {
         self.writers.settle_what_was_left()
+    }
+
+    /// Notes that what was written there and is not [settled](Self::settle) is in doubt: a sync of the file system has failed.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn doubt(&self) -> io::Result<()> {
+        doubt(&self.writers.root)
     }
 
     /// [Settles](Self::settle) it when nobody writes there any more, if that was not done: whoever wrote was stopped before

@@ -66,11 +66,13 @@ impl Note {
     }
 
     /// Syncs what was written. If that goes well nothing is noted any more, unless others still write or something else
-    /// `is_in_doubt`; if not, what was written is in doubt from now on.
+    /// `is_in_doubt`; if not, what was written is in doubt from now on. It has failed, too, if `others_failed` says
+    /// that somebody else's has, since it was looked what is there.
     pub(super) fn end(
         &self,
         root: &OwnedFd,
         sync: impl FnOnce() -> io::Result<()>,
+        others_failed: impl FnOnce() -> bool,
         is_in_doubt: bool,
     ) -> io::Result<()> {
         drop(self.lock().take());
@@ -89,6 +91,10 @@ impl Note {
                     .and_then(|file| file.map_or(Ok(()), |file| fail(&file))),
             };
             return synced;
+        }
+        if others_failed() {
+            // The system tells one of them that bytes are lost, whoever has written them.
+            return Err(io::Error::other("another transfer's files could not be synced"));
         }
         match alone {
             None => Ok(()),

@@ -121,7 +121,7 @@ fn what_could_not_be_synced_is_moved_again_in_the_same_life() {
     write(&first, Existing::Replace);
     let note = Note::default();
     note.begin(&root).expect("begun");
-    let failed = note.end(&root, || Err(io::Error::other("a bad disk")), false);
+    let failed = note.end(&root, || Err(io::Error::other("a bad disk")), || false, false);
     assert_eq!(failed.expect_err("it failed").to_string(), "a bad disk");
     // The other writer had a part in it.
     let again = plan_of();
@@ -137,17 +137,75 @@ fn what_could_not_be_synced_is_moved_again_in_the_same_life() {
 }
 
 #[test]
+fn a_sync_that_fails_fails_all_who_have_looked_what_is_there_before() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (part, root) = (home.path().join("d"), open(home.path()));
+    let fail = |directory: &OwnedFd| {
+        let note = Note::default();
+        note.begin(directory).expect("begun");
+        let failed = note.end(directory, || Err(io::ErrorKind::Other.into()), || false, false);
+        failed.expect_err("it failed");
+    };
+    // All files are there, of a writer who has not come to its end.
+    write(&plan(&part, Existing::Replace), Existing::Replace);
+    let (here, above) = (plan(&part, Existing::Replace), plan_from_above(home.path()));
+    assert_eq!((lacking(&here), lacking(&above)), (0, 0));
+    fail(&open(&part));
+    for done in [here.finish(), above.finish()] {
+        let failed = done.expect_err("nobody knows what is there").to_string();
+        assert!(failed.contains("could not be synced"), "{failed}");
+    }
+    let again = plan(&part, Existing::Replace);
+    assert_eq!(lacking(&again), 2);
+    write(&again, Existing::Replace);
+    again.finish().expect("finished");
+    assert!(!is_noted(&part));
+    // The other way round: what fails is a tree of which it is a part.
+    let writers = TreeTarget::of(open(home.path()));
+    writers.begin().expect("begun");
+    let here = plan(&part, Existing::Replace);
+    fail(&root);
+    here.finish().expect_err("nobody knows what is there");
+    plan_from_above(home.path()).finish().expect("finished");
+    plan(&part, Existing::Replace).finish().expect("finished");
+}
+
+#[test]
+fn a_file_without_bytes_that_is_not_listed_stays_in_doubt() {
+    let home = tempfile::tempdir().expect("a directory");
+    write(&plan(home.path(), Existing::Replace), Existing::Replace);
+    another_life(home.path());
+    File::create(home.path().join("b")).expect("cut");
+    let others = [entry("a", 5), entry("c", PACKED)];
+    let (listed, skipped) = (
+        &others[..],
+        Entry {
+            content: Content::Skipped(wellspring_tree::SkipReason::Unreadable),
+            ..entry("b", 0)
+        },
+    );
+    for entries in [listed.to_vec(), [&listed[..1], &[skipped], &listed[1..]].concat()] {
+        let part = plan_of(&entries, home.path(), Existing::Replace);
+        write(&part, Existing::Replace);
+        assert!(part.leaves_doubts());
+        part.finish().expect("finished");
+        let torn = fstat(File::open(home.path().join("b")).expect("opened")).expect("stat");
+        assert!(Doubts::of(&open(home.path())).of_file(&torn));
+    }
+}
+
+#[test]
 fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
     let home = tempfile::tempdir().expect("a directory");
     let root = open(home.path());
     let (one, other) = (Note::default(), Note::default());
     one.begin(&root).expect("begun");
     other.begin(&root).expect("begun");
-    one.end(&root, || Ok(()), false).expect("ended");
+    one.end(&root, || Ok(()), || false, false).expect("ended");
     assert!(is_noted(home.path()));
     another_life(home.path());
     std::fs::write(home.path().join("doubtful"), b"1").expect("written");
-    other.end(&root, || Ok(()), true).expect("ended");
+    other.end(&root, || Ok(()), || false, true).expect("ended");
     let doubtful = fstat(File::open(home.path().join("doubtful")).expect("opened")).expect("stat");
     assert!(Doubts::of(&root).of_file(&doubtful));
     let third = Note::default();
@@ -155,7 +213,7 @@ fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
     std::fs::write(home.path().join("doubtful"), b"2").expect("written");
     let sure = fstat(File::open(home.path().join("doubtful")).expect("opened")).expect("stat");
     assert!(!Doubts::of(&root).of_file(&sure));
-    third.end(&root, || Ok(()), false).expect("ended");
+    third.end(&root, || Ok(()), || false, false).expect("ended");
     assert!(!is_noted(home.path()));
 }
 
@@ -312,7 +370,8 @@ fn a_sync_that_fails_puts_in_doubt_what_was_left_above_and_below() {
     assert_eq!(lacking(&plan_of(&files, &part, Existing::Replace)), 0);
     let noted = plan_of(&files, &part, Existing::Replace).target().expect("a target");
     let writers = &noted.writers;
-    let failed = writers.note.end(&writers.root, || Err(io::ErrorKind::Other.into()), false);
+    let failed =
+        writers.note.end(&writers.root, || Err(io::ErrorKind::Other.into()), || false, false);
     writers.after_end(&failed, false);
     for directory in [home.path(), &part, &deeper] {
         assert_eq!(lacking(&plan(directory, Existing::Replace)), 2, "{directory:?}");

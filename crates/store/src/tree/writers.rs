@@ -1,6 +1,6 @@
 //! Directory and notes of a tree, shared by all who write it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,12 @@ pub(super) struct Writers {
     pub(super) root: Arc<OwnedFd>,
     /// Which files may not be on the disk, as notes in it and above said when it was opened.
     doubts: Doubts,
+    /// The same, as the note in it alone said.
+    noted_here: Doubts,
     /// Notes above.
     above: Above,
-    /// Directories below it that have notes of their own.
-    noted: Mutex<BTreeSet<String>>,
+    /// Directories below it that have notes of their own, and what these said first.
+    noted: Mutex<BTreeMap<String, Doubts>>,
     pub(super) note: Note,
     settle_when_dropped: AtomicBool,
 }
@@ -28,9 +30,16 @@ impl Writers {
     /// Those of a directory, of which notes above `top`, one of the directories above it, say nothing.
     pub(super) fn of(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
         let above = Above::of(&root, top);
-        let doubts = Doubts::of(&root).and(&above.doubts);
-        let (root, noted, note) = (Arc::new(root), Mutex::default(), Note::default());
-        Writers { root, doubts, above, noted, note, settle_when_dropped: AtomicBool::new(false) }
+        let noted_here = Doubts::of(&root);
+        Writers {
+            doubts: noted_here.and(&above.doubts),
+            noted_here,
+            above,
+            root: Arc::new(root),
+            noted: Mutex::default(),
+            note: Note::default(),
+            settle_when_dropped: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn settle_when_dropped(&self) {
@@ -51,7 +60,7 @@ impl Writers {
             if !of_this.says_nothing() {
                 doubts = doubts.and(&of_this);
                 let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-                noted.insert(path.to_owned());
+                noted.entry(path.to_owned()).or_insert(of_this);
             }
         }
         doubts
@@ -75,9 +84,23 @@ impl Writers {
     /// Waits until all that was written is on the disk, and notes how that went.
     pub(super) fn settle(&self, leaves_doubts: bool) -> io::Result<()> {
         let is_doubted_above = !self.above.doubts.is_none() && !self.above.is_written;
-        let ended = self.note.end(&self.root, || self.sync(), leaves_doubts || is_doubted_above);
+        let leaves_note = leaves_doubts || is_doubted_above;
+        let (sync, others_failed) = (|| self.sync(), || self.has_new_doubts());
+        let ended = self.note.end(&self.root, sync, others_failed, leaves_note);
         self.after_end(&ended, leaves_doubts);
         ended
+    }
+
+    /// Whether something in it is in doubt that was not when it was opened, or looked at first.
+    fn has_new_doubts(&self) -> bool {
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |(path, known): (&String, &Doubts)| {
+            let directory = open_directory_beneath(&self.root, path);
+            directory.is_ok_and(|directory| Doubts::of(&directory).exceed(known))
+        };
+        Doubts::of(&self.root).exceed(&self.noted_here)
+            || Above::of(&self.root, None).doubts.exceed(&self.above.doubts)
+            || noted.iter().any(is_new)
     }
 
     pub(super) fn settle_what_was_left(&self) -> io::Result<()> {
@@ -99,7 +122,7 @@ impl Writers {
             return;
         }
         let noted = std::mem::take(&mut *self.noted.lock().unwrap_or_else(PoisonError::into_inner));
-        for path in noted {
+        for path in noted.into_keys() {
             let directory = open_directory_beneath(&self.root, &path).map_err(io::Error::from);
             // What it said is no longer true, and somebody else's may stay; or it is the first error that matters.
             let _ = directory.and_then(|directory| match ended {

@@ -7,6 +7,9 @@ use crate::Host;
 use crate::store::tree::listing::Lacks;
 use crate::{HostError, HostTrouble, ReceiverState};
 
+/// How often a host that was lost on the way is tried again.
+const TRIES: u32 = 3;
+
 /// A host, and how far it is.
 pub(super) struct Receiver {
     pub host: Host,
@@ -15,8 +18,8 @@ pub(super) struct Receiver {
     /// Files that it lacked when it was first asked, and their length \[bytes\].
     pub lacked: Option<(u64, u64)>,
     pub removed: u64,
-    /// It was lost before.
-    lost: bool,
+    /// How often it was lost.
+    lost: u32,
 }
 
 pub(super) enum State {
@@ -33,16 +36,18 @@ impl Receiver {
     pub(super) fn new(host: &Host) -> Self {
         let lacks = Lacks::default();
         let host = host.clone();
-        Receiver { host, lacks, state: State::Live, lacked: None, removed: 0, lost: false }
+        Receiver { host, lacks, state: State::Live, lacked: None, removed: 0, lost: 0 }
     }
 
     pub(super) fn is_live(&self) -> bool {
         matches!(self.state, State::Live)
     }
 
-    /// It takes no more part in this round; one that fell out on the way is tried once more.
+    /// It takes no more part in this round; one that fell out on the way, or of whose directory somebody else has made
+    /// another one meanwhile, is tried again a few times.
     pub(super) fn fail(&mut self, reason: String, trouble: HostTrouble, on_the_way: bool) {
-        let again = on_the_way && !std::mem::replace(&mut self.lost, true);
+        let again = on_the_way && self.lost < TRIES;
+        self.lost += 1;
         let error = HostError { host: self.host.to_string(), reason, trouble };
         self.state = State::Failed { error, again };
     }

@@ -7,6 +7,7 @@ mod transfer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -20,6 +21,8 @@ use transfer::{Round, Upload};
 
 /// How often a tree that changes while it is put, or a host that was lost, is begun with again.
 const ROUNDS: u32 = 4;
+/// Longest pause before that.
+const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 
 impl Client {
     /// Makes a directory of the hosts hold the tree that is in a directory here, and moves only what differs:
@@ -44,7 +47,7 @@ impl Client {
             let round = upload.round(&source, began).await;
             match round {
                 Ok(Round::Done) => return Ok(upload.report(&source, began)),
-                Ok(Round::Again) if upload.begin_again(ROUNDS) => {}
+                Ok(Round::Again) if upload.begin_again(ROUNDS) => pause().await,
                 Ok(Round::Again) => {
                     return Err(TreeError::Incomplete(Box::new(upload.report(&source, began))));
                 }
@@ -54,6 +57,13 @@ impl Client {
             }
         }
     }
+}
+
+/// Waits for a while of any length: of two who put other trees into one directory at once, each of which spoils the
+/// other's, one comes to its end meanwhile.
+async fn pause() {
+    tokio::time::sleep(LONGEST_PAUSE.mul_f64(crate::random::number() as f64 / u64::MAX as f64))
+        .await;
 }
 
 #[cfg(test)]
