@@ -201,8 +201,8 @@ fn open(directory: &OwnedFd) -> Result<Option<File>, Errno> {
     }
 }
 
-/// The lines of a note.
-pub(super) struct Lines(pub(super) Vec<(Time, State)>);
+/// The lines of a note, and its text.
+pub(super) struct Lines(pub(super) Vec<(Time, State)>, String);
 
 impl Lines {
     fn doubts(&self) -> Doubts {
@@ -215,8 +215,8 @@ impl Lines {
         self.0.iter().max_by_key(|(at, _)| *at).map(|(_, state)| state.clone())
     }
 
-    pub(super) fn to_text(&self) -> String {
-        self.0.iter().map(|(at, state)| state.line(*at)).collect()
+    pub(super) fn text(&self) -> &str {
+        &self.1
     }
 
     /// The same in fewest words, now that all that is not in doubt is on the disk.
@@ -257,5 +257,5 @@ pub(super) fn read(file: &File) -> io::Result<Lines> {
         }
         lines.push(((seconds, nanos), state));
     }
-    Ok(Lines(lines))
+    Ok(Lines(lines, text))
 }

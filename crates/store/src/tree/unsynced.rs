@@ -145,7 +145,7 @@ fn write_in_this_life(mut file: &File, root: &OwnedFd) -> io::Result<()> {
             // Written again: whoever wrote it may have been killed before it was on the disk, or his sync have failed, which
             // the system says once. In its place, for others who read it.
             fcntl_setfl(file, OFlags::empty())?;
-            file.write_all_at(lines.to_text().as_bytes(), 0)?;
+            file.write_all_at(lines.text().as_bytes(), 0)?;
             fcntl_setfl(file, OFlags::APPEND)?;
         }
         Ok(_) => file.write_all(line_of_this_life(file)?.as_bytes())?,

@@ -195,6 +195,17 @@ fn a_file_without_bytes_that_is_not_listed_stays_in_doubt() {
 }
 
 #[test]
+fn a_note_that_is_brought_onto_the_disk_again_says_the_same() {
+    let home = tempfile::tempdir().expect("a directory");
+    let life = this_life().expect("a life");
+    // Of two who wrote one has failed, and the other was killed.
+    let text = format!("1 0 {life}\n1 0 failed\n2 0 {life}\n");
+    std::fs::write(home.path().join(UNSYNCED), &text).expect("written");
+    Note::default().begin(&open(home.path())).expect("begun");
+    assert_eq!(std::fs::read_to_string(home.path().join(UNSYNCED)).expect("read"), text);
+}
+
+#[test]
 fn a_note_stays_while_somebody_writes_or_something_else_is_in_doubt() {
     let home = tempfile::tempdir().expect("a directory");
     let root = open(home.path());
