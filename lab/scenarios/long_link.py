@@ -51,12 +51,17 @@ class Link(LongLink):
         copy, port = self.dir / "copy", 4711 + BUILDS.index(program)
         copy.unlink(missing_ok=True)
         begin, steps = time.time(), []
-        out = self.run("b", *peers.get(program, [f"{A}:{port}"], "object", copy, "--congestion", self.args.congestion, "--json-progress"),
+        out = self.run("b", *peers.get(program, [f"{A}:{port}"], "object", copy, *self.control(), "--json-progress"),
                        patience=self.args.patience, said=lambda line: steps.append((time.time(), line)))
         end = time.time()
         self.check(copy)
         return {"value": json.loads(out)["goodput_bits_per_second"] / 1e6, "begin": begin, "end": end,
                 "settled_mbps": self.settled([(at - begin, json.loads(line)) for at, line in steps if '"moving"' in line], start)}
+
+    def control(self):
+        """Options for what chooses the rate: LTTP's own is TFRC."""
+        chosen = [] if self.args.congestion == "tfrc" else ["--congestion", self.args.congestion]
+        return ["--protocol", self.args.protocol, *chosen]
 
     def settled(self, steps, start):
         """Mbit/s of the steps of a transfer from `start` seconds on."""

@@ -80,9 +80,9 @@ pub struct NetworkArgs {
     #[arg(long, value_enum, default_value_t = FabricArg::Shared, help_heading = "Network")]
     pub fabric: FabricArg,
     /// Congestion control of what is received on a shared path. `veno` is CUBIC that takes losses for congestion
-    /// only while the queue is long.
-    #[arg(long, value_name = "NAME", default_value_t, value_parser = parse_congestion(), help_heading = "Network")]
-    pub congestion: Algorithm,
+    /// only while the queue is long [default: veno for SCDP, TFRC (RFC 5348) for LTTP].
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion(), help_heading = "Network")]
+    pub congestion: Option<Algorithm>,
     /// Symbols in flight from one sender to one receiver, at most; four bandwidth-delay products where a shared path
     /// holds more.
     #[arg(long, value_name = "N", default_value_t = 2_048, help_heading = "Network")]
@@ -194,7 +194,8 @@ impl NetworkArgs {
         config.scdp.link_rate = self.link_rate;
         config.ndp.link_rate = self.link_rate;
         config.scdp.max_window = self.window.max(1);
-        config.scdp.congestion = self.congestion;
+        config.scdp.congestion = self.congestion.unwrap_or_default();
+        config.lttp.congestion = self.congestion;
         config.scdp.fabric = match self.fabric {
             FabricArg::Trimming => Fabric::Trimming,
             FabricArg::Shared => Fabric::Shared { reordering_threshold },

@@ -35,6 +35,20 @@ fn three_servers_give_a_third_each() {
 }
 
 #[test]
+fn any_congestion_controller_brings_the_bytes() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 9);
+    let server = place.serve_by(program(), &place.replica("a", &bytes), &loopback());
+    for congestion in ["veno", "cubic", "bbr"] {
+        let out = place.dir(congestion);
+        let lossy = ["--congestion", congestion, "--inject-loss", "0.05"];
+        let get = ["get", "--protocol", "lttp", &object_at(&[&server]), "-o", text(&out)];
+        run(&[&get[..], &lossy[..]].concat()).success();
+        assert!(std::fs::read(out.join("object")).expect("read") == bytes, "{congestion}");
+    }
+}
+
+#[test]
 fn standard_output_gets_the_bytes_in_order() {
     let place = Place::new();
     let bytes = random_bytes(500_000, 2);

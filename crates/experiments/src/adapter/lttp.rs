@@ -34,6 +34,7 @@ impl Adapter for Lttp {
         config.block_symbols = self.protocol.block_symbols;
         config.prevent_oscillation = self.protocol.lttp.prevent_oscillation;
         config.discounting = self.protocol.lttp.discounting;
+        config.congestion = self.protocol.lttp.congestion.map(|kind| kind.algorithm());
         config.progress_every = PROGRESS;
         lttp::Endpoint::new(config)
     }

@@ -243,6 +243,9 @@ pub struct Lttp {
     pub prevent_oscillation: bool,
     /// History discounting (RFC 5348 §5.5).
     pub discounting: bool,
+    /// Past the paper: the congestion controller by which clients choose the rate, in place of TFRC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<CongestionKind>,
 }
 
 /// LTTP's decoders: see `wellspring_codec::lt::Method`.
@@ -271,6 +274,7 @@ impl Default for Lttp {
             delta: 0.7,
             prevent_oscillation: true,
             discounting: true,
+            congestion: None,
         }
     }
 }
@@ -309,7 +313,7 @@ pub enum FabricKind {
     Dedicated,
 }
 
-/// SCDP's congestion controllers: see `wellspring_transport::congestion`.
+/// Congestion controllers of SCDP, and of LTTP if it is to have one: see `wellspring_transport::congestion`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CongestionKind {

@@ -88,6 +88,34 @@ fn blocks_come_whole_over_links_that_lose_one_packet_in_twenty() {
     assert!(lossy.counters.dropped_by_rule > 100);
 }
 
+/// Over 80 ms, where one packet in a hundred is lost, TFRC's equation leaves 1.7 Mbit/s of 100.
+#[test]
+fn a_congestion_controller_that_tells_random_losses_apart_fills_a_long_link() {
+    let rate = |congestion: Option<&str>, loss: f64| {
+        let chosen =
+            congestion.map(|name| format!("congestion = \"{name}\"\n")).unwrap_or_default();
+        let text = format!(
+            "name = \"long\"\n[topology]\nkind = \"dumbbell\"\nhosts = 1\nrate = \"1Gbit/s\"\n\
+             uplink_rate = \"100Mbit/s\"\ndelay = \"13.33ms\"\ndata_loss = {loss}\n[switch]\nbuffer = \"1MB\"\n\
+             overflow = \"drop\"\n[protocol]\nname = \"lttp\"\nblock_symbols = 4096\n[protocol.lttp]\n\
+             decoder = \"fixed\"\ncode_overhead = 0.02\n{chosen}[run]\nlimit = \"1000s\"\n\
+             [workload]\nkind = \"incast\"\nsenders = 1\nsize = \"20MB\""
+        );
+        let scenario = Plan::parse(&text).unwrap().scenarios().unwrap().remove(0);
+        goodput(&outcome(&scenario, 1))
+    };
+    let tfrc = rate(None, 0.0033);
+    assert!(tfrc < 3.0, "{tfrc}");
+    for congestion in ["veno", "bbr"] {
+        for loss in [0.0, 0.0033, 0.0167] {
+            let rate = rate(Some(congestion), loss);
+            assert!((35.0..85.0).contains(&rate), "{congestion} at {loss}: {rate}");
+        }
+    }
+    let cubic = rate(Some("cubic"), 0.0033);
+    assert!(cubic < 5.0, "every loss is congestion to it: {cubic}");
+}
+
 /// LTTP §V-A with the constants as they were: a change of these digests is a change of behaviour.
 #[test]
 fn digests_are_pinned() {

@@ -1,5 +1,6 @@
 //! The receiving side of a session.
 
+use super::chosen_rate::ChosenRate;
 use super::config::Config;
 use super::header::{LttpHeader, Parameters};
 use crate::tfrc::{RateReceiver, Report, Stamp};
@@ -78,6 +79,8 @@ pub(super) struct Client {
     pub talking: bool,
     parameters: Option<Parameters>,
     pub rate: RateReceiver,
+    /// In place of TFRC's, if the configuration says so.
+    chosen: Option<ChosenRate>,
     /// The block under way, and what came of it.
     sbn: u32,
     gathered: Gathered,
@@ -114,6 +117,9 @@ impl Client {
             talking: false,
             parameters: None,
             rate: RateReceiver::new(config.segment_size(symbol_size), config.discounting),
+            chosen: config
+                .congestion
+                .map(|algorithm| ChosenRate::new(algorithm, config.segment_size(symbol_size))),
             sbn: 0,
             gathered: Gathered::default(),
             ahead: Gathered::default(),
@@ -182,6 +188,11 @@ impl Client {
         self.last_heard = now;
         self.arrived += 1;
         self.rate.on_packet(now, stamp);
+        if let Some(chosen) = &mut self.chosen
+            && chosen.on_packet(now, stamp, self.rate.packets_lost())
+        {
+            self.rate.ask();
+        }
         if sbn < self.sbn || self.is_complete() {
             self.stats.redundant += 1;
             self.on_redundant(now);
@@ -287,7 +298,8 @@ impl Client {
     pub fn poll_report(&mut self, now: Time) -> Option<Report> {
         let report = self.rate.poll_report(now)?;
         self.stats.reports += 1;
-        Some(report)
+        let chosen = self.chosen.as_ref();
+        Some(chosen.map_or(report, |chosen| chosen.report(self.rate.rtt(), report)))
     }
 
     fn awaits_answer(&self) -> bool {

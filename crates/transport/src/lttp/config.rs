@@ -1,5 +1,6 @@
 //! The configuration of a host's LTTP endpoint.
 
+use crate::congestion::Algorithm;
 use wellspring_core::{Class, Duration, HostId, Seed};
 
 /// Configuration of an [`Endpoint`](super::Endpoint). [`Config::new`] gives the paper's values.
@@ -20,6 +21,8 @@ pub struct Config {
     /// under way, and a client takes them in. The paper's way, one block at a time, without. One
     /// side may have it without the other: such symbols are redundant, then.
     pub overlap: bool,
+    /// Past the paper: what chooses the rate of what a client asks for; none is TFRC. Servers need not have the same.
+    pub congestion: Option<Algorithm>,
     /// RFC 5348 §4.5.
     pub prevent_oscillation: bool,
     /// RFC 5348 §5.5.
@@ -50,6 +53,7 @@ impl Config {
             block_symbols: 256,
             max_symbols: 1 << 20,
             overlap: false,
+            congestion: None,
             prevent_oscillation: true,
             discounting: true,
             granularity: Duration::ZERO,

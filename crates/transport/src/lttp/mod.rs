@@ -8,7 +8,8 @@
 //!   for these messages of one packet each; here each is answered and repeated until it is, after
 //!   a time that is TCP's least retransmission timeout at first and doubles.
 //! - *Data channel* (§III-C, §III-D): symbols 0, 1, 2, ... of one block after another, at the rate
-//!   of [`tfrc`](crate::tfrc), in datagrams that are not retransmitted.
+//!   of [`tfrc`](crate::tfrc), in datagrams that are not retransmitted. Past the paper, the client may have one of
+//!   SCDP's [controllers](crate::congestion) choose the rate ([`Config::congestion`]).
 //! - The client counts the distinct symbols of the block under way. From the k-th on it asks for
 //!   the block to be finished ([`Work`](wellspring_core::Work)); a decoder that needs more says so
 //!   and is asked again with every further symbol (algorithm 2).
@@ -23,6 +24,7 @@
 //! give up on a peer that is silent for [`Config::peer_timeout`] (§III-A has such a timer at the
 //! sender). A host sends only what its application offered, to the hosts it was offered to.
 
+mod chosen_rate;
 mod client;
 mod command;
 mod config;

@@ -49,6 +49,7 @@ pub struct LossHistory {
     intervals: VecDeque<Interval>,
     /// Number and nominal time of the packet that the current loss event began with.
     event: Option<Seen>,
+    packets_lost: u64,
     discounting: bool,
 }
 
@@ -65,6 +66,7 @@ impl LossHistory {
             gaps: VecDeque::with_capacity(MAX_GAPS),
             intervals: VecDeque::with_capacity(N + 1),
             event: None,
+            packets_lost: 0,
             discounting,
         }
     }
@@ -106,6 +108,11 @@ impl LossHistory {
         }
     }
 
+    /// Packets that did not come, so far.
+    pub fn packets_lost(&self) -> u64 {
+        self.packets_lost
+    }
+
     fn push_gap(&mut self, gap: Gap) {
         self.gaps.push_back(gap);
     }
@@ -133,6 +140,7 @@ impl LossHistory {
     /// Packets are lost: begins loss events with those that were sent a round trip or more behind
     /// the beginning of the last one (§5.2). Of one gap as many at most as are averaged.
     fn lost(&mut self, gap: &Gap, rtt: Duration, first_interval: &impl Fn() -> f64) {
+        self.packets_lost += u64::from(gap.count);
         // T_loss of §5.2, between the arrivals around the gap.
         let between = gap.after.at.since(gap.before.at).as_picos();
         let steps = gap.after.number.wrapping_sub(gap.before.number).max(1);

@@ -121,6 +121,16 @@ impl RateReceiver {
         self.history.loss_event_rate()
     }
 
+    /// Packets that did not come, so far.
+    pub fn packets_lost(&self) -> u64 {
+        self.history.packets_lost()
+    }
+
+    /// Has a report be due.
+    pub fn ask(&mut self) {
+        self.due = self.last.is_some();
+    }
+
     /// The sender's round trip, as its last packet says.
     pub fn rtt(&self) -> Duration {
         self.last.map_or(Duration::ZERO, |(stamp, _)| stamp.rtt.min(Duration::from_secs(60)))
