@@ -175,7 +175,9 @@ fn what_an_appliance_has_no_room_for_is_not_lost_and_does_not_come_twice() {
     lab.signal("ab", Signal::STOP);
     sent(send());
     let sender = send();
-    std::thread::sleep(Duration::from_millis(200));
+    lab.wait_until("the second sender under way", |lab| {
+        lab.number("aa", "/sent/packets") > DATAGRAMS + DATAGRAMS / 4
+    });
     lab.signal("ab", Signal::CONT);
     sent(sender);
     assert_eq!(seen(&receiver.wait_with_output().expect("received")), DATAGRAMS);

@@ -155,12 +155,13 @@ fn three_on_one_router_move_partitions_by_load_and_take_over() {
     lab.wait_until("a partition that moved", moved);
     let (missing, twice) = flows.end();
     println!("moved by load: {missing} missing, {twice} twice");
-    assert!(missing <= MISSING && twice <= TWICE, "{missing} {twice}\n{}", statuses(&lab));
     let count = |lab: &Lab, what: &str| -> u64 {
         NAMES.iter().map(|name| lab.number(name, &format!("/failover/{what}"))).sum()
     };
     // Of an appliance that got no processor for a while others took over, and it took back: these are moves, too.
     let stalls = count(&lab, "takeovers");
+    let most = |stalls: u64| if stalls == 0 { MISSING } else { MISSING_OF_KILLED };
+    assert!(missing <= most(stalls) && twice <= TWICE, "{missing} {twice}\n{}", statuses(&lab));
     let (away, here) = (count(&lab, "moved_away"), count(&lab, "moved_here"));
     let is_one = if stalls == 0 { (away, here) == (1, 1) } else { away >= 1 && here >= 1 };
     assert!(is_one, "{away} {here} {stalls}\n{}", statuses(&lab));
@@ -183,8 +184,8 @@ fn three_on_one_router_move_partitions_by_load_and_take_over() {
         statuses(&lab)
     );
     // Here, too, some may have got no processor for a while, and have taken back what was theirs.
-    let most = 2 + stalls + count(&lab, "returns");
-    assert!((1..=most).contains(&count(&lab, "takeovers")), "{}", statuses(&lab));
+    let moves = 2 + stalls + count(&lab, "returns");
+    assert!((1..=moves).contains(&count(&lab, "takeovers")), "{}", statuses(&lab));
 
     // Its next life has what it has at home.
     start(&mut lab, killed);
@@ -193,7 +194,9 @@ fn three_on_one_router_move_partitions_by_load_and_take_over() {
         let home = NAMES.iter().position(|&name| name == killed).expect("one of them");
         protectors[home] == [killed] && protectors[home + 3] == [killed] && each_has_one(lab)
     });
+    let before = count(&lab, "takeovers");
     let (missing, twice) = Flows::start(&lab, &addresses).end();
     println!("given back: {missing} missing, {twice} twice");
-    assert!(missing <= MISSING && twice <= TWICE, "{missing} {twice}\n{}", statuses(&lab));
+    let stalls = count(&lab, "takeovers").saturating_sub(before);
+    assert!(missing <= most(stalls) && twice <= TWICE, "{missing} {twice}\n{}", statuses(&lab));
 }

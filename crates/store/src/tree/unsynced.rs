@@ -99,7 +99,9 @@ impl Note {
         match alone {
             None => Ok(()),
             Some(file) if is_in_doubt => {
-                let text = read(&file)?.settled();
+                // One that cannot be read says that all is in doubt, and nothing was written since.
+                let all = || State::Failed.line((i64::MIN, 0));
+                let text = read(&file).map_or_else(|_| all(), |lines| lines.settled());
                 place(root, |_| Ok(text), true)?;
                 Ok(fsync(root)?)
             }

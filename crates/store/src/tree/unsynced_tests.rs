@@ -273,6 +273,20 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
 }
 
 #[test]
+fn a_note_that_is_none_below_one_that_doubts_fails_nothing() {
+    let home = tempfile::tempdir().expect("a directory");
+    let part = home.path().join("d");
+    write(&plan_from_above(home.path()), Existing::Replace);
+    another_life(home.path());
+    std::fs::write(part.join(UNSYNCED), "nonsense").expect("written");
+    // Nothing is to be moved.
+    let nothing = plan_of(&[], &part, Existing::Replace);
+    assert_eq!(lacking(&nothing), 0);
+    nothing.finish().expect("finished");
+    assert_eq!(lacking(&plan(&part, Existing::Replace)), 2, "and all stays in doubt");
+}
+
+#[test]
 fn what_is_in_doubt_and_not_listed_has_another_time_in_the_next_tree() {
     let dir = tempfile::tempdir().expect("directory");
     let target = dir.path().join("t");
