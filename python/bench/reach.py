@@ -392,20 +392,10 @@ def fsspec_read(arguments: argparse.Namespace) -> Row:
     return row
 
 
-IDLE = {
-    "distributed.admin.tick.interval": "2s",
-    "distributed.admin.system-monitor.interval": "5s",
-    "distributed.worker.memory.monitor-interval": "1s",
-    "distributed.worker.profile.enabled": False,
-    "distributed.scheduler.work-stealing": False,
-}
-"""Workers and their scheduler that wait take a fiftieth of a processor by these settings, a seventh without: here all of
-them share the processors with the runs."""
-
 PLAN = {"topology.k": 4, "workload.senders": 8, "workload.size": "4MB", "protocol.name": "scdp"}
 
 
-def sweep_on_dask(arguments: argparse.Namespace, settings: dict[str, object], how: str) -> Row:
+def sweep_on_dask(arguments: argparse.Namespace, settings: dict[str, object] | None, how: str) -> Row:
     """Efficiency is the time of as many processes as there are cores (four at most), over Dask's with a worker killed."""
     row = Row(f"{arguments.runs} runs, 4 Dask workers, {how}, one killed", goal=">= 95 % efficiency, same digests")
     if not is_here("distributed"):
@@ -415,7 +405,7 @@ def sweep_on_dask(arguments: argparse.Namespace, settings: dict[str, object], ho
     from distributed import Client, LocalCluster
 
     from wellspring import sim
-    from wellspring.sweep import sweep
+    from wellspring.sweep import DASK_SETTINGS, sweep
 
     cores = min(4, len(os.sched_getaffinity(0)))
     jobs = sim.jobs("scdp-12a", seeds=range(1, arguments.runs + 1), set=PLAN)
@@ -426,7 +416,7 @@ def sweep_on_dask(arguments: argparse.Namespace, settings: dict[str, object], ho
         alone = time.perf_counter() - began
     killed: list[int] = []
     with (
-        dask.config.set(settings),
+        dask.config.set(DASK_SETTINGS if settings is None else settings),
         LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
         Client(cluster) as client,
     ):
@@ -481,7 +471,7 @@ ROWS: dict[str, Callable[[argparse.Namespace], Row]] = {
     "get": get,
     "fsspec": fsspec_read,
     "sweep": partial(sweep_on_dask, settings={}, how="Dask's defaults"),
-    "sweep-tuned": partial(sweep_on_dask, settings=IDLE, how="settings that wake idle workers less"),
+    "sweep-tuned": partial(sweep_on_dask, settings=None, how="DASK_SETTINGS"),
     "install": install,
 }
 

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Fetched, HostProcess
 from wellspring import sim
-from wellspring.sweep import sweep
+from wellspring.sweep import DASK_SETTINGS, sweep
 
 Hosts = tuple[Path, list[HostProcess]]
 
@@ -154,10 +154,14 @@ def test_every_record_can_be_drawn(record: Path) -> None:
 
 
 def test_dask_runs_a_sweep_and_a_killed_worker_loses_its_run_alone(tmp_path: Path) -> None:
+    import dask
     from distributed import Client, LocalCluster
 
+    # A key that Dask does not know would be ignored.
+    assert [key for key in DASK_SETTINGS if dask.config.get(key, None) is None] == []
     killed: list[int] = []
     with (
+        dask.config.set(DASK_SETTINGS),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
