@@ -171,6 +171,21 @@ fn a_sync_that_fails_fails_all_who_have_looked_what_is_there_before() {
 }
 
 #[test]
+fn a_sync_that_fails_elsewhere_puts_in_doubt_what_is_not_settled() {
+    let home = tempfile::tempdir().expect("a directory");
+    let (begun, ended) = (home.path().join("begun"), home.path().join("ended"));
+    let all = plan(&ended, Existing::Replace);
+    write(&all, Existing::Replace);
+    all.finish().expect("finished");
+    write(&plan(&begun, Existing::Replace), Existing::Replace);
+    for directory in [&begun, &ended] {
+        TreeTarget::of(open(directory)).doubt().expect("noted");
+    }
+    let lacks = |directory: &Path| lacking(&plan(directory, Existing::Replace));
+    assert_eq!((lacks(&begun), lacks(&ended)), (2, 0));
+}
+
+#[test]
 fn a_file_without_bytes_that_is_not_listed_stays_in_doubt() {
     let home = tempfile::tempdir().expect("a directory");
     write(&plan(home.path(), Existing::Replace), Existing::Replace);
