@@ -2,7 +2,7 @@
 //! outlives an appliance that is killed. Needs root and iproute2; without root it says so and passes.
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const PORT: u16 = 5_000;
 /// The traffic class of expedited forwarding (RFC 3246), and ECN-capable.
 const EXPEDITED: u8 = 0xba;
 pub const DATAGRAMS: u64 = 4_000;
+/// What their sender says when it has sent half of them.
+const HALF: &str = "half";
 pub const STREAM_LEN: usize = 12 << 20;
 
 /// The program of a host in its namespace.
@@ -46,6 +48,9 @@ fn program_of_a_host() {
                 rustix::net::sockopt::set_ip_tos(&socket, EXPEDITED).expect("set");
             }
             for number in 0..DATAGRAMS {
+                if number == DATAGRAMS / 2 {
+                    println!("{HALF}");
+                }
                 let _ = socket.send(&datagram(number));
                 if number % 4 == 3 {
                     std::thread::sleep(Duration::from_millis(1));
@@ -171,12 +176,19 @@ fn what_an_appliance_has_no_room_for_is_not_lost_and_does_not_come_twice() {
     let receiver = lab.host(HOST, "hb", "receive-datagrams");
     let send = || lab.host(HOST, "ha", "send-datagrams");
     let sent = |sender: Child| assert!(sender.wait_with_output().expect("sent").status.success());
-    // More than its ring holds; and what comes after drives out repairs of what it did not see.
+    // More than its ring holds, and while it goes on there are repairs of what it did not see.
     lab.signal("ab", Signal::STOP);
     sent(send());
-    sent(send());
+    let mut sender = send();
+    let mut said = BufReader::new(sender.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    while !line.contains(HALF) {
+        line.clear();
+        assert!(said.read_line(&mut line).expect("a line") > 0, "half of them are not sent");
+    }
     lab.signal("ab", Signal::CONT);
-    sent(send());
+    said.read_to_end(&mut Vec::new()).expect("the rest");
+    sent(sender);
     assert_eq!(seen(&receiver.wait_with_output().expect("received")), DATAGRAMS);
     let status = lab.status("ab");
     let number = |path: &str| status.pointer(path).and_then(Value::as_u64).expect("a number");
