@@ -327,6 +327,16 @@ mod tests {
     }
 
     #[test]
+    fn lttp_has_a_congestion_controller_if_one_is_asked_for() {
+        let chosen = |args: &[&str]| {
+            let config = driver(args).expect("arguments");
+            (config.scdp.congestion, config.lttp.congestion)
+        };
+        assert_eq!(chosen(&[]), (Algorithm::Veno, None));
+        assert_eq!(chosen(&["--congestion", "bbr"]), (Algorithm::Bbr, Some(Algorithm::Bbr)));
+    }
+
+    #[test]
     fn priorities_are_class_selectors_where_switches_trim_and_can_be_chosen() {
         let shared = driver(&[]).expect("the defaults");
         assert_eq!((shared.dscp.control, shared.dscp.of_symbol(3)), (0, 0));
