@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use wellspring_client::{
-    Client, ClientConfig, Host, TreeChange, TreeError, TreeFilter, TreeOptions,
+    Client, ClientConfig, Cut, Host, TreeChange, TreeError, TreeFilter, TreeOptions, TreeReport,
 };
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
@@ -25,6 +27,8 @@ use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs, Source};
 
 /// Longest list of objects that is read \[bytes\].
 const MAX_LIST_LEN: u64 = 64 << 20;
+/// Hosts, and directories of one, that are fetched from at one time.
+const AT_ONCE: usize = 64;
 
 /// Arguments of a fetch that hold for several objects too.
 pub struct Fetch<'a> {
@@ -42,6 +46,9 @@ struct Group {
     directory: Option<ObjectName>,
     names: Arc<BTreeSet<String>>,
 }
+
+/// Objects by their file names: each is here, or why it is not.
+type Became = BTreeMap<String, Option<String>>;
 
 /// Account of all groups.
 #[derive(Default)]
@@ -106,25 +113,14 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut first_error = None;
-    for group in &groups {
-        let options = TreeOptions::new(group.directory.clone())
-            .level(true)
-            .filter(filter(group))
-            .cut(args.cut.for_scdp()?)
-            .updates(display.updates());
-        let here = Arc::new(Mutex::new(BTreeMap::new()));
-        let noted = Arc::clone(&here);
-        let hear = Arc::new(move |change: TreeChange| note(&noted, change));
-        let fetch = client.fetch_tree(&group.hosts, &options, directory, hear);
-        let fetched = interrupt.guard(fetch).await.map_err(|_| {
-            Failed::new(
-                INTERRUPTED,
-                "interrupted; run it again with --force to fetch what is missing",
-            )
-        });
-        let fetched = fetched.inspect_err(|_| display.finish())?;
-        let here = here.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.add(group, &here, fetched.as_ref().err());
+    let fetches = fetch_all(client, groups, args.cut.for_scdp()?, &display, directory);
+    let interrupted = |_| {
+        let text = "interrupted; run it again with --force to fetch what is missing";
+        Failed::new(INTERRUPTED, text)
+    };
+    let fetched = interrupt.guard(fetches).await.map_err(interrupted);
+    for (group, here, fetched) in fetched.inspect_err(|_| display.finish())? {
+        outcome.add(&group, &here, fetched.as_ref().err());
         if let Ok(report) = &fetched {
             outcome.fetched += report.fetched_files;
             outcome.bytes += report.fetched_bytes;
@@ -132,7 +128,6 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
         first_error = first_error.or(fetched.err());
     }
     display.finish();
-    drop(client);
     let elapsed = began.elapsed();
     if args.report.json {
         writeln!(Stdout, "{}", outcome.account(directory, elapsed.as_secs_f64()))?;
@@ -152,13 +147,45 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     outcome.end(first_error, directory)
 }
 
+/// Fetches all groups, many at a time; gives each with what became of its objects, in order.
+async fn fetch_all(
+    client: Client,
+    groups: Vec<Group>,
+    cut: Cut,
+    display: &Display,
+    directory: &Path,
+) -> Vec<(Group, Became, Result<TreeReport, TreeError>)> {
+    let (client, directory) = (Arc::new(client), Arc::<Path>::from(directory));
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let mut fetches = JoinSet::new();
+    for (index, (group, updates)) in
+        groups.iter().zip(display.updates().parts(groups.len())).enumerate()
+    {
+        let options = TreeOptions::new(group.directory.clone())
+            .level(true)
+            .filter(filter(group))
+            .cut(cut)
+            .updates(updates);
+        let (client, directory) = (Arc::clone(&client), Arc::clone(&directory));
+        let (places, hosts) = (Arc::clone(&places), group.hosts.clone());
+        fetches.spawn(async move {
+            let _place = places.acquire_owned().await;
+            let here = Arc::new(Mutex::new(BTreeMap::new()));
+            let noted = Arc::clone(&here);
+            let hear = Arc::new(move |change: TreeChange| note(&noted, change));
+            let fetched = client.fetch_tree(&hosts, &options, &directory, hear).await;
+            let here = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
+            (index, here, fetched)
+        });
+    }
+    let mut fetched = fetches.join_all().await;
+    fetched.sort_by_key(|(index, ..)| *index);
+    let ended = groups.into_iter().zip(fetched);
+    ended.map(|(group, (_, here, fetched))| (group, here, fetched)).collect()
+}
+
 impl Outcome {
-    fn add(
-        &mut self,
-        group: &Group,
-        here: &BTreeMap<String, Option<String>>,
-        error: Option<&TreeError>,
-    ) {
+    fn add(&mut self, group: &Group, here: &Became, error: Option<&TreeError>) {
         self.objects += group.names.len();
         for name in group.names.iter() {
             let reason = match (here.get(name), error) {
@@ -252,7 +279,7 @@ fn filter(group: &Group) -> TreeFilter {
 }
 
 /// Notes what became of an object: here, or why not.
-fn note(here: &Mutex<BTreeMap<String, Option<String>>>, change: TreeChange) {
+fn note(here: &Mutex<Became>, change: TreeChange) {
     let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
     match change {
         TreeChange::Fetched(path, _) | TreeChange::Made(path) | TreeChange::Kept(path) => {

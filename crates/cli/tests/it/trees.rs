@@ -1,8 +1,11 @@
 //! Directories and many objects with the real binary over loopback.
 
 use std::io::Write;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Output, Stdio};
+
+use wellspring_testkit::wait::wait_until;
 
 use crate::support::{Place, Transfer, listing, program, random_bytes, run, text};
 
@@ -120,6 +123,25 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
         missing.text
     );
     assert_eq!(listing(&other), ["1"]);
+}
+
+#[test]
+fn a_host_that_is_silent_holds_up_no_object_of_another() {
+    let place = Place::new();
+    let served = place.dir("served");
+    write(&served, "object", &random_bytes(100_000, 1));
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    // Named behind the silent one, in whatever order they are taken.
+    let server = place.serve_at(&served, "127.0.0.2:0", &[]);
+    let to = place.dir("here");
+    let first = format!("{}/other", silent.local_addr().expect("bound"));
+    let second = format!("{}/object", server.address);
+    let fetch = Transfer::start(&["get", &first, &second, "-o", text(&to), "--timeout", "600"]);
+    wait_until(|| "the other host's object is here", || to.join("object").exists());
+    fetch.interrupt();
+    let ended = fetch.end();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    assert!(std::fs::read(to.join("object")).expect("read") == random_bytes(100_000, 1));
 }
 
 #[test]

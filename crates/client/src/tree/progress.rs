@@ -10,7 +10,8 @@ pub(super) const LANES: usize = 4;
 
 /// What was moved by all of them.
 pub(super) struct Progress {
-    total: u64,
+    /// How much there is to move, where it is known before \[bytes\].
+    total: Option<u64>,
     updates: Updates,
     /// What each host is to receive of a put \[bytes\].
     each: BTreeMap<String, u64>,
@@ -22,14 +23,16 @@ struct Done {
     /// Of fetches that are over.
     over: Lane,
     /// Of those under way.
-    lanes: [Lane; LANES],
+    lanes: Vec<Lane>,
     started: bool,
 }
 
 /// What one or more fetches or puts have moved.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Lane {
     bytes: u64,
+    /// Of how much \[bytes\].
+    total: u64,
     symbols: u64,
     senders: Vec<SenderProgress>,
     receivers: Vec<ReceiverProgress>,
@@ -43,7 +46,17 @@ impl Progress {
 
     /// Of a put of which each host is to receive so much \[bytes\].
     pub(super) fn of_put(total: u64, updates: &Updates, each: BTreeMap<String, u64>) -> Arc<Self> {
-        Arc::new(Progress { total, updates: updates.clone(), each, done: Mutex::default() })
+        Progress::of(Some(total), updates, each, LANES)
+    }
+
+    fn of(
+        total: Option<u64>,
+        updates: &Updates,
+        each: BTreeMap<String, u64>,
+        lanes: usize,
+    ) -> Arc<Self> {
+        let done = Done { lanes: vec![Lane::default(); lanes], ..Done::default() };
+        Arc::new(Progress { total, updates: updates.clone(), each, done: done.into() })
     }
 
     /// Where the updates of a lane's fetch go.
@@ -56,9 +69,10 @@ impl Progress {
     fn hear(&self, lane: usize, update: Update) {
         let mut locked = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         match update {
-            Update::Started { symbol_size, digest, hosts, .. } => {
+            Update::Started { size, symbol_size, digest, hosts } => {
+                locked.lanes[lane].total = size;
                 if !std::mem::replace(&mut locked.started, true) {
-                    let size = self.total;
+                    let size = self.total_of(&locked);
                     self.updates.tell(Update::Started { size, symbol_size, digest, hosts });
                 }
             }
@@ -67,7 +81,8 @@ impl Progress {
                 let (done, symbols) = locked
                     .all()
                     .fold((0, 0), |sum, lane| (sum.0 + lane.bytes, sum.1 + lane.symbols));
-                self.updates.tell(Update::Moving { done, total: self.total, symbols });
+                let total = self.total_of(&locked);
+                self.updates.tell(Update::Moving { done, total, symbols });
             }
             Update::Senders { senders, blocks } => {
                 (locked.lanes[lane].senders, locked.lanes[lane].blocks) = (senders, blocks);
@@ -87,6 +102,11 @@ impl Progress {
         }
     }
 
+    /// What there is to move, as far as it is known \[bytes\].
+    fn total_of(&self, done: &Done) -> u64 {
+        self.total.unwrap_or_else(|| done.lanes.iter().map(|lane| lane.total).sum())
+    }
+
     /// A lane's fetch of so many bytes is over.
     pub(super) fn end(&self, lane: usize, len: u64) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +124,14 @@ impl Progress {
             }
             add_receiver(&mut over.receivers, &receiver);
         }
+    }
+}
+
+impl Updates {
+    /// Where the updates of so many transfers at one time go, so that their progress is told as that of one.
+    pub fn parts(&self, transfers: usize) -> Vec<Updates> {
+        let progress = Progress::of(None, self, BTreeMap::new(), transfers);
+        (0..transfers).map(|transfer| progress.updates(transfer)).collect()
     }
 }
 
@@ -194,6 +222,26 @@ mod tests {
             blocks: BlockProgress { done: 3, decoded: 3, total: 0 },
         };
         assert_eq!(told.lock().expect("no panic").pop(), Some(expected));
+    }
+
+    #[test]
+    fn several_transfers_are_told_as_one() {
+        let (updates, told) = heard();
+        let parts = updates.parts(2);
+        let started = |size, host: &str| {
+            let digest = crate::store::Digest([0; 32]);
+            Update::Started { size, symbol_size: 1_376, digest, hosts: vec![host.to_owned()] }
+        };
+        parts[0].tell(started(100, "a"));
+        parts[1].tell(started(50, "b"));
+        parts[0].tell(Update::Moving { done: 30, total: 100, symbols: 3 });
+        parts[1].tell(Update::Moving { done: 20, total: 50, symbols: 2 });
+        let expected = [
+            started(100, "a"),
+            Update::Moving { done: 30, total: 150, symbols: 3 },
+            Update::Moving { done: 50, total: 150, symbols: 5 },
+        ];
+        assert_eq!(*told.lock().expect("no panic"), expected);
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl Endpoint {
         } else {
             PullQueue::new(link, PullQueue::packets_late(link))
         };
-        let pace =
-            (config.adapt_pace && config.fabric == Fabric::Trimming).then(|| Pace::new(link));
+        let pace = (config.adapt_pace && config.fabric == Fabric::Trimming)
+            .then(|| Pace::new(link, config.granularity * 2));
         Endpoint {
             pulls,
             signs_of_life: VecDeque::new(),

@@ -6,7 +6,7 @@
 
 use wellspring_core::{Duration, Rate, Time};
 
-/// Symbols that came, whole or trimmed, after which the pace is judged.
+/// Symbols that came, whole or trimmed, after which the pace is judged at the earliest.
 const EPOCH: u32 = 128;
 
 /// The pace is too high if one in so many was trimmed. Hosts that wake late send and ask in bursts, and short queues
@@ -34,6 +34,9 @@ const INDIFFERENT: u32 = 64;
 pub(super) struct Pace {
     link: u64,
     rate: u64,
+    /// An epoch lasts at least so long: in a shorter one trims show which hosts the system has run at once, and not what
+    /// the port carries.
+    least: Duration,
     began: Option<Time>,
     whole: u32,
     trimmed: u32,
@@ -51,11 +54,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(link: Rate) -> Self {
+    /// The link's rate, judged no more often than after `least`.
+    pub(super) fn new(link: Rate, least: Duration) -> Self {
         let link = link.as_bits_per_second();
         Pace {
             link,
             rate: link,
+            least,
             began: None,
             whole: 0,
             trimmed: 0,
@@ -79,28 +84,30 @@ impl Pace {
         self.trimmed += u32::from(trimmed);
         self.whole += u32::from(!trimmed);
         self.bytes += if trimmed { 0 } else { bytes };
-        if self.whole + self.trimmed < EPOCH {
+        let span = now.since(began);
+        if self.whole + self.trimmed < EPOCH || span < self.least {
             return None;
         }
         let before = self.rate;
-        self.judge(now.since(began));
+        self.judge(span);
         (self.began, self.whole, self.trimmed, self.bytes) = (Some(now), 0, 0, 0);
         if self.rate == before { None } else { Rate::from_bits_per_second(self.rate) }
     }
 
     fn judge(&mut self, span: Duration) {
-        let part = self.trimmed * 1_024 / EPOCH;
+        let symbols = u64::from(self.whole) + u64::from(self.trimmed);
+        let part = (u64::from(self.trimmed) * 1_024 / symbols) as u32;
         self.indifferent = self.indifferent.saturating_sub(1);
         if part > 2 * self.endured {
             // More than was put up with.
             self.indifferent = 0;
         }
-        if self.trimmed * FEW < EPOCH || (self.indifferent > 0 && part <= self.endured) {
+        if part * FEW < 1_024 || (self.indifferent > 0 && part <= self.endured) {
             let rise = (self.rate / RISE + 1) << self.calm.min(MOST_DOUBLINGS);
             self.rate = (self.rate + rise).min(self.link);
         }
         self.calm = if self.trimmed == 0 { self.calm.saturating_add(1) } else { 0 };
-        if self.trimmed * TOO_MANY < EPOCH || self.indifferent > 0 {
+        if part * TOO_MANY < 1_024 || self.indifferent > 0 {
             (self.reduced_for, self.futile) = (0, 0);
             return;
         }
@@ -146,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_link_given_twice_as_fast_as_it_is_costs_a_few_symbols() {
-        let mut pace = Pace::new(Rate::from_mbps(2_000));
+        let mut pace = Pace::new(Rate::from_mbps(2_000), Duration::ZERO);
         let (rate, trimmed) = after(&mut pace, 1_000_000_000, 100);
         assert!((950_000_000..1_070_000_000).contains(&rate), "{rate}");
         assert!(trimmed < 0.07, "{trimmed}");
@@ -154,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_pace_is_the_links_where_nothing_is_trimmed_and_soon_again() {
-        let mut pace = Pace::new(Rate::from_mbps(1_000));
+        let mut pace = Pace::new(Rate::from_mbps(1_000), Duration::ZERO);
         assert_eq!(after(&mut pace, 1_000_000_000, 50), (1_000_000_000, 0.0));
         let (rate, _) = after(&mut pace, 500_000_000, 4);
         assert!(rate < 560_000_000, "{rate}");
@@ -164,7 +171,7 @@ mod tests {
     /// As when a group's packets fill the port for a while: most is trimmed, whatever the pace.
     #[test]
     fn the_pace_is_the_links_again_soon_after_others_have_filled_the_port() {
-        let mut pace = Pace::new(Rate::from_mbps(100));
+        let mut pace = Pace::new(Rate::from_mbps(100), Duration::ZERO);
         let mut now = Time::ZERO;
         let mut took = |pace: &mut Pace, symbols: u64, trimmed: fn(u64) -> bool| {
             let began = now;
@@ -178,7 +185,7 @@ mod tests {
         took(&mut pace, 400, |number| number % 8 != 0);
         assert!(pace.rate > 90_000_000, "what changed nothing is taken back: {}", pace.rate);
         // Two epochs more, at whose end the pace is low.
-        pace = Pace::new(Rate::from_mbps(100));
+        pace = Pace::new(Rate::from_mbps(100), Duration::ZERO);
         took(&mut pace, 270, |number| number % 8 != 0);
         assert!(pace.rate < 20_000_000, "{}", pace.rate);
         let alone = took(&mut pace, 3_000, |_| false);
@@ -191,7 +198,7 @@ mod tests {
     #[test]
     fn a_reduction_that_helped_is_not_taken_back_for_trims_that_no_pace_changes() {
         let port = 1_000_000_000;
-        let mut pace = Pace::new(Rate::from_mbps(2_000));
+        let mut pace = Pace::new(Rate::from_mbps(2_000), Duration::ZERO);
         let (mut now, mut owed, mut trimmed) = (Time::ZERO, 0.0_f64, 0);
         let symbols = 200 * EPOCH;
         for number in 0..symbols {
@@ -207,9 +214,24 @@ mod tests {
         assert!(f64::from(trimmed) < 0.2 * f64::from(symbols), "{trimmed} of {symbols}");
     }
 
+    /// As when many senders are run by turns: what they send at once overflows the port now and then, whatever the pace.
+    #[test]
+    fn gusts_of_trims_that_no_pace_changes_leave_most_of_the_pace() {
+        let mut pace = Pace::new(Rate::from_mbps(1_000), Duration::from_millis(20));
+        let (mut now, mut least) = (Time::ZERO, u64::MAX);
+        for number in 0..200_000_u64 {
+            now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
+            // One part in three of a gust, and little in between.
+            let gust = if number / 128 % 4 == 0 { 3 } else { 40 };
+            pace.on_symbol(now, 1_500, number % gust == 0);
+            least = least.min(pace.rate);
+        }
+        assert!(least > 500_000_000, "{least}");
+    }
+
     #[test]
     fn trims_that_a_lower_pace_does_not_change_are_not_answered_for_ever() {
-        let mut pace = Pace::new(Rate::from_mbps(1_000));
+        let mut pace = Pace::new(Rate::from_mbps(1_000), Duration::ZERO);
         let mut now = Time::ZERO;
         for number in 0..20_000_u64 {
             now = now + Duration::from_nanos(1_500 * 8_000_000_000 / pace.rate);
