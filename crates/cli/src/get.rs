@@ -1,5 +1,6 @@
 //! `wellspring get`: one object from many hosts.
 
+mod group;
 mod lttp;
 mod many;
 mod report;

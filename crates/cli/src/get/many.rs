@@ -1,34 +1,28 @@
 //! `wellspring get` of several objects in one call.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use wellspring_client::{
-    Client, ClientConfig, Cut, Host, TreeChange, TreeError, TreeFilter, TreeOptions, TreeReport,
-};
+use wellspring_client::{Client, ClientConfig, TreeError};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
-use wellspring_net::store::ObjectName;
+use wellspring_net::store::Existing;
 
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, Location, NetworkArgs, ReportArgs, Source};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source};
+
+use super::group::{Fetched, Group, Into, fetch_all, groups, in_a_line};
 
 /// Longest list of objects that is read \[bytes\].
 const MAX_LIST_LEN: u64 = 64 << 20;
-/// Hosts, and directories of one, that are fetched from at one time.
-const AT_ONCE: usize = 64;
 
 /// Arguments of a fetch that hold for several objects too.
 pub struct Fetch<'a> {
@@ -39,16 +33,6 @@ pub struct Fetch<'a> {
     pub network: &'a NetworkArgs,
     pub report: &'a ReportArgs,
 }
-
-/// Objects of one directory of the same hosts: file names there.
-struct Group {
-    hosts: Vec<Host>,
-    directory: Option<ObjectName>,
-    names: Arc<BTreeSet<String>>,
-}
-
-/// Objects by their file names: each is here, or why it is not.
-type Became = BTreeMap<String, Option<String>>;
 
 /// Account of all groups.
 #[derive(Default)]
@@ -113,19 +97,18 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut first_error = None;
-    let fetches = fetch_all(client, groups, args.cut.for_scdp()?, &display, directory);
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let cut = args.cut.for_scdp()?;
+    let into = Into { client, directory: directory.to_owned(), existing, cut };
+    let fetches = fetch_all(into, groups, display.updates());
     let interrupted = |_| {
         let text = "interrupted; run it again with --force to fetch what is missing";
         Failed::new(INTERRUPTED, text)
     };
     let fetched = interrupt.guard(fetches).await.map_err(interrupted);
-    for (group, here, fetched) in fetched.inspect_err(|_| display.finish())? {
-        outcome.add(&group, &here, fetched.as_ref().err());
-        if let Ok(report) = &fetched {
-            outcome.fetched += report.fetched_files;
-            outcome.bytes += report.fetched_bytes;
-        }
-        first_error = first_error.or(fetched.err());
+    for (group, fetched) in fetched.inspect_err(|_| display.finish())? {
+        outcome.add(&group, &fetched);
+        first_error = first_error.or(fetched.error);
     }
     display.finish();
     let elapsed = began.elapsed();
@@ -147,53 +130,16 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     outcome.end(first_error, directory)
 }
 
-/// Fetches all groups, many at a time; gives each with what became of its objects, in order.
-async fn fetch_all(
-    client: Client,
-    groups: Vec<Group>,
-    cut: Cut,
-    display: &Display,
-    directory: &Path,
-) -> Vec<(Group, Became, Result<TreeReport, TreeError>)> {
-    let (client, directory) = (Arc::new(client), Arc::<Path>::from(directory));
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    let mut fetches = JoinSet::new();
-    for (index, (group, updates)) in
-        groups.iter().zip(display.updates().parts(groups.len())).enumerate()
-    {
-        let options = TreeOptions::new(group.directory.clone())
-            .level(true)
-            .filter(filter(group))
-            .cut(cut)
-            .updates(updates);
-        let (client, directory) = (Arc::clone(&client), Arc::clone(&directory));
-        let (places, hosts) = (Arc::clone(&places), group.hosts.clone());
-        fetches.spawn(async move {
-            let _place = places.acquire_owned().await;
-            let here = Arc::new(Mutex::new(BTreeMap::new()));
-            let noted = Arc::clone(&here);
-            let hear = Arc::new(move |change: TreeChange| note(&noted, change));
-            let fetched = client.fetch_tree(&hosts, &options, &directory, hear).await;
-            let here = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
-            (index, here, fetched)
-        });
-    }
-    let mut fetched = fetches.join_all().await;
-    fetched.sort_by_key(|(index, ..)| *index);
-    let ended = groups.into_iter().zip(fetched);
-    ended.map(|(group, (_, here, fetched))| (group, here, fetched)).collect()
-}
-
 impl Outcome {
-    fn add(&mut self, group: &Group, here: &Became, error: Option<&TreeError>) {
+    fn add(&mut self, group: &Group, fetched: &Fetched) {
         self.objects += group.names.len();
+        self.fetched += fetched.files;
+        self.bytes += fetched.bytes;
         for name in group.names.iter() {
-            let reason = match (here.get(name), error) {
+            let reason = match (fetched.became.get(name), &fetched.error) {
                 (Some(None), _) => continue,
                 (Some(Some(reason)), _) => reason.clone(),
-                (None, Some(error)) => {
-                    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
-                }
+                (None, Some(error)) => in_a_line(error),
                 (None, None) => "no such object".to_owned(),
             };
             self.failed.push((group.object(name), reason));
@@ -236,86 +182,5 @@ impl Outcome {
                 .hint("Check the spelling: `wellspring ls HOST/DIR/` lists what there is."),
         };
         Err(Failed { message: Some(text), ..failed })
-    }
-}
-
-impl Group {
-    /// An object as it was named.
-    fn object(&self, name: &str) -> String {
-        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
-        let directory = self.directory.as_ref().map(|d| format!("{d}/")).unwrap_or_default();
-        format!("{}/{directory}{name}", hosts.join(","))
-    }
-}
-
-/// The objects by their hosts and directories. Two objects of one file name are an error.
-fn groups(from: &[Source]) -> Result<Vec<Group>, Failed> {
-    let mut by_place = BTreeMap::new();
-    let mut all = BTreeMap::new();
-    for source in from {
-        let Source::Object(Location { hosts, name }) = source else {
-            return Err(Failed::usage("a directory is fetched by a call of its own"));
-        };
-        if let Some(before) = all.insert(name.file_name(), (hosts, name))
-            && before != (hosts, name)
-        {
-            let text = format!("{} and {name} would both be {}", before.1, name.file_name());
-            return Err(Failed::usage(text));
-        }
-        let key = hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
-        let group: &mut Group = by_place.entry((key, name.parent())).or_insert_with(|| {
-            let part = "a part of an object's name is one";
-            let directory = name.parent().map(|parent| ObjectName::new(parent).expect(part));
-            Group { hosts: hosts.clone(), directory, names: Arc::default() }
-        });
-        Arc::make_mut(&mut group.names).insert(name.file_name().to_owned());
-    }
-    Ok(by_place.into_values().collect())
-}
-
-fn filter(group: &Group) -> TreeFilter {
-    let names = Arc::clone(&group.names);
-    TreeFilter::by(move |path, is_directory| !is_directory && names.contains(path))
-}
-
-/// Notes what became of an object: here, or why not.
-fn note(here: &Mutex<Became>, change: TreeChange) {
-    let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
-    match change {
-        TreeChange::Fetched(path, _) | TreeChange::Made(path) | TreeChange::Kept(path) => {
-            here.insert(path, None);
-        }
-        TreeChange::Skipped(path, reason) => {
-            here.insert(path, Some(reason.to_string()));
-        }
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sources(texts: &[&str]) -> Vec<Source> {
-        texts.iter().map(|text| text.parse().expect(text)).collect()
-    }
-
-    #[test]
-    fn objects_are_grouped_by_hosts_and_directory() {
-        let from = sources(&["a/x/1", "a/x/2", "a/3", "a,b/x/4", "a/x/2"]);
-        let Ok(groups) = groups(&from) else { panic!("no groups") };
-        let shown: Vec<String> = groups
-            .iter()
-            .map(|group| group.names.iter().map(|name| group.object(name)).collect::<Vec<_>>())
-            .map(|objects| objects.join(" "))
-            .collect();
-        assert_eq!(shown, ["a:4711/3", "a:4711/x/1 a:4711/x/2", "a:4711,b:4711/x/4"]);
-    }
-
-    #[test]
-    fn two_objects_of_one_name_are_refused_before_anything_moves() {
-        assert!(groups(&sources(&["a/x/1", "a/y/1"])).is_err());
-        assert!(groups(&sources(&["a/1", "b/1"])).is_err());
-        assert!(groups(&sources(&["a/1", "a/x/"])).is_err());
     }
 }

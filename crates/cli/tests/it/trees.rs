@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 use wellspring_testkit::wait::wait_until;
 
@@ -123,6 +124,35 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
         missing.text
     );
     assert_eq!(listing(&other), ["1"]);
+}
+
+#[test]
+fn objects_come_from_replicas_whose_directories_differ_in_what_is_not_asked_for() {
+    let place = Place::new();
+    let served = [place.dir("s1"), place.dir("s2")];
+    for (index, dir) in served.iter().enumerate() {
+        for name in ["d/x", "d/y"] {
+            write(dir, name, &random_bytes(300_000, 7));
+            let file = std::fs::File::open(dir.join(name)).expect("open");
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000 + index as u64);
+            file.set_modified(modified).expect("set");
+        }
+        write(dir, &format!("d/log-{index}"), &random_bytes(10, 1));
+        write(dir, "d/other", &random_bytes(1_000, index as u64));
+    }
+    let servers = served.each_ref().map(|dir| place.serve(dir, &[]));
+    let at = |name: &str| format!("{},{}/d/{name}", servers[0].address, servers[1].address);
+    let to = place.dir("here");
+    let ended = run(&["get", &at("x"), &at("y"), "-o", text(&to)]).success();
+    assert_eq!(ended.summary["objects_fetched"], 2);
+    for name in ["x", "y"] {
+        assert!(std::fs::read(to.join(name)).expect("read") == random_bytes(300_000, 7), "{name}");
+    }
+    // One host alone has it; of the other one each has other bytes.
+    let other = place.dir("there");
+    let ended = run(&["get", &at("log-0"), &at("other"), &at("none"), "-o", text(&other)]);
+    assert_eq!((ended.code, listing(&other)), (Some(4), vec!["log-0".to_owned()]), "{ended:?}");
+    assert!(ended.text.contains("the replicas of d/other differ"), "{}", ended.text);
 }
 
 #[test]

@@ -76,8 +76,9 @@ impl Progress {
                     self.updates.tell(Update::Started { size, symbol_size, digest, hosts });
                 }
             }
-            Update::Moving { done, symbols, .. } => {
-                (locked.lanes[lane].bytes, locked.lanes[lane].symbols) = (done, symbols);
+            Update::Moving { done, total, symbols } => {
+                let moved = &mut locked.lanes[lane];
+                (moved.bytes, moved.total, moved.symbols) = (done, total, symbols);
                 let (done, symbols) = locked
                     .all()
                     .fold((0, 0), |sum, lane| (sum.0 + lane.bytes, sum.1 + lane.symbols));

@@ -1,0 +1,247 @@
+//! Objects of one directory of the same hosts, which `wellspring get` fetches together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use wellspring_client::{
+    Client, Cut, FetchError, FetchOptions, Host, Target, TreeChange, TreeError, TreeFilter,
+    TreeOptions, Updates,
+};
+use wellspring_console::exit::Failed;
+use wellspring_net::store::{Existing, ObjectName};
+
+use crate::transfer::{Location, Source};
+
+/// Groups that are fetched at one time.
+const AT_ONCE: usize = 64;
+/// Objects of a group that are fetched at one time, where they are fetched by themselves.
+const OBJECTS_AT_ONCE: usize = 4;
+
+/// Objects of one directory of the same hosts: file names there.
+pub(super) struct Group {
+    pub(super) hosts: Vec<Host>,
+    pub(super) directory: Option<ObjectName>,
+    pub(super) names: Arc<BTreeSet<String>>,
+}
+
+/// Objects by their file names: each is here, or why it is not.
+type Became = BTreeMap<String, Option<String>>;
+
+/// What became of a group.
+#[derive(Default)]
+pub(super) struct Fetched {
+    pub(super) became: Became,
+    /// Objects that were moved, and their length \[bytes\].
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+    /// What ended the fetch, of those objects of which nothing is known besides.
+    pub(super) error: Option<TreeError>,
+}
+
+/// Where objects go, and how.
+pub(super) struct Into {
+    pub(super) client: Client,
+    pub(super) directory: PathBuf,
+    pub(super) existing: Existing,
+    pub(super) cut: Cut,
+}
+
+/// Fetches all groups, many at a time; gives each with what became of its objects.
+pub(super) async fn fetch_all(
+    into: Into,
+    groups: Vec<Group>,
+    updates: Updates,
+) -> Vec<(Group, Fetched)> {
+    let into = Arc::new(into);
+    let parts = updates.parts(groups.len());
+    let fetches = groups.into_iter().zip(parts).map(|(group, updates)| {
+        let into = Arc::clone(&into);
+        async move {
+            let fetched = group.fetch(&into, updates).await;
+            (group, fetched)
+        }
+    });
+    together(AT_ONCE, fetches).await
+}
+
+/// Runs all, at most so many at one time; gives the results in order.
+async fn together<T: Send + 'static>(
+    at_once: usize,
+    runs: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let places = Arc::new(Semaphore::new(at_once));
+    let mut started = JoinSet::new();
+    for (index, run) in runs.enumerate() {
+        let places = Arc::clone(&places);
+        started.spawn(async move {
+            let _place = places.acquire_owned().await;
+            (index, run.await)
+        });
+    }
+    let mut results = started.join_all().await;
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// An error's text in one line.
+pub(super) fn in_a_line(error: &impl std::error::Error) -> String {
+    error.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+impl Group {
+    /// By the directory's listing, with small objects in packs; one by one where hosts differ in what else they have
+    /// there, or in its times.
+    async fn fetch(&self, into: &Arc<Into>, updates: Updates) -> Fetched {
+        let fetched = self.fetch_together(into, updates.clone()).await;
+        match &fetched.error {
+            Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
+                self.fetch_singly(into, updates, fetched).await
+            }
+            _ => fetched,
+        }
+    }
+
+    async fn fetch_together(&self, into: &Into, updates: Updates) -> Fetched {
+        let options = TreeOptions::new(self.directory.clone())
+            .level(true)
+            .filter(filter(self))
+            .cut(into.cut)
+            .updates(updates);
+        let here = Arc::new(Mutex::new(Became::new()));
+        let noted = Arc::clone(&here);
+        let hear = Arc::new(move |change: TreeChange| note(&noted, change));
+        let report = into.client.fetch_tree(&self.hosts, &options, &into.directory, hear).await;
+        let became = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
+        match report {
+            Ok(report) => Fetched {
+                became,
+                files: report.fetched_files,
+                bytes: report.fetched_bytes,
+                error: None,
+            },
+            Err(error) => Fetched { became, error: Some(error), ..Fetched::default() },
+        }
+    }
+
+    /// Fetches what is not here yet.
+    async fn fetch_singly(
+        &self,
+        into: &Arc<Into>,
+        updates: Updates,
+        mut fetched: Fetched,
+    ) -> Fetched {
+        fetched.error = None;
+        let is_here = |name: &&String| fetched.became.get(*name) == Some(&None);
+        let missing: Vec<String> =
+            self.names.iter().filter(|name| !is_here(name)).cloned().collect();
+        let parts = updates.parts(missing.len());
+        let fetches = missing.iter().zip(parts).map(|(name, updates)| {
+            let path = self.directory.as_ref().map(|directory| format!("{directory}/{name}"));
+            let object = ObjectName::new(path.as_ref().unwrap_or(name));
+            let object = object.expect("the name of an object that was named");
+            let options = FetchOptions::new(object).cut(into.cut).updates(updates);
+            let target = Target::File { path: into.directory.join(name), existing: into.existing };
+            let (into, hosts) = (Arc::clone(into), self.hosts.clone());
+            async move { into.client.fetch(&hosts, &options, target).await }
+        });
+        let reports = together(OBJECTS_AT_ONCE, fetches).await;
+        for (name, report) in missing.into_iter().zip(reports) {
+            let became = match report {
+                Ok(report) => {
+                    fetched.files += 1;
+                    fetched.bytes += report.size;
+                    None
+                }
+                Err(error) => {
+                    let reason = in_a_line(&error);
+                    fetched.error.get_or_insert(TreeError::Fetch(error));
+                    Some(reason)
+                }
+            };
+            fetched.became.insert(name, became);
+        }
+        fetched
+    }
+
+    /// An object as it was named.
+    pub(super) fn object(&self, name: &str) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
+        let directory = self.directory.as_ref().map(|d| format!("{d}/")).unwrap_or_default();
+        format!("{}/{directory}{name}", hosts.join(","))
+    }
+}
+
+/// The objects by their hosts and directories. Two objects of one file name are an error.
+pub(super) fn groups(from: &[Source]) -> Result<Vec<Group>, Failed> {
+    let mut by_place = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    for source in from {
+        let Source::Object(Location { hosts, name }) = source else {
+            return Err(Failed::usage("a directory is fetched by a call of its own"));
+        };
+        if let Some(before) = all.insert(name.file_name(), (hosts, name))
+            && before != (hosts, name)
+        {
+            let text = format!("{} and {name} would both be {}", before.1, name.file_name());
+            return Err(Failed::usage(text));
+        }
+        let key = hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",");
+        let group: &mut Group = by_place.entry((key, name.parent())).or_insert_with(|| {
+            let part = "a part of an object's name is one";
+            let directory = name.parent().map(|parent| ObjectName::new(parent).expect(part));
+            Group { hosts: hosts.clone(), directory, names: Arc::default() }
+        });
+        Arc::make_mut(&mut group.names).insert(name.file_name().to_owned());
+    }
+    Ok(by_place.into_values().collect())
+}
+
+fn filter(group: &Group) -> TreeFilter {
+    let names = Arc::clone(&group.names);
+    TreeFilter::by(move |path, is_directory| !is_directory && names.contains(path))
+}
+
+/// Notes what became of an object: here, or why not.
+fn note(here: &Mutex<Became>, change: TreeChange) {
+    let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
+    match change {
+        TreeChange::Fetched(path, _) | TreeChange::Made(path) | TreeChange::Kept(path) => {
+            here.insert(path, None);
+        }
+        TreeChange::Skipped(path, reason) => {
+            here.insert(path, Some(reason.to_string()));
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(texts: &[&str]) -> Vec<Source> {
+        texts.iter().map(|text| text.parse().expect(text)).collect()
+    }
+
+    #[test]
+    fn objects_are_grouped_by_hosts_and_directory() {
+        let from = sources(&["a/x/1", "a/x/2", "a/3", "a,b/x/4", "a/x/2"]);
+        let Ok(groups) = groups(&from) else { panic!("no groups") };
+        let shown: Vec<String> = groups
+            .iter()
+            .map(|group| group.names.iter().map(|name| group.object(name)).collect::<Vec<_>>())
+            .map(|objects| objects.join(" "))
+            .collect();
+        assert_eq!(shown, ["a:4711/3", "a:4711/x/1 a:4711/x/2", "a:4711,b:4711/x/4"]);
+    }
+
+    #[test]
+    fn two_objects_of_one_name_are_refused_before_anything_moves() {
+        assert!(groups(&sources(&["a/x/1", "a/y/1"])).is_err());
+        assert!(groups(&sources(&["a/1", "b/1"])).is_err());
+        assert!(groups(&sources(&["a/1", "a/x/"])).is_err());
+    }
+}
