@@ -132,7 +132,8 @@ fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> Str
 
 fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
     let not_found = format!(
-        "Check the spelling of the object: its name is its path below the directory that `{server}` serves there."
+        "Check the spelling of the object: its name is its path below the directory that `{server}` serves there, as \
+         `wellspring ls HOST/` shows it. A directory ends with a /."
     );
     hints(hosts, server, &not_found, "")
 }
@@ -143,7 +144,13 @@ fn not_accepted_hint(hosts: &[HostError]) -> String {
         "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here and \
          --allow-overwrite there."
     );
-    hints(hosts, server, &refused, &refused)
+    let no_directory = "A put of one file makes no directories: make it there, or put a directory, which makes those \
+                        that are missing. All hosts take the object under one name: HOST,HOST/NAME.";
+    let hints = hints(hosts, server, no_directory, &refused);
+    match hosts.iter().any(|host| host.trouble == HostTrouble::Unresolved) {
+        true => format!("{hints}\nA put takes one file or directory: what follows are hosts."),
+        false => hints,
+    }
 }
 
 pub fn of_put(error: &PutError) -> Failed {
@@ -231,15 +238,21 @@ mod tests {
         assert_eq!(hint(&[HostTrouble::Other]), "", "the reason says it all");
         let all = hint(&[&TROUBLES[..], &TROUBLES[..]].concat());
         assert_eq!(all.lines().count(), 5, "each once: {all}");
-        let put = of_put(&PutError::NotAccepted {
-            needed: 1,
-            hosts: vec![HostError {
-                host: "a".into(),
-                reason: "told".into(),
-                trouble: HostTrouble::PortClosed,
-            }],
-        });
-        let put = put.hint.expect("a hint");
-        assert!(put.contains("HOST:PORT") && !put.contains("--allow-overwrite"), "{put}");
+    }
+
+    #[test]
+    fn a_put_has_hints_of_its_own() {
+        let hint = |trouble| {
+            let host = HostError { host: "a".into(), reason: "told".into(), trouble };
+            let error = PutError::NotAccepted { needed: 1, hosts: vec![host] };
+            of_put(&error).hint.expect("a hint")
+        };
+        let closed = hint(HostTrouble::PortClosed);
+        assert!(closed.contains("HOST:PORT") && !closed.contains("--allow-overwrite"), "{closed}");
+        let no_directory = hint(HostTrouble::NotFound);
+        assert!(no_directory.contains("makes no directories"), "{no_directory}");
+        assert!(!no_directory.contains("--allow-put"), "{no_directory}");
+        assert!(hint(HostTrouble::Unresolved).contains("one file or directory"));
+        assert!(hint(HostTrouble::Other).contains("--allow-put"));
     }
 }
